@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "disk.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "syscalls.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace fs = std::filesystem;
+
+Syscalls& syscalls() {
+  static Syscalls calls = {
+      .mkdir = ::mkdir,
+      .open = [](const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); },
+      .fallocate = ::fallocate,
+      .pwrite = ::pwrite,
+      .fsync = ::fsync,
+      .close = ::close,
+      .rename = ::rename,
+  };
+  return calls;
+}
+
+void throw_errno(const std::string& path, const char* call, const std::string& detail) {
+  const int error = errno;
+  std::string hint;
+  if (error == EFBIG) hint = " (the limit on file sizes: see `ulimit -f`)";
+  if (error == ENOSPC || error == EDQUOT) hint = " (make room, or lower ckpt.keep_last)";
+  throw CheckpointError(path, std::string(call) + detail + " failed: " + std::strerror(error) + hint);
+}
+
+NewFile::NewFile(std::string path) : path_(std::move(path)) {
+  file_ = syscalls().open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0640);
+  if (file_ < 0) throw_errno(path_, "open");
+}
+
+NewFile::~NewFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void NewFile::reserve(std::uint64_t bytes) {
+  int result = -1;
+  do {
+    result = syscalls().fallocate(file_, 0, 0, static_cast<off_t>(bytes));
+  } while (result != 0 && errno == EINTR);
+  if (result == 0 || errno == EOPNOTSUPP || errno == ENOSYS) return;
+  throw_errno(path_, "fallocate", " of " + std::to_string(bytes) + " bytes");
+}
+
+void NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = syscalls().pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (written < 0 && errno == EINTR) continue;
+    if (written == 0) errno = ENOSPC;  // no progress and no reason given: do not loop for ever
+    if (written <= 0) throw_errno(path_, "pwrite", " at byte " + std::to_string(offset));
+    offset += static_cast<std::uint64_t>(written);
+    bytes = bytes.subspan(static_cast<std::size_t>(written));
+  }
+}
+
+void NewFile::sync() {
+  if (syscalls().fsync(file_) != 0) throw_errno(path_, "fsync");
+}
+
+void NewFile::close() {
+  if (syscalls().close(std::exchange(file_, -1)) != 0 && errno != EINTR) throw_errno(path_, "close");
+}
+
+ExistingFile::ExistingFile(std::string path) : path_(std::move(path)) {
+  // O_NONBLOCK: a pipe must not make us wait for its writer.
+  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+  if (file_ < 0 && errno == ELOOP) throw CheckpointError(path_, "it is a symbolic link; name the file it points to");
+  if (file_ < 0 && errno == ENOENT) throw CheckpointError(path_, "there is no such file or folder");
+  if (file_ < 0) throw_errno(path_, "open");
+  struct stat status {};
+  const bool is_regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!is_regular) ::close(std::exchange(file_, -1));
+  if (!is_regular) throw CheckpointError(path_, "it is not a regular file");
+  size_ = static_cast<std::uint64_t>(status.st_size);
+}
+
+ExistingFile::~ExistingFile() {
+  if (file_ >= 0) ::close(file_);
+}
+
+void ExistingFile::read(std::uint64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t got = ::pread(file_, out.data(), out.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw_errno(path_, "pread", " at byte " + std::to_string(offset));
+    if (got == 0)
+      throw CheckpointError(path_, "it ended at byte " + std::to_string(offset) + " while it was being read");
+    offset += static_cast<std::uint64_t>(got);
+    out = out.subspan(static_cast<std::size_t>(got));
+  }
+}
+
+void sync_folder(const std::string& path) {
+  const int folder = syscalls().open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC, 0);
+  if (folder < 0) throw_errno(path, "open");
+  const int result = syscalls().fsync(folder);
+  const int error = errno;
+  ::close(folder);
+  errno = error;
+  if (result != 0) throw_errno(path, "fsync");
+}
+
+void make_folder(const std::string& path) {
+  if (syscalls().mkdir(path.c_str(), 0750) != 0) throw_errno(path, "mkdir");
+}
+
+void make_folders(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode)) return;
+  const std::string parent = fs::path(path).parent_path().string();
+  if (!parent.empty() && parent != path) make_folders(parent);
+  if (syscalls().mkdir(path.c_str(), 0777) != 0 && errno != EEXIST) throw_errno(path, "mkdir");
+  if (::stat(path.c_str(), &status) != 0 || !S_ISDIR(status.st_mode)) throw CheckpointError(path, "it is not a folder");
+  sync_folder(parent.empty() ? "." : parent);
+}
+
+void move(const std::string& from, const std::string& to) {
+  if (syscalls().rename(from.c_str(), to.c_str()) != 0) throw_errno(from, "rename", " to " + to);
+}
+
+void remove_tree(const std::string& path) {
+  std::error_code error;
+  fs::remove_all(path, error);  // does not follow symbolic links
+  if (error) throw CheckpointError(path, "cannot be removed: " + error.message());
+}
+
+bool exists(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0;
+}
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "envelope.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string_view>
+
+namespace lockstep::checkpoints {
+
+static_assert(std::endian::native == std::endian::little, "the file holds memory as it is");
+
+namespace {
+
+std::uint64_t digest_of(const Envelope& envelope) { return digest64(envelope.bytes().first<kEnvelopeBytes - 8>()); }
+
+bool is_text(std::string_view head) {
+  return std::all_of(head.begin(), head.end(),
+                     [](unsigned char c) { return (c >= 0x20 && c != 0x7F) || c == '\n' || c == '\r' || c == '\t'; });
+}
+
+/// 8 bytes of header length, then a JSON object.
+bool is_safetensors(std::string_view head) {
+  std::uint64_t length = 0;
+  if (head.size() < 9) return false;
+  std::memcpy(&length, head.data(), sizeof length);
+  return length >= 2 && length <= 100'000'000 && head[8] == '{';
+}
+
+/// What a file that does not begin like ours most likely is.
+std::string describe(std::string_view head) {
+  using namespace std::string_view_literals;
+  const auto magic = std::string_view(kMagic.data(), kMagic.size());
+  if (head.empty()) return "the file is empty, as after a crash before its bytes reached the disk";
+  if (head.find_first_not_of('\0') == std::string_view::npos) {
+    return "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk";
+  }
+  if (magic.starts_with(head)) return "it ends after " + std::to_string(head.size()) + " bytes: it was cut off";
+  if (head.starts_with("\x89LSCP\n\x1A"sv) || head.starts_with("\x89LSCP\r\r\n\x1A"sv)) {
+    return "its line ends were converted: copy the file in binary mode";
+  }
+  if (head.starts_with("PK\x03\x04"sv))
+    return "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint";
+  if (head.starts_with("\x89HDF\r\n\x1A\n"sv)) {
+    return "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope";
+  }
+  if (head.starts_with("\x1F\x8B"sv)) return "it is a gzip file, not a Lockstep checkpoint: decompress it first";
+  if (is_safetensors(head)) return "it is a safetensors file, not a Lockstep checkpoint";
+  if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
+    return "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint";
+  }
+  if (is_text(head)) return "it is a text file, not a Lockstep checkpoint";
+  return "it is not a Lockstep checkpoint, or its first bytes are damaged";
+}
+
+}  // namespace
+
+void seal(Envelope& envelope) { envelope.digest = digest_of(envelope); }
+
+Envelope parse_envelope(const std::string& path, std::span<const std::byte> head, std::uint64_t file_bytes) {
+  const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
+  if (!text.starts_with(std::string_view(kMagic.data(), kMagic.size()))) throw CheckpointError(path, describe(text));
+  if (head.size() < kEnvelopeBytes) {
+    throw CheckpointError(path, "it ends after " + std::to_string(head.size()) + " bytes: it was cut off");
+  }
+  Envelope envelope;
+  std::memcpy(&envelope, head.data(), kEnvelopeBytes);
+  if (envelope.format_version != kFormatVersion) {
+    throw CheckpointError(path, "it has format version " + std::to_string(envelope.format_version) +
+                                    ", but this program reads version " + std::to_string(kFormatVersion) + " only");
+  }
+  if (envelope.digest != digest_of(envelope)) {
+    throw CheckpointError(path, "it is damaged: bytes 0-4095, its envelope, differ from their digest");
+  }
+  if ((envelope.flags & kCommittedFlag) == 0) {
+    throw CheckpointError(path, "it is unfinished: its writer was stopped in the middle of step " +
+                                    std::to_string(envelope.step) + "'s checkpoint");
+  }
+  if (envelope.file_bytes != file_bytes) {
+    throw CheckpointError(
+        path, "it has " + std::to_string(file_bytes) + " bytes instead of " + std::to_string(envelope.file_bytes) +
+                  (file_bytes < envelope.file_bytes ? ": it was cut off" : ": something was appended"));
+  }
+  if (envelope.trailer_offset < kEnvelopeBytes || envelope.trailer_offset > file_bytes) {
+    throw CheckpointError(path, "it is malformed: its envelope puts the table of digests outside the file");
+  }
+  return envelope;
+}
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "memory_file.hpp"
+#include "trailer.hpp"
+
+namespace lockstep::checkpoints {
+
+/// The HDF5 part of a file, complete but for the bytes of the arrays.
+struct Layout {
+  std::unique_ptr<MemoryFile> metadata;
+  std::vector<Place> places;  ///< in the order of Archive::array_paths
+};
+
+/// Lets HDF5 lay out groups, attributes and arrays, behind room for the envelope. Equal archives give equal bytes.
+Layout lay_out(const Archive& archive);
+
+/// Reads groups, attributes and arrays back; the arrays point into `content`.
+///
+/// Nothing in the file is followed out of it, and nothing is believed: links must be hard links, arrays contiguous, in
+/// `places`, of a known type and of the size their shape claims.
+/// @param content  the file up to the end of its HDF5 part
+/// @param owner    keeps `content` alive
+/// @throws CheckpointError  with `path` and the object at fault
+Archive read_tree(const std::string& path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
+                  const std::vector<Place>& places);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <map>
+#include <utility>
+
+#include "layout.hpp"
+#include "limits.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+class LayoutReader {
+ public:
+  LayoutReader(std::string path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
+               const std::vector<Place>& places)
+      : path_(std::move(path)), content_(content), owner_(std::move(owner)) {
+    for (const Place& place : places) places_.emplace(place.path, &place);
+    archive_.set_origin(path_);
+  }
+
+  Archive read(const std::vector<Place>& places) {
+    MemoryFile memory(content_);
+    const Handle access = memory.access_list();
+    const Handle file(H5Fopen("archive", H5F_ACC_RDONLY, access.id()), H5Fclose, "H5Fopen");
+    read_object(file.id(), "/", "/", 0);
+    for (const Place& place : places) {  // in the order of the archive that was written
+      const auto found = arrays_.find(place.path);
+      object_ = place.path;
+      if (found == arrays_.end()) fail("it is listed, but missing");
+      archive_.put(place.path, std::move(found->second.array));
+      for (auto& [name, value] : found->second.attributes) archive_.set(place.path, name, std::move(value));
+      arrays_.erase(found);
+    }
+    return std::move(archive_);
+  }
+
+  /// The object being read, for messages.
+  const std::string& object() const noexcept { return object_; }
+
+ private:
+  struct Found {
+    Array array;
+    std::map<std::string, Attribute> attributes;
+  };
+
+  [[noreturn]] static void fail(const std::string& message) { throw CheckpointError(message); }
+
+  void read_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
+    object_ = path;
+    if (++objects_ > kMaxObjects) fail("there are more than " + std::to_string(kMaxObjects) + " objects");
+    if (depth > kMaxDepth) fail("it lies more than " + std::to_string(kMaxDepth) + " groups deep, or in a circle");
+    const Handle object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, "H5Oopen");
+    const H5I_type_t kind = H5Iget_type(object.id());
+    if (kind != H5I_GROUP && kind != H5I_DATASET) fail("it is neither a group nor an array");
+    auto attributes = read_attributes(object.id());
+    if (kind == H5I_DATASET) {
+      arrays_.emplace(path, Found{read_array(object.id(), path), std::move(attributes)});
+      return;
+    }
+    archive_.add_group(path);
+    for (auto& [key, value] : attributes) archive_.set(path, key, std::move(value));
+    for (const std::string& child : children(object.id())) {
+      read_object(object.id(), child, path == "/" ? path + child : path + "/" + child, depth + 1);
+    }
+  }
+
+  /// Names of the links below a group, in order of creation.
+  std::vector<std::string> children(hid_t group) {
+    struct Links {
+      std::vector<std::string> names;
+      const char* fault = nullptr;
+    } links;
+    const auto visit = [](hid_t, const char* name, const H5L_info_t* info, void* data) -> herr_t {
+      auto& found = *static_cast<Links*>(data);
+      if (info->type != H5L_TYPE_HARD) found.fault = "it holds a link that leads elsewhere; that is refused";
+      if (!is_part(name)) found.fault = "it holds a link with a malformed name";
+      if (found.names.size() > kMaxObjects) found.fault = "it holds too many links";
+      if (found.fault != nullptr) return 1;
+      found.names.emplace_back(name);
+      return 0;
+    };
+    checked(H5Literate(group, H5_INDEX_CRT_ORDER, H5_ITER_INC, nullptr, visit, &links), "H5Literate");
+    if (links.fault != nullptr) fail(links.fault);
+    return std::move(links.names);
+  }
+
+  /// Never asks HDF5 for the bytes: they are where `places_` says, which was checked.
+  Array read_array(hid_t set, const std::string& path) {
+    const auto place = places_.find(path);
+    if (place == places_.end()) fail("it is not in the list of arrays");
+    const auto [offset, nbytes] = std::pair(place->second->offset, place->second->nbytes);
+    if (nbytes == 0 || H5Dget_offset(set) != offset) require_contiguous(set);
+    if (nbytes != 0 && H5Dget_offset(set) != offset) fail("it does not lie where the list of arrays says");
+    const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
+    Array array{.dtype = types_.dtype_of(type.id()), .shape = read_shape(set), .bytes = {}, .owner = owner_};
+    if (nbytes_of(array.dtype, array.shape) != nbytes) fail("its shape does not fit its bytes");
+    if (nbytes != 0) array.bytes = content_.subspan(offset, nbytes);
+    return array;
+  }
+
+  /// Says why an array does not lie in one stretch of the file.
+  static void require_contiguous(hid_t set) {
+    const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
+    if (checked(H5Pget_external_count(list.id()), "H5Pget_external_count") != 0) {
+      fail("its bytes are in another file; that is refused");
+    }
+    const H5D_layout_t layout = H5Pget_layout(list.id());
+    if (layout == H5D_VIRTUAL) fail("it is made of arrays elsewhere; that is refused");
+    if (layout != H5D_CONTIGUOUS) fail("it is not stored contiguously");
+  }
+
+  static std::vector<std::int64_t> read_shape(hid_t set) {
+    const Handle space(H5Dget_space(set), H5Sclose, "H5Dget_space");
+    const H5S_class_t kind = H5Sget_simple_extent_type(space.id());
+    if (kind != H5S_SCALAR && kind != H5S_SIMPLE) fail("it has no shape");
+    std::vector<hsize_t> shape(
+        static_cast<std::size_t>(checked(H5Sget_simple_extent_ndims(space.id()), "H5Sget_simple_extent_ndims")));
+    if (!shape.empty()) {
+      checked(H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr), "H5Sget_simple_extent_dims");
+    }
+    return {shape.begin(), shape.end()};
+  }
+
+  static std::map<std::string, Attribute> read_attributes(hid_t object) {
+    std::vector<std::string> names;
+    const auto visit = [](hid_t, const char* name, const H5A_info_t*, void* data) -> herr_t {
+      static_cast<std::vector<std::string>*>(data)->emplace_back(name);
+      return 0;
+    };
+    checked(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &names), "H5Aiterate2");
+    std::map<std::string, Attribute> attributes;
+    for (const std::string& name : names) {
+      if (name != kDTypeAttribute) attributes.emplace(name, read_attribute(object, name));
+    }
+    return attributes;
+  }
+
+  static Attribute read_attribute(hid_t object, const std::string& name) {
+    const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, "H5Aopen");
+    const Handle type(H5Aget_type(attribute.id()), H5Tclose, "H5Aget_type");
+    const Handle space(H5Aget_space(attribute.id()), H5Sclose, "H5Aget_space");
+    if (!is_part(name) || H5Sget_simple_extent_type(space.id()) != H5S_SCALAR) {
+      fail("its attribute '" + name + "' is malformed");
+    }
+    if (H5Tequal(type.id(), H5T_STD_I64LE) > 0) {
+      std::int64_t value = 0;
+      checked(H5Aread(attribute.id(), H5T_NATIVE_INT64, &value), "H5Aread");
+      return value;
+    }
+    if (H5Tequal(type.id(), H5T_IEEE_F64LE) > 0) {
+      double value = 0;
+      checked(H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, &value), "H5Aread");
+      return value;
+    }
+    const std::size_t size = H5Tget_size(type.id());
+    if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || size > kMaxAttributeBytes) {
+      fail("its attribute '" + name + "' has a type that is none of Lockstep's");
+    }
+    std::string text(size, '\0');
+    checked(H5Aread(attribute.id(), type.id(), text.data()), "H5Aread");
+    text.resize(std::min(text.find('\0'), size));
+    return text;
+  }
+
+  FileTypes types_;
+  std::string path_;
+  std::span<const std::byte> content_;
+  std::shared_ptr<const void> owner_;
+  std::map<std::string, const Place*> places_;
+  std::map<std::string, Found> arrays_;
+  Archive archive_;
+  std::string object_ = "/";
+  std::size_t objects_ = 0;
+};
+
+}  // namespace
+
+Archive read_tree(const std::string& path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
+                  const std::vector<Place>& places) {
+  const HdfSession session;
+  LayoutReader reader(path, content, std::move(owner), places);
+  try {
+    return reader.read(places);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(path, reader.object(), error.what());
+  } catch (const std::logic_error& error) {  // what Archive refuses: such a file was not written by Lockstep
+    throw CheckpointError(path, reader.object(), std::string("it is malformed: ") + error.what());
+  }
+}
+
+}  // namespace lockstep::checkpoints

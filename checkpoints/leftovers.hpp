@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+/// The names beginning with a dot that a writer leaves in a folder of checkpoints when it is killed.
+namespace lockstep::checkpoints {
+
+/// ".tmp-<name>.<process>.<host>": under construction by this process.
+std::string temporary_name(const std::string& name);
+
+/// Deletes a checkpoint: it is renamed to ".trash-..." first, so that nobody takes a half-deleted one for whole.
+void discard(const std::string& directory, const std::string& name);
+
+/// Deletes what discard() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
+/// older than a day).
+void remove_leftovers(const std::string& directory);
+
+/// Everything in a folder, in no particular order; nothing when the folder is missing.
+std::vector<std::string> names_in(const std::string& directory);
+
+}  // namespace lockstep::checkpoints

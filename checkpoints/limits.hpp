@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+/// What an archive, and with it a file, may hold: the writer keeps to it and the reader checks it.
+namespace lockstep::checkpoints {
+
+inline constexpr std::size_t kMaxPartBytes = 1024;
+inline constexpr std::size_t kMaxDepth = 32;           ///< parts of a path
+inline constexpr std::size_t kMaxObjects = 1'000'000;  ///< groups and arrays of a file
+inline constexpr std::size_t kMaxAttributeBytes = 60'000;
+inline constexpr std::size_t kMaxDimensions = 32;
+inline constexpr const char* kDTypeAttribute = "torch_dtype";  ///< on every array of a file: name_of(dtype)
+
+/// Whether `part` may stand between two slashes of a path.
+bool is_part(const std::string& part);
+/// Whether `path` is absolute, made of good parts and not too deep; "/" itself is not.
+bool is_path(const std::string& path);
+
+/// Bytes of an array; none when a dimension is negative, there are too many, or the product overflows.
+std::optional<std::uint64_t> nbytes_of(DType dtype, const std::vector<std::int64_t>& shape);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cstring>
+#include <string_view>
+#include <vector>
+
+#include "disk.hpp"
+#include "envelope.hpp"
+#include "layout.hpp"
+#include "state_file.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+constexpr std::string_view kWriter = "lockstep " LOCKSTEP_VERSION;
+
+/// Writes forward from some offset: small pieces are gathered, large ones go straight from where they are.
+class ForwardWriter {
+ public:
+  ForwardWriter(NewFile& file, std::uint64_t offset) : file_(file), offset_(offset) { gathered_.reserve(kGatherBytes); }
+
+  void write(std::span<const std::byte> bytes) {
+    if (gathered_.size() + bytes.size() > kGatherBytes) flush();
+    if (bytes.size() < kGatherBytes / 4) {
+      gathered_.insert(gathered_.end(), bytes.begin(), bytes.end());
+      return;
+    }
+    flush();
+    file_.write(offset_, bytes);
+    offset_ += bytes.size();
+  }
+
+  void flush() {
+    file_.write(offset_, gathered_);
+    offset_ += gathered_.size();
+    gathered_.clear();
+  }
+
+ private:
+  static constexpr std::size_t kGatherBytes = std::size_t{1} << 20;
+
+  NewFile& file_;
+  std::uint64_t offset_;
+  std::vector<std::byte> gathered_;
+};
+
+std::vector<Piece> pieces_of(const Layout& layout) {
+  auto pieces = cut_into_pieces(layout.places, kEnvelopeBytes, layout.metadata->end());
+  if (!pieces) throw CheckpointError("HDF5 laid arrays over one another");
+  return *std::move(pieces);
+}
+
+}  // namespace
+
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive) {
+  Layout layout = lay_out(archive);
+  const std::vector<Piece> pieces = pieces_of(layout);
+  Trailer trailer{std::move(layout.places), std::vector<std::uint64_t>(pieces.size())};
+
+  Envelope envelope;
+  envelope.step = static_cast<std::uint64_t>(step);
+  envelope.trailer_offset = layout.metadata->end();
+  envelope.file_bytes = envelope.trailer_offset + trailer.encode().size();
+  std::copy(kWriter.begin(), kWriter.end(), envelope.writer.begin());
+  seal(envelope);
+
+  NewFile file(path);
+  file.reserve(envelope.file_bytes);
+  file.write(0, envelope.bytes());  // not committed: tells a reader how far its writer came
+
+  ForwardWriter writer(file, kEnvelopeBytes);
+  std::vector<std::byte> metadata;
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    const Piece& piece = pieces[i];
+    std::span<const std::byte> bytes;
+    if (piece.array == kNoArray) {
+      metadata.resize(piece.nbytes);
+      layout.metadata->read(piece.offset, metadata);
+      bytes = metadata;
+    } else {
+      const Place& place = trailer.places[piece.array];
+      bytes = archive.array(place.path).bytes.subspan(piece.offset - place.offset, piece.nbytes);
+    }
+    trailer.digests[i] = digest64(bytes);
+    writer.write(bytes);  // while it is still in the processor's cache
+  }
+  const std::vector<std::byte> encoded = trailer.encode();
+  writer.write(encoded);
+  writer.flush();
+
+  envelope.flags = kCommittedFlag;
+  envelope.trailer_digest = digest128(encoded);
+  seal(envelope);
+  file.write(0, envelope.bytes());
+  file.sync();  // once is enough: if the envelope should reach the disk first, the digests tell
+  file.close();
+  return {envelope.step, envelope.trailer_digest};
+}
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/key_spec.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::checkpoints {
+
+/// The checkpoints of one run: folder `<run.dir>/ckpt` with `step-000000012000/state.h5` and so on. FORMAT.md is the
+/// law.
+///
+/// Not collective, and meant for one process at a time: engine calls it on rank 0 and shares the outcome.
+
+/// "step-000000012000".
+std::string folder_name(std::int64_t step);
+
+/// Steps of the committed checkpoints in `directory` (which may be missing), ascending. Only the name counts.
+/// @throws CheckpointError  `directory` cannot be listed
+std::vector<std::int64_t> list(const std::string& directory);
+
+/// The newest committed checkpoint's folder; none when there is none.
+std::optional<std::string> latest(const std::string& directory);
+
+/// Writes a checkpoint: temporary name, fsync, rename, fsync of the directory. When it returns the checkpoint survives
+/// a power cut; when it throws, every checkpoint in `directory` is as it was (and at most a temporary is left that
+/// readers ignore). A checkpoint of that step that is there already stays if it is readable and equal, is set aside as
+/// ".bad-step-..." if it is not readable, and is an error if it is readable and different.
+///
+/// A program should ignore SIGXFSZ, so that a limit on file sizes is an error like any other.
+/// @return the committed folder
+/// @throws CheckpointError  with the path, the call and the system's words
+std::string write(const std::string& directory, std::int64_t step, const Archive& archive);
+
+/// Reads a checkpoint folder, or a state.h5 itself, after checking its digests.
+/// @throws CheckpointError  missing, torn, damaged (naming the bytes and their array), of another format version, or
+/// not
+///                          a checkpoint (saying what it is)
+Archive read(const std::string& path);
+
+/// Deletes the oldest checkpoints but `keep_last`, and temporaries of dead writers. Never the newest; a checkpoint that
+/// is not finished neither counts nor is deleted.
+/// @throws CheckpointError  something cannot be deleted
+void retain(const std::string& directory, std::int64_t keep_last);
+
+/// Proves that checkpoints can be written to `directory`, creating it: writes, fsyncs, renames and removes a probe.
+/// @throws CheckpointError  with the call that failed
+void probe(const std::string& directory);
+
+}  // namespace lockstep::checkpoints

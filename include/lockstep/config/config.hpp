@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+
+#include <map>
+#include <string>
+#include <vector>
+
+/// Collects the modules' tables of keys and says what value each key has and where that value came from.
+///
+/// A key has one name, `section.key`, on the command line (`--optim.lr=0.1`) and in an INI file (`lr = 0.1` under
+/// `[optim]`). A key without a dot belongs to the unnamed section "" and stands at the top of a file. Any value can be
+/// written in a file: surrounding blanks do not count, and '#', which begins a comment there, is refused everywhere.
+namespace lockstep::config {
+
+/// The value of every declared key.
+class Config {
+ public:
+  /// All keys at their defaults. Several rows of a table may declare the same key; the first declaration counts.
+  /// @throws std::logic_error  two declarations of a key differ in type, or a default does not fit its own key
+  explicit Config(const KeySpecs& specs);
+
+  /// @param name  as in `optim`, or "" for the keys without a dot; a section that was never declared is empty
+  const Section& section(const std::string& name) const;
+  const std::map<std::string, Section>& sections() const noexcept { return sections_; }
+  /// Every key once, in the order of declaration.
+  const KeySpecs& specs() const noexcept { return specs_; }
+  const KeyValue& value(const std::string& name) const;  ///< by full name; std::logic_error if never declared
+
+  /// Sets a key by its full name; the latest value wins, and a repeatable key collects the values of one origin.
+  /// @param origin  "command line", "file.ini:12", "derived", ...: what messages and tables name as the source
+  /// @throws ConfigError  unknown key (with the nearest name), or a value that does not fit
+  void set(const std::string& name, const std::string& text, const std::string& origin);
+  /// Sets what the INI file says; each value's origin is "path:line".
+  /// @throws ConfigError  unreadable file, malformed line, unknown section or key, or a value that does not fit
+  void read_file(const std::string& path);
+  /// The same for text that is at hand, such as the configuration inside a checkpoint.
+  /// @param source  what messages call the text
+  void read_ini(const std::string& text, const std::string& source);
+
+  /// Every key and value as an INI file, which read_file reads back to the same values; origins stand in comments.
+  std::string to_ini() const;
+  /// `{"optim.lr": {"value": 0.1, "origin": "command line"}, ...}`, indented, with typed values.
+  std::string to_json() const;
+  /// A table for people: every key, its value and where that came from.
+  std::string explain() const;
+
+ private:
+  Section& section_holding(const std::string& name, const std::string& origin);
+
+  KeySpecs specs_;
+  std::map<std::string, Section> sections_;
+};
+
+/// "optim" of "optim.lr", "" of "resume".
+std::string section_of(const std::string& name);
+/// "lr" of "optim.lr", "resume" of "resume".
+std::string key_of(const std::string& name);
+
+/// The names of all sections that have keys, in the order of declaration; "" is not among them.
+std::vector<std::string> section_names(const KeySpecs& specs);
+
+}  // namespace lockstep::config

@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/config/config.hpp>
+#include <lockstep/core/key_spec.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::config {
+
+/// What the words after `trainer` ask for.
+struct Invocation {
+  std::string command = "train";        ///< one of commands()
+  Config config;                        ///< defaults, then the files in their order, then the keys of the command line
+  std::vector<std::string> files = {};  ///< of --config, in their order
+  std::string from = {};                ///< of eval: --from, a run's folder or a checkpoint
+  bool wants_version = false;           ///< --version
+  bool wants_help = false;              ///< --help; then, and for --version, no file was read
+  std::string help_section = {};        ///< of --help=SECTION
+};
+
+/// An INI file's text that is at hand.
+struct IniText {
+  std::string source;  ///< what messages and origins call it
+  std::string text;
+};
+
+/// Reads the command line and the files that it names.
+///
+///     [train | eval --from PATH | config] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
+///
+/// @param arguments   without the program's name
+/// @param base        read before the files of --config: the configuration of the run that eval looks at
+/// @throws ConfigError  what the user should write instead, in one sentence
+Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
+                 const std::vector<IniText>& base = {});
+
+/// A sub-command and its line of help.
+struct Command {
+  std::string name;
+  std::string help;
+};
+const std::vector<Command>& commands();
+
+}  // namespace lockstep::config

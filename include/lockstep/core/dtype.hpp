@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+namespace lockstep {
+
+/// Element types that buckets, parameters and checkpoints may hold.
+enum class DType : std::uint8_t {
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int8,
+  int16,
+  int32,
+  int64,
+  uint8,
+  boolean,
+  complex64,
+  complex128,
+};
+
+inline constexpr std::array kAllDTypes = {
+    DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::int8,      DType::int16,
+    DType::int32,   DType::int64,   DType::uint8,   DType::boolean,  DType::complex64, DType::complex128};
+
+/// Bytes of one element.
+std::size_t size_of(DType dtype);
+
+/// PyTorch's name of the type, such as "float32" or "bfloat16"; "bool" for boolean.
+std::string_view name_of(DType dtype);
+
+/// The type that name_of calls `name`.
+/// @throws ConfigError  no such type
+DType dtype_from_name(std::string_view name);
+
+/// Widens IEEE half precision, exactly.
+float half_to_float(std::uint16_t bits);
+/// Rounds to IEEE half precision, ties to even; overflow becomes infinity, NaN stays NaN.
+std::uint16_t float_to_half(float value);
+
+/// Widens bfloat16, exactly.
+float bfloat16_to_float(std::uint16_t bits);
+/// Rounds to bfloat16, ties to even; NaN stays NaN.
+std::uint16_t float_to_bfloat16(float value);
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include <lockstep/data/dataset.hpp>
+
+namespace lockstep::data {
+
+struct LoaderOptions {
+  int workers = 1;   ///< threads that fetch ahead; 0: fetch when asked, on the calling thread
+  int prefetch = 4;  ///< batches that may be ready or under way before they are asked for; >= 1
+};
+
+/// Fetches a sequence of batches ahead of their use. Which samples batch k holds comes from `plan` alone, so the
+/// number of workers changes nothing but speed.
+class Loader {
+ public:
+  /// @param plan   data set indices of batch k, k = first, first + 1, ...; called from the workers
+  /// @param end    batches to give: k in [first, end)
+  Loader(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
+         std::int64_t first, std::int64_t end, LoaderOptions options);
+  ~Loader();  ///< stops and joins the workers; batches not taken are dropped
+  Loader(const Loader&) = delete;
+  Loader& operator=(const Loader&) = delete;
+
+  /// The next batch, in order. What a worker threw for it is rethrown here.
+  /// @throws std::logic_error  beyond `end`
+  Batch next();
+  /// Seconds that `next` has waited in all.
+  double wait_seconds() const noexcept;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/engine/strategy.hpp>
+#include <lockstep/metrics/classification.hpp>
+
+namespace lockstep::engine {
+
+/// Counts a whole data set: every sample once, whatever the number of ranks. Each rank takes its share of the data set.
+/// @param batch_size  samples of one forward on one rank; >= 1
+/// @return            sums over all ranks, the same on each
+/// Collective. The model is in evaluation mode meanwhile.
+metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace lockstep::engine {
+
+class Trainer;
+
+/// How far a run is. A step is one optimizer update.
+struct Progress {
+  std::int64_t step = 0;              ///< updates done
+  std::int64_t total_steps = 0;       ///< updates of the whole run
+  std::int64_t epoch = 0;             ///< epochs completed
+  std::int64_t step_in_epoch = 0;     ///< updates done in the current epoch
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t samples = 0;           ///< trained on since the run began, over all ranks
+};
+
+/// What one step did, the same on every rank but for the times.
+struct StepReport {
+  Progress progress;                  ///< after the step
+  double loss = 0;                    ///< mean over the samples of the global batch
+  std::optional<double> grad_norm;    ///< before clipping
+  double lr = 0;                      ///< of the first parameter group
+  std::int64_t samples = 0;           ///< global_batch_size
+  double seconds = 0;                 ///< this rank's wall time
+  double data_seconds = 0;            ///< of which it waited for data
+  bool is_save_due = false;           ///< rank 0's clock says that a timed checkpoint is due
+};
+
+/// How a run ended.
+enum class Outcome { done, stopped, failed };
+
+/// One line for the metrics files: a number or a word by name, in the order in which they are shown.
+struct Record {
+  using Value = std::variant<double, std::int64_t, std::string>;
+  std::string kind;                                      ///< "train" or "eval"
+  std::vector<std::pair<std::string, Value>> values;
+};
+
+/// Receives records on rank 0.
+using Reporter = std::function<void(const Record&)>;
+
+/// Order of hooks at one moment: smaller runs first. Equal ones run in order of registration.
+enum class Priority : int { very_high = 10, high = 30, normal = 50, below_normal = 60, low = 70, very_low = 90 };
+
+/// One job at the named moments of training.
+///
+/// Every rank calls every hook in the same order, so a hook may use collectives. after_train runs when training ended
+/// by itself or on request; after a failure only the exception travels, since a collective could hang.
+class Hook {
+ public:
+  virtual ~Hook() = default;
+  virtual void before_train(Trainer&) {}
+  virtual void before_step(Trainer&) {}
+  virtual void after_step(Trainer&, const StepReport&) {}
+  virtual void after_train(Trainer&, Outcome) {}
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+
+namespace lockstep::engine {
+
+/// Sets every parameter group's lr to base_lr times the schedule, before each step. Priority::very_high.
+std::unique_ptr<Hook> schedule_hook();
+
+/// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
+/// `val/loss` and `val/accuracy`. Priority::normal.
+std::unique_ptr<Hook> evaluate_hook(const Section& eval);
+
+/// Reports a "train" record every `log.interval` steps and at the last one. Priority::below_normal.
+std::unique_ptr<Hook> log_hook(const Section& log);
+
+/// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low.
+/// @param directory   the run's checkpoint folder
+/// @param config_ini  the resolved configuration, which is stored in every checkpoint
+std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, std::string directory, std::string config_ini);
+
+/// The keys of sections run, train, eval, log, ckpt, and `resume`.
+KeySpecs engine_keys();
+
+}  // namespace lockstep::engine

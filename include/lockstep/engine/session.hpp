@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+// What a program calls to train or to evaluate, without seeing LibTorch.
+namespace lockstep::engine {
+
+/// The tables that a configuration chooses from. Defined in tables.hpp, for programs that add rows of their own.
+struct Tables;
+/// Only the built-in rows.
+const Tables& builtin_tables();
+
+/// Every key of every module below the engine.
+KeySpecs all_keys(const Tables& tables);
+
+struct TrainRequest {
+  const Sections& sections;
+  const Tables& tables;
+  std::string checkpoint_directory;   ///< <run.dir>/ckpt
+  std::string config_ini;             ///< the resolved configuration, stored in every checkpoint
+  Reporter reporter;                  ///< called on rank 0
+  std::function<void(std::int64_t step, const std::string& checkpoint)> on_resumed;   ///< on every rank, before training
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;   ///< beside the built-in ones
+};
+
+/// Trains as the configuration says. Collective.
+/// @return  done, or stopped on request after saving
+/// @throws  an Error of any kind
+Outcome train(const mpi::Communicator& world, TrainRequest request);
+
+/// Asks for an end after the current step. Safe in a signal handler.
+void request_stop() noexcept;
+
+/// Fails early, on every rank, when `resume` cannot be: see load_or_resume. Collective.
+void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& checkpoint_directory);
+
+/// The folder of the checkpoint that `from` names (a run's folder, its ckpt folder or a checkpoint), and the
+/// configuration inside it. Collective: rank 0 reads.
+/// @throws CheckpointError  nothing there, or damaged; on every rank
+struct StoredConfig {
+  std::string checkpoint;
+  std::string config_ini;
+};
+StoredConfig stored_config(const mpi::Communicator& world, const std::string& from);
+
+struct Evaluation {
+  std::int64_t step = 0;
+  double loss = 0;
+  double accuracy = 0;
+  std::int64_t count = 0;   ///< predictions that were counted
+};
+
+/// Evaluates a checkpoint on the test split. Collective; the same result on every rank.
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
+                               const std::string& checkpoint);
+
+}  // namespace lockstep::engine

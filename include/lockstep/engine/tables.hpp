@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <vector>
+
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/schedule/schedule.hpp>
+
+namespace lockstep::engine {
+
+/// Starts with the built-in rows; a program appends its own before it calls trainer::run.
+struct Tables {
+  std::vector<data::Source> sources = data::builtin_sources();
+  std::vector<models::ModelRow> models = models::builtin_models();
+  std::vector<optim::Rule> rules = optim::builtin_rules();
+  std::vector<schedule::Curve> curves = schedule::builtin_curves();
+};
+
+}  // namespace lockstep::engine

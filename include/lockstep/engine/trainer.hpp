@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/data/loader.hpp>
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/strategy.hpp>
+#include <lockstep/schedule/schedule.hpp>
+
+namespace lockstep::engine {
+
+/// The training loop: data, step, hooks. It owns no model and knows no file.
+///
+///     before_train
+///     until the last step, or a request to stop that all ranks agreed on:
+///       before_step; the micro_batches of the step; agreement on loss and requests; after_step
+///     after_train
+class Trainer {
+ public:
+  /// Collective: all ranks agree on the plan.
+  /// @param sections  train, data and sched are read
+  /// @param strategy  outlives the trainer
+  /// @param tables    what the schedule's curves are chosen from; outlives the trainer
+  Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
+  ~Trainer();
+
+  void add_hook(Priority priority, std::unique_ptr<Hook> hook);
+  void add_reporter(Reporter reporter) { reporters_.push_back(std::move(reporter)); }
+  /// Gives a record to every reporter; on other ranks than 0 it does nothing.
+  void report(const Record& record) const;
+
+  /// Runs to the end, or to an agreed stop. Collective.
+  /// @throws NumericError  the loss became non-finite, on every rank; and whatever data, model and hooks throw
+  Outcome train();
+
+  /// Asks for an end after the current step; any rank may, from a signal handler too.
+  static void request_stop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
+  /// Rank 0 asks that the coming step's report says is_save_due; ignored elsewhere.
+  void request_save() noexcept { save_requested_ = true; }
+
+  Strategy& strategy() noexcept { return *strategy_; }
+  const data::Splits& splits() const noexcept { return splits_; }
+  const data::Sampler& sampler() const noexcept { return *sampler_; }
+  const Progress& progress() const noexcept { return progress_; }
+  const schedule::Schedule& schedule() const noexcept { return schedule_; }
+
+  /// Continues from there: call before train.
+  /// @param samples_in_epoch  samples of the current epoch that were trained on
+  /// @throws CheckpointError  the position is not a step boundary of this global batch
+  void resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples);
+
+ private:
+  void plan();
+  StepReport run_step(data::Loader& loader);
+  bool agree(StepReport& report);
+  void advance();
+
+  Strategy* strategy_;
+  const Tables* tables_;
+  data::Splits splits_;
+  std::unique_ptr<data::Sampler> sampler_;
+  data::LoaderOptions loader_options_;
+  data::Share share_;                 // of a global batch
+  std::int64_t micro_batch_ = 0;      // samples, at most
+  std::int64_t max_steps_ = 0;
+  std::int64_t max_epochs_ = 0;
+  std::vector<std::string> rules_;    // of the schedule
+  std::string rules_origin_;
+  schedule::Schedule schedule_;
+  Progress progress_;
+  bool save_requested_ = false;
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;
+  std::vector<Reporter> reporters_;
+
+  static std::atomic<bool> stop_requested_;
+};
+
+}  // namespace lockstep::engine

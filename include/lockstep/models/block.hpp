@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <functional>
+#include <string>
+
+namespace lockstep::models {
+
+/// A part of a model with one input and one output. Layers, transformer blocks and whole models are blocks.
+class Block : public torch::nn::Module {
+ public:
+  virtual at::Tensor forward(const at::Tensor& input) = 0;
+
+  /// Dotted path inside the model ("blocks.2.attention"), empty for the model itself and before name_blocks.
+  const std::string& path() const noexcept { return path_; }
+
+  /// Gives every block below this one its path. build() calls it once the model is complete.
+  void name_blocks();
+
+ private:
+  std::string path_;
+};
+
+/// Runs a block. Every model calls its blocks through this, so that taps see them all; without a tap it costs nothing.
+/// @throws ConfigError  LibTorch refused the computation (shapes, types); the text names the innermost block's path
+at::Tensor run(Block& block, const at::Tensor& input);
+
+/// Runs around the forward of every block: it calls `next(input)` once, or more often to recompute.
+using Tap = std::function<at::Tensor(Block& block, const at::Tensor& input,
+                                     const std::function<at::Tensor(const at::Tensor&)>& next)>;
+
+/// Installs a tap on this thread for its own lifetime; the one that was there runs inside it.
+class ScopedTap {
+ public:
+  explicit ScopedTap(Tap tap);
+  ~ScopedTap();
+  ScopedTap(const ScopedTap&) = delete;
+  ScopedTap& operator=(const ScopedTap&) = delete;
+
+  const Tap& tap() const noexcept { return tap_; }
+  const ScopedTap* outer() const noexcept { return outer_; }
+
+ private:
+  Tap tap_;
+  const ScopedTap* outer_;
+};
+
+}  // namespace lockstep::models

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <torch/nn/module.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/models/block.hpp>
+
+namespace lockstep::models {
+
+/// Named scalar losses of one micro_batch; those whose name contains "loss" are summed into what is trained.
+using LossMap = std::vector<std::pair<std::string, at::Tensor>>;
+
+/// What Lockstep trains. Derive from it, register layers as usual, and call blocks through models::run.
+class Model : public Block {
+ public:
+  /// The losses of a forward pass, each a mean over the micro_batch. The default is {"loss", cross_entropy}.
+  /// @param output  what forward gave
+  /// @param target  as the data set gives it
+  virtual LossMap losses(const at::Tensor& output, const at::Tensor& target) const;
+};
+
+/// Mean cross-entropy over all targets that are not data::kIgnored.
+/// @param logits  [N, C] or [N, T, C], unnormalised
+/// @param target  [N] or [N, T] int64 in [0, C), or -100: not counted
+/// @return        [] scalar; NaN when nothing is counted
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);
+
+/// The scalar that backward starts from: the sum of the entries whose name contains "loss".
+/// @throws ConfigError  no such entry
+at::Tensor total_loss(const LossMap& losses);
+
+/// A row of the table of models. A user's program adds rows.
+struct ModelRow {
+  std::string name;
+  std::string help;
+  KeySpecs keys;  ///< of section `model`
+  /// @throws ConfigError  options that do not fit each other or the task
+  std::shared_ptr<Model> (*make)(const Section& model, const Task& task);
+};
+
+/// mlp, cnn, gpt.
+const std::vector<ModelRow>& builtin_models();
+
+/// Builds what `model.name` names; the initial parameters are a pure function of `seed`. Not collective.
+/// @param dtype  of parameters and floating-point buffers
+/// @throws ConfigError  unknown name, with the known ones; and whatever the row throws
+std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
+                             const std::vector<ModelRow>& rows = builtin_models());
+
+/// The keys of section `model`: the common ones and those of every row.
+KeySpecs model_keys(const std::vector<ModelRow>& rows = builtin_models());
+
+}  // namespace lockstep::models

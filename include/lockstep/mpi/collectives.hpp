@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string_view>
+
+namespace lockstep::mpi {
+
+/// Memory of one bucket, aligned to 64 bytes and zeroed. Freed with the last copy; `owner` keeps the mapping alive.
+struct BucketMemory {
+  std::span<std::byte> bytes;
+  std::shared_ptr<void> owner;
+};
+
+enum class ReduceOp { sum, average, min, max };
+
+/// A started operation; wait for tickets in the order in which they were given.
+struct Ticket {
+  std::uint64_t sequence = 0;
+};
+
+/// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
+/// hierarchical and nccl follow.
+///
+/// Everything is collective: all ranks call the same members in the same order with the same counts, types and
+/// operations. Sums are formed in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
+/// 1/world_size for `average`: every rank gets the same bits, on every backend and in every repetition.
+/// Waits give up after the time-out that make_collectives was given.
+/// @throws CommError  from every member: a peer failed or is late
+class Collectives {
+ public:
+  virtual ~Collectives() = default;
+
+  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm" or "mpi"
+  virtual int rank() const noexcept = 0;
+  virtual int world_size() const noexcept = 0;
+
+  /// Memory in which all_reduce is fastest. May be asked for at any time.
+  /// @param bytes  the same on every rank; may be 0
+  virtual BucketMemory allocate_bucket(std::size_t bytes) = 0;
+
+  /// Says that this rank's values are final and returns at once; nobody waits here.
+  /// @param values  count elements, in place; stays untouched until `wait` returned. Any memory is accepted; memory
+  ///                within a BucketMemory of this object is reduced where it lies
+  /// @param dtype   float32, float64, int32 or int64
+  virtual Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
+  /// Returns when `values` hold the result on this rank and may be overwritten.
+  virtual void wait(Ticket ticket) = 0;
+  void all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
+    wait(start_all_reduce(values, count, dtype, op));
+  }
+
+  virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
+  /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  /// Slice r of the sum goes to rank r, where slices are those of slice_of(count, r, world_size, size_of(dtype)).
+  /// @param values  count elements, left unspecified
+  /// @param slice   slice_of(...).count elements
+  virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
+  virtual void barrier() = 0;
+
+  /// The ranks with the same `color`, as a new object of the same backend where that can serve them.
+  virtual std::unique_ptr<Collectives> split(int color) = 0;
+};
+
+/// The elements [begin, begin + count) that one rank works on.
+struct Slice {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+
+/// Cuts `count` elements into `parts` slices whose borders lie on multiples of 64 bytes; sizes differ by at most one
+/// such block, and the last elements belong to the last slice that is not empty.
+Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
+
+struct CollectivesOptions {
+  std::string backend = "auto";  ///< auto, self, shm or mpi
+  double timeout_s = 300;        ///< a wait longer than this throws CommError
+};
+
+/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, else mpi.
+/// Collective.
+/// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts), or one that is
+/// not
+///                      built (hierarchical, nccl), on every rank
+std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options);
+
+/// The keys of section `comm`.
+KeySpecs comm_keys();
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/environment.hpp>
+
+#include <mpi.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep::mpi {
+
+enum class Op { sum, min, max };
+
+/// A group of ranks with a private line of communication (a duplicate of the communicator it was made from).
+///
+/// For control and small data; gradients go through Collectives. All members but rank, size and handle are collective:
+/// every rank of the group calls them in the same order. Counts beyond 2^31 - 1 are sent in pieces.
+/// Instantiated for float, double, std::int32_t, std::int64_t, std::uint8_t, std::uint64_t and std::byte (which has
+/// no reductions).
+/// @throws CommError  from every member, when MPI reports a failure
+class Communicator {
+ public:
+  /// Duplicates `parent`. Collective over `parent`.
+  explicit Communicator(MPI_Comm parent);
+  Communicator(Communicator&& other) noexcept;
+  Communicator& operator=(Communicator&& other) noexcept;
+  ~Communicator();  ///< not collective
+
+  static Communicator world() { return Communicator(MPI_COMM_WORLD); }
+
+  int rank() const noexcept { return rank_; }
+  int size() const noexcept { return size_; }
+  bool is_root() const noexcept { return rank_ == 0; }
+  MPI_Comm handle() const noexcept { return comm_; }  ///< MPI_COMM_NULL once moved from
+
+  void barrier() const;
+
+  /// Reduces element by element, in place; every rank gets the result.
+  template <class T>
+  void all_reduce(std::span<T> values, Op op = Op::sum) const;
+  template <class T>
+  T all_reduce(T value, Op op = Op::sum) const {
+    all_reduce(std::span<T>(&value, 1), op);
+    return value;
+  }
+
+  template <class T>
+  void broadcast(std::span<T> values, int root = 0) const;
+  /// Equal contributions, in rank order.
+  /// @param all  size() * mine.size() elements
+  template <class T>
+  void all_gather(std::span<const T> mine, std::span<T> all) const;
+
+  /// Texts of any length (0 bytes to gigabytes), in rank order, on every rank.
+  std::vector<std::string> all_gather(const std::string& mine) const;
+  /// The same, on `root` only; empty elsewhere.
+  std::vector<std::string> gather(const std::string& mine, int root = 0) const;
+  /// The root's text, on every rank.
+  std::string broadcast(const std::string& text, int root = 0) const;
+
+  /// Whether every rank says yes.
+  bool agree(bool yes) const;
+
+  /// Runs `step` on every rank and makes its failure everybody's: when it throws anywhere, every rank throws the error
+  /// of the lowest failing rank, of the same class and text, marked as agreed. A failure on some of several ranks is
+  /// prefixed with "rank R: ". `step` itself must not use this communicator in a way that a failing rank would leave
+  /// half done.
+  void together(const std::function<void()>& step) const;
+
+  /// The ranks with the same `color`, ordered by `key` then rank.
+  Communicator split(int color, int key = 0) const;
+  /// The ranks on this host (MPI_COMM_TYPE_SHARED).
+  Communicator split_by_host() const;
+
+ private:
+  struct Adopt {};
+  Communicator(Adopt, MPI_Comm comm);
+
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0;
+  int size_ = 1;
+};
+
+}  // namespace lockstep::mpi

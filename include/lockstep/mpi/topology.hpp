@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::mpi {
+
+/// Where the ranks of a communicator run.
+struct Topology {
+  int local_rank = 0;  ///< position among the ranks of this host
+  int local_size = 1;  ///< ranks on this host
+  int host_index = 0;  ///< hosts are numbered by their lowest rank
+  int host_count = 1;
+  std::vector<int> host_of_rank;  ///< host index of every rank
+  std::string host_name;          ///< of this rank
+  int cpus = 1;                   ///< processors that this rank may run on (its affinity mask)
+  int host_cpus = 1;              ///< processors that the ranks of this host may run on, taken together
+
+  /// Collective.
+  static Topology of(const Communicator& world);
+
+  /// A warning in one sentence when `threads_per_rank` compute and loader threads do not fit the processors that the
+  /// ranks of this host may use; empty when they fit. Not collective.
+  std::string oversubscription(int threads_per_rank) const;
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/optim/flat_parameters.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::optim {
+
+/// Options of one parameter group: "lr", "momentum", "weight_decay", "beta1", ... by name, as numbers (flags: 0 or 1).
+using Options = std::map<std::string, double>;
+
+struct ParamGroup {
+  std::string name;                     ///< "decay", "no_decay" or "all"
+  Options options;                      ///< current values; a schedule changes "lr" here
+  double base_lr = 0;                   ///< what schedules multiply
+  std::vector<std::string> parameters;  ///< names, in the model's order
+};
+
+/// A stretch of one parameter that a rule updates. T is float or double.
+template <class T>
+struct Stretch {
+  T* parameter;
+  const T* gradient;
+  T* const* state;  ///< one pointer for each of the rule's state arrays
+  std::int64_t count;
+  std::int64_t step;  ///< updates of this parameter including this one, from 1
+};
+
+/// A row of the table of optimizers: a per-element rule. A user's program adds rows.
+struct Rule {
+  std::string name;
+  std::string help;
+  KeySpecs keys;  ///< its own keys of section `optim`, with PyTorch's names and defaults
+  /// The rule's own options, checked; build_groups adds lr, weight_decay and maximize, which every rule reads.
+  Options (*read)(const Section& optim);
+  /// Names of the state arrays in use under `options` ("momentum_buffer"; "exp_avg", "exp_avg_sq"). Options may
+  /// lengthen the list but not change its beginning: the groups of one optimizer share the longest.
+  std::vector<std::string> (*state_names)(const Options& options);
+  void (*update32)(const Options& options, const Stretch<float>& stretch);
+  void (*update64)(const Options& options, const Stretch<double>& stretch);
+};
+
+/// The built-in rules: sgd, adamw.
+const std::vector<Rule>& builtin_rules();
+/// @throws ConfigError  unknown name, with the known ones and the nearest
+const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules = builtin_rules());
+/// The keys of section `optim`: the common ones and those of every rule.
+KeySpecs optim_keys(const std::vector<Rule>& rules = builtin_rules());
+
+/// What a parameter is, for building groups.
+struct ParameterInfo {
+  std::string name;
+  std::int64_t dims = 0;  ///< dimensions of its shape
+};
+
+/// Groups from section `optim`: one group, or with `optim.no_decay=norms_biases` a second one without weight decay for
+/// every parameter of fewer than two dimensions.
+std::vector<ParamGroup> build_groups(const Section& optim, const Rule& rule, std::span<const ParameterInfo> parameters);
+
+/// Updates flat blocks by a per-element rule, on the slices of this rank. Not collective.
+class Optimizer {
+ public:
+  /// @param rule        outlives the optimizer
+  /// @param parameters  outlives the optimizer; every segment belongs to exactly one group
+  Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters);
+
+  /// One update of every parameter that has a gradient, through FlatParameters::write.
+  void step();
+
+  const Rule& rule() const noexcept { return *rule_; }
+  std::vector<ParamGroup>& groups() noexcept { return groups_; }
+  const std::vector<ParamGroup>& groups() const noexcept { return groups_; }
+
+  /// State for checkpoints. `slot` numbers the rule's state arrays; the span covers the slice of this rank in `block`.
+  const std::vector<std::string>& state_names() const noexcept { return state_names_; }
+  std::span<std::byte> state(std::size_t block, std::size_t slot);
+  /// Updates that each segment of `block` has had.
+  std::span<std::int64_t> steps(std::size_t block);
+
+ private:
+  struct alignas(64) CacheLine {
+    std::array<std::byte, 64> bytes{};
+  };
+
+  template <class T>
+  void update(std::size_t block, std::size_t segment, void (*apply)(const Options&, const Stretch<T>&));
+
+  const Rule* rule_;
+  std::vector<ParamGroup> groups_;
+  FlatParameters* parameters_;
+  std::vector<std::string> state_names_;
+  std::vector<std::vector<std::size_t>> group_of_;          // [block][segment]
+  std::vector<std::vector<std::int64_t>> steps_;            // [block][segment]
+  std::vector<std::vector<std::vector<CacheLine>>> state_;  // [block][slot], the slice's elements
+};
+
+}  // namespace lockstep::optim

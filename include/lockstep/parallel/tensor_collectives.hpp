@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <lockstep/core/dtype.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+// Where tensors meet communicators and flat memory: the one place that converts between the two worlds.
+namespace lockstep::parallel {
+
+/// @throws ConfigError  a LibTorch type that Lockstep does not know; `what` names the tensor
+DType dtype_of(const at::Tensor& tensor, const std::string& what);
+
+/// The other way round.
+at::ScalarType scalar_type_of(DType dtype);
+
+/// A tensor of the shape, strides and type of `like` over memory at `data`, which `owner` keeps alive.
+at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner);
+
+/// Whether every element of the tensor's memory belongs to exactly one index: a flat range can stand for it.
+bool is_flat(const at::Tensor& tensor);
+
+/// The memory of a tensor for which is_flat holds.
+std::span<std::byte> bytes_of(const at::Tensor& tensor);
+
+/// Gives every rank the values of rank 0. Collective.
+void broadcast(const at::Tensor& tensor, const mpi::Communicator& world);
+
+}  // namespace lockstep::parallel

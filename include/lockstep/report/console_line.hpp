@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace lockstep::report {
+
+/// What one line per log interval tells on the console.
+struct ConsoleValues {
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;  ///< 0: not known
+  std::int64_t epoch = 0;
+  double loss = 0.0;
+  double lr = 0.0;
+  double throughput = 0.0;
+  std::string throughput_unit = "samples/s";  ///< or "tokens/s"
+  double data_wait_share = 0.0;               ///< of the interval, in [0, 1]
+  std::optional<double> grad_norm = {};
+  std::optional<double> eta_seconds = {};
+};
+
+/// `step 120/2000 epoch 1 loss 0.3214 lr 0.00100 samples/s 10234 data-wait 1.2% grad-norm 0.53 eta 0:01:23`
+///
+/// The order never changes; what is not known is left out.
+std::string console_line(const ConsoleValues& values);
+
+/// `0:01:23`, with `1 day, ` or `2 days, ` before it from 24 hours on; parts of a second are dropped.
+std::string duration_text(double seconds);
+
+}  // namespace lockstep::report

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::report {
+
+/// Makes a run's folder, with those above it, and proves that files can be written there.
+/// @throws ConfigError  with the reason
+void make_run_folder(const std::string& path);
+
+/// Replaces a file as a whole: a reader sees the old text or the new, never a part.
+/// @throws ConfigError  with the reason
+void write_text(const std::string& path, std::string_view text);
+
+/// A command line as a shell would take it, for argv.txt.
+std::string shell_line(const std::vector<std::string>& arguments);
+
+enum class RunState { running, done, stopped, failed };
+
+/// What STATUS.json tells scripts about a run.
+struct RunStatus {
+  RunState state = RunState::running;
+  std::int64_t step = 0;
+  std::int64_t total_steps = 0;  ///< 0: not known
+  std::optional<double> eta_seconds = {};
+  std::string last_error = {};        ///< "" while nothing went wrong
+  std::optional<int> exit_code = {};  ///< once the run has ended
+};
+
+/// Replaces <folder>/STATUS.json.
+void write_status(const std::string& folder, const RunStatus& status);
+
+}  // namespace lockstep::report

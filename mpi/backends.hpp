@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <memory>
+
+#include "rendezvous.hpp"
+
+namespace lockstep::mpi {
+
+std::unique_ptr<Collectives> make_self_collectives();
+
+/// Collective; the ranks of `comm` share a host.
+std::unique_ptr<Collectives> make_shm_collectives(Communicator comm, const WaitOptions& options);
+
+/// Collective.
+std::unique_ptr<Collectives> make_mpi_collectives(Communicator comm, const WaitOptions& options);
+
+}  // namespace lockstep::mpi

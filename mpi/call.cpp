@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "call.hpp"
+
+#include <array>
+#include <cstdio>
+
+namespace lockstep::mpi {
+
+namespace {
+
+const char* name_of(Kind kind) {
+  switch (kind) {
+    case Kind::all_reduce:
+      return "all_reduce";
+    case Kind::broadcast:
+      return "broadcast";
+    case Kind::all_gather:
+      return "all_gather";
+    case Kind::reduce_scatter:
+      return "reduce_scatter";
+    case Kind::barrier:
+      return "barrier";
+    case Kind::allocate_bucket:
+      return "allocate_bucket";
+    case Kind::split:
+      return "split";
+  }
+  return "unknown operation";
+}
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::average:
+      return "average";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+  }
+  return "unknown reduction";
+}
+
+std::string arguments_of(const Call& call) {
+  const std::string count = " of " + std::to_string(call.count) + " ";
+  switch (call.kind) {
+    case Kind::all_reduce:
+    case Kind::reduce_scatter:
+      return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")";
+    case Kind::broadcast:
+      return count + "bytes from rank " + std::to_string(call.root);
+    case Kind::all_gather:
+    case Kind::allocate_bucket:
+      return count + "bytes";
+    case Kind::barrier:
+    case Kind::split:
+      break;
+  }
+  return "";
+}
+
+bool is_same(const Call& a, const Call& b) {
+  return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.root == b.root && a.op == b.op &&
+         a.dtype == b.dtype;
+}
+
+}  // namespace
+
+std::string describe(const Call& call) {
+  return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call);
+}
+
+std::string lateness(int rank, double seconds, const Call& call, const std::string& late) {
+  std::array<char, 32> waited{};
+  std::snprintf(waited.data(), waited.size(), "%.1f s", seconds);
+  return "rank " + std::to_string(rank) + " waited " + waited.data() + " in " + describe(call) + " for " + late +
+         "; raise comm.timeout_s where ranks may be this far apart";
+}
+
+std::string disagreement(int world_size, const std::function<Call(int)>& call_of_rank) {
+  const Call first = call_of_rank(0);
+  for (int rank = 1; rank < world_size; ++rank) {
+    const Call other = call_of_rank(rank);
+    if (is_same(first, other)) continue;
+    return "the ranks ask for different things: rank 0 for " + describe(first) + ", rank " + std::to_string(rank) +
+           " for " + describe(other);
+  }
+  return "";
+}
+
+}  // namespace lockstep::mpi

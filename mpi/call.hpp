@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lockstep::mpi {
+
+enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, barrier, allocate_bucket, split };
+
+/// What a rank asks its peers to do together with it. All ranks must ask for the same; lies in shared memory and
+/// travels as bytes.
+struct Call {
+  std::uint64_t sequence = 0;
+  std::uint64_t count = 0;  ///< elements of a reduction, else bytes
+  std::int32_t root = 0;
+  Kind kind = Kind::barrier;
+  ReduceOp op = ReduceOp::sum;
+  DType dtype = DType::uint8;
+};
+
+/// "all_reduce #17 of 1000 float32 (average)".
+std::string describe(const Call& call);
+
+/// The sentence of a rank that has waited too long.
+/// @param late  the ranks that it waits for
+std::string lateness(int rank, double seconds, const Call& call, const std::string& late);
+
+/// Compares what all ranks ask for; the first call that is not rank 0's decides.
+/// @param call_of_rank  gives the call of any rank in [0, world_size)
+/// @return  both sides in one sentence, the same on every rank; empty when all agree
+std::string disagreement(int world_size, const std::function<Call(int)>& call_of_rank);
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/topology.hpp>
+
+#include <algorithm>
+#include <string>
+
+#include "backends.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+constexpr std::size_t kBlockBytes = 64;
+
+std::string automatic_backend(const Topology& topology, int world_size) {
+  if (world_size == 1) return "self";
+  return topology.host_count == 1 ? "shm" : "mpi";
+}
+
+}  // namespace
+
+Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes) {
+  const std::size_t block = std::max<std::size_t>(kBlockBytes / element_bytes, 1);
+  const std::size_t blocks = (count + block - 1) / block;
+  const std::size_t share = blocks / parts;
+  const std::size_t larger_parts = blocks % parts;
+  const auto border = [&](std::size_t index) {
+    return std::min(count, (index * share + std::min(index, larger_parts)) * block);
+  };
+  const auto index = static_cast<std::size_t>(part);
+  return {.begin = border(index), .count = border(index + 1) - border(index)};
+}
+
+std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options) {
+  const Topology topology = Topology::of(world);
+  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = topology.local_size > topology.host_cpus};
+  const std::string backend = options.backend == "auto" ? automatic_backend(topology, world.size()) : options.backend;
+  if (backend == "self") {
+    if (world.size() == 1) return make_self_collectives();
+    throw ConfigError("comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
+  }
+  if (backend == "shm") {
+    if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
+    throw ConfigError("comm.backend: shm serves the ranks of one host, not of " + std::to_string(topology.host_count) +
+                      "; use auto or mpi");
+  }
+  if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
+  throw ConfigError("comm.backend: " + backend + " is not in this build; use auto, self, shm or mpi");
+}
+
+KeySpecs comm_keys() {
+  return {
+      {.name = "comm.backend",
+       .type = KeyType::choice,
+       .default_value = "auto",
+       .help = "how gradients travel: self (one rank), shm (one host), mpi (any hosts); auto takes the fastest",
+       .choices = {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}},
+      {.name = "comm.timeout_s",
+       .type = KeyType::real,
+       .default_value = "300",
+       .help = "seconds that a rank waits for a peer before the job fails",
+       .min = 0,
+       .min_is_exclusive = true},
+  };
+}
+
+}  // namespace lockstep::mpi

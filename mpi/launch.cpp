@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "launch.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <string>
+#include <unistd.h>
+
+namespace lockstep::mpi {
+
+namespace {
+
+std::string value_of(const Variables& variables, const std::string& name) {
+  const auto found = variables.find(name);
+  return found == variables.end() ? "" : found->second;
+}
+
+std::string first_of(const Variables& variables, const std::string& name, const std::string& other_name) {
+  const std::string value = value_of(variables, name);
+  return value.empty() ? value_of(variables, other_name) : value;
+}
+
+bool has_any(const Variables& variables, std::initializer_list<const char*> names) {
+  return std::any_of(names.begin(), names.end(),
+                     [&variables](const char* name) { return !value_of(variables, name).empty(); });
+}
+
+/// The largest count of slurm's list form: "2(x3),1" is 2, 2, 2, 1.
+int largest_of(const std::string& list) {
+  int largest = 0;
+  for (std::size_t begin = 0; begin < list.size();) {
+    largest = std::max(largest, std::atoi(list.c_str() + begin));
+    const std::size_t comma = list.find(',', begin);
+    begin = comma == std::string::npos ? list.size() : comma + 1;
+  }
+  return largest;
+}
+
+/// Whether the launcher gave each rank processors of its own, so that a narrow mask does not mean crowding.
+bool is_bound(const Variables& variables) {
+  const std::string slurm = value_of(variables, "SLURM_CPU_BIND_TYPE");
+  return value_of(variables, "OMPI_MCA_orte_bound_at_launch") == "1" || (!slurm.empty() && slurm != "none");
+}
+
+/// Whether this process is a task of an srun step, not the batch script or the shell of an allocation, whose steps
+/// slurm numbers from 2^32 downwards where it sets the variable at all.
+bool is_step_task(const Variables& variables) {
+  constexpr unsigned long kFirstReservedStep = 0xfffffff0UL;
+  const std::string step = first_of(variables, "SLURM_STEP_ID", "SLURM_STEPID");
+  char* end = nullptr;
+  const unsigned long number = std::strtoul(step.c_str(), &end, 10);
+  return !step.empty() && *end == '\0' && number < kFirstReservedStep;
+}
+
+}  // namespace
+
+Variables current_variables() {
+  Variables variables;
+  for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
+    const std::string text = *entry;
+    const std::size_t equals = text.find('=');
+    if (equals != std::string::npos) variables[text.substr(0, equals)] = text.substr(equals + 1);
+  }
+  return variables;
+}
+
+int ranks_on_host(const Variables& variables) {
+  const std::string local_size = value_of(variables, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  if (!local_size.empty()) return std::atoi(local_size.c_str());
+  return is_step_task(variables) ? largest_of(value_of(variables, "SLURM_STEP_TASKS_PER_NODE")) : 0;
+}
+
+Variables start_settings(const Variables& variables, const HostFacts& host) {
+  Variables settings;
+  const bool is_transport_chosen = has_any(variables, {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl"});
+  if (!is_transport_chosen && !host.has_fabric) settings["OMPI_MCA_pml"] = "ob1";
+  const bool is_crowded = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
+  if (is_crowded && !variables.contains("OMPI_MCA_mpi_yield_when_idle")) settings["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  return settings;
+}
+
+std::string launch_fault(const Variables& variables, int world_size) {
+  if (!is_step_task(variables) || has_any(variables, {"OMPI_COMM_WORLD_SIZE"})) return "";
+  const std::string tasks = first_of(variables, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS");
+  if (std::atoi(tasks.c_str()) <= 1 || world_size > 1) return "";
+  // Before MPI_Init nothing but the lack of any line to the process manager is proof.
+  if (world_size == 0 && has_any(variables, {"PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD"})) return "";
+  return "slurm started " + tasks +
+         " tasks, but MPI cannot see more than one: each would train alone; start with `srun --mpi=pmix` (`srun "
+         "--mpi=list` shows what this slurm offers), or with `mpirun` inside the allocation";
+}
+
+}  // namespace lockstep::mpi

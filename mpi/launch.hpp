@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <map>
+#include <string>
+
+// What the variables of the environment say about how this program was started: pure functions, so that every
+// launcher can be tried in a test.
+namespace lockstep::mpi {
+
+using Variables = std::map<std::string, std::string>;
+
+Variables current_variables();
+
+/// How many ranks the launcher started on this host; 0 when it does not say. Under slurm the fullest host counts.
+int ranks_on_host(const Variables& variables);
+
+struct HostFacts {
+  bool has_fabric = false;  ///< an InfiniBand or Omni-Path device is present
+  int cpus = 1;             ///< processors in this rank's affinity mask
+};
+
+/// The Open MPI settings to make before MPI_Init: a fast start where only shared memory and TCP can be used anyway, and
+/// waits that yield when ranks outnumber processors. Never contains a variable that is set already.
+Variables start_settings(const Variables& variables, const HostFacts& host);
+
+/// What is wrong with the way this program was started, in one sentence; empty when it is fine.
+/// @param world_size  ranks that MPI sees; 0 before MPI was initialised
+std::string launch_fault(const Variables& variables, int world_size);
+
+}  // namespace lockstep::mpi

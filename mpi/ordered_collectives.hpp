@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "call.hpp"
+
+namespace lockstep::mpi {
+
+/// A call of this rank, with its memory.
+struct Job {
+  Call call;
+  std::byte* values = nullptr;  ///< what is reduced, broadcast or contributed
+  std::byte* result = nullptr;  ///< where all_gather and reduce_scatter write
+};
+
+/// The part that the backends for several ranks share: numbers the calls, checks their arguments, and works the jobs
+/// off in order, in `wait` or in a call that blocks. After a failure every member throws: the ranks are out of step.
+class OrderedCollectives : public Collectives {
+ public:
+  OrderedCollectives(int rank, int world_size) : rank_(rank), world_size_(world_size) {}
+
+  int rank() const noexcept final { return rank_; }
+  int world_size() const noexcept final { return world_size_; }
+
+  Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) final;
+  void wait(Ticket ticket) final;
+  void broadcast(std::span<std::byte> bytes, int root) final;
+  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) final;
+  void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) final;
+  void barrier() final;
+
+ protected:
+  static constexpr std::uint64_t kMostJobs = 256;  ///< started and not yet performed
+
+  /// Does a call to its end, after all that were started before it.
+  void complete(const Job& job);
+
+  /// Lets the peers see that this rank has come to a call. Does not wait.
+  virtual void announce(const Job&) {}
+  /// Waits for the peers and does this rank's work.
+  virtual void perform(const Job& job) = 0;
+  /// Waits until all peers have done their work on this job and on those before.
+  virtual void settle(const Job&) {}
+
+ private:
+  Ticket start(Job job);
+  void work_off(std::uint64_t sequence);
+  void throw_if_failed() const;
+  Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMostJobs]; }
+
+  int rank_;
+  int world_size_;
+  std::uint64_t started_ = 0;  ///< number of the last call; the first is 1
+  std::uint64_t performed_ = 0;
+  std::uint64_t settled_ = 0;
+  std::array<Job, kMostJobs> jobs_;
+  std::string failure_;  ///< what the first failure said
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "rendezvous.hpp"
+
+#include <time.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#include <vector>
+
+namespace lockstep::mpi {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr int kSpins = 2000;            // some 50 us: longer than ranks are usually apart
+constexpr auto kYieldTime = 50us;       // then a third process should get the processor
+constexpr auto kSleepTime = 100ms;      // at most, between two looks at the peers' health
+constexpr std::size_t kLineBytes = 64;  // no two ranks write to the same cache line
+constexpr std::size_t kReasonBytes = 1024;
+
+static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
+
+void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t seen) {
+  const timespec limit{.tv_sec = 0, .tv_nsec = std::chrono::nanoseconds(kSleepTime).count()};
+  syscall(SYS_futex, &word, FUTEX_WAIT, seen, &limit, nullptr, 0);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) {
+  syscall(SYS_futex, &word, FUTEX_WAKE, std::numeric_limits<int>::max(), nullptr, nullptr, 0);
+}
+
+}  // namespace
+
+struct alignas(kLineBytes) Rendezvous::Line {
+  std::atomic<std::uint64_t> arrived;
+  std::atomic<std::uint64_t> progress;
+  std::atomic<std::uint32_t> changes;   ///< grows with every change of this line; sleepers wait on it
+  std::atomic<std::uint32_t> sleepers;  ///< ranks that may be asleep on `changes`
+  std::atomic<std::uint32_t> has_left;
+  ProcessId process;
+};
+
+struct alignas(kLineBytes) Rendezvous::Board {
+  enum State : std::uint32_t { fine, writing, given_up };
+  std::atomic<std::uint32_t> state;
+  std::int32_t rank;
+  std::array<char, kReasonBytes> reason;
+};
+
+std::size_t Rendezvous::bytes_for(int ranks) {
+  return sizeof(Board) + ranks * (sizeof(Line) + kPostings * sizeof(Posting));
+}
+
+Rendezvous::Rendezvous(const Communicator& host, std::span<std::byte> memory, const WaitOptions& options)
+    : options_(options),
+      rank_(host.rank()),
+      size_(host.size()),
+      board_(reinterpret_cast<Board*>(memory.data())),
+      lines_(reinterpret_cast<Line*>(board_ + 1), static_cast<std::size_t>(size_)),
+      postings_(reinterpret_cast<Posting*>(lines_.data() + lines_.size()), size_ * kPostings) {
+  lines_[rank_].process = ProcessId::mine();
+  host.barrier();
+  std::vector<ProcessId> processes;
+  for (const Line& line : lines_) processes.push_back(line.process);
+  watch_ = std::make_unique<PeerWatch>(processes);
+}
+
+Rendezvous::~Rendezvous() {
+  lines_[rank_].has_left.store(1, std::memory_order_release);
+  lines_[rank_].changes.fetch_add(1);
+  futex_wake_all(lines_[rank_].changes);
+}
+
+const Posting& Rendezvous::posting(int rank, std::uint64_t sequence) const {
+  return postings_[rank * kPostings + sequence % kPostings];
+}
+
+void Rendezvous::arrive(const Posting& posting) {
+  postings_[rank_ * kPostings + posting.call.sequence % kPostings] = posting;
+  publish(lines_[rank_].arrived, posting.call.sequence);
+}
+
+void Rendezvous::advance() { publish(lines_[rank_].progress, ++progress_); }
+
+void Rendezvous::publish(std::atomic<std::uint64_t>& counter, std::uint64_t value) {
+  Line& line = lines_[rank_];
+  counter.store(value, std::memory_order_release);
+  // In one total order with sleep_until_changed: either the sleeper sees the change, or this rank sees the sleeper.
+  line.changes.fetch_add(1);
+  if (line.sleepers.load() > 0) futex_wake_all(line.changes);
+}
+
+void Rendezvous::await_arrival(const Call& call) { await(&Line::arrived, call.sequence, call); }
+
+void Rendezvous::await_progress(std::uint64_t progress, const Call& call) { await(&Line::progress, progress, call); }
+
+/// @param behind  first rank that may be behind; moved on to the first that is
+bool Rendezvous::has_reached(Counter counter, std::uint64_t value, int& behind) const {
+  while (behind < size_ && (lines_[behind].*counter).load(std::memory_order_acquire) >= value) ++behind;
+  return behind == size_;
+}
+
+void Rendezvous::await(Counter counter, std::uint64_t value, const Call& call) {
+  int behind = 0;
+  const int spins = options_.is_crowded ? 1 : kSpins;
+  for (int i = 0; i < spins; ++i) {
+    if (has_reached(counter, value, behind)) return;
+    pause_briefly();
+  }
+  await_patiently(counter, value, call, behind);
+}
+
+void Rendezvous::await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind) {
+  const Clock::time_point start = Clock::now();
+  while (Clock::now() - start < kYieldTime) {
+    sched_yield();
+    if (has_reached(counter, value, behind)) return;
+  }
+  while (!has_reached(counter, value, behind)) {
+    throw_if_hopeless(counter, value, call, start);
+    sleep_until_changed(counter, value, behind);
+  }
+}
+
+void Rendezvous::sleep_until_changed(Counter counter, std::uint64_t value, int rank) {
+  Line& line = lines_[rank];
+  line.sleepers.fetch_add(1);
+  const std::uint32_t seen = line.changes.load();
+  const bool is_fine = board_->state.load() == Board::fine;
+  if (is_fine && (line.*counter).load(std::memory_order_acquire) < value) futex_wait(line.changes, seen);
+  line.sleepers.fetch_sub(1);
+}
+
+void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, Clock::time_point start) {
+  throw_if_given_up();
+  const std::string here = "rank " + std::to_string(rank_) + " waited for it in " + describe(call);
+  std::string late;
+  for (int rank = 0; rank < size_; ++rank) {
+    const bool has_left = lines_[rank].has_left.load(std::memory_order_acquire) != 0;
+    const bool is_dead = watch_->is_dead(rank);
+    // Read after the two: what a rank did before it went still counts.
+    if ((lines_[rank].*counter).load(std::memory_order_acquire) >= value) continue;
+    if (is_dead) give_up(where_is(rank) + " has died while " + here);
+    if (has_left) give_up(where_is(rank) + " has left while " + here);
+    late += (late.empty() ? "" : ", ") + where_is(rank);
+  }
+  const std::chrono::duration<double> waited = Clock::now() - start;
+  if (waited.count() < options_.timeout_s || late.empty()) return;
+  give_up(lateness(rank_, waited.count(), call, late));
+}
+
+std::string Rendezvous::where_is(int rank) const {
+  const std::uint64_t arrived = lines_[rank].arrived.load(std::memory_order_acquire);
+  const std::string place = arrived == 0 ? "not seen yet" : "last seen in " + describe(posting(rank, arrived).call);
+  return "rank " + std::to_string(rank) + " (" + place + ")";
+}
+
+void Rendezvous::throw_if_given_up() const {
+  if (board_->state.load(std::memory_order_acquire) != Board::given_up) return;
+  const std::string who = board_->rank == rank_ ? "this rank" : "rank " + std::to_string(board_->rank);
+  throw CommError("comm: " + who + " gave up: " + board_->reason.data());
+}
+
+void Rendezvous::give_up(const std::string& reason) {
+  std::uint32_t expected = Board::fine;
+  if (board_->state.compare_exchange_strong(expected, Board::writing)) {
+    board_->rank = rank_;
+    reason.copy(board_->reason.data(), kReasonBytes - 1);
+    board_->state.store(Board::given_up, std::memory_order_release);
+    for (Line& line : lines_) {
+      line.changes.fetch_add(1);
+      futex_wake_all(line.changes);
+    }
+  }
+  throw CommError("comm: " + reason);
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "call.hpp"
+#include "peer_watch.hpp"
+
+namespace lockstep::mpi {
+
+/// What a rank lays open when it arrives at a call.
+struct Posting {
+  Call call;
+  std::uint32_t bucket = 0;  ///< number of the bucket that holds the values; 0: private memory
+  std::uint64_t offset = 0;  ///< bytes from the start of this rank's slot of that bucket
+};
+
+struct WaitOptions {
+  double timeout_s = 300;
+  bool is_crowded = false;  ///< ranks outnumber processors: hand the processor on at once instead of spinning
+};
+
+/// Where the ranks of one host wait for each other, in shared memory.
+///
+/// Every rank owns a line with two counters that only grow. `arrived` is the number of the last call that it has
+/// posted; what it posted, and the values it named, are visible to whoever saw the counter. `progress` counts the
+/// parts of calls that it has worked off; as all ranks do the same calls, equal progress means the same place.
+///
+/// A wait spins, then yields, then sleeps in the kernel. It ends with CommError when a peer gave up, died, left, or
+/// is late; then all ranks' waits end.
+class Rendezvous {
+ public:
+  static constexpr std::uint64_t kPostings = 256;  ///< of each rank stay readable
+
+  /// The shared memory to give to the constructor.
+  static std::size_t bytes_for(int ranks);
+
+  /// Collective over `host`.
+  /// @param memory  zeroed, bytes_for(host.size()) bytes, the same on every rank
+  Rendezvous(const Communicator& host, std::span<std::byte> memory, const WaitOptions& options);
+  ~Rendezvous();  ///< tells the others that this rank has left
+
+  void arrive(const Posting& posting);
+  void advance();  ///< one more part is done
+  std::uint64_t progress() const noexcept { return progress_; }
+
+  /// Waits until all ranks have posted call number `call.sequence`.
+  void await_arrival(const Call& call);
+  /// Waits until all ranks have at least this progress, during `call`.
+  void await_progress(std::uint64_t progress, const Call& call);
+
+  /// One of the last kPostings that `rank` has made.
+  const Posting& posting(int rank, std::uint64_t sequence) const;
+
+  /// Throws what this rank or a peer gave up for, if one did.
+  void throw_if_given_up() const;
+  /// Makes every rank's waits fail, and throws.
+  [[noreturn]] void give_up(const std::string& reason);
+
+ private:
+  struct Line;
+  struct Board;
+  using Counter = std::atomic<std::uint64_t> Line::*;
+  using Clock = std::chrono::steady_clock;
+
+  void publish(std::atomic<std::uint64_t>& counter, std::uint64_t value);
+  void await(Counter counter, std::uint64_t value, const Call& call);
+  void await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind);
+  bool has_reached(Counter counter, std::uint64_t value, int& behind) const;
+  void sleep_until_changed(Counter counter, std::uint64_t value, int rank);
+  void throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, Clock::time_point start);
+  std::string where_is(int rank) const;
+
+  WaitOptions options_;
+  int rank_;
+  int size_;
+  std::uint64_t progress_ = 0;
+  Board* board_;
+  std::span<Line> lines_;
+  std::span<Posting> postings_;
+  std::unique_ptr<PeerWatch> watch_;
+};
+
+}  // namespace lockstep::mpi

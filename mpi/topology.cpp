@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/mpi/topology.hpp>
+
+#include <algorithm>
+#include <array>
+#include <span>
+#include <unistd.h>
+
+#include "affinity.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  return gethostname(name.data(), name.size() - 1) == 0 ? name.data() : "unknown";
+}
+
+/// Numbers the hosts by their lowest rank.
+/// @param leader_of_rank  for every rank, the lowest rank on its host
+std::vector<int> number_hosts(const std::vector<std::int32_t>& leader_of_rank) {
+  std::vector<std::int32_t> leaders = leader_of_rank;
+  std::sort(leaders.begin(), leaders.end());
+  leaders.erase(std::unique(leaders.begin(), leaders.end()), leaders.end());
+  std::vector<int> host_of_rank;
+  for (const std::int32_t leader : leader_of_rank) {
+    host_of_rank.push_back(
+        static_cast<int>(std::lower_bound(leaders.begin(), leaders.end(), leader) - leaders.begin()));
+  }
+  return host_of_rank;
+}
+
+std::string count_of(int count, const std::string& noun) {
+  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+}  // namespace
+
+Topology Topology::of(const Communicator& world) {
+  const Communicator host = world.split_by_host();
+  Topology topology;
+  topology.local_rank = host.rank();
+  topology.local_size = host.size();
+
+  std::int32_t leader = world.rank();
+  host.broadcast(std::span(&leader, 1));
+  std::vector<std::int32_t> leader_of_rank(static_cast<std::size_t>(world.size()));
+  world.all_gather(std::span<const std::int32_t>(&leader, 1), std::span(leader_of_rank));
+  topology.host_of_rank = number_hosts(leader_of_rank);
+  topology.host_index = topology.host_of_rank[world.rank()];
+  topology.host_count = 1 + *std::max_element(topology.host_of_rank.begin(), topology.host_of_rank.end());
+  topology.host_name = this_host();
+
+  const std::string mine = affinity_mask();
+  topology.cpus = count_cpus(mine);
+  std::string together = mine;
+  for (const std::string& mask : host.all_gather(mine)) together = union_of(together, mask);
+  topology.host_cpus = count_cpus(together);
+  return topology;
+}
+
+std::string Topology::oversubscription(int threads_per_rank) const {
+  const std::string threads = count_of(threads_per_rank, "thread");
+  if (threads_per_rank > cpus) {
+    return "a rank on " + host_name + " has " + threads + " but may run on " + count_of(cpus, "processor") +
+           " only: use fewer threads, or bind each rank to more processors (mpirun --bind-to none, or --map-by "
+           "slot:PE=N)";
+  }
+  if (threads_per_rank * local_size > host_cpus) {
+    return count_of(local_size, "rank") + " with " + threads + " each share " + count_of(host_cpus, "processor") +
+           " on " + host_name + ": use fewer ranks or threads";
+  }
+  return "";
+}
+
+}  // namespace lockstep::mpi

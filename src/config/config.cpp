@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/config.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+#include <utility>
+
+namespace lockstep::config {
+
+namespace {
+
+std::string trimmed(const std::string& text) {
+  const char* const blanks = " \t\r\n";
+  const std::size_t first = text.find_first_not_of(blanks);
+  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
+}
+
+/// Whether no INI file could hold this text.
+bool is_unwritable(const std::string& text) {
+  return std::any_of(text.begin(), text.end(), [](char c) {
+    const auto byte = static_cast<unsigned char>(c);
+    return c == '#' || byte == 0x7f || (byte < 0x20 && c != '\t');
+  });
+}
+
+/// The key a user most likely meant: one spelled much like it, or one of the same last name in another section.
+std::string likely_name(const std::string& name, const KeySpecs& specs) {
+  std::vector<std::string> names;
+  for (const KeySpec& spec : specs) names.push_back(spec.name);
+  const std::string near = nearest_name(name, names);
+  if (!near.empty()) return near;
+  const auto last_name = [](const std::string& full) { return full.substr(full.rfind('.') + 1); };
+  const auto same = std::find_if(names.begin(), names.end(),
+                                 [&](const std::string& known) { return last_name(known) == last_name(name); });
+  return same == names.end() ? "" : *same;
+}
+
+void check_default(const KeySpec& spec) {
+  const bool is_empty_list = spec.type == KeyType::texts && spec.default_value.empty();
+  const std::string fault = is_empty_list ? "" : fault_in(spec, spec.default_value);
+  if (!fault.empty()) throw std::logic_error("default of key " + spec.name + ": " + fault);
+}
+
+}  // namespace
+
+std::string section_of(const std::string& name) {
+  const std::size_t dot = name.find('.');
+  return dot == std::string::npos ? "" : name.substr(0, dot);
+}
+
+std::string key_of(const std::string& name) { return name.substr(name.find('.') + 1); }
+
+std::vector<std::string> section_names(const KeySpecs& specs) {
+  std::vector<std::string> names;
+  for (const KeySpec& spec : specs) {
+    const std::string name = section_of(spec.name);
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
+Config::Config(const KeySpecs& specs) {
+  for (const KeySpec& spec : specs) {
+    const std::string name = section_of(spec.name);
+    Section& section = sections_.try_emplace(name, Section(name)).first->second;
+    if (!section.has(key_of(spec.name))) {
+      check_default(spec);
+      section.declare(spec);
+      specs_.push_back(spec);
+    } else if (value(spec.name).spec.type != spec.type) {
+      throw std::logic_error("key " + spec.name + " is declared with two types");
+    }
+  }
+}
+
+const Section& Config::section(const std::string& name) const {
+  static const Section empty;
+  const auto found = sections_.find(name);
+  return found == sections_.end() ? empty : found->second;
+}
+
+const KeyValue& Config::value(const std::string& name) const {
+  const auto& values = section(section_of(name)).values();
+  const auto found = values.find(key_of(name));
+  if (found == values.end()) throw std::logic_error("key " + name + " was never declared");
+  return found->second;
+}
+
+void Config::set(const std::string& name, const std::string& text, const std::string& origin) {
+  Section& section = section_holding(name, origin);
+  const std::string value = trimmed(text);
+  if (is_unwritable(value)) {
+    throw ConfigError(origin + ": " + name + ": a value cannot hold '#' or control characters");
+  }
+  section.set(key_of(name), value, origin);
+}
+
+Section& Config::section_holding(const std::string& name, const std::string& origin) {
+  const auto found = sections_.find(section_of(name));
+  if (found != sections_.end() && found->second.has(key_of(name))) return found->second;
+  const std::string likely = likely_name(name, specs_);
+  throw ConfigError(
+      origin + ": key '" + name + "' is unknown; " +
+      (likely.empty() ? "--help lists the sections and --help=SECTION their keys" : "did you mean '" + likely + "'?"));
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,144 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/config.hpp>
+#include <lockstep/config/help.hpp>
+#include <lockstep/config/invocation.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <sstream>
+#include <utility>
+#include <vector>
+
+namespace lockstep::config {
+
+namespace {
+
+constexpr std::size_t kColumns = 100;
+
+/// `text` in lines that begin at column `indent` and end before column 100; the first goes on a line begun already.
+std::string wrapped(const std::string& text, std::size_t indent) {
+  std::istringstream words(text);
+  std::string lines;
+  std::size_t column = indent;
+  for (std::string word; words >> word;) {
+    const bool is_first = column == indent;
+    if (!is_first && column + 1 + word.size() > kColumns) {
+      lines += "\n" + std::string(indent, ' ') + word;
+      column = indent + word.size();
+    } else {
+      lines += (is_first ? "" : " ") + word;
+      column += word.size() + (is_first ? 0 : 1);
+    }
+  }
+  return lines + "\n";
+}
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+/// A heading and two columns.
+std::string paragraph(const std::string& heading, const Rows& rows) {
+  std::size_t width = 0;
+  for (const auto& row : rows) width = std::max(width, row.first.size());
+  std::string text = "\n" + heading + "\n";
+  for (const auto& [name, help] : rows) {
+    const std::size_t gap = help.empty() ? 0 : width - name.size() + 2;
+    text += "  " + name + std::string(gap, ' ') + wrapped(help, width + 4);
+  }
+  return text;
+}
+
+std::string describe(const KeySpec& spec) {
+  std::string help = spec.help;
+  if (!help.empty() && help.back() == '.') help.pop_back();
+  const std::string shown = spec.default_value.empty() ? "none" : spec.default_value;
+  return help + (help.empty() ? "" : "; ") + range_of(spec) + "; default " + shown;
+}
+
+Rows key_rows(const KeySpecs& specs) {
+  Rows rows;
+  for (const KeySpec& spec : specs) rows.emplace_back("--" + spec.name, describe(spec));
+  return rows;
+}
+
+/// The keys without a section, or those of `section` and the key of that very name.
+KeySpecs specs_of(const std::string& section, const KeySpecs& specs) {
+  KeySpecs chosen;
+  for (const KeySpec& spec : specs) {
+    if (section_of(spec.name) == section || spec.name == section) chosen.push_back(spec);
+  }
+  return chosen;
+}
+
+std::string line_for(const std::string& section, const SectionHelp& sections) {
+  const auto found = sections.find(section);
+  return found == sections.end() ? "" : found->second;
+}
+
+const Rows& options() {
+  static const Rows rows = {
+      {"--config FILE", "reads keys from an INI file; may be repeated: the later file wins"},
+      {"--section.key=value", "sets a key; wins over every file"},
+      {"--from PATH", "for eval: the folder of a run, or a checkpoint"},
+      {"--help[=SECTION]", "this page, or the keys of a section"},
+      {"--version", "the versions of Lockstep and of the libraries below it"},
+  };
+  return rows;
+}
+
+const Rows& exit_codes() {
+  static const Rows rows = {
+      {"0", "done"},
+      {"2", "configuration: something you can set right"},
+      {"3", "data missing, unreadable or not what it says it is"},
+      {"4", "a checkpoint that cannot be written, read or used"},
+      {"5", "communication: a rank was lost, or ranks disagree"},
+      {"6", "numeric: the loss, a gradient or a parameter is not finite"},
+      {"70", "an error inside Lockstep"},
+      {"75", "stopped on request after saving: start it again to go on"},
+  };
+  return rows;
+}
+
+const char* const kExamples = R"(
+Examples
+  mpirun -np 2 trainer
+  mpirun -np 8 trainer --config gpt-char.ini --data.path=input.txt --optim.lr=3e-4 --run.dir=runs/a
+  mpirun -np 8 trainer --config gpt-char.ini --run.dir=runs/a --resume=auto
+  trainer eval --from runs/a
+  trainer config --config gpt-char.ini
+)";
+
+}  // namespace
+
+std::string overview_help(const KeySpecs& specs, const SectionHelp& sections) {
+  const KeySpecs known = Config(specs).specs();
+  Rows command_rows;
+  for (const Command& command : commands()) command_rows.emplace_back(command.name, command.help);
+  Rows section_rows;
+  for (const std::string& name : section_names(known)) section_rows.emplace_back(name, line_for(name, sections));
+  std::string text = "Usage: trainer [COMMAND] [--config FILE]... [--section.key=value]...\n";
+  text += paragraph("Commands", command_rows);
+  text += paragraph("Options", options());
+  text += paragraph("Sections (--help=SECTION lists the keys)", section_rows);
+  const KeySpecs top = specs_of("", known);
+  if (!top.empty()) text += paragraph("Keys without a section", key_rows(top));
+  text += paragraph("Exit codes, the same from every rank", exit_codes());
+  return text + kExamples;
+}
+
+std::string section_help(const std::string& section, const KeySpecs& specs, const SectionHelp& sections) {
+  const KeySpecs known = Config(specs).specs();
+  const KeySpecs chosen = specs_of(section, known);
+  if (section.empty() || chosen.empty()) {
+    const std::vector<std::string> names = section_names(known);
+    std::string list;
+    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
+    const std::string near = nearest_name(section, names);
+    throw ConfigError("--help=" + section + ": there is no such section; choose one of: " + list +
+                      (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+  }
+  const std::string line = line_for(section, sections);
+  return paragraph("[" + section + "]" + (line.empty() ? "" : " " + line), key_rows(chosen)).substr(1);
+}
+
+}  // namespace lockstep::config

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/invocation.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <boost/program_options/errors.hpp>
+#include <boost/program_options/option.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+
+#include <algorithm>
+
+namespace lockstep::config {
+
+namespace po = boost::program_options;
+
+namespace {
+
+const char* const kSpelling = "keys are written --section.key=value";
+
+using Options = std::vector<po::option>;
+
+po::options_description declared(const KeySpecs& specs) {
+  po::options_description all;
+  auto add = all.add_options();
+  add("help,h", po::value<std::string>()->implicit_value(""));
+  add("version", "");
+  add("config", po::value<std::string>());
+  add("from", po::value<std::string>());
+  for (const KeySpec& spec : specs) add(spec.name.c_str(), po::value<std::string>());
+  return all;
+}
+
+/// Boost refuses `--data.path=`, which sets a text to nothing.
+Options parse_empty_value(std::vector<std::string>& arguments) {
+  const std::string word = arguments.front();
+  if (!word.starts_with("--") || word.find('=') != word.size() - 1) return {};
+  arguments.erase(arguments.begin());
+  po::option option(word.substr(2, word.size() - 3), {""});
+  option.original_tokens = {word};
+  return {option};
+}
+
+[[noreturn]] void throw_missing_value(const std::string& name, const KeySpecs& specs) {
+  const auto spec = std::find_if(specs.begin(), specs.end(), [&name](const KeySpec& s) { return s.name == name; });
+  if (spec == specs.end()) throw ConfigError("command line: --" + name + " needs a path");
+  if (spec->type == KeyType::boolean) {
+    throw ConfigError("command line: --" + name + " needs a value: write --" + name + "=true or --" + name + "=false");
+  }
+  throw ConfigError("command line: --" + name + " needs a value: " + range_of(*spec));
+}
+
+Options split(const std::vector<std::string>& arguments, const KeySpecs& specs) {
+  using namespace po::command_line_style;
+  const po::options_description all = declared(specs);
+  try {
+    Options options = po::command_line_parser(arguments)
+                          .options(all)
+                          .style(unix_style & ~allow_guessing)
+                          .extra_style_parser(parse_empty_value)
+                          .allow_unregistered()
+                          .run()
+                          .options;
+    for (const po::option& option : options) {
+      const bool took_next_word = option.original_tokens.size() == 2 && !option.value.empty();
+      if (took_next_word && option.value[0].starts_with("--")) throw_missing_value(option.string_key, specs);
+    }
+    return options;
+  } catch (const po::invalid_command_line_syntax& error) {
+    if (error.kind() == po::invalid_syntax::missing_parameter) {
+      const std::string name = error.get_option_name();
+      throw_missing_value(name.substr(std::min(name.find_first_not_of('-'), name.size())), specs);
+    }
+    throw ConfigError("command line: " + std::string(error.what()));
+  } catch (const po::error& error) {
+    throw ConfigError("command line: " + std::string(error.what()));
+  }
+}
+
+const po::option* last_of(const Options& options, const std::string& name) {
+  const auto found =
+      std::find_if(options.rbegin(), options.rend(), [&name](const po::option& o) { return o.string_key == name; });
+  return found == options.rend() ? nullptr : &*found;
+}
+
+std::string command_of(const Options& options) {
+  std::vector<std::string> words;
+  for (const po::option& option : options) {
+    if (option.position_key >= 0) words.push_back(option.value.at(0));
+  }
+  if (words.empty()) return "train";
+  std::vector<std::string> known;
+  std::string list;
+  for (const Command& command : commands()) {
+    known.push_back(command.name);
+    list += (list.empty() ? "" : ", ") + command.name;
+  }
+  const bool is_known = std::find(known.begin(), known.end(), words[0]) != known.end();
+  const std::string& odd = is_known && words.size() > 1 ? words[1] : words[0];
+  if (is_known && words.size() == 1) return words[0];
+  if (is_known || odd.find('=') != std::string::npos || odd.find('.') != std::string::npos) {
+    throw ConfigError("command line: '" + odd + "' is not expected here; " + kSpelling);
+  }
+  const std::string near = nearest_name(odd, known);
+  throw ConfigError("command line: command '" + odd + "' is unknown; choose one of: " + list +
+                    (near.empty() ? "" : " (did you mean '" + near + "'?)"));
+}
+
+/// A word that begins with a dash and is neither a switch nor a declared key.
+[[noreturn]] void throw_unknown(const po::option& option, Config& config) {
+  const std::string& word = option.original_tokens.at(0);
+  if (!word.starts_with("--")) throw ConfigError("command line: '" + word + "' is unknown; " + kSpelling);
+  const std::string near = section_of(option.string_key).empty()
+                               ? nearest_name(option.string_key, {"config", "from", "help", "version"})
+                               : "";
+  if (near.empty()) config.set(option.string_key, "", "command line");  // throws, and knows the nearest key
+  throw ConfigError("command line: '--" + option.string_key + "' is unknown; did you mean '--" + near + "'?");
+}
+
+void read_keys(const Options& options, Config& config) {
+  for (const po::option& option : options) {
+    const std::string& name = option.string_key;
+    if (option.position_key >= 0 || name == "config" || name == "from") continue;
+    config.set(name, option.value.at(0), "command line");
+  }
+}
+
+void read_from(const Options& options, Invocation& invocation) {
+  const po::option* const from = last_of(options, "from");
+  if (from != nullptr) invocation.from = from->value.at(0);
+  const bool is_eval = invocation.command == "eval";
+  if (is_eval && invocation.from.empty()) {
+    throw ConfigError("command line: eval needs --from PATH, the folder of a run or a checkpoint");
+  }
+  if (!is_eval && from != nullptr) {
+    throw ConfigError("command line: --from belongs to the command eval; see --init.from and --resume for training");
+  }
+}
+
+}  // namespace
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> rows = {
+      {"train", "trains a model; this is what trainer does without a command"},
+      {"eval", "evaluates what a run saved, given by --from"},
+      {"config", "prints every key, its value and where the value came from"},
+  };
+  return rows;
+}
+
+Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs, const std::vector<IniText>& base) {
+  Invocation invocation{.config = Config(specs)};
+  const Options options = split(arguments, specs);
+  if (const po::option* const help = last_of(options, "help")) {
+    invocation.wants_help = true;
+    invocation.help_section = help->value.empty() ? "" : help->value[0];
+    return invocation;
+  }
+  if (last_of(options, "version") != nullptr) {
+    invocation.wants_version = true;
+    return invocation;
+  }
+  for (const po::option& option : options) {
+    if (option.unregistered) throw_unknown(option, invocation.config);
+  }
+  invocation.command = command_of(options);
+  read_from(options, invocation);
+  for (const auto& [source, text] : base) invocation.config.read_ini(text, source);
+  for (const po::option& option : options) {
+    if (option.string_key != "config") continue;
+    if (option.value.at(0).empty()) throw_missing_value("config", specs);
+    invocation.files.push_back(option.value[0]);
+  }
+  for (const std::string& file : invocation.files) invocation.config.read_file(file);
+  read_keys(options, invocation.config);
+  return invocation;
+}
+
+}  // namespace lockstep::config

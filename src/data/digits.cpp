@@ -1,0 +1,90 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <ATen/ops/empty.h>
+
+#include "hash.hpp"
+#include "pen.hpp"
+#include "pixels.hpp"
+#include "sources.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::int64_t kClasses = 10;
+constexpr PixelScale kScale = {0.115F, 0.236F};  // measured over the training split
+
+// Images are drawn when they are asked for: about ten microseconds each, no memory, nothing to wait for at the start.
+class Digits : public Dataset {
+ public:
+  Digits(std::uint64_t seed, std::uint64_t split, std::int64_t size) : seed_(seed), split_(split), size_(size) {}
+
+  std::int64_t size() const override { return size_; }
+
+  Task task() const override { return {.sample_shape = {1, kDigitSide, kDigitSide}, .classes = kClasses}; }
+
+  Batch get(std::span<const std::int64_t> indices) const override {
+    check_indices(indices, size_);
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, 1, kDigitSide, kDigitSide}, at::kFloat), at::empty({count}, at::kLong)};
+    auto* pixels = batch.input.mutable_data_ptr<float>();
+    auto* labels = batch.target.mutable_data_ptr<std::int64_t>();
+    for (const std::int64_t index : indices) {
+      *labels++ = digit_of(index);
+      scale_pixels(image(index), kScale, pixels);
+      pixels += kDigitPixels;
+    }
+    return batch;
+  }
+
+  // A few images stand for all: they change with the glyphs and with the way of drawing.
+  std::uint64_t digest() const override {
+    std::uint64_t hash = hash_of({seed_, split_, static_cast<std::uint64_t>(size_)});
+    for (std::int64_t index = 0; index < std::min(size_, 3 * kClasses); ++index)
+      hash = hash_of({hash, hash_of(image(index))});
+    return hash;
+  }
+
+ private:
+  static int digit_of(std::int64_t index) { return static_cast<int>(index % kClasses); }
+  DigitImage image(std::int64_t index) const {
+    return draw_digit(digit_of(index), {seed_, split_, static_cast<std::uint64_t>(index)});
+  }
+
+  std::uint64_t seed_;
+  std::uint64_t split_;
+  std::int64_t size_;
+};
+
+Splits open_digits(const Section& data) {
+  const auto seed = static_cast<std::uint64_t>(data.integer("seed"));
+  return {.train = std::make_shared<Digits>(seed, 0, data.integer("train_size")),
+          .test = std::make_shared<Digits>(seed, 1, data.integer("test_size"))};
+}
+
+}  // namespace
+
+Source digits_source() {
+  return {.name = "digits",
+          .help = "drawn digits of 28 x 28 pixels, made on the fly: nothing to download",
+          .keys =
+              {
+                  {.name = "data.train_size",
+                   .type = KeyType::integer,
+                   .default_value = "12000",
+                   .help = "digits: images to train on",
+                   .min = 1},
+                  {.name = "data.test_size",
+                   .type = KeyType::integer,
+                   .default_value = "2000",
+                   .help = "digits: images to test on",
+                   .min = 1},
+                  {.name = "data.seed",
+                   .type = KeyType::integer,
+                   .default_value = "0",
+                   .help = "digits: which images are drawn",
+                   .min = 0},
+              },
+          .open = open_digits};
+}
+
+}  // namespace lockstep::data

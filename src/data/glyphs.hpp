@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+#include <vector>
+
+namespace lockstep::data {
+
+struct Point {
+  float x;
+  float y;
+};
+
+/// One stroke of the pen. Coordinates run right from 0 to 7 and down from 0 to 10.
+struct Stroke {
+  enum class Shape { line, curve, loop };  ///< straight pieces; a smooth curve through the points; the same, closed
+  Shape shape;
+  std::vector<Point> points;
+};
+
+using Glyph = std::vector<Stroke>;
+
+/// The ways to write a digit.
+/// @param digit  in [0, 9]
+std::span<const Glyph> glyphs_of(int digit);
+
+}  // namespace lockstep::data

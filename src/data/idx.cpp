@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <mutex>
+#include <string>
+#include <utility>
+
+#include "hash.hpp"
+#include "idx_file.hpp"
+#include "pixels.hpp"
+#include "sources.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr PixelScale kScale = {0.1307F, 0.3081F};  // mean and deviation of MNIST's training images
+
+// Images of one channel (three dimensions in the file) or of several (four), held as bytes.
+class Images : public Dataset {
+ public:
+  Images(IdxArray images, std::vector<std::uint8_t> labels, std::int64_t classes)
+      : size_(images.shape.front()),
+        sample_shape_(images.shape.begin() + 1, images.shape.end()),
+        pixels_(std::move(images.bytes)),
+        labels_(std::move(labels)),
+        classes_(classes) {
+    if (sample_shape_.size() == 2) sample_shape_.insert(sample_shape_.begin(), 1);
+    sample_pixels_ = pixels_.size() / static_cast<std::size_t>(size_);
+  }
+
+  std::int64_t size() const override { return size_; }
+  Task task() const override { return {.sample_shape = sample_shape_, .classes = classes_}; }
+
+  Batch get(std::span<const std::int64_t> indices) const override {
+    check_indices(indices, size_);
+    std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size())};
+    Batch batch{{}, at::empty(shape, at::kLong)};
+    shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
+    batch.input = at::empty(shape, at::kFloat);
+    auto* pixels = batch.input.mutable_data_ptr<float>();
+    auto* labels = batch.target.mutable_data_ptr<std::int64_t>();
+    for (const std::int64_t index : indices) {
+      const auto sample = static_cast<std::size_t>(index);
+      *labels++ = labels_[sample];
+      scale_pixels(std::span(pixels_).subspan(sample * sample_pixels_, sample_pixels_), kScale, pixels);
+      pixels += sample_pixels_;
+    }
+    return batch;
+  }
+
+  std::uint64_t digest() const override {
+    std::call_once(digested_, [this] {
+      digest_ = hash_of({hash_of(pixels_), hash_of(labels_), static_cast<std::uint64_t>(classes_)});
+      for (const std::int64_t size : sample_shape_) digest_ = hash_of({digest_, static_cast<std::uint64_t>(size)});
+    });
+    return digest_;
+  }
+
+ private:
+  std::int64_t size_;
+  std::vector<std::int64_t> sample_shape_;
+  std::vector<std::uint8_t> pixels_;
+  std::size_t sample_pixels_;
+  std::vector<std::uint8_t> labels_;
+  std::int64_t classes_;
+  mutable std::once_flag digested_;
+  mutable std::uint64_t digest_ = 0;
+};
+
+// The file that is there under one of the names in use.
+// @param stem  such as "train-images"
+std::string find_file(const std::string& folder, const std::string& stem, const std::vector<std::string>& endings) {
+  for (const std::string& ending : endings) {
+    for (const char* separator : {"-", "."}) {
+      for (const char* compression : {"", ".gz"}) {
+        const std::string path = folder + "/" + stem + separator + ending + compression;
+        if (std::filesystem::exists(path)) return path;
+      }
+    }
+  }
+  throw DataError(folder, "has no file " + stem + "-" + endings.front() +
+                              "; data.path must name a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+                              "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz");
+}
+
+std::shared_ptr<const Images> open_split(const std::string& folder, const std::string& split, std::int64_t classes) {
+  const std::string image_path = find_file(folder, split + "-images", {"idx3-ubyte", "idx4-ubyte"});
+  const std::string label_path = find_file(folder, split + "-labels", {"idx1-ubyte"});
+  IdxArray images = read_idx(image_path);
+  IdxArray labels = read_idx(label_path);
+  if (images.shape.size() < 3) {
+    throw DataError(image_path, "has " + std::to_string(images.shape.size()) +
+                                    " dimensions; images need three (number, height, width) or four (number, channels, "
+                                    "height, width)");
+  }
+  if (labels.shape.size() != 1) {
+    throw DataError(label_path, "has " + std::to_string(labels.shape.size()) + " dimensions; labels need one");
+  }
+  if (images.shape.front() != labels.shape.front()) {
+    throw DataError(label_path, "has " + std::to_string(labels.shape.front()) + " labels, but " + image_path + " has " +
+                                    std::to_string(images.shape.front()) + " images");
+  }
+  const auto bad =
+      std::find_if(labels.bytes.begin(), labels.bytes.end(), [classes](auto label) { return label >= classes; });
+  if (bad != labels.bytes.end()) {
+    throw DataError(label_path, "label " + std::to_string(*bad) + " at index " +
+                                    std::to_string(bad - labels.bytes.begin()) + " is beyond data.classes = " +
+                                    std::to_string(classes) + ", whose labels are 0 to " + std::to_string(classes - 1));
+  }
+  return std::make_shared<Images>(std::move(images), std::move(labels.bytes), classes);
+}
+
+Splits open_idx(const Section& data) {
+  const std::string& folder = required_path(data, "a folder of IDX files");
+  if (!std::filesystem::is_directory(folder)) {
+    throw DataError(folder,
+                    "is not a folder; data.path must name a folder of IDX files, such as train-images-idx3-ubyte");
+  }
+  const auto train = open_split(folder, "train", data.integer("classes"));
+  const auto test = open_split(folder, "t10k", data.integer("classes"));
+  if (train->task().sample_shape != test->task().sample_shape) {
+    throw DataError(folder, "its training images are " + words_of(train->task().sample_shape) +
+                                " (channels x height x width), but its test images are " +
+                                words_of(test->task().sample_shape));
+  }
+  return {.train = train, .test = test};
+}
+
+}  // namespace
+
+Source idx_source() {
+  return {.name = "idx",
+          .help = "images and labels from IDX files named as MNIST's, plain or .gz, in the folder data.path",
+          .keys = {{.name = "data.classes",
+                    .type = KeyType::integer,
+                    .default_value = "10",
+                    .help = "idx: number of classes",
+                    .min = 1,
+                    .max = 256}},
+          .open = open_idx};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "pen.hpp"
+
+#include <lockstep/random/random.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "glyphs.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr float kPixelsPerUnit = 1.95F;  // a digit is 10 units high
+constexpr float kJitter = 0.4F;          // units a point may move, each way
+constexpr float kMaxSlope = 0.28F;       // tangent of the rotation
+constexpr float kMaxShear = 0.2F;
+constexpr float kMinScale = 0.75F;
+constexpr float kMaxScale = 1.1F;
+constexpr float kMaxShift = 3.0F;   // pixels
+constexpr float kMinRadius = 0.7F;  // of the pen, in pixels
+constexpr float kMaxRadius = 1.5F;
+constexpr float kMinInk = 0.6F;
+constexpr float kMaxNoise = 0.35F;
+constexpr int kPiecesPerCurve = 3;  // straight pieces between two points of a curve
+
+float limit_to_unit(float value) { return std::min(std::max(value, 0.0F), 1.0F); }
+
+class Dice {
+ public:
+  explicit Dice(const DigitName& name) : sequence_(name.seed, random::Stream::digits, name.split, name.index) {}
+  float between(float low, float high) { return low + (high - low) * static_cast<float>(sequence_.uniform()); }
+  float around_zero(float most) { return between(-most, most); }
+  std::size_t below(std::size_t bound) { return sequence_.below(bound); }
+  std::uint64_t bits() { return sequence_.next_bits(); }
+
+ private:
+  random::Sequence sequence_;
+};
+
+struct Affine {
+  float xx, xy, yx, yy, x, y;
+  Point operator()(Point p) const { return {xx * p.x + xy * p.y + x, yx * p.x + yy * p.y + y}; }
+};
+
+// Maps glyph units to pixels: centre, scale, shear, rotate, shift.
+Affine random_affine(Dice& dice) {
+  const float slope = dice.around_zero(kMaxSlope);
+  const float cosine = 1 / std::sqrt(1 + slope * slope);
+  const float sine = slope * cosine;
+  const float shear = dice.around_zero(kMaxShear);
+  const float scale_x = kPixelsPerUnit * dice.between(kMinScale, kMaxScale);
+  const float scale_y = kPixelsPerUnit * dice.between(kMinScale, kMaxScale);
+  Affine map{};
+  map.xx = cosine * scale_x;
+  map.xy = (cosine * shear - sine) * scale_y;
+  map.yx = sine * scale_x;
+  map.yy = (sine * shear + cosine) * scale_y;
+  constexpr float kMiddle = (kDigitSide - 1) / 2.0F;
+  map.x = kMiddle + dice.around_zero(kMaxShift) - map.xx * 3.5F - map.xy * 5;
+  map.y = kMiddle + dice.around_zero(kMaxShift) - map.yx * 3.5F - map.yy * 5;
+  return map;
+}
+
+// The point at `t` in [0, 1] between b and c of a smooth curve through a, b, c, d (Catmull and Rom).
+Point on_curve(Point a, Point b, Point c, Point d, float t) {
+  const auto blend = [t](float p, float q, float r, float s) {
+    return q + 0.5F * t * (r - p + t * (2 * p - 5 * q + 4 * r - s + t * (3 * (q - r) + s - p)));
+  };
+  return {blend(a.x, b.x, c.x, d.x), blend(a.y, b.y, c.y, d.y)};
+}
+
+// Squared distance of every pixel to the nearest stroke, exact up to `reach` pixels.
+class Paper {
+ public:
+  explicit Paper(float reach) : reach_(reach) { squared_.fill(reach * reach); }
+
+  void line(Point from, Point to) {
+    const Point along = {to.x - from.x, to.y - from.y};
+    const float scale = 1 / std::max(along.x * along.x + along.y * along.y, 1e-6F);
+    const int left = first_pixel(std::min(from.x, to.x));
+    const int right = last_pixel(std::max(from.x, to.x));
+    const int top = first_pixel(std::min(from.y, to.y));
+    const int bottom = last_pixel(std::max(from.y, to.y));
+    for (int row = top; row <= bottom; ++row) {
+      const float dy = static_cast<float>(row) - from.y;
+      for (int column = left; column <= right; ++column) {
+        const float dx = static_cast<float>(column) - from.x;
+        const float t = limit_to_unit((dx * along.x + dy * along.y) * scale);
+        const float off_x = dx - t * along.x;
+        const float off_y = dy - t * along.y;
+        float& nearest = squared_[static_cast<std::size_t>(row * kDigitSide + column)];
+        nearest = std::min(nearest, off_x * off_x + off_y * off_y);
+      }
+    }
+  }
+
+  void stroke(Stroke::Shape shape, std::span<const Point> points) {
+    const auto count = static_cast<int>(points.size());
+    const bool closed = shape == Stroke::Shape::loop;
+    const auto point = [&](int i) {
+      return points[static_cast<std::size_t>(closed ? (i + count) % count : std::clamp(i, 0, count - 1))];
+    };
+    for (int i = 0; i < count - (closed ? 0 : 1); ++i) {
+      Point from = point(i);
+      const int pieces = shape == Stroke::Shape::line ? 1 : kPiecesPerCurve;
+      for (int piece = 1; piece < pieces; ++piece) {
+        const float t = static_cast<float>(piece) / kPiecesPerCurve;
+        const Point to = on_curve(point(i - 1), point(i), point(i + 1), point(i + 2), t);
+        line(from, to);
+        from = to;
+      }
+      line(from, point(i + 1));
+    }
+  }
+
+  float distance(std::size_t pixel) const { return std::sqrt(squared_[pixel]); }
+
+ private:
+  int first_pixel(float low) const { return std::clamp(static_cast<int>(low - reach_), 0, kDigitSide - 1); }
+  int last_pixel(float high) const { return std::clamp(static_cast<int>(high + reach_) + 1, 0, kDigitSide - 1); }
+
+  float reach_;
+  std::array<float, kDigitPixels> squared_;
+};
+
+// Ink where the pen of `radius` passed, fading over one pixel at its edge, and evenly distributed noise everywhere.
+DigitImage develop(const Paper& paper, float radius, Dice& dice) {
+  const float ink = dice.between(kMinInk, 1);
+  const float noise = dice.between(0, kMaxNoise) / 256;
+  DigitImage image{};
+  std::array<std::uint8_t, kDigitPixels> grains{};
+  for (std::size_t pixel = 0; pixel < kDigitPixels; pixel += 8) {
+    const std::uint64_t bits = dice.bits();
+    for (std::size_t k = 0; k < 8; ++k) grains[pixel + k] = static_cast<std::uint8_t>(bits >> (8 * k));
+  }
+  for (std::size_t pixel = 0; pixel < kDigitPixels; ++pixel) {
+    const float coverage = limit_to_unit(radius + 0.5F - paper.distance(pixel));
+    const float value = ink * coverage + noise * (static_cast<float>(grains[pixel]) - 127.5F);
+    image[pixel] = static_cast<std::uint8_t>(limit_to_unit(value) * 255 + 0.5F);
+  }
+  return image;
+}
+
+}  // namespace
+
+DigitImage draw_digit(int digit, const DigitName& name) {
+  Dice dice(name);
+  const std::span<const Glyph> glyphs = glyphs_of(digit);
+  const Glyph& glyph = glyphs[dice.below(glyphs.size())];
+  const Affine map = random_affine(dice);
+  const float radius = dice.between(kMinRadius, kMaxRadius);
+  Paper paper(radius + 0.5F);
+  std::vector<Point> points;
+  for (const Stroke& stroke : glyph) {
+    points.clear();
+    for (const Point point : stroke.points) {
+      points.push_back(map({point.x + dice.around_zero(kJitter), point.y + dice.around_zero(kJitter)}));
+    }
+    paper.stroke(stroke.shape, points);
+  }
+  return develop(paper, radius, dice);
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+namespace lockstep::data {
+
+/// How bytes become numbers of about mean 0 and variance 1.
+struct PixelScale {
+  float mean;       ///< of byte / 255
+  float deviation;  ///< of byte / 255
+};
+
+/// Writes (byte / 255 - mean) / deviation for every byte.
+void scale_pixels(std::span<const std::uint8_t> bytes, PixelScale scale, float* out);
+
+}  // namespace lockstep::data

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/dataset.hpp>
+
+namespace lockstep::data {
+
+Source digits_source();
+Source idx_source();
+Source text_source();
+Source tokens_source();
+
+/// The value of `data.path`.
+/// @param wanted  what it must name, such as "a text file"
+/// @throws ConfigError  it is not set
+const std::string& required_path(const Section& data, const std::string& wanted);
+
+/// @throws std::out_of_range  an index is outside [0, size)
+void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
+
+}  // namespace lockstep::data

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <array>
+#include <string>
+#include <utility>
+
+#include "hash.hpp"
+#include "mapped_file.hpp"
+#include "sources.hpp"
+#include "windows.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+// The distinct bytes of a text, numbered in ascending order.
+class Alphabet {
+ public:
+  explicit Alphabet(std::span<const std::uint8_t> text) {
+    std::array<bool, 256> occurs{};
+    for (const std::uint8_t byte : text) occurs[byte] = true;
+    for (std::size_t byte = 0; byte < occurs.size(); ++byte) {
+      if (occurs[byte]) numbers_[byte] = size_++;
+    }
+  }
+
+  std::int64_t size() const noexcept { return size_; }
+  std::int64_t number_of(std::uint8_t byte) const noexcept { return numbers_[byte]; }
+
+ private:
+  std::array<std::int64_t, 256> numbers_{};
+  std::int64_t size_ = 0;
+};
+
+class CharacterRun : public TokenRun {
+ public:
+  CharacterRun(std::shared_ptr<const MappedFile> file, std::span<const std::uint8_t> part, const Alphabet& alphabet)
+      : file_(std::move(file)), part_(part), alphabet_(alphabet) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(part_.size()); }
+
+  void read(std::int64_t begin, std::span<std::int64_t> out) const override {
+    const std::uint8_t* byte = part_.data() + begin;
+    for (std::int64_t& token : out) token = alphabet_.number_of(*byte++);
+  }
+
+  // Of the whole file, since its alphabet decides the numbers.
+  std::uint64_t digest() const override { return hash_of({hash_of(file_->bytes()), part_.size()}); }
+
+  const std::string& path() const override { return file_->path(); }
+
+ private:
+  std::shared_ptr<const MappedFile> file_;
+  std::span<const std::uint8_t> part_;
+  Alphabet alphabet_;
+};
+
+Splits open_text(const Section& data) {
+  const auto file = std::make_shared<const MappedFile>(required_path(data, "the path of a text file"));
+  const std::span<const std::uint8_t> text = file->bytes();
+  const Alphabet alphabet(text);
+  const auto train_size = static_cast<std::size_t>(static_cast<double>(text.size()) * data.real("train_fraction"));
+  const std::int64_t block = data.integer("block");
+  const auto windows = [&](std::span<const std::uint8_t> part, Cut cut) {
+    return make_windows(std::make_shared<CharacterRun>(file, part, alphabet), cut, block, alphabet.size());
+  };
+  return {.train = windows(text.first(train_size), Cut::every_start),
+          .test = windows(text.subspan(train_size), Cut::end_to_end)};
+}
+
+}  // namespace
+
+Source text_source() {
+  return {.name = "text",
+          .help = "characters of the text file data.path; its first part trains, the rest tests",
+          .keys =
+              {
+                  block_key(),
+                  {.name = "data.train_fraction",
+                   .type = KeyType::real,
+                   .default_value = "0.9",
+                   .help = "text: part of the file to train on",
+                   .min = 0,
+                   .max = 1,
+                   .min_is_exclusive = true},
+              },
+          .open = open_text};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "windows.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "hash.hpp"
+#include "sources.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+class Windows : public Dataset {
+ public:
+  Windows(std::shared_ptr<const TokenRun> run, Cut cut, std::int64_t block, std::int64_t vocabulary)
+      : run_(std::move(run)), cut_(cut), block_(block), vocabulary_(vocabulary) {
+    const std::int64_t targets = run_->size() - 1;
+    last_begin_ = targets - block;
+    size_ = cut == Cut::every_start ? last_begin_ + 1 : (targets + block - 1) / block;
+  }
+
+  std::int64_t size() const override { return size_; }
+
+  Task task() const override {
+    return {.sample_shape = {block_}, .classes = vocabulary_, .predictions_per_sample = block_, .is_text = true};
+  }
+
+  Batch get(std::span<const std::int64_t> indices) const override {
+    check_indices(indices, size_);
+    const auto count = static_cast<std::int64_t>(indices.size());
+    Batch batch{at::empty({count, block_}, at::kLong), at::empty({count, block_}, at::kLong)};
+    auto* input = batch.input.mutable_data_ptr<std::int64_t>();
+    auto* target = batch.target.mutable_data_ptr<std::int64_t>();
+    std::vector<std::int64_t> tokens(static_cast<std::size_t>(block_) + 1);
+    for (const std::int64_t index : indices) {
+      const std::int64_t wanted_begin = cut_ == Cut::every_start ? index : index * block_;
+      const std::int64_t begin = std::min(wanted_begin, last_begin_);
+      run_->read(begin, tokens);
+      std::copy(tokens.begin(), tokens.end() - 1, input);
+      std::copy(tokens.begin() + 1, tokens.end(), target);
+      std::fill_n(target, wanted_begin - begin, kIgnored);
+      input += block_;
+      target += block_;
+    }
+    return batch;
+  }
+
+  std::uint64_t digest() const override {
+    return hash_of({static_cast<std::uint64_t>(cut_), static_cast<std::uint64_t>(block_),
+                    static_cast<std::uint64_t>(vocabulary_), run_->digest()});
+  }
+
+ private:
+  std::shared_ptr<const TokenRun> run_;
+  Cut cut_;
+  std::int64_t block_;
+  std::int64_t vocabulary_;
+  std::int64_t last_begin_;
+  std::int64_t size_;
+};
+
+}  // namespace
+
+std::shared_ptr<const Dataset> make_windows(std::shared_ptr<const TokenRun> run, Cut cut, std::int64_t block,
+                                            std::int64_t vocabulary) {
+  if (run->size() <= block) {
+    throw DataError(run->path(), std::string("the ") + (cut == Cut::every_start ? "training" : "test") + " part has " +
+                                     std::to_string(run->size()) +
+                                     " tokens, but data.block = " + std::to_string(block) + " needs at least " +
+                                     std::to_string(block + 1) + "; give more text or lower data.block");
+  }
+  return std::make_shared<Windows>(std::move(run), cut, block, vocabulary);
+}
+
+KeySpec block_key() {
+  return {.name = "data.block",
+          .type = KeyType::integer,
+          .default_value = "64",
+          .help = "text, tokens: tokens in a sample",
+          .min = 1,
+          .max = 1 << 20};
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/hooks.hpp>
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr double kManySteps = 1e12;  // what twelve digits of a checkpoint's name hold
+
+KeySpec count(const char* name, const char* value, const char* help, double min = 0, double max = kManySteps) {
+  return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = min, .max = max};
+}
+
+KeySpec text(const char* name, const char* value, const char* help) {
+  return {.name = name, .type = KeyType::text, .default_value = value, .help = help};
+}
+
+}  // namespace
+
+KeySpecs engine_keys() {
+  return {
+      text("run.name", "", "name of the run; empty: the time of its start"),
+      text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
+      count("run.seed", "1", "seed of initial values, sample order and dropout", 0, 9e15),
+      count("run.threads", "0", "compute threads of a rank; 0: OMP_NUM_THREADS, else its part of the processors", 0, 1024),
+      count("train.global_batch_size", "48", "samples of one step, over all ranks", 1, 1 << 30),
+      count("train.micro_batch", "0", "samples of one forward on one rank, at most; bounds memory; 0: no bound", 0, 1 << 30),
+      count("train.max_steps", "0", "steps after which the run ends; 0: no such bound"),
+      count("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
+      text("train.clip_grad", "", "norm:V scales gradients down to norm V, value:V clamps each element; empty: off"),
+      {.name = "train.precision",
+       .type = KeyType::choice,
+       .default_value = "fp32",
+       .help = "type of parameters and computation",
+       .choices = {"fp32", "fp64"}},
+      count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
+      count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
+      count("log.interval", "10", "steps between lines of the log and of metrics.jsonl", 1),
+      count("ckpt.every_steps", "0", "steps between checkpoints; 0: off"),
+      count("ckpt.every_epochs", "0", "epochs between checkpoints; 0: off"),
+      {.name = "ckpt.every_secs",
+       .type = KeyType::real,
+       .default_value = "900",
+       .help = "seconds between checkpoints, by the clock of rank 0; 0: off",
+       .min = 0},
+      count("ckpt.keep_last", "3", "committed checkpoints to keep", 1),
+      text("resume", "none",
+           "none; auto: from the newest checkpoint of run.dir if there is one; must: from it; or a step; or a path"),
+  };
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/session.hpp>
+
+#include <algorithm>
+#include <filesystem>
+
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/resume.hpp>
+#include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/trainer.hpp>
+
+namespace lockstep::engine {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+data::Splits open_data(const mpi::Communicator& world, const Section& data, const Tables& tables) {
+  data::Splits splits;
+  world.together([&] { splits = data::open(data, tables.sources); });
+  return splits;
+}
+
+/// `from` itself if it is a checkpoint, else the newest one in it or in its folder ckpt.
+std::string find_checkpoint(const std::string& from) {
+  if (!fs::exists(from)) throw CheckpointError(from, "does not exist");
+  for (const std::string& directory : {from, from + "/ckpt"}) {
+    if (const auto newest = checkpoints::latest(directory)) return *newest;
+  }
+  const bool is_checkpoint = fs::is_regular_file(from) || fs::exists(from + "/state.h5");
+  if (is_checkpoint) return from;
+  throw CheckpointError(from, "holds no checkpoint (looked for step-000000000000 folders, here and in ckpt/)");
+}
+
+}  // namespace
+
+const Tables& builtin_tables() {
+  static const Tables tables;
+  return tables;
+}
+
+KeySpecs all_keys(const Tables& tables) {
+  KeySpecs keys = engine_keys();
+  for (const KeySpecs& more :
+       {data::data_keys(tables.sources), models::model_keys(tables.models), optim::optim_keys(tables.rules),
+        schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys()}) {
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return keys;
+}
+
+Outcome train(const mpi::Communicator& world, TrainRequest request) {
+  const Sections& sections = request.sections;
+  data::Splits splits = open_data(world, sections.at("data"), request.tables);
+  Strategy strategy(sections, splits.train->task(), world, request.tables);
+  Trainer trainer(sections, strategy, std::move(splits), request.tables);
+  trainer.add_reporter(request.reporter);
+  trainer.add_hook(Priority::very_high, schedule_hook());
+  trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
+  trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
+  trainer.add_hook(Priority::very_low,
+                   checkpoint_hook(sections.at("ckpt"), request.checkpoint_directory, request.config_ini));
+  for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
+  const auto restored = load_or_resume(trainer, sections.at("").text("resume"), request.checkpoint_directory);
+  if (restored && request.on_resumed) request.on_resumed(trainer.progress().step, *restored);
+  return trainer.train();
+}
+
+void request_stop() noexcept { Trainer::request_stop(); }
+
+StoredConfig stored_config(const mpi::Communicator& world, const std::string& from) {
+  StoredConfig stored;
+  world.together([&] {
+    if (!world.is_root()) return;
+    stored.checkpoint = find_checkpoint(from);
+    const checkpoints::Archive archive = checkpoints::read(stored.checkpoint);
+    stored.config_ini = checkpoints::text_of(archive.array("/meta/config_ini"));
+  });
+  return {world.broadcast(stored.checkpoint), world.broadcast(stored.config_ini)};
+}
+
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
+                               const std::string& checkpoint) {
+  const data::Splits splits = open_data(world, sections.at("data"), tables);
+  Strategy strategy(sections, splits.train->task(), world, tables);
+  checkpoints::Archive archive;
+  world.together([&] { archive = checkpoints::read(checkpoint); });
+  restore_model(strategy, archive);
+  const metrics::ClassificationSums sums =
+      evaluate(strategy, *splits.test, sections.at("eval").integer("batch_size"));
+  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count};
+}
+
+}  // namespace lockstep::engine

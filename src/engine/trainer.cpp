@@ -1,0 +1,170 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/trainer.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cmath>
+#include <limits>
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/models/generators.hpp>
+
+namespace lockstep::engine {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+std::atomic<bool> Trainer::stop_requested_ = false;
+
+Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables)
+    : strategy_(&strategy), tables_(&tables), splits_(std::move(splits)) {
+  const Section& train = sections.at("train");
+  const Section& data = sections.at("data");
+  const Section& sched = sections.at("sched");
+  const mpi::Communicator& world = strategy.world();
+  world.together([&] {
+    const std::int64_t global_batch = train.integer("global_batch_size");
+    sampler_ = std::make_unique<data::Sampler>(splits_.train->size(), global_batch, strategy.seed(),
+                                               data.boolean("shuffle"));
+    share_ = data::share_of(global_batch, world.rank(), world.size());
+    micro_batch_ = train.integer("micro_batch") == 0 ? share_.count : train.integer("micro_batch");
+    loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
+                       .prefetch = static_cast<int>(2 + strategy.micro_batches())};
+    max_steps_ = train.integer("max_steps");
+    max_epochs_ = train.integer("max_epochs");
+    if (max_steps_ == 0 && max_epochs_ == 0) {
+      throw ConfigError("train.max_steps and train.max_epochs are both 0: set at least one, to say when the run ends");
+    }
+    rules_ = sched.texts("rule");
+    rules_origin_ = sched.origin("rule");
+    progress_.steps_per_epoch = sampler_->steps_per_epoch();
+    plan();
+  });
+}
+
+Trainer::~Trainer() = default;
+
+/// From where the run is now: how many steps it has in all, and the schedule over them.
+void Trainer::plan() {
+  constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t per_epoch = progress_.steps_per_epoch;
+  const std::int64_t left_in_epochs = (max_epochs_ - progress_.epoch) * per_epoch - progress_.step_in_epoch;
+  const std::int64_t by_epochs = max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
+  progress_.total_steps = std::min(max_steps_ == 0 ? kEndless : max_steps_, by_epochs);
+  schedule_ = schedule::parse(rules_, progress_.total_steps, rules_origin_, tables_->curves);
+}
+
+void Trainer::add_hook(Priority priority, std::unique_ptr<Hook> hook) {
+  const auto place = std::upper_bound(hooks_.begin(), hooks_.end(), priority,
+                                      [](Priority p, const auto& entry) { return p < entry.first; });
+  hooks_.emplace(place, priority, std::move(hook));
+}
+
+void Trainer::report(const Record& record) const {
+  if (!strategy_->world().is_root()) return;
+  for (const Reporter& reporter : reporters_) reporter(record);
+}
+
+void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples) {
+  const std::int64_t global_batch = sampler_->global_batch_size();
+  if (samples_in_epoch % global_batch != 0) {
+    throw CheckpointError("the checkpoint stands at sample " + std::to_string(samples_in_epoch) +
+                          " of its epoch, which is no multiple of train.global_batch_size = " +
+                          std::to_string(global_batch) + "; resume with the global batch of that run");
+  }
+  progress_.step = step;
+  progress_.epoch = epoch;
+  progress_.step_in_epoch = samples_in_epoch / global_batch;
+  progress_.samples = samples;
+  plan();
+}
+
+Outcome Trainer::train() {
+  const std::int64_t first = progress_.epoch * progress_.steps_per_epoch + progress_.step_in_epoch;
+  const std::int64_t steps = std::max<std::int64_t>(0, progress_.total_steps - progress_.step);
+  const std::int64_t parts = strategy_->micro_batches();
+  const auto micro_batch_indices = [this, parts](std::int64_t k) {
+    const std::int64_t position = k / parts;  // in steps since the first epoch began
+    const std::int64_t begin = k % parts * micro_batch_;
+    const data::Share part{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
+    return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, part);
+  };
+  data::Loader loader(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts, loader_options_);
+
+  strategy_->model().model().train();
+  for (auto& [priority, hook] : hooks_) hook->before_train(*this);
+  bool must_stop = false;
+  while (progress_.step < progress_.total_steps && !must_stop) {
+    for (auto& [priority, hook] : hooks_) hook->before_step(*this);
+    StepReport report = run_step(loader);
+    must_stop = agree(report);
+    advance();
+    report.progress = progress_;
+    for (auto& [priority, hook] : hooks_) hook->after_step(*this, report);
+  }
+  const Outcome outcome = progress_.step < progress_.total_steps ? Outcome::stopped : Outcome::done;
+  for (auto& [priority, hook] : hooks_) hook->after_train(*this, outcome);
+  return outcome;
+}
+
+/// This rank's part of one step. The report's loss is still this rank's share of the mean.
+StepReport Trainer::run_step(data::Loader& loader) {
+  const auto begin = std::chrono::steady_clock::now();
+  const double waited_before = loader.wait_seconds();
+  const auto world_size = static_cast<double>(strategy_->world().size());
+  const auto global_batch = static_cast<double>(sampler_->global_batch_size());
+  const auto rank = static_cast<std::uint64_t>(strategy_->world().rank());
+  StepReport report;
+  report.samples = sampler_->global_batch_size();
+  report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
+  for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
+    const data::Batch batch = loader.next();
+    models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
+                            rank << 32 | static_cast<std::uint64_t>(part));
+    const auto samples = static_cast<double>(batch.input.size(0));
+    // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
+    const double weight = world_size * samples / global_batch;
+    const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
+    report.loss += result.loss * samples / global_batch;
+    report.grad_norm = result.update.grad_norm;
+  }
+  report.seconds = seconds_since(begin);
+  report.data_seconds = loader.wait_seconds() - waited_before;
+  return report;
+}
+
+/// Sums the loss over ranks, and tells every rank what any of them asks for. Whether to stop.
+bool Trainer::agree(StepReport& report) {
+  std::array said = {report.loss, stop_requested_.load(std::memory_order_relaxed) ? 1.0 : 0.0,
+                     save_requested_ && strategy_->world().is_root() ? 1.0 : 0.0};
+  strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
+  report.loss = said[0];
+  report.is_save_due = said[2] > 0;
+  save_requested_ = false;
+  const bool is_norm_finite = !report.grad_norm || std::isfinite(*report.grad_norm);
+  if (!std::isfinite(report.loss) || !is_norm_finite) {
+    throw_agreed(ExitCode::numeric, std::string("the ") + (is_norm_finite ? "loss" : "gradient norm") +
+                                        " is not finite at step " + std::to_string(progress_.step + 1) +
+                                        "; the last checkpoint is kept: lower optim.lr, or clip with "
+                                        "train.clip_grad=norm:1.0");
+  }
+  return said[1] > 0;
+}
+
+void Trainer::advance() {
+  ++progress_.step;
+  progress_.samples += sampler_->global_batch_size();
+  if (++progress_.step_in_epoch == progress_.steps_per_epoch) {
+    progress_.step_in_epoch = 0;
+    ++progress_.epoch;
+  }
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <spdlog/logger.h>
+#include <spdlog/sinks/basic_file_sink.h>
+#include <spdlog/sinks/stdout_sinks.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <unistd.h>
+#include <utility>
+
+namespace lockstep::log {
+
+namespace {
+
+using spdlog::level::level_enum;
+using Logger = std::unique_ptr<spdlog::logger>;
+
+struct State {
+  std::mutex mutex;
+  Options options;
+  Logger out;   // stdout, with time and level
+  Logger err;   // stderr, likewise
+  Logger file;  // null without a file
+  bool status_is_shown = false;
+};
+
+State& state() {
+  static auto* const the_state = new State;  // never destroyed: other destructors may still log
+  return *the_state;
+}
+
+Logger make_logger(spdlog::sink_ptr sink, const std::string& time, const Options& options) {
+  auto logger = std::make_unique<spdlog::logger>("lockstep", std::move(sink));
+  logger->set_pattern(time + " %l r" + std::to_string(options.rank) + "/" + std::to_string(options.world_size) + " %v");
+  logger->set_level(level_enum::trace);
+  logger->flush_on(level_enum::warn);
+  // A full disk must not end a run: it is said once, and training goes on.
+  logger->set_error_handler([is_said = false](const std::string& reason) mutable {
+    if (!std::exchange(is_said, true)) std::fprintf(stderr, "a log line could not be written: %s\n", reason.c_str());
+  });
+  return logger;
+}
+
+void make_writable(const std::string& path) {
+  const auto folder = std::filesystem::path(path).parent_path();
+  std::error_code ignored;  // what goes wrong here shows in open, with its reason
+  if (!folder.empty()) std::filesystem::create_directories(folder, ignored);
+  const int fd = ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) throw ConfigError("log file " + path + " cannot be opened for writing: " + std::strerror(errno));
+  ::close(fd);
+}
+
+bool is_terminal(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC);
+  const bool is_one = fd >= 0 && ::isatty(fd) == 1;
+  if (fd >= 0) ::close(fd);
+  return is_one;
+}
+
+void erase_status(State& s) {
+  if (!s.status_is_shown) return;
+  std::fputs("\r\033[K", stdout);
+  std::fflush(stdout);
+  s.status_is_shown = false;
+}
+
+bool rank_0_speaks(const State& s) { return s.options.to_console && s.options.rank == 0; }
+
+void to_console(State& s, level_enum level, const std::string& message) {
+  erase_status(s);
+  const Logger& logger = level >= level_enum::warn ? s.err : s.out;
+  if (logger) {
+    logger->log(level, message);
+  } else {
+    std::fprintf(stderr, "%s\n", message.c_str());
+  }
+}
+
+void say(level_enum level, const std::string& message, bool from_any_rank = false) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.file) s.file->log(level, message);
+  const bool speaks = rank_0_speaks(s) || (from_any_rank && s.options.to_console);
+  if (speaks && level > level_enum::debug) to_console(s, level, message);
+}
+
+}  // namespace
+
+void configure(const Options& options) {
+  if (!options.file.empty()) make_writable(options.file);
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  s.options = options;
+  s.out = make_logger(std::make_shared<spdlog::sinks::stdout_sink_mt>(), "%H:%M:%S", options);
+  s.err = make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), "%H:%M:%S", options);
+  s.file.reset();
+  if (options.file.empty()) return;
+  s.file =
+      make_logger(std::make_shared<spdlog::sinks::basic_file_sink_mt>(options.file), "%Y-%m-%d %H:%M:%S.%e", options);
+}
+
+void debug(const std::string& message) { say(level_enum::debug, message); }
+
+void info(const std::string& message) { say(level_enum::info, message); }
+
+void warning(const std::string& message) { say(level_enum::warn, message); }
+
+void error(const std::string& message) { say(level_enum::err, message, true); }
+
+void agreed_error(const std::string& message) { say(level_enum::err, message); }
+
+void plain(const std::string& message) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.file) s.file->log(level_enum::info, message);
+  if (!rank_0_speaks(s)) return;
+  erase_status(s);
+  std::fprintf(stdout, "%s\n", message.c_str());
+  std::fflush(stdout);
+}
+
+void flush() {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (s.file) s.file->flush();
+  std::fflush(stdout);
+}
+
+void status(const std::string& line) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!rank_0_speaks(s) || !stdout_is_terminal()) return;
+  erase_status(s);
+  if (line.empty()) return;
+  std::fputs(line.c_str(), stdout);
+  std::fflush(stdout);
+  s.status_is_shown = true;
+}
+
+bool stdout_is_terminal() {
+  if (::isatty(STDOUT_FILENO) != 1) return false;
+  const bool is_under_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  return !is_under_mpirun || is_terminal("/proc/" + std::to_string(::getppid()) + "/fd/1");
+}
+
+}  // namespace lockstep::log

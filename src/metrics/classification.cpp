@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/metrics/classification.hpp>
+
+#include <torch/types.h>
+
+namespace lockstep::metrics {
+
+namespace {
+
+constexpr std::int64_t kIgnored = -100;
+
+}  // namespace
+
+ClassificationSums classification_sums(const Tensor& logits, const Tensor& target, const Tensor& mean_loss) {
+  ClassificationSums sums;
+  sums.count = target.ne(kIgnored).sum().item<std::int64_t>();
+  if (sums.count == 0) return sums;
+  sums.correct = logits.argmax(-1).eq(target).sum().item<std::int64_t>();  // no class is -100
+  sums.loss = mean_loss.item<double>() * static_cast<double>(sums.count);
+  return sums;
+}
+
+ClassificationSums operator+(const ClassificationSums& a, const ClassificationSums& b) {
+  return {a.loss + b.loss, a.correct + b.correct, a.count + b.count};
+}
+
+}  // namespace lockstep::metrics

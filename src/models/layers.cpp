@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/models/layers.hpp>
+
+#include <torch/nn/init.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+namespace lockstep::models {
+
+namespace {
+
+/// Uniform in +-1/sqrt(fan_in), which is what PyTorch's default for Linear and Conv comes to.
+at::Tensor uniform_by_fan_in(at::IntArrayRef shape, std::int64_t fan_in) {
+  const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
+  return torch::empty(shape).uniform_(-bound, bound);
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in, std::int64_t out, bool has_bias) {
+  weight = register_parameter("weight", uniform_by_fan_in({out, in}, in));
+  if (has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, in));
+}
+
+at::Tensor Linear::forward(const at::Tensor& input) { return at::linear(input, weight, bias); }
+
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, bool has_bias) : padding_(kernel / 2) {
+  const std::int64_t fan_in = in * kernel * kernel;
+  weight = register_parameter("weight", uniform_by_fan_in({out, in, kernel, kernel}, fan_in));
+  if (has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
+}
+
+at::Tensor Conv2d::forward(const at::Tensor& input) {
+  return at::conv2d(input, weight, bias, /*stride=*/1, /*padding=*/padding_);
+}
+
+Embedding::Embedding(std::int64_t count, std::int64_t features) {
+  weight = register_parameter("weight", torch::randn({count, features}));
+}
+
+at::Tensor Embedding::forward(const at::Tensor& tokens) { return at::embedding(weight, tokens); }
+
+LayerNorm::LayerNorm(std::int64_t features, bool has_bias) {
+  weight = register_parameter("weight", torch::ones({features}));
+  if (has_bias) bias = register_parameter("bias", torch::zeros({features}));
+}
+
+at::Tensor LayerNorm::forward(const at::Tensor& input) {
+  return at::layer_norm(input, weight.sizes(), weight, bias, 1e-5);
+}
+
+at::Tensor Dropout::forward(const at::Tensor& input) {
+  return is_training() && probability_ > 0 ? at::dropout(input, probability_, true) : input;
+}
+
+}  // namespace lockstep::models

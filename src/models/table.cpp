@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <torch/types.h>
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/models/generators.hpp>
+#include <lockstep/models/model.hpp>
+
+#include "rows.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+KeySpec hidden_key() {
+  return {.name = "model.hidden",
+          .type = KeyType::integers,
+          .default_value = "128",
+          .help = "widths of the hidden layers (mlp, and the classifier of cnn)",
+          .min = 1,
+          .max = 1 << 20};
+}
+
+KeySpec dropout_key() {
+  return {.name = "model.dropout",
+          .type = KeyType::real,
+          .default_value = "0",
+          .help = "probability with which dropout zeroes an element",
+          .min = 0,
+          .max = 0.95};
+}
+
+KeySpec count_key(const char* name, const char* value, const char* help) {
+  return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = 1, .max = 1 << 20};
+}
+
+}  // namespace
+
+const std::vector<ModelRow>& builtin_models() {
+  static const std::vector<ModelRow> rows = {
+      {"mlp", "linear layers with ReLU between them", {hidden_key(), dropout_key()}, make_mlp},
+      {"cnn",
+       "convolutions 3x3 with ReLU and pooling, then an mlp",
+       {{.name = "model.channels",
+         .type = KeyType::integers,
+         .default_value = "16,32",
+         .help = "output channels of the convolutions (cnn)",
+         .min = 1,
+         .max = 1 << 16},
+        hidden_key(),
+        dropout_key()},
+       make_cnn},
+      {"gpt",
+       "decoder-only transformer with learned positions and a tied head",
+       {count_key("model.layers", "4", "transformer blocks (gpt)"),
+        count_key("model.heads", "4", "attention heads (gpt)"),
+        count_key("model.features", "128", "width of the residual stream (gpt)"),
+        {.name = "model.bias", .type = KeyType::boolean, .default_value = "false", .help = "biases in linear and norm layers (gpt)"},
+        dropout_key()},
+       make_gpt},
+  };
+  return rows;
+}
+
+std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
+                             const std::vector<ModelRow>& rows) {
+  const ModelRow& row = find_row(rows, model.text("name"), model.cite("name"));
+  seed_generators(seed, random::Stream::initialisation, 0);
+  std::shared_ptr<Model> built = row.make(model, task);
+  built->to(dtype);
+  built->name_blocks();
+  return built;
+}
+
+KeySpecs model_keys(const std::vector<ModelRow>& rows) {
+  return keys_of_rows(
+      {{.name = "model.name", .type = KeyType::text, .default_value = "cnn", .help = "what to train: mlp, cnn or gpt"}},
+      rows);
+}
+
+LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
+  return {{"loss", cross_entropy(output, target)}};
+}
+
+at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target) {
+  return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), target.view({-1}));
+}
+
+at::Tensor total_loss(const LossMap& losses) {
+  at::Tensor total;
+  for (const auto& [name, value] : losses) {
+    if (name.find("loss") == std::string::npos) continue;
+    total = total.defined() ? total + value : value;
+  }
+  if (!total.defined()) throw ConfigError("the model returned no entry whose name contains \"loss\"");
+  return total;
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cmath>
+
+namespace lockstep::optim {
+
+OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, WrapperOptions options)
+    : optimizer_(std::move(optimizer)), parameters_(&parameters), options_(options) {
+  if (options_.accumulation_steps >= 1) return;
+  throw ConfigError("accumulation_steps must be at least 1, not " + std::to_string(options_.accumulation_steps));
+}
+
+UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight) {
+  const double share = weight.value_or(1.0 / static_cast<double>(options_.accumulation_steps));
+  const Tensor weighted = share == 1 ? loss : loss.mul(share);
+  weighted.backward();
+  const bool completes = completes_step();
+  ++micro_batch_;
+  if (!completes) return {};
+  micro_batch_ = 0;
+  parameters_->finish_gradients();
+  const UpdateReport report = clip_and_step();
+  parameters_->drop_gradients();
+  return report;
+}
+
+UpdateReport OptimWrapper::clip_and_step() {
+  UpdateReport report;
+  const Clip& clip = options_.clip;
+  if (clip.max_norm > 0) {
+    report.grad_norm = gradient_norm(*parameters_, clip.norm_type);
+    report.is_finite = std::isfinite(*report.grad_norm);
+    if (!report.is_finite) return report;
+  }
+  if (clip.max_norm > 0 || clip.max_value > 0) clip_gradients(*parameters_, clip, report.grad_norm.value_or(0));
+  optimizer_.step();
+  report.updated = true;
+  return report;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include "kernel.hpp"
+#include "rules.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+template <class T>
+struct Coefficients {
+  T sign;  ///< of the gradient: -1 to maximize
+  T lr;
+  T momentum;
+  T add;  ///< share of the gradient that enters the momentum buffer
+  T weight_decay;
+  bool nesterov;
+};
+
+template <class T>
+LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restrict gradient, std::int64_t count,
+                                      Coefficients<T> c) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
+    parameter[i] -= c.lr * decayed;
+  }
+}
+
+template <class T>
+LOCKSTEP_VECTORISED void update_with_momentum(T* __restrict parameter, const T* __restrict gradient,
+                                              T* __restrict buffer, std::int64_t count, Coefficients<T> c) {
+  for (std::int64_t i = 0; i < count; ++i) {
+    const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
+    const T velocity = c.momentum * buffer[i] + c.add * decayed;
+    buffer[i] = velocity;
+    parameter[i] -= c.lr * (c.nesterov ? decayed + c.momentum * velocity : velocity);
+  }
+}
+
+template <class T>
+void update(const Options& options, const Stretch<T>& stretch) {
+  // The first update fills the (still zero) buffer with the whole gradient: dampening begins with the second.
+  const double add = stretch.step == 1 ? 1.0 : 1.0 - options.at("dampening");
+  const Coefficients<T> coefficients{.sign = options.at("maximize") != 0 ? T{-1} : T{1},
+                                     .lr = static_cast<T>(options.at("lr")),
+                                     .momentum = static_cast<T>(options.at("momentum")),
+                                     .add = static_cast<T>(add),
+                                     .weight_decay = static_cast<T>(options.at("weight_decay")),
+                                     .nesterov = options.at("nesterov") != 0};
+  if (options.at("momentum") == 0) {
+    update_plain(stretch.parameter, stretch.gradient, stretch.count, coefficients);
+  } else {
+    update_with_momentum(stretch.parameter, stretch.gradient, stretch.state[0], stretch.count, coefficients);
+  }
+}
+
+Options read(const Section& optim) {
+  const double momentum = optim.real("momentum");
+  const double dampening = optim.real("dampening");
+  const bool nesterov = optim.boolean("nesterov");
+  if (nesterov && (momentum == 0 || dampening != 0)) {
+    throw ConfigError(optim.cite("nesterov") + " needs optim.momentum > 0 and optim.dampening = 0");
+  }
+  return {{"momentum", momentum}, {"dampening", dampening}, {"nesterov", nesterov ? 1 : 0}};
+}
+
+std::vector<std::string> state_names(const Options& options) {
+  if (options.at("momentum") == 0) return {};
+  return {"momentum_buffer"};
+}
+
+}  // namespace
+
+Rule sgd_rule() {
+  return {.name = "sgd",
+          .help = "gradient descent with optional momentum, dampening and Nesterov's look-ahead",
+          .keys = {{.name = "optim.momentum",
+                    .type = KeyType::real,
+                    .default_value = "0",
+                    .help = "sgd: share of the last velocity that is kept",
+                    .min = 0},
+                   {.name = "optim.dampening",
+                    .type = KeyType::real,
+                    .default_value = "0",
+                    .help = "sgd: share of the gradient that does not enter the velocity",
+                    .min = 0,
+                    .max = 1},
+                   {.name = "optim.nesterov",
+                    .type = KeyType::boolean,
+                    .default_value = "false",
+                    .help = "sgd: look ahead along the velocity; needs momentum and no dampening"}},
+          .read = read,
+          .state_names = state_names,
+          .update32 = update<float>,
+          .update64 = update<double>};
+}
+
+}  // namespace lockstep::optim

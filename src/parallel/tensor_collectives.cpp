@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+
+#include <lockstep/core/error.hpp>
+
+namespace lockstep::parallel {
+
+namespace {
+
+struct Row {
+  at::ScalarType scalar_type;
+  DType dtype;
+};
+
+constexpr std::array<Row, kAllDTypes.size()> kRows = {{
+    {at::kFloat, DType::float32},
+    {at::kDouble, DType::float64},
+    {at::kHalf, DType::float16},
+    {at::kBFloat16, DType::bfloat16},
+    {at::kChar, DType::int8},
+    {at::kShort, DType::int16},
+    {at::kInt, DType::int32},
+    {at::kLong, DType::int64},
+    {at::kByte, DType::uint8},
+    {at::kBool, DType::boolean},
+    {at::kComplexFloat, DType::complex64},
+    {at::kComplexDouble, DType::complex128},
+}};
+
+}  // namespace
+
+DType dtype_of(const at::Tensor& tensor, const std::string& what) {
+  for (const Row& row : kRows) {
+    if (row.scalar_type == tensor.scalar_type()) return row.dtype;
+  }
+  throw ConfigError(what + " has the unsupported type " + std::string(tensor.dtype().name()));
+}
+
+at::ScalarType scalar_type_of(DType dtype) {
+  const auto row = std::find_if(kRows.begin(), kRows.end(), [dtype](const Row& r) { return r.dtype == dtype; });
+  return row->scalar_type;
+}
+
+at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner) {
+  return at::from_blob(data, like.sizes(), like.strides(), [owner](void*) {}, like.options().requires_grad(false));
+}
+
+bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
+
+std::span<std::byte> bytes_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+void broadcast(const at::Tensor& tensor, const mpi::Communicator& world) {
+  const torch::NoGradGuard no_grad;
+  const at::Tensor flat = is_flat(tensor) ? tensor : tensor.contiguous();
+  world.broadcast(bytes_of(flat));
+  if (!flat.is_same(tensor)) tensor.copy_(flat);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/report/failure.hpp>
+#include <lockstep/report/metrics.hpp>
+#include <lockstep/report/run_files.hpp>
+
+namespace lockstep::report {
+
+namespace {
+
+std::string class_of(ExitCode code) {
+  switch (code) {
+    case ExitCode::configuration:
+      return "ConfigError";
+    case ExitCode::data:
+      return "DataError";
+    case ExitCode::checkpoint:
+      return "CheckpointError";
+    case ExitCode::communication:
+      return "CommError";
+    case ExitCode::numeric:
+      return "NumericError";
+    case ExitCode::done:
+    case ExitCode::internal:
+    case ExitCode::stopped:
+      break;
+  }
+  return "InternalError";
+}
+
+}  // namespace
+
+Failure failure_of(const std::exception& error, int rank, std::int64_t step) {
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
+  return {class_of(code), error.what(), static_cast<int>(code), rank, step};
+}
+
+void write_failure(const std::string& folder, const Failure& failure) {
+  const Metrics fields = {{"class", failure.error_class},
+                          {"message", failure.message},
+                          {"exit_code", std::int64_t{failure.exit_code}},
+                          {"rank", std::int64_t{failure.rank}},
+                          {"step", failure.step}};
+  write_text(folder + "/failure.json", to_json(fields, 2) + "\n");
+}
+
+}  // namespace lockstep::report

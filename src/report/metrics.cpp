@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/metrics.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <cmath>
+
+namespace lockstep::report {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json json_of(const MetricValue& value) {
+  if (const auto* const number = std::get_if<double>(&value)) {
+    if (std::isnan(*number)) return "NaN";
+    if (std::isinf(*number)) return *number > 0 ? "Infinity" : "-Infinity";
+    return *number;
+  }
+  if (const auto* const count = std::get_if<std::int64_t>(&value)) return *count;
+  return std::get<std::string>(value);
+}
+
+}  // namespace
+
+std::string to_json(const Metrics& metrics, int indent) {
+  Json object = Json::object();
+  for (const auto& [name, value] : metrics) object[name] = json_of(value);
+  return object.dump(indent, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/config/help.hpp>
+#include <lockstep/config/invocation.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::trainer {
+
+/// What every command works on.
+struct Job {
+  const mpi::Communicator& world;
+  const std::vector<std::string>& arguments;  ///< with the program's name
+  const engine::Tables& tables;
+  KeySpecs keys;
+};
+
+// Collective; each throws Error or returns the agreed exit code.
+ExitCode train(const Job& job, config::Invocation invocation);
+ExitCode evaluate(const Job& job, const config::Invocation& invocation);
+ExitCode show_config(const Job& job, const config::Invocation& invocation);
+
+/// One line of help for every section.
+const config::SectionHelp& section_help();
+
+}  // namespace lockstep::trainer

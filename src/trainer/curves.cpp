@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "curves.hpp"
+
+#include <lockstep/plot/line_chart.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+#include <lockstep/report/run_files.hpp>
+
+namespace lockstep::trainer {
+
+void draw_curves(const std::string& folder) {
+  plot::LineChart chart{.title = "Loss", .x_label = "step", .y_label = "loss", .series = {}, .log_y = true};
+  const std::vector<std::pair<const char*, const char*>> curves = {{"loss", "training"}, {"val/loss", "test split"}};
+  for (const auto& [key, name] : curves) {
+    plot::Series series{.name = name, .points = {}};
+    for (const auto& [step, value] : report::read_series(folder + "/metrics.jsonl", key)) {
+      series.points.push_back({static_cast<double>(step), value});
+    }
+    if (!series.points.empty()) chart.series.push_back(std::move(series));
+  }
+  if (!chart.series.empty()) report::write_text(folder + "/loss.svg", plot::line_chart(chart));
+}
+
+}  // namespace lockstep::trainer

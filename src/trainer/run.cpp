@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/trainer/trainer.hpp>
+
+#include <malloc.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+
+#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/environment.hpp>
+
+#include "commands.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+constexpr const char* kVersion = "0.1.0";
+
+/// Tensors come from a heap that keeps its memory, not from a fresh mapping at every step.
+void tune_allocator() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 2);
+}
+
+extern "C" void on_stop_signal(int) { engine::request_stop(); }
+
+void install_signal_handlers() {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
+  std::signal(SIGUSR2, on_stop_signal);
+  std::signal(SIGTERM, on_stop_signal);
+}
+
+ExitCode dispatch(const Job& job) {
+  config::Invocation invocation = [&job] {
+    std::optional<config::Invocation> parsed;
+    job.world.together([&] {
+      parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys);
+    });
+    return std::move(*parsed);
+  }();
+  if (invocation.wants_version) {
+    log::plain(std::string("lockstep ") + kVersion);
+    return ExitCode::done;
+  }
+  if (invocation.wants_help) {
+    job.world.together([&] {
+      log::plain(invocation.help_section.empty()
+                     ? config::overview_help(job.keys, section_help())
+                     : config::section_help(invocation.help_section, job.keys, section_help()));
+    });
+    return ExitCode::done;
+  }
+  if (invocation.command == "config") return show_config(job, invocation);
+  if (invocation.command == "eval") return evaluate(job, invocation);
+  return train(job, std::move(invocation));
+}
+
+[[noreturn]] void leave(ExitCode code) {
+  log::flush();
+  std::fflush(nullptr);
+  _exit(static_cast<int>(code));  // LibTorch's destructors would take longer than a short run's training
+}
+
+/// A failure that this rank alone knows of ends the job at once; one that all ranks agreed on ends in good order.
+ExitCode report_failure(const std::exception& failure, const mpi::Communicator& world) {
+  const auto* const error = dynamic_cast<const Error*>(&failure);
+  const ExitCode code = error != nullptr ? error->exit_code() : ExitCode::internal;
+  const bool is_everywhere = world.size() == 1 || (error != nullptr && error->is_agreed());
+  is_everywhere ? log::agreed_error(failure.what()) : log::error(failure.what());
+  log::flush();
+  if (!is_everywhere) mpi::Environment::abort(code);
+  return code;
+}
+
+}  // namespace
+
+void run(int argc, char** argv, const engine::Tables& tables) {
+  tune_allocator();
+  install_signal_handlers();
+  ExitCode code = ExitCode::done;
+  try {
+    mpi::Environment environment(&argc, &argv);
+    const mpi::Communicator world = mpi::Communicator::world();
+    const std::vector<std::string> arguments(argv, argv + argc);
+    log::configure({.rank = world.rank(), .world_size = world.size()});
+    try {
+      code = dispatch({world, arguments, tables, engine::all_keys(tables)});
+    } catch (const std::exception& failure) {
+      code = report_failure(failure, world);
+    }
+    environment.finish();
+    leave(code);
+  } catch (const Error& error) {  // MPI itself did not come up
+    log::error(error.what());
+    leave(error.exit_code());
+  }
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run_environment.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <ctime>
+#include <string_view>
+
+#include <lockstep/mpi/environment.hpp>
+#include <lockstep/report/metrics.hpp>
+
+namespace lockstep::trainer {
+
+namespace {
+
+constexpr std::array<std::string_view, 6> kPrefixes = {"OMPI_MCA_", "SLURM_JOB", "SLURM_N", "OMP_", "MKL_", "LOCKSTEP_"};
+
+bool is_told(std::string_view variable) {
+  return std::any_of(kPrefixes.begin(), kPrefixes.end(),
+                     [variable](std::string_view prefix) { return variable.starts_with(prefix); });
+}
+
+}  // namespace
+
+std::string environment_json(int world_size, const std::vector<std::string>& hosts) {
+  std::string host_list;
+  for (const std::string& host : hosts) host_list += (host_list.empty() ? "" : " ") + host;
+  report::Metrics facts = {{"started_unix", static_cast<std::int64_t>(std::time(nullptr))},
+                           {"world_size", static_cast<std::int64_t>(world_size)},
+                           {"hosts", host_list},
+                           {"mpi", mpi::library_version()}};
+  for (char** entry = environ; *entry != nullptr; ++entry) {
+    const std::string_view text(*entry);
+    const std::size_t equals = text.find('=');
+    if (equals == std::string_view::npos || !is_told(text)) continue;
+    facts.emplace_back(std::string(text.substr(0, equals)), std::string(text.substr(equals + 1)));
+  }
+  return report::to_json(facts, 2) + "\n";
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lockstep::trainer {
+
+/// What a run ran on, for env.json: ranks, hosts, versions, time, and the environment variables that steer MPI, slurm,
+/// OpenMP and Lockstep. Nothing else of the environment, which may hold secrets.
+std::string environment_json(int world_size, const std::vector<std::string>& hosts);
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "run_report.hpp"
+
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
+
+#include <lockstep/log/log.hpp>
+#include <lockstep/report/console_line.hpp>
+#include <lockstep/report/failure.hpp>
+#include <lockstep/report/run_files.hpp>
+
+#include "curves.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::seconds kStatusInterval{2};
+
+double number(const engine::Record& record, const std::string& name) {
+  for (const auto& [key, value] : record.values) {
+    if (key != name) continue;
+    if (const auto* real = std::get_if<double>(&value)) return *real;
+    if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
+  }
+  return 0;
+}
+
+bool has(const engine::Record& record, const std::string& name) {
+  for (const auto& [key, value] : record.values) {
+    if (key == name) return true;
+  }
+  return false;
+}
+
+/// Most memory this process has held so far.
+double peak_memory_mb() {
+  std::ifstream status("/proc/self/status");
+  for (std::string word; status >> word;) {
+    if (word != "VmHWM:") continue;
+    double kilobytes = 0;
+    status >> kilobytes;
+    return kilobytes / 1024;
+  }
+  return 0;
+}
+
+/// For start-up measurements: a launcher may say when it began.
+void tell_start_up() {
+  const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
+  if (launch == nullptr) return;
+  const double now =
+      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  std::ostringstream text;
+  text << std::fixed << std::setprecision(3) << "first step finished " << now - std::atof(launch)
+       << " s after launch, VmHWM " << std::setprecision(1) << peak_memory_mb() << " MB";
+  log::info(text.str());
+}
+
+}  // namespace
+
+RunReport::RunReport(std::string folder)
+    : folder_(std::move(folder)), metrics_(folder_ + "/metrics.jsonl"), summary_(folder_ + "/summary.csv") {
+  report::write_status(folder_, {.state = report::RunState::running});
+}
+
+void RunReport::on_resumed(std::int64_t step, const std::string& checkpoint) {
+  metrics_.truncate_after_step(step);
+  summary_.truncate_after_step(step);
+  log::info("resumed at step " + std::to_string(step) + " from " + checkpoint);
+}
+
+void RunReport::on_record(const engine::Record& record) {
+  metrics_.write(record.values);
+  if (record.kind == "eval") {
+    summary_.write(record.values);
+    std::ostringstream text;
+    text << "step " << progress_.step << " val/loss " << std::setprecision(5) << number(record, "val/loss")
+         << " val/accuracy " << number(record, "val/accuracy");
+    log::info(text.str());
+    return;
+  }
+  const bool is_text = has(record, "tokens_per_second");
+  report::ConsoleValues values{.step = progress_.step,
+                               .total_steps = progress_.total_steps,
+                               .epoch = progress_.epoch,
+                               .loss = number(record, "loss"),
+                               .lr = number(record, "lr"),
+                               .throughput = number(record, is_text ? "tokens_per_second" : "samples_per_second"),
+                               .throughput_unit = is_text ? "tokens/s" : "samples/s",
+                               .data_wait_share = number(record, "data_wait"),
+                               .eta_seconds = eta_seconds_};
+  if (has(record, "grad_norm")) values.grad_norm = number(record, "grad_norm");
+  log::info(report::console_line(values));
+}
+
+void RunReport::on_step(const engine::StepReport& step) {
+  if (is_first_step_) tell_start_up();
+  is_first_step_ = false;
+  progress_ = step.progress;
+  eta_.add(step.seconds);
+  eta_seconds_ = eta_.seconds_left(progress_.total_steps - progress_.step);
+  bar_.update({.done = progress_.step, .total = progress_.total_steps, .eta_seconds = eta_seconds_});
+  const auto now = Clock::now();
+  if (now - status_written_ < kStatusInterval) return;
+  status_written_ = now;
+  report::write_status(folder_, {.state = report::RunState::running,
+                                 .step = progress_.step,
+                                 .total_steps = progress_.total_steps,
+                                 .eta_seconds = eta_seconds_});
+}
+
+void RunReport::on_end(engine::Outcome outcome) {
+  draw_curves(folder_);
+  const bool is_done = outcome == engine::Outcome::done;
+  report::write_status(folder_, {.state = is_done ? report::RunState::done : report::RunState::stopped,
+                                 .step = progress_.step,
+                                 .total_steps = progress_.total_steps,
+                                 .exit_code = static_cast<int>(is_done ? ExitCode::done : ExitCode::stopped)});
+}
+
+void RunReport::on_failure(const std::exception& failure, int exit_code) {
+  report::write_failure(folder_, report::failure_of(failure, 0, progress_.step));
+  report::write_status(folder_, {.state = report::RunState::failed,
+                                 .step = progress_.step,
+                                 .total_steps = progress_.total_steps,
+                                 .last_error = failure.what(),
+                                 .exit_code = exit_code});
+}
+
+}  // namespace lockstep::trainer

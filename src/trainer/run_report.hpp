@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/report/eta.hpp>
+#include <lockstep/report/metrics_writer.hpp>
+#include <lockstep/report/progress_bar.hpp>
+#include <lockstep/report/summary_writer.hpp>
+
+#include <chrono>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+
+namespace lockstep::trainer {
+
+/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv, STATUS.json
+/// and the curves. Lives on rank 0.
+class RunReport {
+ public:
+  explicit RunReport(std::string folder);
+
+  void on_resumed(std::int64_t step, const std::string& checkpoint);
+  void on_record(const engine::Record& record);
+  void on_step(const engine::StepReport& step);
+  void on_end(engine::Outcome outcome);
+  void on_failure(const std::exception& failure, int exit_code);
+
+ private:
+  std::string folder_;
+  report::MetricsWriter metrics_;
+  report::SummaryWriter summary_;
+  report::ProgressBar bar_;
+  report::Eta eta_;
+  engine::Progress progress_;
+  std::optional<double> eta_seconds_;
+  std::chrono::steady_clock::time_point status_written_;
+  bool is_first_step_ = true;
+};
+
+}  // namespace lockstep::trainer

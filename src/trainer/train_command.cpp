@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <array>
+#include <ctime>
+#include <filesystem>
+
+#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/topology.hpp>
+#include <lockstep/report/run_files.hpp>
+
+#include "commands.hpp"
+#include "run_environment.hpp"
+#include "run_report.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string time_stamp() {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  std::array<char, 32> text{};
+  const std::size_t length = std::strftime(text.data(), text.size(), "%Y%m%d-%H%M%S", &local);
+  return {text.data(), length};
+}
+
+/// Fills in run.name and run.dir where they were left to the program. Collective: every rank gets the root's.
+void settle_names(const mpi::Communicator& world, config::Config& config) {
+  if (config.section("run").text("name").empty()) config.set("run.name", world.broadcast(time_stamp()), "derived");
+  if (config.section("run").text("dir").empty()) {
+    config.set("run.dir", "runs/" + config.section("run").text("name"), "derived");
+  }
+}
+
+std::string rank_file(const std::string& folder, int rank) {
+  std::string number = std::to_string(rank);
+  number.insert(0, 5 - std::min<std::size_t>(5, number.size()), '0');
+  return folder + "/logs/rank_" + number + ".log";
+}
+
+void write_run_files(const std::string& folder, const Job& job, const config::Config& config,
+                     const std::vector<std::string>& hosts) {
+  report::write_text(folder + "/config.resolved.ini", config.to_ini());
+  report::write_text(folder + "/config.resolved.json", config.to_json());
+  report::write_text(folder + "/argv.txt", report::shell_line(job.arguments) + "\n");
+  report::write_text(folder + "/env.json", environment_json(job.world.size(), hosts));
+  const fs::path log = folder + "/train.log";  // rank 0's log under the name people look for
+  std::error_code ignored;
+  if (!fs::exists(fs::symlink_status(log))) fs::create_symlink("logs/rank_00000.log", log, ignored);
+}
+
+/// Passes the steps on to the report.
+class StepHook : public engine::Hook {
+ public:
+  explicit StepHook(RunReport& report) : report_(&report) {}
+  void after_step(engine::Trainer&, const engine::StepReport& step) override { report_->on_step(step); }
+
+ private:
+  RunReport* report_;
+};
+
+/// The names of the hosts, each once, in rank order.
+std::vector<std::string> hosts_of(const mpi::Communicator& world) {
+  std::vector<std::string> hosts;
+  for (const std::string& host : world.all_gather(mpi::Topology::of(world).host_name)) {
+    if (hosts.empty() || hosts.back() != host) hosts.push_back(host);
+  }
+  return hosts;
+}
+
+}  // namespace
+
+ExitCode train(const Job& job, config::Invocation invocation) {
+  const mpi::Communicator& world = job.world;
+  config::Config& config = invocation.config;
+  settle_names(world, config);
+  const std::string folder = config.section("run").text("dir");
+  const std::string checkpoints = folder + "/ckpt";
+  engine::check_resume(world, config.section("").text("resume"), checkpoints);
+
+  const std::vector<std::string> hosts = hosts_of(world);
+  world.together([&] {
+    if (world.is_root()) report::make_run_folder(folder);
+  });
+  std::unique_ptr<RunReport> report;
+  world.together([&] {
+    fs::create_directories(folder + "/logs");
+    log::configure({.rank = world.rank(), .world_size = world.size(), .file = rank_file(folder, world.rank())});
+    if (!world.is_root()) return;
+    write_run_files(folder, job, config, hosts);
+    report = std::make_unique<RunReport>(folder);
+  });
+  log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
+            std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
+
+  engine::TrainRequest request{.sections = config.sections(),
+                               .tables = job.tables,
+                               .checkpoint_directory = checkpoints,
+                               .config_ini = config.to_ini(),
+                               .reporter = {},
+                               .on_resumed = {},
+                               .hooks = {}};
+  if (report) {
+    request.reporter = [&report](const engine::Record& record) { report->on_record(record); };
+    request.on_resumed = [&report](std::int64_t step, const std::string& from) { report->on_resumed(step, from); };
+    request.hooks.emplace_back(engine::Priority::high, std::make_unique<StepHook>(*report));
+  }
+  try {
+    const engine::Outcome outcome = engine::train(world, std::move(request));
+    if (report) report->on_end(outcome);
+    const bool is_done = outcome == engine::Outcome::done;
+    log::info(is_done ? "done" : "stopped on request; continue with --resume=auto --run.dir=" + folder);
+    return is_done ? ExitCode::done : ExitCode::stopped;
+  } catch (const Error& error) {
+    if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
+    throw;
+  } catch (const std::exception& failure) {
+    if (report) report->on_failure(failure, static_cast<int>(ExitCode::internal));
+    throw;
+  }
+}
+
+}  // namespace lockstep::trainer

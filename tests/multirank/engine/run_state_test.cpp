@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/run_state.hpp>
+
+#include "small_run.hpp"
+#include "support/program.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},  {"data.train_size", "100"},
+                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"train.global_batch_size", "12"},
+                        {"train.max_epochs", "0"}, {"train.max_steps", "5"}};
+
+Settings with(Settings settings, const Settings& changes) {
+  settings.insert(settings.end(), changes.begin(), changes.end());
+  return settings;
+}
+
+/// Writes what `trainer` holds, then reads it on every rank, as a run does.
+checkpoints::Archive through_a_file(Trainer& trainer, const std::string& folder) {
+  const mpi::Communicator& world = trainer.strategy().world();
+  const checkpoints::Archive archive = capture(trainer, "");
+  if (world.is_root()) checkpoints::write(folder, trainer.progress().step, archive);
+  world.barrier();
+  return checkpoints::read(folder + "/" + checkpoints::folder_name(trainer.progress().step));
+}
+
+bool has_same_parameters(SmallRun& a, SmallRun& b) {
+  const auto left = a.strategy.model().model().parameters();
+  const auto right = b.strategy.model().model().parameters();
+  for (std::size_t i = 0; i < left.size(); ++i) {
+    if (!at::equal(left[i], right[i])) return false;
+  }
+  return true;
+}
+
+class RunStateTest : public ::testing::Test {
+ protected:
+  RunStateTest() {
+    std::string path = world_.broadcast(folder_.path().string());
+    shared_ = path;
+  }
+  ~RunStateTest() override { world_.barrier(); }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  testing::TemporaryFolder folder_;
+  std::string shared_;  // rank 0's folder
+};
+
+TEST_F(RunStateTest, ARestoredRunGoesOnBitForBit) {
+  SmallRun first(world_, kBase);
+  first.trainer.train();
+  const checkpoints::Archive archive = through_a_file(first.trainer, shared_);
+
+  const Settings longer = with(kBase, {{"train.max_steps", "20"}});
+  SmallRun straight(world_, longer);
+  straight.trainer.train();
+  SmallRun resumed(world_, longer);
+  EXPECT_FALSE(has_same_parameters(first, resumed));  // it starts elsewhere ...
+  restore(resumed.trainer, archive);
+  EXPECT_TRUE(has_same_parameters(first, resumed));   // ... and is put here
+  EXPECT_EQ(resumed.trainer.progress().step, 5);
+  EXPECT_EQ(resumed.trainer.progress().samples, 60);
+  resumed.trainer.train();
+  EXPECT_TRUE(has_same_parameters(straight, resumed));
+  const std::vector<double> tail(straight.losses.begin() + 5, straight.losses.end());
+  EXPECT_EQ(resumed.losses, tail);
+}
+
+TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {
+  SmallRun saved(world_, kBase);
+  const checkpoints::Archive archive = through_a_file(saved.trainer, shared_);
+  const auto refusal = [&](const Settings& changes) {
+    SmallRun other(world_, with(kBase, changes));
+    const at::Tensor before = other.strategy.model().model().parameters()[0].clone();
+    std::string text;
+    try {
+      restore(other.trainer, archive);
+    } catch (const CheckpointError& error) {
+      EXPECT_TRUE(error.is_agreed());
+      text = error.what();
+    }
+    EXPECT_TRUE(at::equal(before, other.strategy.model().model().parameters()[0]));
+    return text;
+  };
+  const std::string shapes = refusal({{"model.hidden", "17"}});
+  EXPECT_NE(shapes.find("/model/params/hidden0.weight is float32 [16, 784], the run has float32 [17, 784]"),
+            std::string::npos)
+      << shapes;
+  EXPECT_NE(refusal({{"model.hidden", "16,16"}}).find("/model/params/hidden1.weight is missing"), std::string::npos);
+  EXPECT_NE(refusal({{"model.hidden", ""}}).find("hidden0.weight is not in the run's model"), std::string::npos);
+  EXPECT_NE(refusal({{"train.precision", "fp64"}}).find("float64"), std::string::npos);
+  EXPECT_NE(refusal({{"optim.name", "sgd"}}).find("its optimizer is adamw, the run's is sgd"), std::string::npos);
+  EXPECT_NE(refusal({{"data.train_size", "99"}}).find("trained on 100 samples"), std::string::npos);
+  EXPECT_NE(refusal({{"data.seed", "5"}}).find("other data of the same length"), std::string::npos);
+  EXPECT_NE(refusal({{"run.seed", "5"}}).find("its run.seed is 1"), std::string::npos);
+}
+
+TEST_F(RunStateTest, APositionInsideAGlobalBatchIsRefused) {
+  SmallRun first(world_, kBase);
+  first.trainer.train();  // 60 samples into the epoch
+  const checkpoints::Archive archive = through_a_file(first.trainer, shared_);
+  SmallRun other(world_, with(kBase, {{"train.global_batch_size", "16"}}));
+  EXPECT_THROW(restore(other.trainer, archive), CheckpointError);
+  SmallRun half(world_, with(kBase, {{"train.global_batch_size", "6"}}));
+  restore(half.trainer, archive);
+  EXPECT_EQ(half.trainer.progress().step_in_epoch, 10);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The same run on 1, 2, 3 and 4 ranks has the same loss curve, whether or not the ranks' shares are equal.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdio>
+
+#include "small_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+struct Case {
+  const char* model;
+  const char* global_batch;
+  const char* precision;
+};
+
+std::vector<double> losses_on(const mpi::Communicator& ranks, const Case& c) {
+  SmallRun run(ranks, {{"model.name", c.model},
+                       {"model.hidden", "32"},
+                       {"model.channels", "4,8"},
+                       {"train.global_batch_size", c.global_batch},
+                       {"train.precision", c.precision},
+                       {"train.max_steps", "100"},
+                       {"data.train_size", "600"},
+                       {"data.workers", "0"},
+                       {"optim.lr", "0.05"},
+                       {"optim.momentum", "0.9"},
+                       {"run.threads", "1"}});
+  run.trainer.train();
+  return run.losses;
+}
+
+double relative(double a, double b) { return std::abs(a - b) / std::abs(b); }
+
+class WorldSizeTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(WorldSizeTest, TheLossCurveIsThatOfOneRank) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  if (world.size() < 4) GTEST_SKIP() << "4 ranks run all world sizes";
+  const bool is_fp64 = std::string(GetParam().precision) == "fp64";
+  std::vector<double> alone;
+  for (int size = 1; size <= 4; ++size) {
+    const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
+    if (world.rank() >= size) continue;
+    const std::vector<double> losses = losses_on(ranks, GetParam());
+    EXPECT_EQ(losses.size(), 100U);
+    if (size == 1) alone = losses;
+    if (world.rank() != 0 || size == 1) continue;
+    double first_ten = 0;
+    double all = 0;
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      const double difference = relative(losses[i], alone[i]);
+      if (i < 10) first_ten = std::max(first_ten, difference);
+      all = std::max(all, difference);
+    }
+    std::printf("%d ranks: largest relative difference %.1e in 10 steps, %.1e in 100\n", size, first_ten, all);
+    // fp32 rounding grows from step to step, because the sums over samples are formed in another order.
+    EXPECT_LE(first_ten, is_fp64 ? 1e-10 : 1e-5);
+    EXPECT_LE(all, is_fp64 ? 1e-10 : 1e-3);
+  }
+  if (world.rank() == 0) EXPECT_LT(alone.back(), 0.8 * alone.front());  // it did learn
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, WorldSizeTest,
+                         ::testing::Values(Case{"mlp", "48", "fp64"}, Case{"mlp", "50", "fp64"},
+                                           Case{"mlp", "48", "fp32"}, Case{"mlp", "50", "fp32"},
+                                           Case{"cnn", "48", "fp64"}, Case{"cnn", "50", "fp64"},
+                                           Case{"cnn", "48", "fp32"}, Case{"cnn", "50", "fp32"}),
+                         [](const auto& test) {
+                           return std::string(test.param.model) + test.param.global_batch + test.param.precision;
+                         });
+
+// Micro_batches only bound memory: the curve stays.
+TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Settings common = {{"model.name", "mlp"},        {"train.precision", "fp64"}, {"train.max_steps", "20"},
+                           {"train.global_batch_size", "50"}, {"data.train_size", "200"}, {"run.threads", "1"}};
+  SmallRun whole(world, common);
+  whole.trainer.train();
+  Settings settings = common;
+  settings.emplace_back("train.micro_batch", "7");
+  SmallRun parts(world, settings);
+  EXPECT_GT(parts.strategy.micro_batches(), 1);
+  parts.trainer.train();
+  for (std::size_t i = 0; i < whole.losses.size(); ++i) EXPECT_LE(relative(parts.losses[i], whole.losses[i]), 1e-10);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <cstring>
+#include <deque>
+#include <random>
+
+#include "every_backend.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+template <class T>
+constexpr DType kDType = DType::uint8;
+template <>
+constexpr DType kDType<float> = DType::float32;
+template <>
+constexpr DType kDType<double> = DType::float64;
+template <>
+constexpr DType kDType<std::int32_t> = DType::int32;
+template <>
+constexpr DType kDType<std::int64_t> = DType::int64;
+
+template <class T>
+void store(std::byte* to, const std::vector<T>& values) {
+  if (!values.empty()) std::memcpy(to, values.data(), values.size() * sizeof(T));
+}
+
+template <class T>
+std::vector<T> fetch(const std::byte* from, std::size_t count) {
+  std::vector<T> values(count);
+  if (count > 0) std::memcpy(values.data(), from, count * sizeof(T));
+  return values;
+}
+
+/// Rank r holds i % 5 + r + 1 at i: small whole numbers, whose sums are exact.
+template <class T>
+std::vector<T> whole_numbers(std::size_t count, int rank) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<T>(i % 5 + rank + 1);
+  return values;
+}
+
+template <class T>
+std::vector<T> expected_result(std::size_t count, ReduceOp op, int world_size) {
+  const auto size = static_cast<std::size_t>(world_size);
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto sum = static_cast<T>(size * (i % 5) + size * (size + 1) / 2);
+    switch (op) {
+      case ReduceOp::sum:
+        values[i] = sum;
+        break;
+      case ReduceOp::average:  // the contract: one multiplication by the reciprocal
+        values[i] = static_cast<T>(sum * static_cast<T>(T{1} / static_cast<T>(size)));
+        break;
+      case ReduceOp::min:
+        values[i] = static_cast<T>(i % 5 + 1);
+        break;
+      case ReduceOp::max:
+        values[i] = static_cast<T>(i % 5 + size);
+        break;
+    }
+  }
+  return values;
+}
+
+/// Reduces values that lie at `place`, and checks that their surroundings stay as they were.
+template <class T>
+void expect_reduced_at(Collectives& collectives, std::byte* place, std::size_t count, ReduceOp op) {
+  store(place, whole_numbers<T>(count, collectives.rank()));
+  const std::byte guard{0x5a};
+  place[count * sizeof(T)] = guard;
+  collectives.all_reduce(place, count, kDType<T>, op);
+  EXPECT_EQ(fetch<T>(place, count), expected_result<T>(count, op, collectives.world_size()));
+  EXPECT_EQ(place[count * sizeof(T)], guard);
+}
+
+template <class T>
+void expect_reduced_everywhere(Collectives& collectives, std::size_t count, const std::vector<ReduceOp>& ops) {
+  const std::size_t bytes = count * sizeof(T) + 256;
+  const BucketMemory bucket = collectives.allocate_bucket(bytes);
+  std::vector<std::byte> outside(bytes);
+  for (const ReduceOp op : ops) {
+    expect_reduced_at<T>(collectives, bucket.bytes.data(), count, op);
+    expect_reduced_at<T>(collectives, bucket.bytes.data() + 192, count, op);
+    expect_reduced_at<T>(collectives, bucket.bytes.data() + 3, count, op);
+    expect_reduced_at<T>(collectives, outside.data() + 1, count, op);
+  }
+}
+
+const std::vector<ReduceOp> kRealOps = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max};
+const std::vector<ReduceOp> kIntegerOps = {ReduceOp::sum, ReduceOp::min, ReduceOp::max};
+
+TEST(AllReduceTest, EverySizeTypeOperationAndPlace) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    for (const std::size_t count : {0U, 1U, 2U, 3U, 63U, 64U, 65U, 4095U, 4096U, 4097U}) {
+      SCOPED_TRACE(count);
+      expect_reduced_everywhere<float>(collectives, count, kRealOps);
+      expect_reduced_everywhere<double>(collectives, count, kRealOps);
+      expect_reduced_everywhere<std::int32_t>(collectives, count, kIntegerOps);
+      expect_reduced_everywhere<std::int64_t>(collectives, count, kIntegerOps);
+    }
+    constexpr std::size_t kLarge = (1 << 20) + 1;  // several messages, several staging chunks
+    expect_reduced_everywhere<float>(collectives, kLarge, {ReduceOp::average});
+    expect_reduced_everywhere<std::int64_t>(collectives, kLarge, {ReduceOp::sum});
+  });
+}
+
+TEST(AllReduceTest, RanksMayKeepTheirValuesInDifferentPlaces) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const BucketMemory one = collectives.allocate_bucket(8192);
+    const BucketMemory other = collectives.allocate_bucket(8192);
+    std::vector<std::byte> outside(8192);
+    std::byte* const places[] = {one.bytes.data(), one.bytes.data() + 64, other.bytes.data(), outside.data()};
+    expect_reduced_at<float>(collectives, places[collectives.rank() % 2], 1000, ReduceOp::sum);
+    expect_reduced_at<float>(collectives, places[collectives.rank() % 4], 1000, ReduceOp::sum);
+    expect_reduced_at<float>(collectives, places[3 - collectives.rank() % 4], 1000, ReduceOp::sum);
+  });
+}
+
+TEST(AllReduceTest, BucketsAreZeroedAlignedAndOutliveTheirFirstHandle) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    BucketMemory bucket = collectives.allocate_bucket(1000);
+    EXPECT_EQ(bucket.bytes.size(), 1000U);
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(bucket.bytes.data()) % 64, 0U);
+    EXPECT_EQ(fetch<std::uint8_t>(bucket.bytes.data(), 1000), std::vector<std::uint8_t>(1000, 0));
+    const BucketMemory copy = bucket;
+    bucket = {};
+    expect_reduced_at<float>(collectives, copy.bytes.data(), 200, ReduceOp::sum);
+    EXPECT_TRUE(collectives.allocate_bucket(0).bytes.empty());
+    for (int i = 0; i < 20; ++i) {  // the next bucket often lies where the last one was
+      const BucketMemory next = collectives.allocate_bucket(1000 + 4096 * (i % 3));
+      expect_reduced_at<float>(collectives, next.bytes.data(), 200, ReduceOp::sum);
+    }
+  });
+}
+
+TEST(AllReduceTest, SeveralTicketsInFlight) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    constexpr std::size_t kCount = 100;
+    const BucketMemory bucket = collectives.allocate_bucket(8 * kCount * sizeof(float));
+    std::vector<Ticket> tickets;
+    const auto place = [&](std::size_t i) { return bucket.bytes.data() + i * kCount * sizeof(float); };
+    for (std::size_t i = 0; i < 8; ++i) {
+      store(place(i), whole_numbers<float>(kCount, collectives.rank()));
+      tickets.push_back(collectives.start_all_reduce(place(i), kCount, DType::float32, ReduceOp::sum));
+    }
+    const auto expected = expected_result<float>(kCount, ReduceOp::sum, collectives.world_size());
+    for (std::size_t i = 0; i < 8; ++i) {
+      collectives.wait(tickets[i]);
+      EXPECT_EQ(fetch<float>(place(i), kCount), expected) << "ticket " << i;
+      if (i == 3) collectives.barrier();  // works off the rest, too
+    }
+    collectives.wait(tickets[0]);  // an old ticket is done for ever
+  });
+}
+
+TEST(AllReduceTest, MoreTicketsInFlightThanTheBackendKeeps) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    constexpr std::size_t kTickets = 1000;
+    const BucketMemory bucket = collectives.allocate_bucket(kTickets * sizeof(double));
+    store(bucket.bytes.data(), whole_numbers<double>(kTickets, collectives.rank()));
+    Ticket last;
+    for (std::size_t i = 0; i < kTickets; ++i) {
+      last = collectives.start_all_reduce(bucket.bytes.data() + i * sizeof(double), 1, DType::float64, ReduceOp::sum);
+    }
+    collectives.wait(last);
+    EXPECT_EQ(fetch<double>(bucket.bytes.data(), kTickets),
+              expected_result<double>(kTickets, ReduceOp::sum, collectives.world_size()));
+  });
+}
+
+TEST(AllReduceTest, HundredsOfRandomOperationsBackToBack) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    struct Running {
+      Ticket ticket;
+      std::byte* place;
+      std::size_t count;
+      ReduceOp op;
+    };
+    constexpr std::size_t kPlaces = 4;
+    constexpr std::size_t kMostCount = 20'000;
+    const BucketMemory bucket = collectives.allocate_bucket(kPlaces * kMostCount * sizeof(float));
+    std::vector<std::byte> outside(kPlaces * kMostCount * sizeof(float));
+    std::mt19937 generator(11);  // the same on every rank
+    std::deque<Running> running;
+    const auto finish_first = [&] {
+      const Running first = running.front();
+      running.pop_front();
+      collectives.wait(first.ticket);
+      EXPECT_EQ(fetch<float>(first.place, first.count),
+                expected_result<float>(first.count, first.op, collectives.world_size()));
+    };
+    for (std::size_t i = 0; i < 300; ++i) {
+      if (running.size() == kPlaces || generator() % 3 == 0) {
+        while (!running.empty()) finish_first();
+      }
+      std::byte* const memory = generator() % 3 == 0 ? outside.data() : bucket.bytes.data();
+      std::byte* const place = memory + (i % kPlaces) * kMostCount * sizeof(float);
+      const std::size_t count = generator() % (generator() % 4 == 0 ? kMostCount : 300);
+      const ReduceOp op = kRealOps[generator() % 4];
+      store(place, whole_numbers<float>(count, collectives.rank()));
+      running.push_back({collectives.start_all_reduce(place, count, DType::float32, op), place, count, op});
+    }
+    while (!running.empty()) finish_first();
+  });
+}
+
+std::vector<float> random_values(std::size_t count, int rank) {
+  std::mt19937 generator(static_cast<unsigned>(rank) + 100);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+TEST(AllReduceTest, EveryBackendAndRepetitionHasTheBitsOfAPlainLoop) {
+  constexpr std::size_t kCount = 100'003;
+  const auto world = Communicator::world();
+  std::vector<float> expected = random_values(kCount, 0);
+  for (int rank = 1; rank < world.size(); ++rank) {
+    const std::vector<float> values = random_values(kCount, rank);
+    for (std::size_t i = 0; i < kCount; ++i) expected[i] += values[i];
+  }
+  for (float& value : expected) value *= 1.0F / static_cast<float>(world.size());
+
+  const std::vector<float> mine = random_values(kCount, world.rank());
+  with_every_backend([&](Collectives& collectives, const Communicator&) {
+    const BucketMemory bucket = collectives.allocate_bucket(kCount * sizeof(float) + 64);
+    std::vector<std::byte> outside(kCount * sizeof(float));
+    for (int repetition = 0; repetition < 50; ++repetition) {
+      std::byte* const place = repetition % 10 == 9 ? outside.data() : bucket.bytes.data() + 4 * (repetition % 16);
+      store(place, mine);
+      collectives.all_reduce(place, kCount, DType::float32, ReduceOp::average);
+      EXPECT_EQ(std::memcmp(place, expected.data(), kCount * sizeof(float)), 0) << "repetition " << repetition;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::mpi

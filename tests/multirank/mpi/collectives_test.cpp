@@ -1,0 +1,180 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/shared_region.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "every_backend.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+constexpr std::size_t kSeveralChunks = (3U << 20) + 5;
+
+std::vector<std::byte> bytes_of(int rank, std::size_t count) {
+  std::vector<std::byte> bytes(count);
+  for (std::size_t i = 0; i < count; ++i) bytes[i] = static_cast<std::byte>((i * 7 + rank * 31 + i / 251) % 256);
+  return bytes;
+}
+
+TEST(CollectivesTest, BroadcastFromEveryRank) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, kSeveralChunks}) {
+      for (int root = 0; root < collectives.world_size(); ++root) {
+        std::vector<std::byte> bytes = bytes_of(collectives.rank(), count);
+        collectives.broadcast(bytes, root);
+        EXPECT_TRUE(bytes == bytes_of(root, count)) << count << " bytes from rank " << root;
+      }
+    }
+  });
+}
+
+TEST(CollectivesTest, AllGatherInRankOrder) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, kSeveralChunks}) {
+      std::vector<std::byte> all(count * collectives.world_size());
+      collectives.all_gather(bytes_of(collectives.rank(), count), all);
+      for (int rank = 0; rank < collectives.world_size(); ++rank) {
+        const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * count);
+        const std::vector<std::byte> part(begin, begin + static_cast<std::ptrdiff_t>(count));
+        EXPECT_TRUE(part == bytes_of(rank, count)) << count << " bytes of rank " << rank;
+      }
+    }
+  });
+}
+
+TEST(CollectivesTest, ReduceScatterGivesEachRankItsSlice) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const int size = collectives.world_size();
+    for (const std::size_t count : {0UL, 1UL, 17UL, 100UL, 4097UL, 300'001UL, 1'500'001UL}) {
+      const BucketMemory bucket = collectives.allocate_bucket(count * sizeof(float));
+      std::vector<float> outside(count);
+      for (float* const values : {outside.data(), reinterpret_cast<float*>(bucket.bytes.data())}) {
+        for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<float>(i % 1000 + collectives.rank());
+        const Slice slice = slice_of(count, collectives.rank(), size, sizeof(float));
+        std::vector<float> result(slice.count + 1, -7.0F);
+        collectives.reduce_scatter(values, count, DType::float32, ReduceOp::sum, result.data());
+        std::vector<float> expected(slice.count + 1, -7.0F);
+        for (std::size_t i = 0; i < slice.count; ++i) {
+          expected[i] = static_cast<float>((slice.begin + i) % 1000 * size + size * (size - 1) / 2);
+        }
+        EXPECT_EQ(result, expected) << count << " elements";
+      }
+    }
+  });
+}
+
+TEST(CollectivesTest, BarrierIsLeftByNobodyBeforeAllHaveCome) {
+  with_every_backend([](Collectives& collectives, const Communicator& world) {
+    const SharedRegion region(world, world.size() * sizeof(std::atomic<int>));
+    const std::span rounds(reinterpret_cast<std::atomic<int>*>(region.bytes().data()),
+                           static_cast<std::size_t>(world.size()));
+    for (int round = 1; round <= 3 * world.size(); ++round) {
+      if (round % world.size() == world.rank()) std::this_thread::sleep_for(std::chrono::milliseconds(3));
+      rounds[world.rank()] = round;
+      collectives.barrier();
+      for (int rank = 0; rank < world.size(); ++rank) EXPECT_GE(rounds[rank], round) << "rank " << rank;
+    }
+  });
+}
+
+TEST(CollectivesTest, KindsMayFollowEachOtherInAnyOrder) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const int size = collectives.world_size();
+    const BucketMemory bucket = collectives.allocate_bucket(4096);
+    auto* const values = reinterpret_cast<std::int32_t*>(bucket.bytes.data());
+    std::vector<std::int32_t> outside(5000);
+    for (int round = 0; round < 30; ++round) {
+      std::fill_n(values, 1000, round + collectives.rank());
+      outside.assign(outside.size(), round);
+      const Ticket first = collectives.start_all_reduce(values, 1000, DType::int32, ReduceOp::max);
+      const Ticket second = collectives.start_all_reduce(outside.data(), 5000, DType::int32, ReduceOp::sum);
+      auto word = static_cast<std::byte>(collectives.rank());
+      collectives.broadcast(std::span(&word, 1), round % size);
+      EXPECT_EQ(word, static_cast<std::byte>(round % size));
+      std::vector<std::byte> words(static_cast<std::size_t>(size));
+      const auto mine = static_cast<std::byte>(collectives.rank() + round);
+      collectives.all_gather(std::span(&mine, 1), words);
+      for (int rank = 0; rank < size; ++rank) EXPECT_EQ(words[rank], static_cast<std::byte>(rank + round));
+      collectives.wait(first);
+      collectives.wait(second);
+      EXPECT_EQ(values[999], round + size - 1);
+      EXPECT_EQ(outside, std::vector<std::int32_t>(5000, round * size));
+    }
+  });
+}
+
+void expect_sum_of_ones(Collectives& collectives) {
+  const BucketMemory bucket = collectives.allocate_bucket(sizeof(float));
+  auto* const value = reinterpret_cast<float*>(bucket.bytes.data());
+  *value = 1;
+  collectives.all_reduce(value, 1, DType::float32, ReduceOp::sum);
+  EXPECT_EQ(*value, static_cast<float>(collectives.world_size()));
+}
+
+TEST(CollectivesTest, SplitServesEachColorAndLeavesTheParentUsable) {
+  with_every_backend([](Collectives& collectives, const Communicator& world) {
+    for (int cycle = 0; cycle < 10; ++cycle) {
+      const auto part = collectives.split(world.rank() % 2);
+      EXPECT_EQ(part->name(), collectives.name());
+      EXPECT_EQ(part->rank(), world.rank() / 2);
+      EXPECT_EQ(part->world_size(), (world.size() + 1 - world.rank() % 2) / 2);
+      expect_sum_of_ones(*part);
+      expect_sum_of_ones(collectives);
+    }
+  });
+}
+
+TEST(CollectivesTest, SeveralObjectsLiveSideBySide) {
+  const auto world = Communicator::world();
+  for (const std::string& backend : backends_for(world.size())) {
+    const auto one = make_collectives(world, {.backend = backend});
+    const auto two = make_collectives(world, {.backend = backend});
+    expect_sum_of_ones(*two);
+    expect_sum_of_ones(*one);
+  }
+}
+
+TEST(MakeCollectivesTest, AutoTakesTheFastest) {
+  const auto world = Communicator::world();
+  EXPECT_EQ(make_collectives(world, {})->name(), world.size() == 1 ? "self" : "shm");
+}
+
+std::string refusal_of(const Communicator& world, const std::string& backend) {
+  try {
+    make_collectives(world, {.backend = backend});
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
+  const auto world = Communicator::world();
+  EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl is not in this build; use auto, self, shm or mpi");
+  EXPECT_EQ(refusal_of(world, "hierarchical"),
+            "comm.backend: hierarchical is not in this build; use auto, self, shm or mpi");
+  const std::string of_self = refusal_of(world, "self");
+  EXPECT_EQ(of_self, world.size() == 1
+                         ? ""
+                         : "comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
+}
+
+TEST(MakeCollectivesTest, WrongArgumentsAreMistakesInTheProgram) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    std::int32_t value = 0;
+    std::vector<std::byte> bytes(4);
+    EXPECT_THROW(collectives.start_all_reduce(&value, 1, DType::int32, ReduceOp::average), std::logic_error);
+    EXPECT_THROW(collectives.start_all_reduce(&value, 1, DType::float16, ReduceOp::sum), std::logic_error);
+    EXPECT_THROW(collectives.broadcast(bytes, collectives.world_size()), std::logic_error);
+    EXPECT_THROW(collectives.all_gather(bytes, std::span(bytes).first(3)), std::logic_error);
+    EXPECT_THROW(collectives.wait({99}), std::logic_error);
+    expect_sum_of_ones(collectives);
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::mpi

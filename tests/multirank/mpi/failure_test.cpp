@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every failure leaves its Collectives unusable, so each test makes its own. One rank has no peer that could fail.
+#include <lockstep/core/error.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include "every_backend.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// The text of the CommError that `step` throws; empty when it throws none.
+template <class Step>
+std::string error_of(Step step) {
+  try {
+    step();
+    return "";
+  } catch (const CommError& error) {
+    return error.what();
+  }
+}
+
+void expect_words(const std::string& text, const std::vector<std::string>& words) {
+  for (const std::string& word : words) {
+    EXPECT_NE(text.find(word), std::string::npos) << "'" << word << "' is not in '" << text << "'";
+  }
+}
+
+/// Runs `body(collectives)` with every backend for several ranks, and a short time-out.
+template <class Body>
+void with_impatient_backends(double timeout_s, Body body) {
+  const auto world = Communicator::world();
+  if (world.size() == 1) return;
+  for (const std::string backend : {"shm", "mpi"}) {
+    SCOPED_TRACE(backend);
+    const auto collectives = make_collectives(world, {.backend = backend, .timeout_s = timeout_s});
+    body(*collectives);
+    world.barrier();  // nobody is left behind
+  }
+}
+
+TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
+  with_impatient_backends(20, [](Collectives& collectives) {
+    const BucketMemory bucket = collectives.allocate_bucket(4096);
+    const bool is_odd_one = collectives.rank() == collectives.world_size() - 1;
+    const std::string error = error_of(
+        [&] { collectives.all_reduce(bucket.bytes.data(), is_odd_one ? 99 : 100, DType::float32, ReduceOp::sum); });
+    expect_words(error,
+                 {"comm: the ranks ask for different things: rank 0 for all_reduce #2 of 100 float32 (sum)",
+                  "rank " + std::to_string(collectives.world_size() - 1) + " for all_reduce #2 of 99 float32 (sum)"});
+    EXPECT_NE(error_of([&] { collectives.barrier(); }), "") << "still usable";
+  });
+}
+
+TEST(FailureTest, DifferentOperationsAreNamedOnEveryRank) {
+  with_impatient_backends(20, [](Collectives& collectives) {
+    float value = 0;
+    const std::string error = error_of([&] {
+      if (collectives.rank() == 0) return collectives.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0);
+      collectives.all_reduce(&value, 1, DType::float32, ReduceOp::max);
+    });
+    expect_words(error, {"rank 0 for broadcast #1 of 4 bytes from rank 0", "rank 1 for all_reduce #1 of 1 float32"});
+  });
+}
+
+TEST(FailureTest, DifferentBucketSizesAreNamedOnEveryRank) {
+  with_impatient_backends(20, [](Collectives& collectives) {
+    const std::string error = error_of([&] { collectives.allocate_bucket(64 + 64 * (collectives.rank() % 2)); });
+    expect_words(error, {"rank 0 for allocate_bucket #1 of 64 bytes", "rank 1 for allocate_bucket #1 of 128 bytes"});
+  });
+}
+
+TEST(FailureTest, ALateRankIsNamedByThoseWhoWaitAndGetsAnErrorItself) {
+  with_impatient_backends(0.3, [](Collectives& collectives) {
+    const int late = collectives.world_size() - 1;
+    float value = 1;
+    collectives.barrier();
+    if (collectives.rank() == late) std::this_thread::sleep_for(700ms);
+    const std::string error = error_of([&] { collectives.all_reduce(&value, 1, DType::float32, ReduceOp::sum); });
+    if (collectives.rank() == late) {
+      expect_words(error, {"waited 0."});
+    } else {
+      expect_words(error, {"in all_reduce #2 of 1 float32 (sum)", "rank " + std::to_string(late)});
+    }
+  });
+}
+
+TEST(FailureTest, ShmSaysWhereALateRankWasSeenLast) {
+  const auto world = Communicator::world();
+  if (world.size() == 1) return;
+  const auto collectives = make_collectives(world, {.backend = "shm", .timeout_s = 0.3});
+  collectives->barrier();
+  if (world.rank() == 1) std::this_thread::sleep_for(600ms);
+  const std::string error = error_of([&] { collectives->barrier(); });
+  expect_words(error, {" waited 0.3 s in barrier #2 for rank 1 (last seen in barrier #1)"});
+}
+
+TEST(FailureTest, ARankThatDropsItsCollectivesEndsTheWaitOfTheOthersAtOnce) {
+  const auto world = Communicator::world();
+  if (world.size() == 1) return;
+  auto collectives = make_collectives(world, {.backend = "shm", .timeout_s = 60});
+  collectives->barrier();
+  if (world.rank() == 1) {
+    std::this_thread::sleep_for(50ms);  // the others are asleep by then
+    collectives.reset();
+  } else {
+    const std::string error = error_of([&] { collectives->barrier(); });
+    expect_words(error, {"rank 1 (last seen in barrier #1) has left"});
+  }
+  world.barrier();
+}
+
+}  // namespace
+}  // namespace lockstep::mpi

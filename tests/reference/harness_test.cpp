@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The reference tests must fail by name for whatever they do not know: each case here puts such a folder in their
+// place.
+#include <gtest/gtest-spi.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <fstream>
+
+#include "support/reference.hpp"
+
+namespace lockstep::testing::reference {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ReferenceHarnessTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    std::string path = (fs::temp_directory_path() / "lockstep-reference-XXXXXX").string();
+    ASSERT_NE(mkdtemp(path.data()), nullptr);
+    shared_ = path;
+    setenv("LOCKSTEP_SHARED", path.c_str(), 1);
+    fs::create_directories(shared_ / "reference");
+  }
+  void TearDown() override { fs::remove_all(shared_); }
+
+  void write(const std::string& path, const std::string& text) {
+    const fs::path file = shared_ / "reference" / path;
+    fs::create_directories(file.parent_path());
+    std::ofstream(file) << text;
+  }
+
+  /// What `body` reports, skips included, one message a line.
+  static std::string report_of(const std::function<void()>& body) {
+    ::testing::TestPartResultArray results;
+    {
+      const ::testing::ScopedFakeTestPartResultReporter reporter(
+          ::testing::ScopedFakeTestPartResultReporter::INTERCEPT_ALL_THREADS, &results);
+      body();
+    }
+    std::string report;
+    for (int i = 0; i < results.size(); ++i) {
+      report += std::string(results.GetTestPartResult(i).skipped() ? "skipped: " : "") +
+                results.GetTestPartResult(i).message() + "\n";
+    }
+    return report;
+  }
+
+  /// Runs topic `made_up`, whose file known.json has cases {"value": number} that must be 1.
+  static std::string run() {
+    return report_of([] {
+      run_topic("made_up", {{.file = "known.json",
+                             .run =
+                                 [](const Json& one_case) {
+                                   require_known_fields(one_case, {"name", "value"});
+                                   expect_close({number(one_case.at("value"))}, {1}, {.relative = 1e-12}, "value");
+                                 }},
+                            {.file = "inputs.json", .extra_fields = {"start"}}});
+    });
+  }
+
+  fs::path shared_;
+};
+
+std::string file_with(const std::string& cases) {
+  return R"({"source": "", "how": "", "tolerance": "", "cases": )" + cases + "}";
+}
+
+#define EXPECT_CONTAINS(text, part) EXPECT_NE((text).find(part), std::string::npos) << (text)
+
+TEST_F(ReferenceHarnessTest, PassesWhatIsRight) {
+  write("made_up/known.json", file_with(R"([{"name": "one", "value": 1.0}])"));
+  write("made_up/inputs.json", R"({"source": "", "how": "", "tolerance": "", "start": 1})");
+  EXPECT_EQ(run(), "");
+}
+
+TEST_F(ReferenceHarnessTest, NamesTheCaseThatFails) {
+  write("made_up/known.json", file_with(R"([{"name": "good", "value": 1}, {"name": "bad", "value": 1.001}])"));
+  EXPECT_CONTAINS(run(), R"(made_up/known.json, case 1 "bad")");
+  EXPECT_EQ(run().find("good"), std::string::npos);
+}
+
+TEST_F(ReferenceHarnessTest, FailsForAnUnknownField) {
+  write("made_up/known.json", file_with(R"([{"name": "odd", "value": 1, "more": 2}])"));
+  EXPECT_CONTAINS(run(), R"(case 0 "odd": no test knows the field 'more')");
+}
+
+TEST_F(ReferenceHarnessTest, FailsForAnUnknownFile) {
+  write("made_up/known.json", file_with(R"([{"value": 1}])"));
+  write("made_up/below/new.json", file_with(R"([{"value": 1}])"));
+  EXPECT_CONTAINS(run(), "made_up/below/new.json: no test knows this file");
+}
+
+TEST_F(ReferenceHarnessTest, FailsForFilesWithoutCases) {
+  for (const std::string cases : {"[]", "{}", "null", "3"}) {
+    write("made_up/known.json", file_with(cases));
+    EXPECT_CONTAINS(run(), "made_up/known.json: it has no list of cases");
+  }
+  write("made_up/known.json", R"({"source": ""})");
+  EXPECT_CONTAINS(run(), "made_up/known.json");
+  write("made_up/known.json", R"({"source": )");
+  EXPECT_CONTAINS(run(), "known.json is malformed");
+}
+
+TEST_F(ReferenceHarnessTest, FailsForATopicWithNoCaseRun) {
+  fs::create_directories(shared_ / "reference/made_up");
+  EXPECT_CONTAINS(run(), "was run");
+  write("made_up/inputs.json", R"({"source": "", "start": 1})");
+  EXPECT_CONTAINS(run(), "was run");
+}
+
+TEST_F(ReferenceHarnessTest, SkipsByNameWhatIsNotThere) {
+  EXPECT_CONTAINS(run(), "skipped: ");
+  EXPECT_CONTAINS(run(), "no reference data for made_up");
+  fs::remove_all(shared_ / "reference");
+  EXPECT_CONTAINS(report_of([] { check_coverage({}); }), "skipped: ");
+}
+
+TEST_F(ReferenceHarnessTest, CoverageNamesATopicThatNothingTests) {
+  write("made_up/new.json", "{}");
+  EXPECT_CONTAINS(report_of([] { check_coverage({}); }), "made_up/new.json: no test knows this topic");
+  EXPECT_EQ(report_of([] { check_coverage({"made_up"}); }), "");
+  fs::create_directories(shared_ / "reference/empty");
+  EXPECT_CONTAINS(report_of([] { check_coverage({"made_up"}); }), "no test knows the topic empty");
+  write("stray.json", "{}");
+  EXPECT_CONTAINS(report_of([] { check_coverage({"made_up"}); }), "stray.json stands outside of any topic");
+}
+
+TEST_F(ReferenceHarnessTest, ARelativePathCountsFromTheSourceRoot) {
+  setenv("LOCKSTEP_SOURCE_DIR", shared_.c_str(), 1);
+  setenv("LOCKSTEP_SHARED", "data", 1);
+  EXPECT_EQ(root(), shared_ / "data/reference");
+  unsetenv("LOCKSTEP_SHARED");
+  EXPECT_EQ(root(), shared_ / "../shared/reference");
+  unsetenv("LOCKSTEP_SOURCE_DIR");
+}
+
+TEST(ReferenceNumbersTest, AreRoundedToTheirType) {
+  const auto one = [](const std::string& dtype, const std::string& text) {
+    return numbers(Json::parse(R"({"dtype": ")" + dtype + R"(", "shape": [1], "data": [)" + text + "]}")).data.at(0);
+  };
+  EXPECT_EQ(one("float32", "0.1"), 0.1F);
+  EXPECT_EQ(one("float64", "0.1"), 0.1);
+  EXPECT_EQ(one("bfloat16", "0.1"), 0.10009765625);
+  EXPECT_EQ(one("float16", "0.1"), 0.0999755859375);
+  EXPECT_EQ(one("float32", "\"-inf\""), -std::numeric_limits<double>::infinity());
+  EXPECT_EQ(numbers(Json(0.5)).data, std::vector<double>{0.5});
+  EXPECT_THROW(numbers(Json::parse(R"({"dtype": "float32", "shape": [2], "data": [1]})")), std::runtime_error);
+}
+
+TEST(ReferenceNumbersTest, ClosenessKnowsInfinityAndNan) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(is_close(inf, inf, {}));
+  EXPECT_TRUE(is_close(nan, nan, {}));
+  EXPECT_FALSE(is_close(inf, -inf, {.relative = 1}));
+  EXPECT_FALSE(is_close(1, inf, {.relative = 1}));
+  EXPECT_FALSE(is_close(nan, 1, {.absolute = 1}));
+  EXPECT_FALSE(is_close(1, nan, {.absolute = 1}));
+  EXPECT_TRUE(is_close(1.5, 1, {.relative = 0.5}));
+  EXPECT_FALSE(is_close(1.5, 1, {.absolute = 0.25}));
+}
+
+}  // namespace
+}  // namespace lockstep::testing::reference

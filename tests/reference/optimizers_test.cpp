@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/optim/optim_wrapper.hpp>
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "support/flat_parameters_double.hpp"
+#include "support/reference.hpp"
+
+namespace lockstep::testing::reference {
+namespace {
+
+using optim::Optimizer;
+using optim::ParamGroup;
+using Settings = std::map<std::string, std::string>;  // of section `optim`, by key
+
+/// inputs.json: where every optimizer starts and what it is given.
+struct Inputs {
+  std::vector<FlatParametersDouble::Parameter> parameters;
+  std::map<std::string, Numbers> initial;
+  std::vector<std::map<std::string, Numbers>> gradients;  // by step and name; a name without gradient is missing
+};
+
+Inputs read_inputs() {
+  const Json document = load("optimizers/inputs.json");
+  Inputs inputs;
+  for (const auto& [name, tensor] : document.at("initial").items()) {
+    inputs.initial[name] = numbers(tensor);
+    inputs.parameters.push_back({name, inputs.initial[name].shape});
+  }
+  for (const Json& step : document.at("gradients")) {
+    auto& gradients = inputs.gradients.emplace_back();
+    for (const auto& [name, tensor] : step.items()) {
+      if (!tensor.is_null()) gradients[name] = numbers(tensor);
+    }
+  }
+  if (inputs.gradients.size() != document.at("steps").get<std::size_t>()) throw std::runtime_error("steps are missing");
+  return inputs;
+}
+
+const Inputs& inputs() {
+  static const Inputs stored = read_inputs();
+  return stored;
+}
+
+template <class T>
+std::vector<T> narrowed(const std::vector<double>& values) {
+  std::vector<T> result;
+  for (const double value : values) result.push_back(static_cast<T>(value));
+  return result;
+}
+
+template <class T>
+std::vector<double> widened(std::span<const T> values) {
+  return {values.begin(), values.end()};
+}
+
+template <class T>
+constexpr DType kDType = sizeof(T) == 4 ? DType::float32 : DType::float64;
+
+template <class T>
+void set_gradients(FlatParametersDouble& parameters, const std::map<std::string, Numbers>& gradients) {
+  parameters.drop_gradients();
+  for (const auto& [name, gradient] : gradients) parameters.set_gradient(name, narrowed<T>(gradient.data));
+}
+
+/// A class of the other library: our rule, and its defaults where ours differ.
+struct Class {
+  std::string rule;
+  std::vector<std::string> args;  ///< keys of section `optim`
+  Settings defaults;
+};
+
+const Class& find_class(const std::string& name) {
+  static const std::map<std::string, Class> classes = {
+      {"torch.SGD",
+       {.rule = "sgd",
+        .args = {"lr", "momentum", "dampening", "nesterov", "weight_decay", "maximize"},
+        .defaults = {{"lr", "0.001"}}}},
+      {"torch.AdamW",
+       {.rule = "adamw",
+        .args = {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"},
+        .defaults = {{"lr", "0.001"}, {"weight_decay", "0.01"}}}},
+  };
+  const auto found = classes.find(name);
+  if (found == classes.end()) throw std::runtime_error("no test knows the class '" + name + "'");
+  return found->second;
+}
+
+std::string text_of(const Json& value) {
+  if (!value.is_array()) return value.dump();
+  std::string list;
+  for (const Json& item : value) list += (list.empty() ? "" : ",") + item.dump();
+  return list;
+}
+
+void merge(Settings& settings, const Json& args, const Class& known) {
+  for (const auto& [key, value] : args.items()) {
+    if (key == "foreach") continue;  // how the other library loops
+    if (std::find(known.args.begin(), known.args.end(), key) == known.args.end()) {
+      throw std::runtime_error("no test knows the argument '" + key + "'");
+    }
+    settings[key] = text_of(value);
+  }
+}
+
+ParamGroup group_of(const optim::Rule& rule, const Settings& settings, const std::vector<std::string>& names) {
+  Section section = Section::with_defaults("optim", optim::optim_keys());
+  for (const auto& [key, value] : settings) section.set(key, value, "reference");
+  std::vector<optim::ParameterInfo> infos;
+  for (const std::string& name : names) infos.push_back({.name = name, .dims = 2});
+  return optim::build_groups(section, rule, infos).front();
+}
+
+std::vector<ParamGroup> groups_of(const Json& one_case, const Class& known) {
+  std::vector<ParamGroup> groups;
+  for (const Json& group : one_case.at("groups")) {
+    require_known_fields(group, {"params", "options"});
+    Settings settings = known.defaults;
+    merge(settings, one_case.at("args"), known);
+    merge(settings, group.at("options"), known);
+    groups.push_back(group_of(optim::find_rule(known.rule), settings, group.at("params")));
+  }
+  return groups;
+}
+
+const optim::Options& options_of(const Optimizer& optimizer, const std::string& parameter) {
+  for (const ParamGroup& group : optimizer.groups()) {
+    const auto& names = group.parameters;
+    if (std::find(names.begin(), names.end(), parameter) != names.end()) return group.options;
+  }
+  throw std::logic_error("no group has " + parameter);
+}
+
+/// Compares what the optimizer keeps for one parameter with the stored `state`, which holds what exists by then.
+template <class T>
+void expect_state(Optimizer& optimizer, std::size_t segment_index, const optim::Segment& segment, const Json& state,
+                  const Tolerance& tolerance) {
+  const auto steps = static_cast<double>(optimizer.steps(0)[segment_index]);
+  const std::vector<std::string> names = optimizer.rule().state_names(options_of(optimizer, segment.name));
+  std::vector<std::string> known = names;
+  known.emplace_back("step");
+  require_known_fields(state, known);
+  EXPECT_EQ(steps, state.contains("step") ? numbers(state.at("step")).data.at(0) : steps);
+  for (std::size_t slot = 0; slot < names.size(); ++slot) {
+    const auto* first = reinterpret_cast<const T*>(optimizer.state(0, slot).data()) + segment.offset;
+    const auto actual = widened<T>({first, static_cast<std::size_t>(segment.count)});
+    EXPECT_EQ(state.contains(names[slot]), steps > 0) << names[slot];
+    const std::vector<double> zeros(actual.size());
+    expect_close(actual, state.contains(names[slot]) ? numbers(state.at(names[slot])).data : zeros, tolerance,
+                 names[slot]);
+  }
+}
+
+template <class T>
+void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
+  SCOPED_TRACE(std::string(name_of(kDType<T>)));
+  const Json& expected = one_case.at(std::string(name_of(kDType<T>)));
+  require_known_fields(expected, {"params", "state"});
+  if (expected.at("params").size() != inputs().gradients.size() ||
+      expected.at("state").size() != inputs().gradients.size()) {
+    throw std::runtime_error("another number of steps than inputs.json");
+  }
+  FlatParametersDouble parameters(kDType<T>, inputs().parameters);
+  for (const auto& [name, values] : inputs().initial) parameters.set_values(name, narrowed<T>(values.data));
+  const Class& known = find_class(one_case.at("class"));
+  Optimizer optimizer(optim::find_rule(known.rule), groups_of(one_case, known), parameters);
+  for (std::size_t t = 0; t < inputs().gradients.size(); ++t) {
+    set_gradients<T>(parameters, inputs().gradients[t]);
+    optimizer.step();
+    const auto& segments = parameters.blocks()[0].segments;
+    EXPECT_EQ(expected.at("params")[t].size(), segments.size());
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+      const std::string& name = segments[s].name;
+      SCOPED_TRACE("step " + std::to_string(t) + ", parameter " + name);
+      expect_close(widened<T>(parameters.values<T>(name)), numbers(expected.at("params")[t].at(name)).data, tolerance,
+                   "value");
+      expect_state<T>(optimizer, s, segments[s], expected.at("state")[t].at(name), tolerance);
+    }
+  }
+}
+
+void run_optimizers(const Json& one_case) {
+  require_known_fields(one_case, {"name", "class", "args", "groups", "float32", "float64"});
+  // The order of multiply-adds inside a step is free: a few ulp in each of ten steps.
+  run_optimizer<float>(one_case, {.absolute = 2e-6, .relative = 2e-6});
+  // In double the same few ulp; the absolute part is for values that cancel to nearly nothing.
+  run_optimizer<double>(one_case, {.absolute = 1e-16, .relative = 1e-12});
+}
+
+/// The gradients of a clipping case: its own `input_grad` of a parameter p, else those of step 1.
+std::map<std::string, Numbers> gradients_of(const Json& one_case) {
+  if (!one_case.contains("input_grad")) return inputs().gradients.at(1);
+  Numbers gradient{.dtype = one_case.at("dtype"), .shape = {}, .data = {}};
+  for (const Json& value : one_case.at("input_grad")) gradient.data.push_back(number(value));
+  gradient.shape = {static_cast<std::int64_t>(gradient.data.size())};
+  return {{"p", gradient}};
+}
+
+optim::Clip read_clip(const Json& one_case) {
+  std::vector<std::string> fields = {"kind", "dtype", "grads", "input_grad", "note"};
+  const std::string kind = one_case.at("kind");
+  if (kind == "norm") {
+    fields.insert(fields.end(), {"norm_type", "max_norm", "total_norm"});
+    require_known_fields(one_case, fields);
+    return {.max_norm = number(one_case.at("max_norm")), .norm_type = number(one_case.at("norm_type"))};
+  }
+  if (kind == "value") {
+    fields.emplace_back("clip_value");
+    require_known_fields(one_case, fields);
+    return {.max_value = number(one_case.at("clip_value"))};
+  }
+  throw std::runtime_error("no test knows the kind '" + kind + "'");
+}
+
+template <class T>
+void run_clip(const Json& one_case, const Tolerance& tolerance) {
+  const std::map<std::string, Numbers> gradients = gradients_of(one_case);
+  std::vector<FlatParametersDouble::Parameter> names;
+  for (const auto& [name, gradient] : gradients) names.push_back({name, gradient.shape});
+  FlatParametersDouble parameters(kDType<T>, names);
+  set_gradients<T>(parameters, gradients);
+  const optim::Clip clip = read_clip(one_case);
+  double norm = 0;
+  if (clip.max_norm > 0) {
+    norm = optim::gradient_norm(parameters, clip.norm_type);
+    expect_close({norm}, numbers(one_case.at("total_norm")).data, tolerance, "total_norm");
+  }
+  optim::clip_gradients(parameters, clip, norm);
+  for (const auto& [name, gradient] : gradients) EXPECT_TRUE(one_case.at("grads").contains(name)) << name;
+  for (const auto& [name, expected] : one_case.at("grads").items()) {
+    EXPECT_EQ(expected.is_null(), !gradients.contains(name)) << name;
+    if (expected.is_null()) continue;
+    const std::vector<T> actual = parameters.gradient_of<T>(name);
+    expect_close({actual.begin(), actual.end()}, numbers(expected).data, tolerance, name);
+  }
+}
+
+void run_clips(const Json& one_case) {
+  SCOPED_TRACE("norm_type " + one_case.value("norm_type", Json()).dump() + ", max_norm " +
+               one_case.value("max_norm", Json()).dump());
+  const std::string dtype = one_case.at("dtype");
+  if (dtype == "float32") {
+    run_clip<float>(one_case, {.relative = 2e-6});  // some ulp of a sum in another order
+  } else if (dtype == "float64") {
+    run_clip<double>(one_case, {.relative = 1e-12});
+  } else {
+    throw std::runtime_error("no test knows the dtype '" + dtype + "'");
+  }
+}
+
+TEST(OptimizersReference, EveryCaseOfEveryFile) {
+  run_topic("optimizers",
+            {{.file = "inputs.json", .extra_fields = {"steps", "no_grad_steps_of_e", "initial", "gradients"}},
+             {.file = "sgd.json", .run = run_optimizers},
+             {.file = "adamw.json", .run = run_optimizers},
+             {.file = "clip_grad.json", .run = run_clips}});
+}
+
+}  // namespace
+}  // namespace lockstep::testing::reference

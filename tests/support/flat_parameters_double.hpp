@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/optim/flat_parameters.hpp>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <stdexcept>
+
+namespace lockstep::testing {
+
+/// FlatParameters in the memory of one process: one block, gradients that a test sets by name.
+class FlatParametersDouble : public optim::FlatParameters {
+ public:
+  struct Parameter {
+    std::string name;
+    std::vector<std::int64_t> shape;
+  };
+
+  FlatParametersDouble(DType dtype, const std::vector<Parameter>& parameters) : gradients_(parameters.size()) {
+    const auto per_line = static_cast<std::int64_t>(sizeof(Line) / size_of(dtype));
+    optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+    for (const auto& [name, shape] : parameters) {
+      std::int64_t count = 1;
+      for (const std::int64_t size : shape) count *= size;
+      block.segments.push_back({.name = name, .shape = shape, .offset = block.count, .count = count});
+      block.count += (count + per_line - 1) / per_line * per_line;
+    }
+    lines_.resize(static_cast<std::size_t>(block.count / per_line));
+    block.parameters = lines_.data()->bytes.data();
+    block.slice_end = block.count;
+    blocks_.push_back(std::move(block));
+  }
+  FlatParametersDouble(const FlatParametersDouble&) = delete;
+  FlatParametersDouble& operator=(const FlatParametersDouble&) = delete;
+
+  /// This process owns elements [begin, end) of the block only; at first it owns all.
+  void own(std::int64_t begin, std::int64_t end) {
+    blocks_[0].slice_begin = begin;
+    blocks_[0].slice_end = end;
+  }
+
+  template <class T>
+  std::span<T> values(const std::string& name) {
+    const optim::Segment& segment = blocks_[0].segments[index_of(name)];
+    return {reinterpret_cast<T*>(blocks_[0].parameters) + segment.offset, static_cast<std::size_t>(segment.count)};
+  }
+  template <class T>
+  void set_values(const std::string& name, const std::vector<T>& numbers) {
+    copy_checked(numbers, values<T>(name));
+  }
+  template <class T>
+  void set_gradient(const std::string& name, const std::vector<T>& numbers) {
+    auto& bytes = gradients_[index_of(name)].emplace(values<T>(name).size_bytes());
+    copy_checked(numbers, std::span(reinterpret_cast<T*>(bytes.data()), values<T>(name).size()));
+  }
+  template <class T>
+  std::vector<T> gradient_of(const std::string& name) const {
+    const auto& bytes = gradients_[index_of(name)].value();
+    const auto* first = reinterpret_cast<const T*>(bytes.data());
+    return {first, first + bytes.size() / sizeof(T)};
+  }
+  /// Every byte of the block, padding included.
+  std::span<const std::byte> bytes() const { return std::as_bytes(std::span(lines_)); }
+  std::int64_t count() const { return blocks_[0].count; }
+
+  std::span<const optim::Block> blocks() const override { return blocks_; }
+  const std::byte* gradient(std::size_t, std::size_t segment) const override {
+    return gradients_[segment] ? gradients_[segment]->data() : nullptr;
+  }
+  void drop_gradients() override {
+    for (auto& gradient : gradients_) gradient.reset();
+  }
+  void write(const std::function<void()>& body) override {
+    ++writes;
+    body();
+  }
+  double sum_over_slices(double value) const override { return value + sum_of_others; }
+  double max_over_slices(double value) const override { return std::max(value, max_of_others); }
+
+  int writes = 0;            ///< calls of `write` so far
+  double sum_of_others = 0;  ///< what the owners of the other slices add
+  double max_of_others = 0;  ///< the largest that they have
+
+ private:
+  struct alignas(64) Line {
+    std::array<std::byte, 64> bytes{};
+  };
+
+  std::size_t index_of(const std::string& name) const {
+    const auto& segments = blocks_[0].segments;
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+      if (segments[s].name == name) return s;
+    }
+    throw std::logic_error("no parameter '" + name + "'");
+  }
+
+  template <class T>
+  static void copy_checked(const std::vector<T>& numbers, std::span<T> target) {
+    if (numbers.size() != target.size()) throw std::logic_error("a parameter has another number of elements");
+    std::copy(numbers.begin(), numbers.end(), target.begin());
+  }
+
+  std::vector<optim::Block> blocks_;
+  std::vector<Line> lines_;
+  std::vector<std::optional<std::vector<std::byte>>> gradients_;
+};
+
+}  // namespace lockstep::testing

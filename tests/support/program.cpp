@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "support/program.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <sstream>
+#include <stdexcept>
+
+namespace lockstep::testing {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+std::string environment(const char* name, const char* fallback) {
+  const char* const value = std::getenv(name);
+  return value != nullptr && *value != '\0' ? value : fallback;
+}
+
+/// Collects what comes through `fd` until it closes or the time is up.
+bool read_until(int fd, double limit_s, std::string& output) {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::duration<double>(limit_s);
+  std::array<char, 4096> buffer{};
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(end - std::chrono::steady_clock::now());
+    if (left.count() <= 0) return false;
+    pollfd readable{fd, POLLIN, 0};
+    if (poll(&readable, 1, static_cast<int>(left.count())) <= 0) continue;
+    const ssize_t got = read(fd, buffer.data(), buffer.size());
+    if (got <= 0) return true;
+    output.append(buffer.data(), static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+Outcome run_shell(const std::string& command, double limit_s) {
+  std::array<int, 2> ends{};
+  if (pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("pipe2 failed");
+  const pid_t child = fork();
+  if (child == 0) {
+    setpgid(0, 0);
+    dup2(ends[1], STDOUT_FILENO);
+    dup2(ends[1], STDERR_FILENO);
+    execl("/bin/bash", "bash", "-c", command.c_str(), static_cast<char*>(nullptr));
+    _exit(127);
+  }
+  close(ends[1]);
+  Outcome outcome;
+  const bool is_in_time = read_until(ends[0], limit_s, outcome.output);
+  close(ends[0]);
+  if (!is_in_time) kill(-child, SIGKILL);
+  int status = 0;
+  waitpid(child, &status, 0);
+  outcome.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+  if (!is_in_time) outcome.exit_code = 124;
+  return outcome;
+}
+
+std::string trainer_program() { return "'" + environment("LOCKSTEP_BINARY_DIR", ".") + "/trainer'"; }
+
+std::string mpirun_command(int ranks) {
+  return environment("LOCKSTEP_MPIRUN", "mpirun") + " " +
+         environment("LOCKSTEP_MPIRUN_FLAGS", "--oversubscribe --bind-to none") + " -np " + std::to_string(ranks);
+}
+
+Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const std::string& variables) {
+  const TemporaryFolder codes;
+  // Every rank's shell notes what its trainer returned; mpirun itself tells of one rank only.
+  const fs::path script = codes.path() / "rank.sh";
+  write_file(script, "#!/bin/bash\n" + trainer_program() + " \"$@\"\ncode=$?\necho $code > '" + codes.path().string() +
+                         "/'$OMPI_COMM_WORLD_RANK\nexit $code\n");
+  fs::permissions(script, fs::perms::owner_all);
+  Outcome outcome = run_shell(
+      variables + " " + mpirun_command(ranks) + " '" + script.string() + "' " + arguments, limit_s);
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::ifstream file(codes.path() / std::to_string(rank));
+    int code = -1;
+    file >> code;
+    outcome.rank_codes.push_back(code);
+  }
+  return outcome;
+}
+
+fs::path shared_folder() {
+  fs::path folder = environment("LOCKSTEP_SHARED", "../shared");
+  if (folder.is_relative()) folder = fs::path(environment("LOCKSTEP_SOURCE_DIR", ".")) / folder;
+  return fs::is_directory(folder) ? folder : fs::path();
+}
+
+bool is_long_run() { return environment("LOCKSTEP_TEST_LONG", "0") == "1"; }
+
+std::uint64_t test_seed() { return std::strtoull(environment("LOCKSTEP_TEST_SEED", "1").c_str(), nullptr, 10); }
+
+TemporaryFolder::TemporaryFolder() {
+  std::string pattern = (fs::temp_directory_path() / "lockstep-test-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
+  path_ = pattern;
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+std::string read_file(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+void write_file(const fs::path& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary);
+  file << text;
+}
+
+}  // namespace lockstep::testing

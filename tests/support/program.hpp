@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::testing {
+
+/// What a program printed and returned.
+struct Outcome {
+  int exit_code = 0;                ///< 128 + signal when a signal ended it
+  std::string output;               ///< stdout and stderr, interleaved
+  std::vector<int> rank_codes;      ///< of run_ranks: what each rank's process returned, by rank; -1 where it was killed
+};
+
+/// Runs a shell command to its end, or kills its process group after `limit_s` (exit code 124).
+Outcome run_shell(const std::string& command, double limit_s = 120);
+
+/// `mpirun -np N build/trainer <arguments>` with the flags of this build.
+/// @param environment  "NAME=value" words put before mpirun
+Outcome run_ranks(int ranks, const std::string& arguments, double limit_s = 120, const std::string& environment = "");
+
+/// The trainer's path, quoted for a shell.
+std::string trainer_program();
+/// The words `mpirun <flags> -np N`.
+std::string mpirun_command(int ranks);
+
+/// The files of the shared folder (LOCKSTEP_SHARED), or an empty path where it is not.
+std::filesystem::path shared_folder();
+
+/// Whether `tools/test --long` runs.
+bool is_long_run();
+/// What tools/test drew from the commit; printed by it.
+std::uint64_t test_seed();
+
+/// A folder of its own for one test, removed at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const noexcept { return path_; }
+  std::string file(const std::string& name) const { return (path_ / name).string(); }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string read_file(const std::filesystem::path& path);
+void write_file(const std::filesystem::path& path, const std::string& text);
+
+}  // namespace lockstep::testing

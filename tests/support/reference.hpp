@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tests against stored results of other libraries: every case of every JSON file under $LOCKSTEP_SHARED/reference, so
+// that other files of the same format can be put in their place. Topics and files that no test knows fail by name.
+#pragma once
+
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::testing::reference {
+
+using Json = nlohmann::json;
+
+/// What a test does with one file of its topic, known by its name inside the topic's folder.
+struct Handler {
+  std::string file;
+  /// Fields beside source, how, tolerance and cases.
+  std::vector<std::string> extra_fields = {};
+  /// Runs one element of `cases`: throws, or fails expectations. Empty for a file of inputs, which has no cases.
+  std::function<void(const Json& one_case)> run = {};
+};
+
+/// The folder `reference`: below LOCKSTEP_SHARED, by default ../shared, a relative path counting from the source root.
+std::filesystem::path root();
+/// The file at `path` below root().
+/// @throws std::runtime_error  unreadable or malformed, naming it
+Json load(const std::string& path);
+
+/// Runs every case of every file in the folder `topic`, as a part of a test: skips it if there is no such folder, fails
+/// it by name for a file that is neither handled nor pending, and if no case was run although some file is not pending.
+void run_topic(const std::string& topic, const std::vector<Handler>& handlers);
+/// Fails by name each topic folder that is not among `handled` and holds anything that is not pending.
+void check_coverage(const std::vector<std::string>& handled);
+
+/// @throws std::runtime_error  `object` has a field that is not among `known`: a case of an unknown kind
+void require_known_fields(const Json& object, const std::vector<std::string>& known);
+
+/// A stored tensor; `data` are rounded to its type.
+struct Numbers {
+  std::string dtype;
+  std::vector<std::int64_t> shape;
+  std::vector<double> data;
+};
+/// Reads {"dtype", "shape", "data"}; a bare number is a float64 scalar.
+/// @throws std::runtime_error  malformed, or data that do not fill the shape
+Numbers numbers(const Json& tensor);
+/// A number, or "nan", "inf", "-inf".
+double number(const Json& value);
+
+/// |actual - expected| <= absolute + relative * |expected| for every element, equal infinities and NaN being equal.
+struct Tolerance {
+  double absolute = 0;
+  double relative = 0;
+};
+bool is_close(double actual, double expected, const Tolerance& tolerance);
+/// Fails the test at the first element of `actual` that is not close to `expected`.
+void expect_close(const std::vector<double>& actual, const std::vector<double>& expected, const Tolerance& tolerance,
+                  const std::string& what);
+
+}  // namespace lockstep::testing::reference

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Bad input gets one clear sentence and the documented exit code, on every rank.
+#include <gtest/gtest.h>
+
+#include <lockstep/checkpoints/store.hpp>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+using testing::run_ranks;
+using testing::write_file;
+
+constexpr int kConfiguration = 2;
+constexpr int kData = 3;
+constexpr int kCheckpoint = 4;
+constexpr int kNumeric = 6;
+
+std::string big_endian(std::uint32_t value) {
+  return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
+          static_cast<char>(value)};
+}
+
+std::string idx_images(std::uint32_t count, std::uint32_t side = 4) {
+  return std::string("\0\0\x08\x03", 4) + big_endian(count) + big_endian(side) + big_endian(side) +
+         std::string(count * side * side, '\x20');
+}
+
+std::string idx_labels(const std::string& labels) {
+  return std::string("\0\0\x08\x01", 4) + big_endian(static_cast<std::uint32_t>(labels.size())) + labels;
+}
+
+/// A small data set of IDX files: 8 images for training, 4 for testing.
+void write_idx(const fs::path& folder) {
+  fs::create_directories(folder);
+  write_file(folder / "train-images-idx3-ubyte", idx_images(8));
+  write_file(folder / "train-labels-idx1-ubyte", idx_labels(std::string("\0\1\2\3\0\1\2\3", 8)));
+  write_file(folder / "t10k-images-idx3-ubyte", idx_images(4));
+  write_file(folder / "t10k-labels-idx1-ubyte", idx_labels(std::string("\0\1\2\3", 4)));
+}
+
+class BadInputTest : public ::testing::TestWithParam<int> {
+ protected:
+  std::string run_dir() const { return "--run.dir=" + folder_.file("run") + " "; }
+
+  /// The program ends with `code` on every rank, and rank 0 alone says one sentence that holds all `parts`.
+  void expect_refusal(const std::string& arguments, int code, const std::vector<std::string>& parts,
+                      const std::string& environment = "") {
+    const Outcome outcome = run_ranks(GetParam(), arguments, 60, environment);
+    EXPECT_EQ(outcome.exit_code, code) << outcome.output;
+    EXPECT_EQ(outcome.rank_codes, std::vector<int>(static_cast<std::size_t>(GetParam()), code)) << outcome.output;
+    std::size_t count = 0;
+    std::string line;
+    for (std::size_t begin = 0; begin < outcome.output.size();) {
+      const std::size_t end = outcome.output.find('\n', begin);
+      const std::string candidate = outcome.output.substr(begin, end - begin);
+      if (candidate.find(" error ") != std::string::npos) {
+        line = candidate;
+        ++count;
+      }
+      if (end == std::string::npos) break;
+      begin = end + 1;
+    }
+    EXPECT_EQ(count, 1U) << outcome.output;
+    for (const std::string& part : parts) EXPECT_NE(line.find(part), std::string::npos) << part << "\n" << outcome.output;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_P(BadInputTest, UnknownKey) {
+  expect_refusal(run_dir() + "--optim.rl=0.1", kConfiguration,
+                 {"command line", "'optim.rl' is unknown", "did you mean 'optim.lr'"});
+}
+
+TEST_P(BadInputTest, ValueOutOfRange) {
+  expect_refusal(run_dir() + "--optim.lr=-1", kConfiguration, {"optim.lr: '-1' is not a number"});
+  expect_refusal(run_dir() + "--train.max_steps=0 --train.max_epochs=0", kConfiguration, {"train.max_steps"});
+  expect_refusal(run_dir() + "--sched.rule=cosin", kConfiguration, {"cosin", "cosine"});
+  expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
+}
+
+TEST_P(BadInputTest, ConfigurationFile) {
+  expect_refusal("--config=" + folder_.file("none.ini"), kConfiguration, {folder_.file("none.ini")});
+  expect_refusal("--config=" + folder_.path().string(), kConfiguration, {folder_.path().string()});
+  write_file(folder_.path() / "bad.ini", "[optim]\nlr = 0.1\nmomentum 0.9\n");
+  expect_refusal("--config=" + folder_.file("bad.ini"), kConfiguration, {"bad.ini:3"});
+  write_file(folder_.path() / "typo.ini", "[optim]\n\nlr = fast\n");
+  expect_refusal("--config=" + folder_.file("typo.ini"), kConfiguration, {"typo.ini:3", "optim.lr", "'fast'"});
+}
+
+TEST_P(BadInputTest, MissingData) {
+  expect_refusal(run_dir() + "--data.name=idx --data.path=" + folder_.file("nowhere"), kData,
+                 {folder_.file("nowhere")});
+  expect_refusal(run_dir() + "--data.name=text --model.name=gpt --data.path=" + folder_.file("nowhere.txt"), kData,
+                 {"nowhere.txt"});
+  expect_refusal(run_dir() + "--data.name=digit", kConfiguration, {"data.name", "'digit'", "digits"});
+}
+
+TEST_P(BadInputTest, DamagedIdx) {
+  const fs::path data = folder_.path() / "idx";
+  const std::string arguments = run_dir() + "--data.name=idx --model.name=mlp --train.global_batch_size=4 --data.path=" +
+                                data.string() + " ";
+  write_idx(data);
+  write_file(data / "train-images-idx3-ubyte", idx_images(8).substr(0, 100));
+  expect_refusal(arguments, kData, {"train-images-idx3-ubyte"});
+
+  write_idx(data);
+  write_file(data / "train-labels-idx1-ubyte", idx_labels(std::string("\0\1\2\3\0\1\2\x0B", 8)));
+  expect_refusal(arguments, kData, {"train-labels-idx1-ubyte", "11", "7"});  // the label and its index
+
+  write_idx(data);
+  write_file(data / "t10k-images-idx3-ubyte", idx_images(4, 5));
+  expect_refusal(arguments, kData, {"t10k-images-idx3-ubyte"});
+
+  write_idx(data);
+  write_file(data / "train-images-idx3-ubyte", "no idx file at all");
+  expect_refusal(arguments, kData, {"train-images-idx3-ubyte"});
+
+  write_idx(data);
+  expect_refusal(arguments + "--model.name=gpt", kConfiguration, {"gpt needs text"});
+}
+
+TEST_P(BadInputTest, DataSmallerThanTheGlobalBatch) {
+  expect_refusal(run_dir() + "--data.train_size=20 --train.global_batch_size=48", kConfiguration, {"48", "20"});
+}
+
+TEST_P(BadInputTest, UnwritableRunDirectory) {
+  write_file(folder_.path() / "file", "");
+  expect_refusal("--run.dir=" + folder_.file("file/run"), kConfiguration, {folder_.file("file")});
+}
+
+TEST_P(BadInputTest, RunDirectoryInUse) {
+  const std::string small = run_dir() + "--data.train_size=96 --train.max_steps=1 --model.name=mlp ";
+  ASSERT_EQ(run_ranks(GetParam(), small).exit_code, 0);
+  expect_refusal(small, kConfiguration, {"already holds a checkpoint", "--resume=auto"});
+  expect_refusal(small + "--resume=auto --train.max_steps=2 --model.hidden=64", kCheckpoint,
+                 {"step-000000000001", "/model/params/hidden0.weight is float32 [128, 784]"});
+  expect_refusal(small + "--resume=auto --optim.name=adamw --train.max_steps=2", kCheckpoint, {"its optimizer is sgd"});
+  expect_refusal(small + "--resume=7", kCheckpoint, {"resume=7"});
+}
+
+TEST_P(BadInputTest, ResumeFromNothing) {
+  expect_refusal(run_dir() + "--resume=must", kCheckpoint, {"resume=must", "no checkpoint"});
+  expect_refusal(run_dir() + "--resume=" + folder_.file("nothing"), kCheckpoint, {folder_.file("nothing")});
+}
+
+TEST_P(BadInputTest, DamagedCheckpoint) {
+  const std::string small = run_dir() + "--data.train_size=96 --model.name=mlp ";
+  ASSERT_EQ(run_ranks(GetParam(), small + "--train.max_steps=1").exit_code, 0);
+  const fs::path state = folder_.path() / "run/ckpt/step-000000000001/state.h5";
+  std::string bytes = testing::read_file(state);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  write_file(state, bytes);
+  expect_refusal(small + "--train.max_steps=2 --resume=auto", kCheckpoint, {"step-000000000001"});
+}
+
+TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
+  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_epochs=0 ";
+  ASSERT_EQ(run_ranks(GetParam(), run + "--train.max_steps=4").exit_code, 0);
+  expect_refusal(run + "--resume=auto --train.max_steps=100 --optim.lr=1e30", kNumeric, {"not finite", "optim.lr"});
+  EXPECT_EQ(checkpoints::list(folder_.file("run/ckpt")), (std::vector<std::int64_t>{4}));
+  EXPECT_NO_THROW(checkpoints::read(folder_.file("run/ckpt/step-000000000004")));
+}
+
+TEST_P(BadInputTest, BackendThatCannotServe) {
+  if (GetParam() > 1) {
+    expect_refusal(run_dir() + "--comm.backend=self", kConfiguration, {"comm.backend", "self"});
+    expect_refusal(run_dir() + "--train.global_batch_size=1", kConfiguration, {"train.global_batch_size"});
+  }
+  expect_refusal(run_dir() + "--comm.backend=nccl", kConfiguration, {"nccl"});
+}
+
+// Two programs that do not know of each other: srun without an MPI plug-in.
+TEST_P(BadInputTest, TasksThatMpiDoesNotSee) {
+  if (GetParam() > 1) GTEST_SKIP() << "mpirun joins them";
+  const Outcome outcome = testing::run_shell(
+      "env -u OMPI_COMM_WORLD_SIZE SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_ID=0 SLURM_JOB_ID=1 " +
+      testing::trainer_program() + " " + run_dir());
+  EXPECT_EQ(outcome.exit_code, kConfiguration) << outcome.output;
+  EXPECT_NE(outcome.output.find("srun --mpi=pmix"), std::string::npos) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, BadInputTest, ::testing::Values(1, 2),
+                         [](const auto& test) { return "np" + std::to_string(test.param); });
+
+}  // namespace
+}  // namespace lockstep

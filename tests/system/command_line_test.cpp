@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+using testing::run_ranks;
+
+std::string source_file(const std::string& name) {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return testing::read_file(std::string(source != nullptr ? source : ".") + "/" + name);
+}
+
+// The command line is an interface that scripts rely on. When a key changes on purpose, store the new text:
+//   build/trainer config > tests/system/golden/config.txt
+TEST(CommandLineTest, TheKeysAndDefaultsAreThoseOfTheStoredTable) {
+  const Outcome outcome = testing::run_shell(testing::trainer_program() + " config");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_EQ(outcome.output, source_file("tests/system/golden/config.txt"));
+}
+
+TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
+  const Outcome outcome = run_ranks(2, "--help");
+  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{0, 0}));
+  for (const char* word : {"train", "eval", "config", "optim", "exit codes"}) {
+    EXPECT_NE(outcome.output.find(word), std::string::npos) << word;
+  }
+  const std::size_t first = outcome.output.find("eval");
+  EXPECT_NE(first, std::string::npos);
+  const Outcome section = run_ranks(1, "--help=optim");
+  EXPECT_NE(section.output.find("optim.momentum"), std::string::npos) << section.output;
+  EXPECT_EQ(run_ranks(1, "--help=optin").exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "--version").output, "lockstep 0.1.0\n");
+}
+
+TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder.path() / "a.ini", "[optim]\nlr = 0.25\nmomentum = 0.5\n");
+  const Outcome outcome = run_ranks(1, "config --config=" + folder.file("a.ini") + " --optim.lr=0.5");
+  EXPECT_EQ(outcome.exit_code, 0);
+  EXPECT_NE(outcome.output.find("a.ini:3"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
+}
+
+TEST(CommandLineTest, AbbreviationsAreNotGuessed) {
+  EXPECT_EQ(run_ranks(1, "--optim.momen=0.5").exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "--ver").exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "trian").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// 50 steps, stop, resume, 50 steps is bit for bit 100 steps: parameters, optimizer, and every logged loss.
+#include <gtest/gtest.h>
+
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+using testing::run_ranks;
+
+const std::string kSmall =
+    " --data.train_size=480 --data.test_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
+
+/// Paths of arrays that differ between two checkpoints, "" when none does.
+std::string differences(const std::string& a, const std::string& b) {
+  const checkpoints::Archive left = checkpoints::read(a);
+  const checkpoints::Archive right = checkpoints::read(b);
+  std::string text;
+  if (left.array_paths() != right.array_paths()) text += "paths ";
+  for (const std::string& path : left.array_paths()) {
+    if (path.starts_with("/meta/") || !right.has(path)) continue;  // the configurations differ in run.dir and resume
+    const auto& x = left.array(path);
+    const auto& y = right.array(path);
+    const bool is_same = x.shape == y.shape && x.dtype == y.dtype && x.bytes.size() == y.bytes.size() &&
+                         std::equal(x.bytes.begin(), x.bytes.end(), y.bytes.begin());
+    if (!is_same) text += path + " ";
+  }
+  for (const char* name : {"step", "epoch", "samples_seen"}) {
+    if (left.integer("/", name) != right.integer("/", name)) text += std::string("/@") + name + " ";
+  }
+  return text;
+}
+
+struct Case {
+  std::string name;
+  int ranks;
+  int stop_at;  // 480 samples at 48: an epoch is 10 steps
+  std::string options;
+};
+
+class ResumeTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(ResumeTest, GoesOnBitForBit) {
+  const Case& c = GetParam();
+  const testing::TemporaryFolder folder;
+  const std::string straight = folder.file("straight");
+  const std::string halves = folder.file("halves");
+  const std::string common = kSmall + " " + c.options + " --train.max_epochs=0";
+
+  const Outcome whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::string total = " --train.max_steps=100";
+  const Outcome first = run_ranks(
+      c.ranks, "train --run.dir=" + halves + common + " --train.max_steps=" + std::to_string(c.stop_at));
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const std::string midway = halves + "/ckpt/" + checkpoints::folder_name(c.stop_at);
+  const std::string end = "/ckpt/" + checkpoints::folder_name(100);
+  EXPECT_NE(differences(midway, straight + end), "");  // the comparison can fail
+  const Outcome second = run_ranks(c.ranks, "train --resume=auto --run.dir=" + halves + common + total);
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_NE(second.output.find("resumed at step " + std::to_string(c.stop_at)), std::string::npos) << second.output;
+
+  EXPECT_EQ(differences(halves + end, straight + end), "");
+  const auto losses = report::read_series(straight + "/metrics.jsonl", "loss");
+  EXPECT_EQ(losses.size(), 100U);
+  EXPECT_EQ(report::read_series(halves + "/metrics.jsonl", "loss"), losses);
+  EXPECT_EQ(report::read_series(halves + "/metrics.jsonl", "val/loss").back(),
+            report::read_series(straight + "/metrics.jsonl", "val/loss").back());
+}
+
+const std::string kAdamW = "--optim.name=adamw --optim.lr=0.002 --model.dropout=0.1";
+const std::string kSgd = "--optim.momentum=0.9 --train.clip_grad=norm:1.0";
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, ResumeTest,
+    ::testing::Values(Case{"OneRankAtAnEpochsEnd", 1, 50, kSgd}, Case{"OneRankInsideAnEpoch", 1, 53, kAdamW},
+                      Case{"TwoRanksAtAnEpochsEnd", 2, 50, kAdamW}, Case{"TwoRanksInsideAnEpoch", 2, 53, kSgd},
+                      Case{"TwoRanksPrivateParameters", 2, 47, kAdamW + " --ddp.shared_parameters=false"},
+                      Case{"TwoRanksOverMpi", 2, 51, kSgd + " --comm.backend=mpi --train.micro_batch=7"}),
+    [](const auto& test) { return test.param.name; });
+
+// The position is counted in samples and the order depends on (seed, epoch) alone: another number of ranks goes on with
+// the same samples, so the losses agree to rounding.
+TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
+  const testing::TemporaryFolder folder;
+  const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
+  const std::string straight = folder.file("straight");
+  const std::string moved = folder.file("moved");
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + moved + common + "--train.max_steps=13").exit_code, 0);
+  const Outcome resumed = run_ranks(3, "--resume=auto --run.dir=" + moved + common + "--train.max_steps=30");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  const auto expected = report::read_series(straight + "/metrics.jsonl", "loss");
+  const auto losses = report::read_series(moved + "/metrics.jsonl", "loss");
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i].second, expected[i].second, 1e-10 * expected[i].second) << i;
+  }
+}
+
+TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.file("run");
+  const std::string common = kSmall + " --train.max_steps=9";
+  ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every_steps=3").exit_code, 0);
+  EXPECT_EQ(checkpoints::list(run + "/ckpt"), (std::vector<std::int64_t>{3, 6, 9}));
+  const Outcome by_step = run_ranks(1, "--run.dir=" + run + common + " --resume=6");
+  EXPECT_EQ(by_step.exit_code, 0) << by_step.output;
+  EXPECT_NE(by_step.output.find("resumed at step 6"), std::string::npos) << by_step.output;
+  const std::string path = run + "/ckpt/" + checkpoints::folder_name(3);
+  const Outcome by_path = run_ranks(1, "--run.dir=" + folder.file("other") + common + " --resume=" + path);
+  EXPECT_EQ(by_path.exit_code, 0) << by_path.output;
+  EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
+}
+
+TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneGoesOn) {
+  const testing::TemporaryFolder folder;
+  const std::string run = "--run.dir=" + folder.file("run") + kSmall;
+  ASSERT_EQ(run_ranks(1, run + " --train.max_steps=5").exit_code, 0);
+  EXPECT_EQ(run_ranks(1, run + " --train.max_steps=5 --resume=auto").exit_code, 0);
+  EXPECT_EQ(run_ranks(1, run + " --train.max_steps=8 --resume=must").exit_code, 0);
+  EXPECT_EQ(report::read_series(folder.file("run") + "/metrics.jsonl", "loss").size(), 8U);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// A request to stop ends at a step boundary, saves, returns 75 on every rank, and the run goes on as if undisturbed.
+#include <gtest/gtest.h>
+
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+
+#include <chrono>
+#include <thread>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+
+const std::string kRun =
+    " --data.train_size=480 --data.test_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0"
+    " --train.max_steps=3000 ";
+
+/// Starts a command, signals it once it has trained some steps, and waits for its end.
+Outcome run_and_signal(const std::string& command, const std::string& metrics, const char* signal) {
+  return testing::run_shell(command + " & job=$!; for i in $(seq 200); do [ $(cat " + metrics +
+                            " 2>/dev/null | wc -l) -gt 20 ] && break; sleep 0.05; done; kill -" + signal +
+                            " $job; wait $job");
+}
+
+TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
+  for (const int ranks : {1, 2}) {
+    const testing::TemporaryFolder folder;
+    const std::string run = " --run.dir=" + folder.file("run") + kRun;
+    const Outcome stopped = run_and_signal(
+        testing::mpirun_command(ranks) + " " + testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "USR2");
+    EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+    const auto steps = checkpoints::list(folder.file("run/ckpt"));
+    ASSERT_EQ(steps.size(), 1U) << stopped.output;
+    EXPECT_LT(steps[0], 3000);
+    EXPECT_NE(testing::read_file(folder.path() / "run/STATUS.json").find("\"stopped\""), std::string::npos);
+
+    const Outcome resumed = testing::run_ranks(ranks, "--resume=auto" + run);
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_EQ(testing::run_ranks(ranks, "--run.dir=" + folder.file("straight") + kRun).exit_code, 0);
+    EXPECT_EQ(report::read_series(folder.file("run/metrics.jsonl"), "loss"),
+              report::read_series(folder.file("straight/metrics.jsonl"), "loss"));
+  }
+}
+
+TEST(StopTest, TermToOneRankStopsAll) {
+  const testing::TemporaryFolder folder;
+  const std::string run = " --run.dir=" + folder.file("run") + kRun;
+  const Outcome stopped =
+      run_and_signal(testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "TERM");
+  EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
+  EXPECT_EQ(checkpoints::list(folder.file("run/ckpt")).size(), 1U);
+}
+
+}  // namespace
+}  // namespace lockstep

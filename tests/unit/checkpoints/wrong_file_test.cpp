@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "support.hpp"
+
+namespace lockstep::checkpoints {
+namespace {
+
+using namespace std::string_literals;
+
+TEST(WrongFileTest, IsToldWhatItIs) {
+  const TemporaryDirectory directory;
+  const std::string file = directory / "state.h5";
+  const std::string filler(5000, '\x01');
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "the file is empty, as after a crash before its bytes reached the disk"},
+      {std::string(9000, '\0'),
+       "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk"},
+      {"\x89LSC"s, "it ends after 4 bytes: it was cut off"},
+      {"\x89LSCP\r\n\x1A"s + filler.substr(0, 100), "it ends after 108 bytes: it was cut off"},
+      {"\x89LSCP\n\x1A"s + filler, "its line ends were converted: copy the file in binary mode"},
+      {"\x89LSCP\r\r\n\x1A"s + filler, "its line ends were converted: copy the file in binary mode"},
+      {"PK\x03\x04"s + filler, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint"},
+      {"\x89HDF\r\n\x1A\n"s + filler,
+       "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope"},
+      {"\x1F\x8B\x08"s + filler, "it is a gzip file, not a Lockstep checkpoint: decompress it first"},
+      {"\x20\0\0\0\0\0\0\0{\"w\":"s + filler, "it is a safetensors file, not a Lockstep checkpoint"},
+      {"\x80\x02\x8A\x0A"s + filler,
+       "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint"},
+      {"[optim]\nlr = 0.1\n", "it is a text file, not a Lockstep checkpoint"},
+      {filler, "it is not a Lockstep checkpoint, or its first bytes are damaged"},
+  };
+  for (const auto& [bytes, sentence] : cases) {
+    put_bytes(file, bytes);
+    EXPECT_EQ(error_of_read(file), file + ": " + sentence);
+    EXPECT_EQ(error_of_read(directory.path()), file + ": " + sentence);
+  }
+}
+
+TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
+  const TemporaryDirectory directory;
+  const std::string good = write(directory / "ckpt", 1, sample(1)) + "/state.h5";
+  const std::string pipe = directory / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  EXPECT_EQ(error_of_read(pipe), pipe + ": it is not a regular file");
+  EXPECT_EQ(error_of_read("/dev/zero"), "/dev/zero: it is not a regular file");
+  const std::string link = directory / "link";
+  ASSERT_EQ(::symlink(good.c_str(), link.c_str()), 0);
+  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link; name the file it points to");
+}
+
+TEST(WrongFileTest, MissingPathsAndFolders) {
+  const TemporaryDirectory directory;
+  EXPECT_EQ(error_of_read(directory / "nowhere"), directory / "nowhere: there is no such file or folder");
+  EXPECT_EQ(error_of_read(directory.path()), directory.path() + ": it holds no state.h5, so it is no checkpoint");
+  const std::string folder = write(directory / "ckpt", 40, sample(40));
+  EXPECT_EQ(error_of_read(directory / "ckpt"),
+            directory / "ckpt" + ": it is a folder of checkpoints; name one of them, such as " + folder);
+  EXPECT_TRUE(same(sample(40), read(folder)));
+  EXPECT_TRUE(same(sample(40), read(folder + "/")));
+  EXPECT_TRUE(same(sample(40), read(folder + "/state.h5")));
+  EXPECT_EQ(read(folder).origin(), folder + "/state.h5");
+}
+
+TEST(WrongFileTest, AFolderWithAnothersNumberIsRefused) {
+  const TemporaryDirectory directory;
+  const std::string folder = write(directory.path(), 40, sample(40));
+  std::filesystem::rename(folder, directory / "step-000000000041");
+  EXPECT_EQ(error_of_read(directory / "step-000000000041"),
+            directory / "step-000000000041/state.h5: it was written at step 40, but its folder has another number");
+  std::filesystem::rename(directory / "step-000000000041", directory / "best");
+  EXPECT_EQ(error_of_read(directory / "best"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoints

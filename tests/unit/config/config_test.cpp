@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/config.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <stdexcept>
+
+#include "sample_specs.hpp"
+
+namespace lockstep::config {
+namespace {
+
+std::string error_of(const std::string& ini) {
+  Config config(sample_specs());
+  return sentence_of([&] { config.read_ini(ini, "a.ini"); });
+}
+
+std::string read_back(const Config& config) {
+  Config copy(sample_specs());
+  copy.read_ini(config.to_ini(), "resolved.ini");
+  return nlohmann::json::parse(copy.to_json()).dump();
+}
+
+std::string values_only(const std::string& json) {
+  nlohmann::json all = nlohmann::json::parse(json);
+  for (auto& [name, entry] : all.items()) entry.erase("origin");
+  return all.dump();
+}
+
+TEST(ConfigTest, BeginsWithTheDefaultsOfEverySection) {
+  const Config config(sample_specs());
+  EXPECT_EQ(config.section("optim").real("lr"), 0.1);
+  EXPECT_EQ(config.section("").text("resume"), "none");
+  EXPECT_EQ(config.section("resume").text("verify"), "full");
+  EXPECT_EQ(config.section("").full_name("resume"), "resume");
+  EXPECT_TRUE(config.section("optim").is_default("lr"));
+  EXPECT_TRUE(config.section("nothing").values().empty());
+  EXPECT_EQ(section_names(config.specs()), (std::vector<std::string>{"resume", "optim", "data", "ddp"}));
+}
+
+TEST(ConfigTest, AKeyMayBeDeclaredByTwoRowsOfOneType) {
+  KeySpecs specs = sample_specs();
+  specs.push_back({.name = "optim.lr", .type = KeyType::real, .default_value = "7", .help = ""});
+  EXPECT_EQ(Config(specs).section("optim").real("lr"), 0.1);
+  EXPECT_EQ(Config(specs).specs().size(), sample_specs().size());
+  specs.back().type = KeyType::text;
+  EXPECT_THROW(Config{specs}, std::logic_error);
+}
+
+TEST(ConfigTest, ADefaultMustFitItsKey) {
+  EXPECT_THROW(Config({{.name = "a.b", .type = KeyType::integer, .default_value = "1.5", .help = ""}}),
+               std::logic_error);
+}
+
+TEST(ConfigTest, LaterWinsAndTheOriginFollows) {
+  Config config(sample_specs());
+  config.read_ini("[optim]\nlr = 1\n\nlr=2 # twice as much\n", "a.ini");
+  EXPECT_EQ(config.section("optim").real("lr"), 2);
+  EXPECT_EQ(config.section("optim").cite("lr"), "optim.lr (a.ini:4)");
+  config.set("optim.lr", "3", "derived");
+  EXPECT_EQ(config.section("optim").cite("lr"), "optim.lr (derived)");
+}
+
+TEST(ConfigTest, ReadsWhatPeopleWrite) {
+  Config config(sample_specs());
+  config.read_ini(
+      "# a comment\r\n"
+      "resume = auto\r\n"
+      "data.path = /dotted/name\r\n"
+      "  [ optim ]  # a section\r\n"
+      "\t betas=0.5 , 0.75\r\n"
+      "name = adamw\r\n"
+      "[data]\n"
+      "path =\n"
+      "[optim]\n"
+      "group = a = b, c\n"
+      "[ddp]\n"
+      "report = yes",
+      "a.ini");
+  EXPECT_EQ(config.section("").text("resume"), "auto");
+  EXPECT_EQ(config.section("data").text("path"), "");
+  EXPECT_EQ(config.section("optim").reals("betas"), (std::vector<double>{0.5, 0.75}));
+  EXPECT_EQ(config.section("optim").text("name"), "adamw");
+  EXPECT_EQ(config.section("optim").texts("group"), (std::vector<std::string>{"a = b, c"}));
+  EXPECT_TRUE(config.section("ddp").boolean("report"));
+  EXPECT_EQ(config.section("ddp").origin("report"), "a.ini:12");
+}
+
+TEST(ConfigTest, ARepeatableKeyCollectsTheLinesOfOneFile) {
+  Config config(sample_specs());
+  config.read_ini("[optim]\ngroup = a\ngroup = b\n", "a.ini");
+  EXPECT_EQ(config.section("optim").texts("group"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.section("optim").origin("group"), "a.ini:2");
+  config.read_ini("[optim]\ngroup = c\n", "b.ini");
+  EXPECT_EQ(config.section("optim").texts("group"), (std::vector<std::string>{"c"}));
+}
+
+TEST(ConfigTest, SentencesForAFileThatIsWrong) {
+  EXPECT_EQ(error_of("[optim]\n\nlr 0.1  # what\n"), "a.ini:3: 'lr 0.1' is neither 'key = value' nor '[section]'");
+  EXPECT_EQ(error_of("[optim]\n = 1\n"), "a.ini:2: '= 1' is neither 'key = value' nor '[section]'");
+  EXPECT_EQ(error_of("[optim\nlr = 1\n"), "a.ini:1: '[optim' is neither 'key = value' nor '[section]'");
+  EXPECT_EQ(error_of("[optim]\nlr = -1\n"), "a.ini:2: optim.lr: '-1' is not a number > 0");
+  EXPECT_EQ(error_of("[optim]\nname = adam\n"),
+            "a.ini:2: optim.name: 'adam' is not one of: sgd, adamw; did you mean 'adamw'?");
+  EXPECT_EQ(error_of("[optim]\nlrr = 1\n"), "a.ini:2: key 'optim.lrr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of("[data]\nlr = 1\n"), "a.ini:2: key 'data.lr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of("[data]\nresume = auto\n"), "a.ini:2: key 'data.resume' is unknown; did you mean 'resume'?");
+  EXPECT_EQ(error_of("[ddp]\nsomething_else = auto\n"),
+            "a.ini:2: key 'ddp.something_else' is unknown; --help lists the sections and --help=SECTION their keys");
+  EXPECT_EQ(error_of("[optimm]\n"), "a.ini:1: section [optimm] is unknown; did you mean [optim]?");
+  EXPECT_EQ(error_of("[zzzzzzzz]\n"), "a.ini:1: section [zzzzzzzz] is unknown; --help lists the sections");
+}
+
+TEST(ConfigTest, AValueThatNoFileCouldHoldIsRefused) {
+  Config config(sample_specs());
+  const auto set = [&](const std::string& text) {
+    return sentence_of([&] { config.set("data.path", text, "command line"); });
+  };
+  const std::string sentence = "command line: data.path: a value cannot hold '#' or control characters";
+  EXPECT_EQ(set("a#b"), sentence);
+  EXPECT_EQ(set("a\nb"), sentence);
+  EXPECT_EQ(set("  a b\t"), "");
+  EXPECT_EQ(config.section("data").text("path"), "a b");
+}
+
+TEST(ConfigTest, TheResolvedFileReadsBackToTheSameValues) {
+  Config config(sample_specs());
+  EXPECT_EQ(values_only(read_back(config)), values_only(config.to_json()));
+  config.set("resume", "runs/a = b", "command line");
+  config.set("optim.lr", "3e-4", "command line");
+  config.set("optim.betas", "0.1,0.2", "a.ini:1");
+  config.set("optim.group", "decay = 0", "command line");
+  config.set("optim.group", "bias [x]", "command line");
+  config.set("data.path", "", "derived");
+  config.set("ddp.report", "on", "a\nb.ini:7");
+  EXPECT_NE(values_only(config.to_json()), values_only(Config(sample_specs()).to_json()));
+  EXPECT_EQ(values_only(read_back(config)), values_only(config.to_json()));
+}
+
+TEST(ConfigTest, TheResolvedFileNamesOrigins) {
+  Config config(sample_specs());
+  config.set("optim.lr", "3e-4", "a.ini:3");
+  EXPECT_EQ(config.to_ini(),
+            "# The value of every key; --config=FILE reads it back.\n"
+            "resume = none                             # default\n"
+            "\n[resume]\n"
+            "verify = full                             # default\n"
+            "\n[optim]\n"
+            "lr = 3e-4                                 # a.ini:3\n"
+            "betas = 0.9, 0.99                         # default\n"
+            "name = sgd                                # default\n"
+            "steps = 3                                 # default\n"
+            "# group is not set\n"
+            "\n[data]\n"
+            "path =                                    # default\n"
+            "sizes = 1,2                               # default\n"
+            "\n[ddp]\n"
+            "report = no                               # default\n");
+}
+
+TEST(ConfigTest, JsonHoldsTypedValues) {
+  Config config(sample_specs());
+  config.set("optim.lr", "3e-4", "command line");
+  config.set("data.path", "\xff", "command line");
+  const auto json = nlohmann::json::parse(config.to_json());
+  EXPECT_EQ(json["optim.lr"]["value"], 3e-4);
+  EXPECT_EQ(json["optim.lr"]["origin"], "command line");
+  EXPECT_EQ(json["optim.betas"]["value"], (std::vector<double>{0.9, 0.99}));
+  EXPECT_EQ(json["optim.steps"]["value"], 3);
+  EXPECT_TRUE(json["optim.steps"]["value"].is_number_integer());
+  EXPECT_EQ(json["optim.group"]["value"], nlohmann::json::array());
+  EXPECT_EQ(json["data.sizes"]["value"], (std::vector<int>{1, 2}));
+  EXPECT_EQ(json["ddp.report"]["value"], false);
+  EXPECT_EQ(json["resume"]["value"], "none");
+  EXPECT_EQ(json["data.path"]["value"], "\xEF\xBF\xBD");
+  EXPECT_EQ(json.size(), sample_specs().size());
+}
+
+TEST(ConfigTest, ExplainIsAnAlignedTable) {
+  Config config(sample_specs());
+  config.set("optim.group", "a", "command line");
+  config.set("optim.group", "b", "command line");
+  config.set("data.path", std::string(40, 'x'), "a.ini:9");
+  EXPECT_EQ(config.explain(),
+            "key            value      from\n"
+            "resume         none       default\n"
+            "resume.verify  full       default\n"
+            "optim.lr       0.1        default\n"
+            "optim.betas    0.9, 0.99  default\n"
+            "optim.name     sgd        default\n"
+            "optim.steps    3          default\n"
+            "optim.group    a          command line\n"
+            "optim.group    b          command line\n"
+            "data.path      " +
+                std::string(40, 'x') +
+                "  a.ini:9\n"
+                "data.sizes     1,2        default\n"
+                "ddp.report     no         default\n");
+  EXPECT_NE(Config(sample_specs()).explain().find("optim.group    (not set)  default\ndata.path      (empty)"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::config

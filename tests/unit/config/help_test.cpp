@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/help.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "sample_specs.hpp"
+
+namespace lockstep::config {
+namespace {
+
+const SectionHelp& sections() {
+  static const SectionHelp lines = {{"optim", "the optimizer and its settings"}, {"data", "what is learned from"}};
+  return lines;
+}
+
+std::size_t longest_line(const std::string& text) {
+  std::istringstream lines(text);
+  std::size_t longest = 0;
+  for (std::string line; std::getline(lines, line);) longest = std::max(longest, line.size());
+  return longest;
+}
+
+TEST(HelpTest, ASectionListsItsKeysInTheirOrder) {
+  EXPECT_EQ(section_help("optim", sample_specs(), sections()),
+            "[optim] the optimizer and its settings\n"
+            "  --optim.lr     base learning rate; a number > 0; default 0.1\n"
+            "  --optim.betas  numbers in [0, 1], separated by commas; default 0.9, 0.99\n"
+            "  --optim.name   one of: sgd, adamw; default sgd\n"
+            "  --optim.steps  a whole number >= 1; default 3\n"
+            "  --optim.group  text, may be given several times; default none\n");
+  EXPECT_EQ(section_help("resume", sample_specs(), sections()),
+            "[resume]\n"
+            "  --resume         what to go on from; text; default none\n"
+            "  --resume.verify  one of: full, none; default full\n");
+}
+
+TEST(HelpTest, LongLinesAreWrappedAt100Columns) {
+  std::string help;
+  for (int i = 0; i < 60; ++i) help += "word ";
+  const KeySpecs specs = {{.name = "a.key", .type = KeyType::text, .default_value = "x", .help = help}};
+  const std::string text = section_help("a", specs, {});
+  EXPECT_LE(longest_line(text), 100u);
+  EXPECT_GT(longest_line(text), 90u);
+  EXPECT_NE(text.find("\n           word"), std::string::npos) << text;
+  EXPECT_LE(longest_line(overview_help(sample_specs(), sections())), 100u);
+}
+
+TEST(HelpTest, AnUnknownSectionIsAConfigError) {
+  const auto error_of = [](const std::string& section) {
+    return sentence_of([&] { section_help(section, sample_specs(), sections()); });
+  };
+  EXPECT_EQ(error_of("optin"),
+            "--help=optin: there is no such section; choose one of: resume, optim, data, ddp (did you mean 'optim'?)");
+  EXPECT_EQ(error_of("zzzzzz"), "--help=zzzzzz: there is no such section; choose one of: resume, optim, data, ddp");
+}
+
+TEST(HelpTest, TheOverviewNamesEverythingOnce) {
+  const std::string text = overview_help(sample_specs(), sections());
+  EXPECT_NE(text.find("\n  eval    evaluates what a run saved, given by --from\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  optim   the optimizer and its settings\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  --resume  what to go on from; text; default none\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  75  stopped on request"), std::string::npos) << text;
+  EXPECT_EQ(text.find(" \n"), std::string::npos) << text;
+  EXPECT_EQ(text.find("optim.betas"), std::string::npos) << text;
+}
+
+}  // namespace
+}  // namespace lockstep::config

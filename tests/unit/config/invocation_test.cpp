@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/config/invocation.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <unistd.h>
+
+#include "sample_specs.hpp"
+
+namespace lockstep::config {
+namespace {
+
+namespace fs = std::filesystem;
+using Words = std::vector<std::string>;
+
+Invocation parse_words(const Words& words) { return parse(words, sample_specs()); }
+
+std::string error_of(const Words& words) {
+  return sentence_of([&] { parse_words(words); });
+}
+
+class InvocationTest : public testing::Test {
+ protected:
+  void SetUp() override { fs::create_directories(folder_); }
+  void TearDown() override { fs::remove_all(folder_); }
+  std::string path(const std::string& name) const { return (folder_ / name).string(); }
+  std::string write(const std::string& name, const std::string& text) const {
+    std::ofstream(path(name), std::ios::binary) << text;
+    return path(name);
+  }
+
+ private:
+  fs::path folder_ = fs::temp_directory_path() / ("config_test." + std::to_string(::getpid()));
+};
+
+TEST_F(InvocationTest, NoArgumentMeansTrainWithDefaults) {
+  const Invocation invocation = parse_words({});
+  EXPECT_EQ(invocation.command, "train");
+  EXPECT_TRUE(invocation.config.section("optim").is_default("lr"));
+  EXPECT_FALSE(invocation.wants_help || invocation.wants_version);
+}
+
+TEST_F(InvocationTest, CommandsAreKnownByName) {
+  EXPECT_EQ(parse_words({"train"}).command, "train");
+  EXPECT_EQ(parse_words({"--optim.lr=1", "config"}).command, "config");
+  const Invocation eval = parse_words({"eval", "--from", "runs/a"});
+  EXPECT_EQ(eval.command, "eval");
+  EXPECT_EQ(eval.from, "runs/a");
+  EXPECT_EQ(parse_words({"eval", "--from=runs/a"}).from, "runs/a");
+}
+
+TEST_F(InvocationTest, KeysAreSetAndTheLastWins) {
+  const Config config =
+      parse_words({"--optim.lr=1", "--optim.lr", "2", "--resume=auto", "--data.sizes", "-3,4", "--ddp.report=true",
+                   "--optim.group=a", "--data.path=", "--optim.group=b=c", "--resume.verify=none"})
+          .config;
+  EXPECT_EQ(config.section("optim").real("lr"), 2);
+  EXPECT_EQ(config.section("optim").origin("lr"), "command line");
+  EXPECT_EQ(config.section("").text("resume"), "auto");
+  EXPECT_EQ(config.section("resume").text("verify"), "none");
+  EXPECT_EQ(config.section("data").integers("sizes"), (std::vector<std::int64_t>{-3, 4}));
+  EXPECT_TRUE(config.section("ddp").boolean("report"));
+  EXPECT_EQ(config.section("optim").texts("group"), (Words{"a", "b=c"}));
+  EXPECT_EQ(config.section("data").text("path"), "");
+  EXPECT_EQ(config.section("data").origin("path"), "command line");
+}
+
+TEST_F(InvocationTest, FilesFollowOneAnotherAndTheCommandLineWins) {
+  const IniText base = {"checkpoint", "[optim]\nlr = 1\nsteps = 1\nname = adamw\n[data]\npath = base\n"};
+  const std::string a = write("a.ini", "[optim]\nlr = 2\nsteps = 2\n");
+  const std::string b = write("b.ini", "\xEF\xBB\xBF[optim]\nlr = 3\n");
+  const Invocation invocation =
+      parse({"--optim.lr=4", "--config", a, "train", "--config=" + b, "--data.path=mine"}, sample_specs(), {base});
+  EXPECT_EQ(invocation.files, (Words{a, b}));
+  const Section& optim = invocation.config.section("optim");
+  EXPECT_EQ(optim.cite("lr"), "optim.lr (command line)");
+  EXPECT_EQ(optim.real("lr"), 4);
+  EXPECT_EQ(optim.cite("steps"), "optim.steps (" + a + ":3)");
+  EXPECT_EQ(optim.integer("steps"), 2);
+  EXPECT_EQ(optim.cite("name"), "optim.name (checkpoint:4)");
+  EXPECT_EQ(invocation.config.section("data").text("path"), "mine");
+  EXPECT_EQ(parse({"--config", b}, sample_specs()).config.section("optim").real("lr"), 3);
+}
+
+TEST_F(InvocationTest, HelpAndVersionReadNothing) {
+  EXPECT_TRUE(parse_words({"-h"}).wants_help);
+  EXPECT_EQ(parse_words({"--help"}).help_section, "");
+  EXPECT_EQ(parse_words({"--help=optim", "--config=/nowhere.ini"}).help_section, "optim");
+  EXPECT_TRUE(parse_words({"eval", "--help"}).wants_help);
+  EXPECT_TRUE(parse_words({"--version", "--config=/nowhere.ini"}).wants_version);
+}
+
+TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
+  EXPECT_EQ(error_of({"--optm.lr=1"}), "command line: key 'optm.lr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of({"--optim.l=1"}), "command line: key 'optim.l' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of({"--optm.lr="}), "command line: key 'optm.lr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of({"--lr", "1"}), "command line: key 'lr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of({"--lr=1"}), "command line: key 'lr' is unknown; did you mean 'optim.lr'?");
+  EXPECT_EQ(error_of({"--confg=a.ini"}), "command line: '--confg' is unknown; did you mean '--config'?");
+  EXPECT_EQ(error_of({"-np", "2"}), "command line: '-np' is unknown; keys are written --section.key=value");
+  EXPECT_EQ(error_of({"-np=2"}), "command line: '-np=2' is unknown; keys are written --section.key=value");
+  EXPECT_EQ(error_of({"optim.lr=1"}),
+            "command line: 'optim.lr=1' is not expected here; keys are written --section.key=value");
+  EXPECT_EQ(error_of({"train", "eval"}),
+            "command line: 'eval' is not expected here; keys are written --section.key=value");
+  EXPECT_EQ(error_of({"evl"}),
+            "command line: command 'evl' is unknown; choose one of: train, eval, config (did you mean 'eval'?)");
+  EXPECT_EQ(error_of({"something"}),
+            "command line: command 'something' is unknown; choose one of: train, eval, config");
+}
+
+TEST_F(InvocationTest, SentencesForValues) {
+  EXPECT_EQ(error_of({"--optim.lr=0"}), "command line: optim.lr: '0' is not a number > 0");
+  EXPECT_EQ(error_of({"--optim.steps=2.5"}), "command line: optim.steps: '2.5' is not a whole number >= 1");
+  EXPECT_EQ(error_of({"--optim.betas=0.5,2"}),
+            "command line: optim.betas: '0.5,2' is not numbers in [0, 1], separated by commas");
+  EXPECT_EQ(error_of({"--optim.lr="}), "command line: optim.lr: '' is not a number > 0");
+  EXPECT_EQ(error_of({"--ddp.report=maybe"}), "command line: ddp.report: 'maybe' is not true or false");
+  EXPECT_EQ(error_of({"--optim.lr"}), "command line: --optim.lr needs a value: a number > 0");
+  const std::string bare = "command line: --ddp.report needs a value: write --ddp.report=true or --ddp.report=false";
+  EXPECT_EQ(error_of({"--ddp.report"}), bare);
+  EXPECT_EQ(error_of({"--ddp.report", "--optim.lr=1"}), bare);
+  EXPECT_EQ(error_of({"--config"}), "command line: --config needs a path");
+  EXPECT_EQ(error_of({"--config="}), "command line: --config needs a path");
+  EXPECT_EQ(error_of({"--config", "--optim.lr=1"}), "command line: --config needs a path");
+  EXPECT_NE(error_of({"--version=3"}), "");
+}
+
+TEST_F(InvocationTest, FromBelongsToEval) {
+  EXPECT_EQ(error_of({"eval"}), "command line: eval needs --from PATH, the folder of a run or a checkpoint");
+  EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH, the folder of a run or a checkpoint");
+  EXPECT_EQ(error_of({"--from", "runs/a"}),
+            "command line: --from belongs to the command eval; see --init.from and --resume for training");
+}
+
+TEST_F(InvocationTest, SentencesForAFileThatCannotBeRead) {
+  const auto sentence = [this](const std::string& name, const std::string& reason) {
+    return "config file " + path(name) + " cannot be read: " + reason;
+  };
+  EXPECT_EQ(error_of({"--config", path("none.ini")}), sentence("none.ini", "No such file or directory"));
+  EXPECT_EQ(error_of({"--config", path(".")}), sentence(".", "Is a directory"));
+  write("plain", "x");
+  EXPECT_EQ(error_of({"--config", path("plain/a.ini")}), sentence("plain/a.ini", "Not a directory"));
+  write("binary.ini", std::string("[optim]\nlr = 1\0\1\2", 17));
+  EXPECT_EQ(error_of({"--config", path("binary.ini")}), sentence("binary.ini", "it is a binary file"));
+  write("long.ini", std::string((1 << 20) + 1, ' '));
+  EXPECT_EQ(error_of({"--config", path("long.ini")}), sentence("long.ini", "it is larger than 1 MiB"));
+  write("wrong.ini", "[optim]\nlr = none\n");
+  EXPECT_EQ(error_of({"--config", path("wrong.ini")}), path("wrong.ini") + ":2: optim.lr: 'none' is not a number > 0");
+}
+
+TEST_F(InvocationTest, TheEnvironmentSetsNoKey) {
+  ::setenv("OPTIM_LR", "5", 1);
+  ::setenv("optim.lr", "5", 1);
+  EXPECT_EQ(parse_words({}).config.section("optim").real("lr"), 0.1);
+}
+
+TEST_F(InvocationTest, AResolvedFileIsABaseForTheNextRun) {
+  const Config first = parse_words({"--optim.lr=0.25", "--optim.group=a", "--optim.group=b"}).config;
+  const Config second = parse({}, sample_specs(), {{"runs/a", first.to_ini()}}).config;
+  EXPECT_EQ(second.section("optim").real("lr"), 0.25);
+  EXPECT_EQ(second.section("optim").texts("group"), (Words{"a", "b"}));
+  EXPECT_TRUE(second.section("optim").origin("lr").starts_with("runs/a:"));
+}
+
+}  // namespace
+}  // namespace lockstep::config

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/data/dataset.hpp>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+TEST(SourcesTest, AnUnknownNameIsToldTheKnownOnes) {
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              open_with({{"name", "digit"}});
+            }),
+            "data.name (command line): 'digit' is unknown; choose one of: digits, idx, text, tokens; did you mean "
+            "'digits'?");
+}
+
+TEST(SourcesTest, AUserAddsARowWithItsOwnKeys) {
+  std::vector<Source> sources = builtin_sources();
+  sources.push_back({.name = "mine",
+                     .help = "",
+                     .keys = {{.name = "data.mine_size", .type = KeyType::integer, .default_value = "7", .help = ""}},
+                     .open = [](const Section& data) -> Splits {
+                       throw DataError("size " + std::to_string(data.integer("mine_size")));
+                     }});
+  Section data = Section::with_defaults("data", data_keys(sources));
+  data.set("name", "mine", "command line");
+  EXPECT_EQ(sentence_of<DataError>([&] { open(data, sources); }), "size 7");
+}
+
+TEST(SourcesTest, KeysAreDeclaredOnceAndNamedData) {
+  std::vector<std::string> names;
+  for (const KeySpec& key : data_keys()) {
+    names.push_back(key.name);
+    EXPECT_EQ(key.name.rfind("data.", 0), 0U) << key.name;
+    EXPECT_FALSE(key.help.empty()) << key.name;
+    EXPECT_EQ(fault_in(key, key.default_value), "") << key.name;
+  }
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
+  const Section data = section({});
+  EXPECT_EQ(data.text("name"), "digits");
+  EXPECT_EQ(data.integer("workers"), 1);
+  EXPECT_TRUE(data.boolean("shuffle"));
+  EXPECT_THROW(section({{"workers", "65"}}), ConfigError);
+}
+
+TEST(SourcesTest, PathMustBeSetWhereItIsNeeded) {
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              open_with({{"name", "idx"}});
+            }),
+            "data.path is not set; data.name = idx needs a folder of IDX files");
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              open_with({{"name", "text"}});
+            }),
+            "data.path is not set; data.name = text needs the path of a text file");
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              open_with({{"name", "tokens"}});
+            }),
+            "data.path is not set; data.name = tokens needs a folder with train.bin and val.bin");
+}
+
+}  // namespace
+}  // namespace lockstep::data

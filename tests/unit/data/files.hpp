@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/data/dataset.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <span>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+namespace lockstep::data {
+
+/// A folder of its own for one test, gone at the end of it.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
+    path_ = ::mkdtemp(name.data());
+  }
+  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::string& path() const { return path_; }
+  std::string path(const std::string& name) const { return path_ + "/" + name; }
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+  }
+
+ private:
+  std::string path_;
+};
+
+/// Section `data` with its defaults and these values.
+inline Section section(const std::map<std::string, std::string>& values) {
+  Section data = Section::with_defaults("data", data_keys());
+  for (const auto& [key, text] : values) data.set(key, text, "command line");
+  return data;
+}
+
+inline Splits open_with(const std::map<std::string, std::string>& values) { return open(section(values)); }
+
+/// The sentence of the E that `call` throws; anything else fails the test.
+template <class E, class Call>
+std::string sentence_of(Call call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    ADD_FAILURE() << "another class of error: " << error.what();
+    return "";
+  }
+  ADD_FAILURE() << "nothing was thrown";
+  return "";
+}
+
+/// The numbers of a tensor, one after the other.
+template <class T>
+std::vector<T> values_of(const at::Tensor& tensor) {
+  const T* data = tensor.const_data_ptr<T>();
+  return {data, data + tensor.numel()};
+}
+
+inline Batch get(const Dataset& dataset, const std::vector<std::int64_t>& indices) { return dataset.get(indices); }
+
+/// A folder of the shared data, or "" where this machine has none. A relative path counts from the source root.
+inline std::string shared_data(const std::string& name) {
+  const char* source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  const char* shared = std::getenv("LOCKSTEP_SHARED");
+  const std::filesystem::path root = source != nullptr ? source : ".";
+  const std::filesystem::path folder = root / (shared != nullptr ? shared : "../shared") / "data" / name;
+  return std::filesystem::exists(folder) ? folder.string() : "";
+}
+
+}  // namespace lockstep::data

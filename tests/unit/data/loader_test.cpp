@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/data/loader.hpp>
+
+#include <ATen/ops/empty.h>
+
+#include <atomic>
+#include <chrono>
+#include <stdexcept>
+#include <thread>
+
+#include "files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+using std::chrono::milliseconds;
+
+// A sample is its index. Batches take unequal times, so that workers overtake one another.
+class Numbers : public Dataset {
+ public:
+  std::int64_t size() const override { return 1000; }
+  Task task() const override { return {.sample_shape = {}, .classes = 1}; }
+  std::uint64_t digest() const override { return 0; }
+
+  Batch get(std::span<const std::int64_t> indices) const override {
+    ++fetched;
+    if (indices.front() == bad_index) throw DataError("sample " + std::to_string(bad_index) + " is bad");
+    std::this_thread::sleep_for(delay * (indices.front() % 3));
+    Batch batch;
+    batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
+    std::copy(indices.begin(), indices.end(), batch.target.mutable_data_ptr<std::int64_t>());
+    return batch;
+  }
+
+  mutable std::atomic<int> fetched = 0;
+  std::int64_t bad_index = -1;
+  milliseconds delay{1};
+};
+
+Indices pair_of(std::int64_t k) { return {2 * k, 2 * k + 1}; }
+
+Indices taken(Loader& loader) { return values_of<std::int64_t>(loader.next().target); }
+
+TEST(LoaderTest, BatchesComeInOrderWhateverTheWorkers) {
+  for (const int workers : {0, 1, 3, 8}) {
+    for (const int prefetch : {1, 4}) {
+      Loader loader(std::make_shared<Numbers>(), pair_of, 5, 25, {.workers = workers, .prefetch = prefetch});
+      for (std::int64_t k = 5; k < 25; ++k) EXPECT_EQ(taken(loader), pair_of(k)) << workers << " " << prefetch;
+      EXPECT_THROW(loader.next(), std::logic_error);
+    }
+  }
+}
+
+TEST(LoaderTest, FetchesAheadButNoFurtherThanAllowed) {
+  const auto numbers = std::make_shared<Numbers>();
+  Loader loader(numbers, pair_of, 0, 100, {.workers = 2, .prefetch = 4});
+  const auto wait_for = [&](int count) {
+    for (int i = 0; i < 2000 && numbers->fetched < count; ++i) std::this_thread::sleep_for(milliseconds(1));
+    std::this_thread::sleep_for(milliseconds(20));  // time to go too far
+    return numbers->fetched.load();
+  };
+  EXPECT_EQ(wait_for(4), 4);
+  taken(loader);
+  EXPECT_EQ(wait_for(5), 5);
+}
+
+TEST(LoaderTest, WithoutWorkersNothingIsFetchedAhead) {
+  const auto numbers = std::make_shared<Numbers>();
+  Loader loader(numbers, pair_of, 0, 100, {.workers = 0});
+  EXPECT_EQ(numbers->fetched, 0);
+  taken(loader);
+  EXPECT_EQ(numbers->fetched, 1);
+}
+
+TEST(LoaderTest, AnErrorReachesTheCallerAtItsBatch) {
+  for (const int workers : {0, 1, 3}) {
+    const auto numbers = std::make_shared<Numbers>();
+    numbers->bad_index = 6;
+    Loader loader(numbers, pair_of, 0, 8, {.workers = workers});
+    for (std::int64_t k = 0; k < 3; ++k) EXPECT_EQ(taken(loader), pair_of(k));
+    EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }), "sample 6 is bad");
+    EXPECT_EQ(taken(loader), pair_of(4));
+  }
+}
+
+TEST(LoaderTest, AnErrorOfThePlanReachesTheCallerToo) {
+  const auto plan = [](std::int64_t k) -> Indices {
+    if (k == 1) throw ConfigError("no plan");
+    return pair_of(k);
+  };
+  Loader loader(std::make_shared<Numbers>(), plan, 0, 3, {.workers = 2});
+  EXPECT_EQ(taken(loader), pair_of(0));
+  EXPECT_EQ(sentence_of<ConfigError>([&] { loader.next(); }), "no plan");
+}
+
+TEST(LoaderTest, EndsWithBatchesLeftOver) {
+  for (const int take : {0, 1, 3}) {
+    for (const int workers : {1, 3}) {
+      Loader loader(std::make_shared<Numbers>(), pair_of, 0, 100, {.workers = workers, .prefetch = 2});
+      for (int i = 0; i < take; ++i) taken(loader);
+    }
+  }
+  const Loader empty(std::make_shared<Numbers>(), pair_of, 3, 3, {.workers = 2});
+}
+
+TEST(LoaderTest, MeasuresTheTimeItWaits) {
+  for (const int workers : {0, 1}) {
+    const auto numbers = std::make_shared<Numbers>();
+    numbers->delay = milliseconds(20);
+    Loader loader(numbers, [](std::int64_t) { return Indices{2}; }, 0, 3, {.workers = workers});
+    EXPECT_EQ(loader.wait_seconds(), 0.0);
+    taken(loader);
+    EXPECT_GE(loader.wait_seconds(), 0.5 * 0.040);  // a worker started before the clock did
+  }
+}
+
+TEST(LoaderTest, RefusesImpossibleOptions) {
+  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_of, 0, 1, {.workers = -1}), std::invalid_argument);
+  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_of, 0, 1, {.workers = 1, .prefetch = 0}),
+               std::invalid_argument);
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/generators.hpp>
+#include <lockstep/models/layers.hpp>
+#include <lockstep/models/model.hpp>
+
+namespace lockstep::models {
+namespace {
+
+const Task kImages{.sample_shape = {1, 28, 28}, .classes = 10};
+const Task kText{.sample_shape = {16}, .classes = 65, .predictions_per_sample = 16, .is_text = true};
+
+Section section(std::initializer_list<std::pair<std::string, std::string>> values) {
+  Section model = Section::with_defaults("model", model_keys());
+  for (const auto& [key, text] : values) model.set(key, text, "test");
+  return model;
+}
+
+std::int64_t parameter_count(const Model& model) {
+  std::int64_t count = 0;
+  for (const auto& parameter : model.parameters()) count += parameter.numel();
+  return count;
+}
+
+std::string error_of(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ModelsTest, ParameterCountsFollowFromTheOptions) {
+  const auto mlp = build(section({{"name", "mlp"}, {"hidden", "32,16"}}), kImages, 1, at::kFloat);
+  EXPECT_EQ(parameter_count(*mlp), 784 * 32 + 32 + 32 * 16 + 16 + 16 * 10 + 10);
+  const auto cnn = build(section({{"name", "cnn"}, {"channels", "4,8"}, {"hidden", "16"}}), kImages, 1, at::kFloat);
+  EXPECT_EQ(parameter_count(*cnn), 4 * 9 + 4 + 4 * 8 * 9 + 8 + 8 * 49 * 16 + 16 + 16 * 10 + 10);
+  const auto gpt = build(section({{"name", "gpt"}, {"features", "32"}, {"layers", "2"}}), kText, 1, at::kFloat);
+  EXPECT_EQ(parameter_count(*gpt), 65 * 32 + 16 * 32 + 2 * (12 * 32 * 32 + 2 * 32) + 32);
+}
+
+TEST(ModelsTest, OutputsHaveOneRowOfLogitsForEachPrediction) {
+  const auto cnn = build(section({{"name", "cnn"}}), kImages, 1, at::kDouble);
+  EXPECT_EQ(run(*cnn, torch::zeros({3, 1, 28, 28}, at::kDouble)).sizes(), (std::vector<std::int64_t>{3, 10}));
+  const auto gpt = build(section({{"name", "gpt"}}), kText, 1, at::kFloat);
+  EXPECT_EQ(run(*gpt, torch::zeros({3, 16}, at::kLong)).sizes(), (std::vector<std::int64_t>{3, 16, 65}));
+}
+
+TEST(ModelsTest, InitialValuesAreAFunctionOfTheSeed) {
+  const auto first = build(section({{"name", "cnn"}}), kImages, 7, at::kFloat);
+  torch::rand({100});  // whatever was drawn in between does not matter
+  const auto again = build(section({{"name", "cnn"}}), kImages, 7, at::kFloat);
+  const auto other = build(section({{"name", "cnn"}}), kImages, 8, at::kFloat);
+  for (std::size_t i = 0; i < first->parameters().size(); ++i) {
+    EXPECT_TRUE(at::equal(first->parameters()[i], again->parameters()[i]));
+    EXPECT_FALSE(at::equal(first->parameters()[i], other->parameters()[i]));
+  }
+}
+
+TEST(ModelsTest, GptStartsFromNanoGptsDistributions) {
+  const auto gpt = build(section({{"name", "gpt"}, {"features", "128"}, {"layers", "8"}}), kText, 1, at::kDouble);
+  for (const auto& parameter : gpt->named_parameters()) {
+    if (parameter.value().dim() < 2) continue;
+    const double expected = parameter.key().ends_with("out.weight") ? 0.02 / 4.0 : 0.02;  // sqrt(2 * 8) = 4
+    const double count = static_cast<double>(parameter.value().numel());
+    // Six standard errors of a standard deviation.
+    EXPECT_NEAR(parameter.value().std().item<double>(), expected, 6.0 * expected / std::sqrt(2.0 * count))
+        << parameter.key();
+  }
+}
+
+TEST(ModelsTest, GptDoesNotLookAhead) {
+  const auto gpt = build(section({{"name", "gpt"}}), kText, 1, at::kFloat);
+  at::Tensor tokens = torch::arange(16, at::kLong).unsqueeze(0);
+  const at::Tensor before = run(*gpt, tokens);
+  tokens[0][10] = 50;
+  const at::Tensor after = run(*gpt, tokens);
+  EXPECT_TRUE(at::equal(before.slice(1, 0, 10), after.slice(1, 0, 10)));
+  EXPECT_FALSE(at::equal(before.slice(1, 10), after.slice(1, 10)));
+}
+
+TEST(ModelsTest, DropoutDependsOnTheSeededGeneratorAlone) {
+  const auto gpt = build(section({{"name", "gpt"}, {"dropout", "0.5"}}), kText, 1, at::kFloat);
+  const at::Tensor tokens = torch::arange(16, at::kLong).unsqueeze(0);
+  const auto forward = [&](std::uint64_t step) {
+    seed_generators(3, random::Stream::forward, step);
+    return run(*gpt, tokens);
+  };
+  const at::Tensor first = forward(5);
+  EXPECT_FALSE(at::equal(first, forward(6)));
+  EXPECT_TRUE(at::equal(first, forward(5)));
+  gpt->eval();
+  EXPECT_TRUE(at::equal(forward(5), forward(6)));
+}
+
+TEST(ModelsTest, CrossEntropyLeavesIgnoredTargetsOut) {
+  const at::Tensor logits = torch::zeros({1, 3, 4}, at::kDouble);  // uniform over 4 classes
+  const at::Tensor target = torch::tensor({{1L, -100L, 2L}});
+  EXPECT_DOUBLE_EQ(cross_entropy(logits, target).item<double>(), std::log(4.0));
+}
+
+TEST(ModelsTest, OnlyLossesAreSummed) {
+  const LossMap losses = {
+      {"loss_a", torch::tensor(1.0)}, {"accuracy", torch::tensor(50.0)}, {"aux_loss", torch::tensor(2.0)}};
+  EXPECT_EQ(total_loss(losses).item<double>(), 3.0);
+  EXPECT_NE(error_of([] { total_loss({{"accuracy", torch::tensor(1.0)}}); }), "");
+}
+
+TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
+  EXPECT_EQ(error_of([] { build(section({{"name", "gtp"}}), kText, 1, at::kFloat); }),
+            "model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt; did you mean 'gpt'?");
+  EXPECT_EQ(error_of([] { build(section({{"name", "gpt"}}), kImages, 1, at::kFloat); }),
+            "model.name: gpt needs text, but data.name gives images");
+  EXPECT_EQ(error_of([] { build(section({{"name", "cnn"}}), kText, 1, at::kFloat); }),
+            "model.name: cnn needs images, but data.name gives text");
+  EXPECT_EQ(error_of([] { build(section({{"name", "gpt"}, {"features", "30"}}), kText, 1, at::kFloat); }),
+            "model.features (test): 30 is not divisible by model.heads = 4");
+  EXPECT_EQ(error_of([] { build(section({{"channels", "1,1,1,1,1"}}), kImages, 1, at::kFloat); }),
+            "model.channels (test): too many levels for images of 28 x 28");
+}
+
+TEST(ModelsTest, AShapeMistakeNamesTheInnermostBlock) {
+  const auto cnn = build(section({{"name", "cnn"}}), kImages, 1, at::kFloat);
+  const std::string text = error_of([&] { run(*cnn, torch::zeros({2, 1, 20, 20})); });
+  EXPECT_EQ(text.rfind("model.classifier.hidden0: ", 0), 0U) << text;
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+}
+
+TEST(ModelsTest, TapsRunAroundEveryBlockAndNest) {
+  const auto mlp = build(section({{"name", "mlp"}, {"hidden", "8"}}), kImages, 1, at::kFloat);
+  const at::Tensor input = torch::ones({1, 1, 28, 28});
+  const at::Tensor plain = run(*mlp, input);
+  std::vector<std::string> seen;
+  int outer_calls = 0;
+  {
+    const ScopedTap count([&](Block&, const at::Tensor& x, const auto& next) {
+      ++outer_calls;
+      return next(x);
+    });
+    const ScopedTap names([&](Block& block, const at::Tensor& x, const auto& next) {
+      seen.push_back(block.path());
+      return next(x);
+    });
+    EXPECT_TRUE(at::equal(run(*mlp, input), plain));
+  }
+  EXPECT_EQ(seen, (std::vector<std::string>{"", "hidden0", "dropout", "head"}));
+  EXPECT_EQ(outer_calls, 4);
+  run(*mlp, input);
+  EXPECT_EQ(outer_calls, 4);  // a tap ends with its scope
+}
+
+}  // namespace
+}  // namespace lockstep::models

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/mpi/collectives.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <vector>
+
+#include "backends.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+TEST(SliceTest, SlicesCoverEverythingOnceInOrder) {
+  for (const std::size_t element_bytes : {1U, 2U, 4U, 8U, 16U}) {
+    const std::size_t block = 64 / element_bytes;
+    for (const int parts : {1, 2, 3, 4, 7, 16}) {
+      for (const std::size_t count : {0U, 1U, 2U, 15U, 16U, 17U, 63U, 64U, 65U, 1000U, 4096U, 4097U}) {
+        std::size_t end = 0;
+        std::size_t most_blocks = 0;
+        std::size_t fewest_blocks = count;
+        for (int part = 0; part < parts; ++part) {
+          const Slice slice = slice_of(count, part, parts, element_bytes);
+          EXPECT_EQ(slice.begin, end);
+          end = slice.begin + slice.count;
+          if (end < count) {
+            EXPECT_EQ(end % block, 0U);
+          }
+          most_blocks = std::max(most_blocks, (slice.count + block - 1) / block);
+          fewest_blocks = std::min(fewest_blocks, (slice.count + block - 1) / block);
+        }
+        EXPECT_EQ(end, count);
+        EXPECT_LE(most_blocks, fewest_blocks + 1) << count << " elements in " << parts << " parts";
+      }
+    }
+  }
+}
+
+TEST(SliceTest, GivesTheOddBlocksToTheFirstSlices) {
+  // 100 floats are 7 blocks of 16, the last with 4 elements.
+  EXPECT_EQ(slice_of(100, 0, 3, 4).count, 48U);
+  EXPECT_EQ(slice_of(100, 1, 3, 4).begin, 48U);
+  EXPECT_EQ(slice_of(100, 1, 3, 4).count, 32U);
+  EXPECT_EQ(slice_of(100, 2, 3, 4).begin, 80U);
+  EXPECT_EQ(slice_of(100, 2, 3, 4).count, 20U);
+}
+
+TEST(CommKeysTest, DeclareBackendAndTimeOut) {
+  Section section = Section::with_defaults("comm", comm_keys());
+  EXPECT_EQ(section.text("backend"), CollectivesOptions().backend);
+  EXPECT_EQ(section.real("timeout_s"), CollectivesOptions().timeout_s);
+  for (const char* backend : {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}) {
+    EXPECT_NO_THROW(section.set("backend", backend, "test"));
+  }
+  EXPECT_THROW(section.set("backend", "gloo", "test"), ConfigError);
+  EXPECT_THROW(section.set("timeout_s", "0", "test"), ConfigError);
+}
+
+TEST(SelfCollectivesTest, RefusesWhatMakesNoSense) {
+  const auto self = make_self_collectives();
+  float value = 3;
+  EXPECT_THROW(self->wait({1}), std::logic_error);
+  EXPECT_THROW(self->start_all_reduce(&value, 1, DType::bfloat16, ReduceOp::sum), std::logic_error);
+  EXPECT_THROW(self->broadcast({}, 1), std::logic_error);
+  std::vector<std::byte> all(3);
+  EXPECT_THROW(self->all_gather(std::span(all).first(1), all), std::logic_error);
+}
+
+}  // namespace
+}  // namespace lockstep::mpi

@@ -1,0 +1,222 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "make_optimizer.hpp"
+#include "support/flat_parameters_double.hpp"
+
+namespace lockstep::optim {
+namespace {
+
+using testing::FlatParametersDouble;
+
+const Settings kAdamW = {{"name", "adamw"}, {"weight_decay", "0.1"}, {"lr", "0.01"}};
+const Settings kMomentum = {{"momentum", "0.9"}, {"weight_decay", "0.1"}};
+
+/// 40 + 7 + 30 floats, in blocks of 16 that begin at 0, 48 and 64.
+std::vector<FlatParametersDouble::Parameter> three_parameters() { return {{"a", {8, 5}}, {"b", {7}}, {"c", {5, 6}}}; }
+
+std::vector<float> wave(std::size_t count, float start) {
+  std::vector<float> numbers(count);
+  for (std::size_t i = 0; i < count; ++i) numbers[i] = std::sin(start + 0.37F * static_cast<float>(i));
+  return numbers;
+}
+
+void fill(FlatParametersDouble& parameters) {
+  parameters.set_values("a", wave(40, 1));
+  parameters.set_values("b", wave(7, 2));
+  parameters.set_values("c", wave(30, 3));
+}
+
+/// Gradients of step `k`; "b" gets none in every third.
+void set_gradients(FlatParametersDouble& parameters, int k) {
+  const auto start = static_cast<float>(10 * k);
+  parameters.drop_gradients();
+  parameters.set_gradient("a", wave(40, start));
+  if (k % 3 != 1) parameters.set_gradient("b", wave(7, start + 1));
+  parameters.set_gradient("c", wave(30, start + 2));
+}
+
+std::vector<std::byte> copy_of(std::span<const std::byte> bytes) { return {bytes.begin(), bytes.end()}; }
+
+TEST(OptimizerTest, EveryUpdateGoesThroughWrite) {
+  FlatParametersDouble parameters(DType::float32, three_parameters());
+  Optimizer optimizer = make_optimizer({}, parameters);
+  set_gradients(parameters, 0);
+  optimizer.step();
+  optimizer.step();
+  EXPECT_EQ(parameters.writes, 2);
+}
+
+TEST(OptimizerTest, AParameterWithoutGradientIsLeftAlone) {
+  FlatParametersDouble parameters(DType::float32, {{"with", {2}}, {"without", {2}}});
+  parameters.set_values<float>("with", {1, 1});
+  parameters.set_values<float>("without", {1, 1});
+  parameters.set_gradient<float>("with", {1, 1});
+  Optimizer optimizer = make_optimizer({{"lr", "0.5"}, {"momentum", "0.5"}, {"weight_decay", "1"}}, parameters);
+  optimizer.step();
+  EXPECT_EQ(parameters.values<float>("with")[0], 0);
+  EXPECT_EQ(parameters.values<float>("without")[0], 1);
+  EXPECT_EQ(optimizer.steps(0)[0], 1);
+  EXPECT_EQ(optimizer.steps(0)[1], 0);
+  // Its first gradient, in the second step, is a first one: the velocity is the whole gradient.
+  parameters.set_gradient<float>("without", {1, 1});
+  optimizer.step();
+  EXPECT_EQ(parameters.values<float>("without")[0], 0);
+  EXPECT_EQ(optimizer.steps(0)[1], 1);
+}
+
+TEST(OptimizerTest, GroupsHaveTheirOwnOptions) {
+  FlatParametersDouble parameters(DType::float64, {{"w", {1, 1}}, {"bias", {1}}});
+  parameters.set_values<double>("w", {1});
+  parameters.set_values<double>("bias", {1});
+  parameters.set_gradient<double>("w", {2});
+  parameters.set_gradient<double>("bias", {2});
+  Optimizer optimizer =
+      make_optimizer({{"lr", "0.25"}, {"weight_decay", "0.5"}, {"no_decay", "norms_biases"}}, parameters);
+  optimizer.step();
+  EXPECT_EQ(parameters.values<double>("w")[0], 0.375);
+  EXPECT_EQ(parameters.values<double>("bias")[0], 0.5);
+  optimizer.groups()[1].options["lr"] = 0.125;  // as a schedule does
+  optimizer.step();
+  EXPECT_EQ(parameters.values<double>("bias")[0], 0.25);
+}
+
+TEST(OptimizerTest, PaddingIsNeverWritten) {
+  FlatParametersDouble parameters(DType::float32, {{"w", {3}}});
+  parameters.set_values<float>("w", {1, 2, 3});
+  parameters.set_gradient<float>("w", {1, 1, 1});
+  make_optimizer(kAdamW, parameters).step();
+  const auto bytes = parameters.bytes();
+  ASSERT_EQ(bytes.size(), 64U);
+  for (std::size_t i = 3 * sizeof(float); i < bytes.size(); ++i) EXPECT_EQ(bytes[i], std::byte{0}) << i;
+}
+
+// The borders cut "a" (at 16), "c" (at 80) and the padding behind "b" (at 64).
+TEST(OptimizerTest, OwnersOfSlicesMakeTheSameBitsAsOneOwner) {
+  for (const Settings& settings : {kMomentum, kAdamW}) {
+    for (const std::int64_t border : {16, 64, 80}) {
+      FlatParametersDouble whole(DType::float32, three_parameters());
+      FlatParametersDouble low(DType::float32, three_parameters());
+      FlatParametersDouble high(DType::float32, three_parameters());
+      low.own(0, border);
+      high.own(border, high.count());
+      for (FlatParametersDouble* parameters : {&whole, &low, &high}) fill(*parameters);
+      const std::vector<std::byte> start = copy_of(whole.bytes());
+      Optimizer one = make_optimizer(settings, whole);
+      Optimizer first = make_optimizer(settings, low);
+      Optimizer second = make_optimizer(settings, high);
+      for (int k = 0; k < 5; ++k) {
+        for (FlatParametersDouble* parameters : {&whole, &low, &high}) set_gradients(*parameters, k);
+        for (Optimizer* optimizer : {&one, &first, &second}) optimizer->step();
+      }
+      const auto cut = static_cast<std::size_t>(border) * sizeof(float);
+      EXPECT_NE(copy_of(whole.bytes()), start);
+      EXPECT_EQ(copy_of(low.bytes().first(cut)), copy_of(whole.bytes().first(cut)));
+      EXPECT_EQ(copy_of(high.bytes().subspan(cut)), copy_of(whole.bytes().subspan(cut)));
+      EXPECT_EQ(copy_of(low.bytes().subspan(cut)), std::vector<std::byte>(start.begin() + cut, start.end()));
+      EXPECT_EQ(copy_of(high.bytes().first(cut)), std::vector<std::byte>(start.begin(), start.begin() + cut));
+      for (std::size_t slot = 0; slot < one.state_names().size(); ++slot) {
+        EXPECT_EQ(copy_of(first.state(0, slot)), copy_of(one.state(0, slot).first(cut)));
+        EXPECT_EQ(copy_of(second.state(0, slot)), copy_of(one.state(0, slot).subspan(cut)));
+      }
+      EXPECT_EQ(std::vector(first.steps(0).begin(), first.steps(0).end()), (std::vector<std::int64_t>{5, 3, 5}));
+    }
+  }
+}
+
+TEST(OptimizerTest, AnEmptySliceUpdatesNothing) {
+  FlatParametersDouble parameters(DType::float32, three_parameters());
+  parameters.own(0, 0);
+  fill(parameters);
+  const std::vector<std::byte> start = copy_of(parameters.bytes());
+  Optimizer optimizer = make_optimizer(kAdamW, parameters);
+  set_gradients(parameters, 0);
+  optimizer.step();
+  EXPECT_EQ(copy_of(parameters.bytes()), start);
+  EXPECT_TRUE(optimizer.state(0, 0).empty());
+}
+
+TEST(OptimizerTest, StateStartsAtZeroOnWholeCacheLines) {
+  FlatParametersDouble parameters(DType::float32, three_parameters());
+  Optimizer optimizer = make_optimizer(kAdamW, parameters);
+  ASSERT_EQ(optimizer.state_names(), (std::vector<std::string>{"exp_avg", "exp_avg_sq"}));
+  for (std::size_t slot = 0; slot < 2; ++slot) {
+    const auto state = optimizer.state(0, slot);
+    EXPECT_EQ(state.size(), static_cast<std::size_t>(parameters.count()) * sizeof(float));
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(state.data()) % 64, 0U);
+    EXPECT_EQ(copy_of(state), std::vector<std::byte>(state.size()));
+  }
+}
+
+TEST(OptimizerTest, StateAndStepsRestoreAnOptimizer) {
+  for (const Settings& settings : {kMomentum, kAdamW}) {
+    FlatParametersDouble used_parameters(DType::float32, three_parameters());
+    FlatParametersDouble fresh_parameters(DType::float32, three_parameters());
+    fill(used_parameters);
+    Optimizer used = make_optimizer(settings, used_parameters);
+    Optimizer fresh = make_optimizer(settings, fresh_parameters);
+    for (int k = 0; k < 4; ++k) {
+      set_gradients(used_parameters, k);
+      used.step();
+    }
+    const auto step_both = [&](int k) {
+      set_gradients(used_parameters, k);
+      set_gradients(fresh_parameters, k);
+      used.step();
+      fresh.step();
+    };
+    const auto copy_parameters = [&] {
+      for (const char* name : {"a", "b", "c"}) {
+        const auto values = used_parameters.values<float>(name);
+        fresh_parameters.set_values(name, std::vector(values.begin(), values.end()));
+      }
+    };
+    copy_parameters();
+    EXPECT_NE(copy_of(used.state(0, 0)), copy_of(fresh.state(0, 0)));
+    EXPECT_NE(used.steps(0)[0], fresh.steps(0)[0]);
+    step_both(4);
+    EXPECT_NE(copy_of(used_parameters.bytes()), copy_of(fresh_parameters.bytes()));
+
+    copy_parameters();
+    for (std::size_t slot = 0; slot < used.state_names().size(); ++slot) {
+      std::ranges::copy(used.state(0, slot), fresh.state(0, slot).begin());
+    }
+    std::ranges::copy(used.steps(0), fresh.steps(0).begin());
+    step_both(5);
+    EXPECT_EQ(copy_of(used_parameters.bytes()), copy_of(fresh_parameters.bytes()));
+    for (std::size_t slot = 0; slot < used.state_names().size(); ++slot) {
+      EXPECT_EQ(copy_of(used.state(0, slot)), copy_of(fresh.state(0, slot)));
+    }
+  }
+}
+
+TEST(OptimizerTest, RefusesOtherTypes) {
+  FlatParametersDouble parameters(DType::bfloat16, {{"w", {2}}});
+  try {
+    make_optimizer({}, parameters);
+    ADD_FAILURE() << "bfloat16 was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "parameter 'w' is bfloat16, but optimizers update float32 and float64 only");
+  }
+}
+
+TEST(OptimizerTest, EveryParameterBelongsToOneGroup) {
+  FlatParametersDouble parameters(DType::float32, {{"w", {2}}, {"b", {2}}});
+  const Rule& rule = find_rule("sgd");
+  const auto group = [&rule](const std::vector<std::string>& names) {
+    std::vector<ParameterInfo> infos;
+    for (const std::string& name : names) infos.push_back({name, 1});
+    return build_groups(section_of({}), rule, infos).front();
+  };
+  EXPECT_THROW(Optimizer(rule, {group({"w"})}, parameters), std::logic_error);
+  EXPECT_THROW(Optimizer(rule, {group({"w", "b"}), group({"b"})}, parameters), std::logic_error);
+  EXPECT_THROW(Optimizer(rule, {group({"w", "b", "c"})}, parameters), std::logic_error);
+  EXPECT_NO_THROW(Optimizer(rule, {group({"w"}), group({"b"})}, parameters));
+}
+
+}  // namespace
+}  // namespace lockstep::optim

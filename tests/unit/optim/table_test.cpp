@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include "make_optimizer.hpp"
+
+namespace lockstep::optim {
+namespace {
+
+std::string error_of(const Settings& settings) {
+  try {
+    const Section optim = section_of(settings);
+    find_rule(optim.text("name")).read(optim);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(OptimTableTest, FindsRulesByName) {
+  EXPECT_EQ(find_rule("sgd").name, "sgd");
+  EXPECT_EQ(find_rule("adamw").name, "adamw");
+}
+
+TEST(OptimTableTest, AnUnknownNameIsToldTheRightOnes) {
+  try {
+    find_rule("adamv");
+    ADD_FAILURE() << "adamv was found";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "optimizer 'adamv' is unknown; choose one of: sgd, adamw; did you mean 'adamw'?");
+  }
+}
+
+TEST(OptimTableTest, DefaultsAreAcceptedByTheirOwnKeys) {
+  for (const KeySpec& key : optim_keys()) {
+    EXPECT_EQ(fault_in(key, key.default_value), "") << key.name;
+    EXPECT_FALSE(key.help.empty()) << key.name;
+  }
+  EXPECT_EQ(error_of({}), "");
+  EXPECT_EQ(error_of({{"name", "adamw"}}), "");
+}
+
+TEST(OptimTableTest, AProgramsRuleBringsItsKeys) {
+  std::vector<Rule> rules = builtin_rules();
+  Rule mine = find_rule("sgd");
+  mine.name = "mine";
+  mine.keys.push_back({.name = "optim.extra", .type = KeyType::real, .default_value = "7", .help = "mine"});
+  rules.push_back(mine);
+  Section optim = Section::with_defaults("optim", optim_keys(rules));
+  optim.set("name", "mine", "command line");
+  EXPECT_EQ(optim.real("extra"), 7);
+  EXPECT_EQ(find_rule("mine", rules).name, "mine");
+}
+
+TEST(OptimTableTest, NesterovNeedsMomentumWithoutDampening) {
+  const std::string message = "optim.nesterov (command line) needs optim.momentum > 0 and optim.dampening = 0";
+  EXPECT_EQ(error_of({{"nesterov", "true"}}), message);
+  EXPECT_EQ(error_of({{"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}), message);
+  EXPECT_EQ(error_of({{"nesterov", "true"}, {"momentum", "0.9"}}), "");
+}
+
+TEST(OptimTableTest, BetasAreTwoNumbersBelowOne) {
+  EXPECT_EQ(error_of({{"name", "adamw"}, {"betas", "0.9"}}),
+            "optim.betas (command line) must be two numbers in [0, 1), such as 0.9, 0.999");
+  EXPECT_NE(error_of({{"name", "adamw"}, {"betas", "0.9,1"}}), "");
+  EXPECT_NE(error_of({{"name", "adamw"}, {"betas", "0.9,0.99,0.999"}}), "");
+}
+
+TEST(OptimTableTest, StateArraysFollowFromTheOptions) {
+  const auto names = [](const Settings& settings) {
+    const Section optim = section_of(settings);
+    const Rule& rule = find_rule(optim.text("name"));
+    return rule.state_names(rule.read(optim));
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(names({}), Names{});
+  EXPECT_EQ(names({{"momentum", "0.9"}}), (Names{"momentum_buffer"}));
+  EXPECT_EQ(names({{"name", "adamw"}}), (Names{"exp_avg", "exp_avg_sq"}));
+  EXPECT_EQ(names({{"name", "adamw"}, {"amsgrad", "true"}}), (Names{"exp_avg", "exp_avg_sq", "max_exp_avg_sq"}));
+}
+
+const std::vector<ParameterInfo> kParameters = {{"conv.weight", 4}, {"conv.bias", 1}, {"fc.weight", 2}, {"scale", 0}};
+
+TEST(OptimGroupsTest, OneGroupHoldsAll) {
+  const Section optim = section_of({{"lr", "0.5"}, {"weight_decay", "0.25"}});
+  const auto groups = build_groups(optim, find_rule("sgd"), kParameters);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].name, "all");
+  EXPECT_EQ(groups[0].base_lr, 0.5);
+  EXPECT_EQ(groups[0].options.at("lr"), 0.5);
+  EXPECT_EQ(groups[0].options.at("weight_decay"), 0.25);
+  EXPECT_EQ(groups[0].parameters, (std::vector<std::string>{"conv.weight", "conv.bias", "fc.weight", "scale"}));
+}
+
+TEST(OptimGroupsTest, NormsAndBiasesMayGoWithoutDecay) {
+  const Section optim = section_of({{"weight_decay", "0.25"}, {"no_decay", "norms_biases"}});
+  const auto groups = build_groups(optim, find_rule("sgd"), kParameters);
+  ASSERT_EQ(groups.size(), 2U);
+  EXPECT_EQ(groups[0].name, "decay");
+  EXPECT_EQ(groups[0].options.at("weight_decay"), 0.25);
+  EXPECT_EQ(groups[0].parameters, (std::vector<std::string>{"conv.weight", "fc.weight"}));
+  EXPECT_EQ(groups[1].name, "no_decay");
+  EXPECT_EQ(groups[1].options.at("weight_decay"), 0);
+  EXPECT_EQ(groups[1].options.at("lr"), groups[0].options.at("lr"));
+  EXPECT_EQ(groups[1].parameters, (std::vector<std::string>{"conv.bias", "scale"}));
+}
+
+TEST(OptimGroupsTest, AnEmptyGroupIsLeftOut) {
+  const Section optim = section_of({{"no_decay", "norms_biases"}});
+  const std::vector<ParameterInfo> matrices = {{"a", 2}, {"b", 2}};
+  const auto groups = build_groups(optim, find_rule("sgd"), matrices);
+  ASSERT_EQ(groups.size(), 1U);
+  EXPECT_EQ(groups[0].name, "decay");
+}
+
+}  // namespace
+}  // namespace lockstep::optim

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/failure.hpp>
+#include <lockstep/report/run_files.hpp>
+
+#include <gtest/gtest.h>
+
+#include <stdexcept>
+
+#include "folder.hpp"
+
+namespace lockstep::report {
+namespace {
+
+TEST(RunFilesTest, AFileIsReplacedAsAWhole) {
+  const Folder folder;
+  folder.write("a.txt", "old, and longer than the new one");
+  std::filesystem::create_hard_link(folder.path("a.txt"), folder.path("same"));
+  write_text(folder.path("a.txt"), "new\n");
+  EXPECT_EQ(folder.read("a.txt"), "new\n");
+  EXPECT_EQ(folder.read("same"), "old, and longer than the new one");  // replaced, not overwritten
+  EXPECT_EQ(folder.count(), 2u);
+}
+
+TEST(RunFilesTest, AFailedWriteLeavesTheOldFileAndNoOther) {
+  const Folder folder;
+  std::filesystem::create_directory(folder.path("taken"));
+  EXPECT_EQ(sentence_of([&] { write_text(folder.path("taken"), "x"); }),
+            folder.path("taken") + " cannot be written: Is a directory");
+  EXPECT_EQ(folder.count(), 1u);
+  EXPECT_EQ(sentence_of([&] { write_text(folder.path("none/a.txt"), "x"); }),
+            folder.path("none/a.txt") + " cannot be written: No such file or directory");
+}
+
+TEST(RunFilesTest, ARunFolderIsMadeAndProved) {
+  const Folder folder;
+  make_run_folder(folder.path("a/b"));
+  make_run_folder(folder.path("a/b"));
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path("a/b")));
+  folder.write("plain", "x");
+  EXPECT_EQ(sentence_of([&] { make_run_folder(folder.path("plain/run")); }),
+            "run folder " + folder.path("plain/run") + " cannot be made: Not a directory");
+  EXPECT_EQ(sentence_of([] { make_run_folder("/proc/self/fdinfo"); }),
+            "run folder /proc/self/fdinfo cannot be written to: No such file or directory");
+}
+
+TEST(RunFilesTest, AShellTakesTheLineBack) {
+  EXPECT_EQ(shell_line({"trainer", "--optim.lr=3e-4", "--run.dir=my run", "it's", ""}),
+            "trainer --optim.lr=3e-4 '--run.dir=my run' 'it'\\''s' ''\n");
+}
+
+TEST(RunFilesTest, StatusTellsWhatIsKnown) {
+  const Folder folder;
+  write_status(folder.path(), {});
+  EXPECT_EQ(folder.read("STATUS.json"), "{\n  \"state\": \"running\",\n  \"step\": 0\n}\n");
+  write_status(folder.path(), {.state = RunState::failed,
+                               .step = 7,
+                               .total_steps = 10,
+                               .eta_seconds = 1.5,
+                               .last_error = "loss is \"NaN\"",
+                               .exit_code = 6});
+  EXPECT_EQ(folder.read("STATUS.json"),
+            "{\n  \"state\": \"failed\",\n  \"step\": 7,\n  \"total_steps\": 10,\n  \"eta_seconds\": 1.5,\n"
+            "  \"last_error\": \"loss is \\\"NaN\\\"\",\n  \"exit_code\": 6\n}\n");
+  EXPECT_EQ(folder.count(), 1u);
+}
+
+TEST(FailureTest, NamesTheClassOfAnError) {
+  const auto class_and_code = [](const std::exception& error) {
+    const Failure failure = failure_of(error, 0, 0);
+    return failure.error_class + " " + std::to_string(failure.exit_code);
+  };
+  EXPECT_EQ(class_and_code(ConfigError("")), "ConfigError 2");
+  EXPECT_EQ(class_and_code(DataError("")), "DataError 3");
+  EXPECT_EQ(class_and_code(CheckpointError("")), "CheckpointError 4");
+  EXPECT_EQ(class_and_code(CommError("")), "CommError 5");
+  EXPECT_EQ(class_and_code(NumericError("")), "NumericError 6");
+  EXPECT_EQ(class_and_code(std::logic_error("")), "InternalError 70");
+}
+
+TEST(FailureTest, IsWrittenBesideTheRun) {
+  const Folder folder;
+  write_failure(folder.path(), failure_of(DataError("a.idx", "too short"), 3, 12));
+  EXPECT_EQ(folder.read("failure.json"),
+            "{\n  \"class\": \"DataError\",\n  \"message\": \"a.idx: too short\",\n  \"exit_code\": 3,\n"
+            "  \"rank\": 3,\n  \"step\": 12\n}\n");
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,52 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/summary_writer.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "folder.hpp"
+
+namespace lockstep::report {
+namespace {
+
+Metrics row(std::int64_t step, double accuracy) { return {{"step", step}, {"val/accuracy", accuracy}}; }
+
+TEST(SummaryWriterTest, KeepsOneRowPerEvaluation) {
+  const Folder folder;
+  SummaryWriter writer(folder.path("s.csv"));
+  EXPECT_EQ(folder.count(), 0u);
+  writer.write(row(10, 0.5));
+  writer.write(row(20, 0.1));
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy\n10,0.5\n20,0.1\n");
+}
+
+TEST(SummaryWriterTest, GoesOnWithTheTableThatIsThere) {
+  const Folder folder;
+  SummaryWriter(folder.path("s.csv")).write(row(10, 0.5));
+  SummaryWriter(folder.path("s.csv")).write(row(20, 0.75));
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy\n10,0.5\n20,0.75\n");
+}
+
+TEST(SummaryWriterTest, ANewNameBecomesANewColumn) {
+  const Folder folder;
+  SummaryWriter(folder.path("s.csv")).write(row(10, 0.5));
+  SummaryWriter writer(folder.path("s.csv"));
+  writer.write({{"split", "a,b\"c\nd"}, {"step", std::int64_t{20}}});
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n");
+  SummaryWriter(folder.path("s.csv")).write(row(30, std::nan("")));
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n30,nan,\n");
+}
+
+TEST(SummaryWriterTest, TruncateDropsRowsBeyondAStep) {
+  const Folder folder;
+  SummaryWriter writer(folder.path("s.csv"));
+  writer.truncate_after_step(0);
+  EXPECT_EQ(folder.count(), 0u);
+  for (const std::int64_t step : {10, 20, 30}) writer.write(row(step, 1));
+  writer.truncate_after_step(20);
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy\n10,1\n20,1\n");
+}
+
+}  // namespace
+}  // namespace lockstep::report

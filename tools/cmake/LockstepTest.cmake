@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: BSD-3-Clause
+include(ProcessorCount)
+ProcessorCount(lockstep_cores)
+separate_arguments(lockstep_mpirun_flags UNIX_COMMAND "${LOCKSTEP_MPIRUN_FLAGS}")
+separate_arguments(lockstep_test_ranks UNIX_COMMAND "${LOCKSTEP_TEST_RANKS}")
+
+# lockstep_test(<name> [TORCH] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...] [TIMEOUT <s>])
+# One binary. Without RANKS it runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
+# Exit code 77 means that every case was skipped; the test's output names the cases.
+function(lockstep_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "SOURCES;LIBS;RANKS;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 120)
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  if(arg_RANKS)
+    target_link_libraries(${name} PRIVATE lockstep_test_mpi_main)
+  else()
+    target_link_libraries(${name} PRIVATE lockstep_test_main)
+  endif()
+  target_link_libraries(${name} PRIVATE ${arg_LIBS})
+  if(arg_TORCH)
+    lockstep_use_torch(${name})
+  endif()
+  if(NOT arg_RANKS)
+    add_test(NAME ${name} COMMAND ${name})
+    _lockstep_test_properties(${name} 1 ${arg_TIMEOUT} "${arg_LABELS}")
+  endif()
+  math(EXPR mpi_timeout "${arg_TIMEOUT} - 5")
+  foreach(ranks IN LISTS arg_RANKS)
+    if(ranks IN_LIST lockstep_test_ranks)
+      add_test(NAME ${name}.np${ranks} COMMAND ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} --timeout ${mpi_timeout} -np
+                                               ${ranks} $<TARGET_FILE:${name}>)
+      _lockstep_test_properties(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${arg_LABELS}")
+    endif()
+  endforeach()
+endfunction()
+
+function(_lockstep_test_properties test ranks timeout labels)
+  if(ranks GREATER lockstep_cores)
+    set(ranks ${lockstep_cores})
+  endif()
+  set_tests_properties(
+    ${test}
+    PROPERTIES TIMEOUT ${timeout}
+               PROCESSORS ${ranks}
+               LABELS "${labels}"
+               SKIP_RETURN_CODE 77
+               ENVIRONMENT "OMP_NUM_THREADS=1;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;\
+LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR};\
+LOCKSTEP_MPIRUN=${LOCKSTEP_MPIRUN};LOCKSTEP_MPIRUN_FLAGS=${LOCKSTEP_MPIRUN_FLAGS}")
+endfunction()

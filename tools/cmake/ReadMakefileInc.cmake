@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Reads the `NAME ?= value` lines of Makefile.inc as plain variables. -D wins over the environment, that over the file.
+set(makefile_inc ${PROJECT_SOURCE_DIR}/Makefile.inc)
+set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${makefile_inc})
+file(STRINGS ${makefile_inc} lines REGEX "^LOCKSTEP_[A-Z_]+ *\\?=")
+foreach(line IN LISTS lines)
+  string(REGEX MATCH "^(LOCKSTEP_[A-Z_]+) *\\?= *(.*)$" _ "${line}")
+  set(name ${CMAKE_MATCH_1})
+  if(NOT DEFINED CACHE{${name}})
+    if(NOT "$ENV{${name}}" STREQUAL "")
+      set(${name} "$ENV{${name}}")
+    else()
+      set(${name} "${CMAKE_MATCH_2}")
+    endif()
+  endif()
+endforeach()

@@ -1,0 +1,115 @@
+# shellcheck shell=bash
+# SPDX-License-Identifier: BSD-3-Clause
+# What the tools share; they source it right after `set -euo pipefail`.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build=$root/build
+build_log=$build/build.log
+me=$(basename "$0")
+
+# Where setup keeps LibTorch, for all clones of this user. Exported, since CMake looks there, too.
+LOCKSTEP_DEPS=${LOCKSTEP_DEPS:-${HOME:?}/.cache/lockstep}
+[[ $LOCKSTEP_DEPS == /* ]] || LOCKSTEP_DEPS=$PWD/$LOCKSTEP_DEPS
+export LOCKSTEP_DEPS
+
+say() { printf '%s: %s\n' "$me" "$*" >&2; }
+
+# die EXIT_CODE MESSAGE
+die() {
+  say "$2"
+  exit "$1"
+}
+
+# print_usage: the comment at the head of the tool.
+print_usage() { sed -n '3,/^[^#]/ s/^# \{0,1\}//p' "$0"; }
+
+# setting NAME: a setting of Makefile.inc, as CMake sees it: -D of the build tree, else the environment, else the file.
+setting() {
+  local cached
+  if cached=$(grep -m1 "^$1:[A-Z]*=" "$build/CMakeCache.txt" 2>/dev/null); then
+    printf '%s' "${cached#*=}"
+  elif [[ -n ${!1:-} ]]; then
+    printf '%s' "${!1}"
+  else
+    sed -n "s/^$1 *?= *//p" "$root/Makefile.inc"
+  fi
+}
+
+# cores: how many this process may use. (nproc alone would answer OMP_NUM_THREADS where that is set.)
+cores() { env -u OMP_NUM_THREADS -u OMP_THREAD_LIMIT nproc; }
+
+# compile_jobs: one per core, as long as each has 2 GB of memory.
+compile_jobs() {
+  local jobs by_memory
+  jobs=$(cores)
+  by_memory=$(awk '/^MemAvailable/ { print int($2 / 2000000) }' /proc/meminfo)
+  ((by_memory >= jobs)) || jobs=$by_memory
+  echo $((jobs > 0 ? jobs : 1))
+}
+
+# show MESSAGE: progress on a terminal, where each message replaces the last one; elsewhere a line every 10 seconds.
+shown_at=$SECONDS
+show() {
+  if [[ -t 2 ]]; then
+    printf '\r\033[K%s: %.100s' "$me" "$1" >&2
+  elif ((SECONDS - shown_at >= 10)); then
+    say "$1"
+    shown_at=$SECONDS
+  fi
+}
+show_done() { [[ ! -t 2 ]] || printf '\r\033[K' >&2; }
+
+# log_and_show FILE REGEX: copies stdin to FILE and shows the lines that match.
+log_and_show() {
+  local line
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$1"
+    [[ ! $line =~ $2 ]] || show "$line"
+  done
+  show_done
+}
+
+# build_targets TARGET...: configures if need be and builds; everything goes to build/build.log, progress to stderr.
+build_targets() {
+  mkdir -p "$build"
+  (
+    flock -n 8 || { say "waiting for another build of this clone" && flock 8; }
+    started=$SECONDS
+    : >"$build_log"
+    configure
+    if ! cmake --build "$build" -j "$(compile_jobs)" --target "$@" 2>&1 |
+      log_and_show "$build_log" '^\[[0-9]+/[0-9]+\]'; then
+      sed -n '/^FAILED/,$p' "$build_log" | head -n 60 >&2
+      die 1 "the build failed, see build/build.log"
+    fi
+    ((SECONDS - started < 5)) || say "built in $((SECONDS - started)) s"
+  ) 8>"$build/.lock"
+}
+
+# configure: runs cmake in a fresh tree and when a setting in the environment differs from the last time. (Edited
+# files, Makefile.inc among them, make the build itself run it.)
+configure() {
+  local name settings fresh=()
+  settings=$(for name in $(sed -n 's/^\(LOCKSTEP_[A-Z_]*\) *?=.*/\1/p' "$root/Makefile.inc") LOCKSTEP_DEPS; do
+    echo "$name=${!name:-}"
+  done)
+  if [[ -e $build/.settings && $(<"$build/.settings") == "$settings" ]] &&
+    grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build/CMakeCache.txt" 2>/dev/null; then
+    return
+  fi
+  if [[ ! -e $build/CMakeCache.txt ]]; then
+    fresh=(-G Ninja)
+  elif ! grep -qxF "CMAKE_HOME_DIRECTORY:INTERNAL=$root" "$build/CMakeCache.txt"; then
+    fresh=(--fresh -G Ninja) # the clone was moved or copied
+  fi
+  show "configuring"
+  if ! cmake "${fresh[@]}" -S "$root" -B "$build" >>"$build_log" 2>&1; then
+    show_done
+    tail -n 30 "$build_log" >&2
+    die 1 "cmake failed, see build/build.log"
+  fi
+  printf '%s\n' "$settings" >"$build/.settings"
+}
+
+# use_open_mpi_anywhere: lets Open MPI run as root, too, as containers and CI do.
+use_open_mpi_anywhere() { export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; }
