@@ -76,7 +76,8 @@ void check(int code, const char* call, std::source_location at) {
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
-  throw CommError(std::string(call) + " failed in " + at.function_name() + ": " +
+  const std::string file = std::filesystem::path(at.file_name()).filename();
+  throw CommError(std::string(call) + " failed at " + file + ":" + std::to_string(at.line()) + ": " +
                   std::string(text, static_cast<std::size_t>(length)));
 }
 

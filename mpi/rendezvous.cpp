@@ -18,7 +18,7 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kSpins = 2000;            // some 50 us: longer than ranks are usually apart
+constexpr int kSpins = 200;             // some 10 us; a yield costs little more where nobody waits for it
 constexpr auto kYieldTime = 50us;       // then a third process should get the processor
 constexpr auto kSleepTime = 100ms;      // at most, between two looks at the peers' health
 constexpr std::size_t kLineBytes = 64;  // no two ranks write to the same cache line

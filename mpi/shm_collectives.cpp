@@ -56,6 +56,8 @@ class ShmCollectives final : public OrderedCollectives {
   void settle(const Job& job) override;
 
  private:
+  static_assert(Rendezvous::kPostings >= kMostJobs);
+
   std::shared_ptr<Bucket> bucket_of(const std::byte* values, std::size_t bytes) const;
   std::shared_ptr<Bucket> common_bucket(const Job& job) const;
   void run(const Job& job);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
+
 #include "hash.hpp"
 #include "pen.hpp"
 #include "pixels.hpp"
@@ -39,7 +41,7 @@ class Digits : public Dataset {
   // A few images stand for all: they change with the glyphs and with the way of drawing.
   std::uint64_t digest() const override {
     std::uint64_t hash = hash_of({seed_, split_, static_cast<std::uint64_t>(size_)});
-    for (std::int64_t index = 0; index < std::min(size_, 3 * kClasses); ++index)
+    for (std::int64_t index = 0; index < std::min(size_, 10 * kClasses); ++index)
       hash = hash_of({hash, hash_of(image(index))});
     return hash;
   }

@@ -11,7 +11,7 @@ struct Point {
   float y;
 };
 
-/// One stroke of the pen. Coordinates run right from 0 to 7 and down from 0 to 10.
+/// One stroke of the pen. Coordinates run right from 0 to 70 and down from 0 to 100.
 struct Stroke {
   enum class Shape { line, curve, loop };  ///< straight pieces; a smooth curve through the points; the same, closed
   Shape shape;

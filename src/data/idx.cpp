@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <mutex>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "hash.hpp"
@@ -76,11 +77,12 @@ class Images : public Dataset {
 // The file that is there under one of the names in use.
 // @param stem  such as "train-images"
 std::string find_file(const std::string& folder, const std::string& stem, const std::vector<std::string>& endings) {
+  std::error_code unreadable;  // counts as missing
   for (const std::string& ending : endings) {
     for (const char* separator : {"-", "."}) {
       for (const char* compression : {"", ".gz"}) {
         const std::string path = folder + "/" + stem + separator + ending + compression;
-        if (std::filesystem::exists(path)) return path;
+        if (std::filesystem::exists(path, unreadable)) return path;
       }
     }
   }
@@ -118,7 +120,8 @@ std::shared_ptr<const Images> open_split(const std::string& folder, const std::s
 
 Splits open_idx(const Section& data) {
   const std::string& folder = required_path(data, "a folder of IDX files");
-  if (!std::filesystem::is_directory(folder)) {
+  std::error_code unreadable;
+  if (!std::filesystem::is_directory(folder, unreadable)) {
     throw DataError(folder,
                     "is not a folder; data.path must name a folder of IDX files, such as train-images-idx3-ubyte");
   }

@@ -13,17 +13,17 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr float kPixelsPerUnit = 1.95F;  // a digit is 10 units high
-constexpr float kJitter = 0.4F;          // units a point may move, each way
-constexpr float kMaxSlope = 0.28F;       // tangent of the rotation
+constexpr float kPixelsPerUnit = 0.195F;  // a digit is 100 units high
+constexpr float kJitter = 4.0F;           // units a point may move, each way
+constexpr float kMaxSlope = 0.28F;        // tangent of the rotation
 constexpr float kMaxShear = 0.2F;
 constexpr float kMinScale = 0.75F;
 constexpr float kMaxScale = 1.1F;
 constexpr float kMaxShift = 3.0F;   // pixels
 constexpr float kMinRadius = 0.7F;  // of the pen, in pixels
 constexpr float kMaxRadius = 1.5F;
-constexpr float kMinInk = 0.6F;
-constexpr float kMaxNoise = 0.35F;
+constexpr float kMinInk = 0.6F;     // 1 is black
+constexpr float kMaxNoise = 0.35F;  // from its lightest to its darkest grain
 constexpr int kPiecesPerCurve = 3;  // straight pieces between two points of a curve
 
 float limit_to_unit(float value) { return std::min(std::max(value, 0.0F), 1.0F); }
@@ -59,8 +59,8 @@ Affine random_affine(Dice& dice) {
   map.yx = sine * scale_x;
   map.yy = (sine * shear + cosine) * scale_y;
   constexpr float kMiddle = (kDigitSide - 1) / 2.0F;
-  map.x = kMiddle + dice.around_zero(kMaxShift) - map.xx * 3.5F - map.xy * 5;
-  map.y = kMiddle + dice.around_zero(kMaxShift) - map.yx * 3.5F - map.yy * 5;
+  map.x = kMiddle + dice.around_zero(kMaxShift) - map.xx * 35 - map.xy * 50;
+  map.y = kMiddle + dice.around_zero(kMaxShift) - map.yx * 35 - map.yy * 50;
   return map;
 }
 

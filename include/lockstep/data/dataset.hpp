@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
@@ -9,10 +13,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/section.hpp>
-#include <lockstep/core/task.hpp>
 
 namespace lockstep::data {
 
@@ -44,7 +44,7 @@ struct Splits {
   std::shared_ptr<const Dataset> test;
 };
 
-/// A row of the table of data sources. A user's program adds rows by Table::add.
+/// A row of the table of data sources. A user's program adds rows to a copy of builtin_sources().
 struct Source {
   std::string name;
   std::string help;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/data/dataset.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <vector>
-
-#include <lockstep/data/dataset.hpp>
 
 namespace lockstep::data {
 

@@ -24,8 +24,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 /// 64 bits for (seed, stream, a, b, i).
 std::uint64_t bits(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0, std::uint64_t i = 0);
 
-/// A short sequence of numbers for one key: cheap to make, nothing to save. Its number i is bits(seed, stream, a, b,
-/// i).
+/// A short sequence of numbers for one key: cheap to make, nothing to save. Number i is bits(seed, stream, a, b, i).
 class Sequence {
  public:
   Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0);

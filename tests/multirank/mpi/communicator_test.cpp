@@ -173,7 +173,9 @@ TEST(CommunicatorTest, MpiErrorsBecomeCommErrors) {
     world.broadcast(std::span(values), world.size());
     ADD_FAILURE() << "there is no such root";
   } catch (const CommError& error) {
-    EXPECT_EQ(std::string(error.what()).find("MPI_Bcast failed in "), 0U) << error.what();
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("MPI_Bcast failed at communicator.cpp:"), 0U) << text;
+    EXPECT_NE(text.find("root"), std::string::npos) << text;
   }
 }
 

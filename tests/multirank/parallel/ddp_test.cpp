@@ -305,7 +305,7 @@ TEST_F(DdpTest, SharedAndPrivateParametersTrainToTheSameBits) {
       torch::manual_seed(3);
       auto model = std::make_shared<TwoLayers>(37);
       auto wrapper = wrap(model, shares && collectives_->name() == "shm");
-      auto optimizer = sgd(wrapper->parameters(), 2, 0.5, rule);
+      auto optimizer = sgd(wrapper->parameters(), 2, 0, rule);
       for (int step = 0; step < 20; ++step) wrapper->train_step(batch_of(rank(), step), optimizer, 0.5);
       for (const auto& parameter : model->parameters()) {
         EXPECT_TRUE(is_same_everywhere(parameter));

@@ -173,6 +173,7 @@ TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
 TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
   const Names calls = calls_of_a_write();
   const auto sync = std::find(calls.begin(), calls.end(), "fsync state.h5") - calls.begin();
+  const auto first_pwrite = std::find(calls.begin(), calls.end(), "pwrite state.h5") - calls.begin();
   const TemporaryDirectory directory;
   for (int target = 0; target < static_cast<int>(calls.size()); ++target) {
     SCOPED_TRACE(calls[static_cast<std::size_t>(target)]);
@@ -191,8 +192,12 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
     for (const std::string& name : names_of(directory.path())) {
       const std::string file = directory / name + "/state.h5";
       if (!name.starts_with(".tmp-") || !std::filesystem::exists(file)) continue;
+      const std::string error = error_of_read(file);
       if (target < sync) {
-        EXPECT_NE(error_of_read(file), "") << "unfinished, yet it reads";
+        EXPECT_NE(error, "") << "unfinished, yet it reads";
+      }
+      if (target > first_pwrite && target < sync) {
+        EXPECT_EQ(error, file + ": it is unfinished: its writer was stopped in the middle of step 2's checkpoint");
       }
     }
     expect_only_good_checkpoints(directory.path());

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -13,13 +14,21 @@
 namespace lockstep::mpi {
 namespace {
 
+/// The widths that this processor has.
+std::vector<VectorWidth> widths() {
+  std::vector<VectorWidth> all = {VectorWidth::sse, VectorWidth::avx2, VectorWidth::avx512};
+  std::erase_if(all, [](VectorWidth width) { return width > widest_vectors(); });
+  return all;
+}
+
 template <class T>
-std::vector<T> reduced(const std::vector<std::vector<T>>& ranks, DType dtype, ReduceOp op) {
+std::vector<T> reduced(const std::vector<std::vector<T>>& ranks, DType dtype, ReduceOp op,
+                       VectorWidth width = widest_vectors()) {
   std::vector<T> result(ranks[0].size());
   std::vector<const std::byte*> sources;
   for (const auto& values : ranks) sources.push_back(reinterpret_cast<const std::byte*>(values.data()));
   auto* target = reinterpret_cast<std::byte*>(result.data());
-  reduce(sources, std::span(&target, 1), result.size(), dtype, op);
+  reduce(sources, std::span(&target, 1), result.size(), dtype, op, width);
   return result;
 }
 
@@ -43,41 +52,80 @@ TEST(ReductionTest, KeepsNegativeZeroAndWrapsIntegers) {
             std::numeric_limits<std::int32_t>::min());
 }
 
-TEST(ReductionTest, MinAndMax) {
-  EXPECT_EQ(reduced<double>({{3, -1}, {2, 5}, {4, 0}}, DType::float64, ReduceOp::min), (std::vector<double>{2, -1}));
-  EXPECT_EQ(reduced<std::int64_t>({{3, -1}, {2, 5}, {4, 0}}, DType::int64, ReduceOp::max),
-            (std::vector<std::int64_t>{4, 5}));
+template <class T>
+void expect_min_max_sum(DType dtype) {
+  std::vector<T> low(77);  // some vectors of every width, and a tail
+  std::vector<T> high(77);
+  std::vector<T> sums(77);
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    low[i] = static_cast<T>(static_cast<int>(i) - 40);
+    high[i] = static_cast<T>(static_cast<int>(i) + 2);
+    sums[i] = static_cast<T>(2 * static_cast<int>(i) - 38);
+  }
+  for (const VectorWidth width : widths()) {
+    EXPECT_EQ(reduced<T>({high, low, high}, dtype, ReduceOp::min, width), low);
+    EXPECT_EQ(reduced<T>({low, high, low}, dtype, ReduceOp::max, width), high);
+    EXPECT_EQ(reduced<T>({low, high}, dtype, ReduceOp::sum, width), sums);
+  }
 }
 
-TEST(ReductionTest, EveryElementHasTheSameBitsWhereverItLies) {
-  constexpr std::size_t kCount = 10'000;  // more than two blocks and a tail
+TEST(ReductionTest, EveryTypeAndOperation) {
+  expect_min_max_sum<float>(DType::float32);
+  expect_min_max_sum<double>(DType::float64);
+  expect_min_max_sum<std::int32_t>(DType::int32);
+  expect_min_max_sum<std::int64_t>(DType::int64);
+}
+
+std::vector<std::vector<float>> random_ranks(std::size_t world_size, std::size_t count) {
   std::mt19937 generator(7);
   std::normal_distribution<float> normal;
-  std::vector<std::vector<float>> ranks(5, std::vector<float>(kCount));
+  std::vector<std::vector<float>> ranks(world_size, std::vector<float>(count));
   for (auto& values : ranks) {
     for (float& value : values) value = normal(generator);
   }
-  const std::vector<float> whole = reduced(ranks, DType::float32, ReduceOp::average);
-  for (std::size_t i = 0; i < kCount; ++i) {
-    float sum = ranks[0][i];
-    for (std::size_t rank = 1; rank < ranks.size(); ++rank) sum += ranks[rank][i];
-    ASSERT_EQ(whole[i], sum * (1.0F / 5.0F)) << i;
+  return ranks;
+}
+
+std::vector<float> averages_by_plain_loop(const std::vector<std::vector<float>>& ranks) {
+  std::vector<float> result = ranks[0];
+  for (std::size_t rank = 1; rank < ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < result.size(); ++i) result[i] += ranks[rank][i];
   }
-  // The same by pieces at odd byte addresses, into all sources at once.
-  std::vector<std::vector<std::byte>> shifted(ranks.size(), std::vector<std::byte>(kCount * sizeof(float) + 1));
-  for (std::size_t begin = 0; begin < kCount; begin += 777) {
-    const std::size_t count = std::min<std::size_t>(777, kCount - begin);
-    std::vector<const std::byte*> sources;
-    std::vector<std::byte*> targets;
-    for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-      std::byte* const place = shifted[rank].data() + 1 + begin * sizeof(float);
-      std::memcpy(place, &ranks[rank][begin], count * sizeof(float));
-      sources.push_back(place);
-      targets.push_back(place);
+  for (float& value : result) value *= 1.0F / static_cast<float>(ranks.size());
+  return result;
+}
+
+TEST(ReductionTest, EveryWidthHasTheBitsOfAPlainLoop) {
+  for (const std::size_t world_size : {1U, 2U, 5U}) {
+    const auto ranks = random_ranks(world_size, 1003);
+    for (const VectorWidth width : widths()) {
+      EXPECT_EQ(reduced(ranks, DType::float32, ReduceOp::average, width), averages_by_plain_loop(ranks))
+          << static_cast<int>(width) << " bytes, " << world_size << " ranks";
     }
-    reduce(sources, targets, count, DType::float32, ReduceOp::average);
   }
-  for (const auto& bytes : shifted) EXPECT_EQ(std::memcmp(bytes.data() + 1, whole.data(), kCount * sizeof(float)), 0);
+}
+
+TEST(ReductionTest, PiecesAtOddAddressesInPlaceHaveTheBitsOfTheWhole) {
+  constexpr std::size_t kCount = 10'000;
+  constexpr std::size_t kPiece = 777;
+  const auto ranks = random_ranks(5, kCount);
+  const std::vector<float> whole = averages_by_plain_loop(ranks);
+  for (const VectorWidth width : widths()) {
+    std::vector<std::vector<std::byte>> shifted(ranks.size(), std::vector<std::byte>(kCount * sizeof(float) + 1));
+    for (std::size_t begin = 0; begin < kCount; begin += kPiece) {
+      const std::size_t count = std::min(kPiece, kCount - begin);
+      std::vector<std::byte*> places;
+      for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+        places.push_back(shifted[rank].data() + 1 + begin * sizeof(float));
+        std::memcpy(places.back(), &ranks[rank][begin], count * sizeof(float));
+      }
+      const std::vector<const std::byte*> sources(places.begin(), places.end());
+      reduce(sources, places, count, DType::float32, ReduceOp::average, width);
+    }
+    for (const auto& bytes : shifted) {
+      EXPECT_EQ(std::memcmp(bytes.data() + 1, whole.data(), kCount * sizeof(float)), 0) << static_cast<int>(width);
+    }
+  }
 }
 
 TEST(ReductionTest, RefusesOtherTypesAndAveragesOfIntegers) {
