@@ -57,6 +57,14 @@ bool is_readable(const std::string& state_file) {
   }
 }
 
+void set_aside(const std::string& directory, std::int64_t step, const char* prefix) {
+  std::string aside;
+  for (int number = 1; aside.empty() || exists(aside); ++number) {
+    aside = directory + "/" + prefix + folder_name(step) + "." + std::to_string(number);
+  }
+  move(directory + "/" + folder_name(step), aside);
+}
+
 /// Makes room for a checkpoint of a step that has one already.
 /// @return  false when the one that is there is the same
 bool make_room(const std::string& directory, std::int64_t step, const Seal& seal) {
@@ -66,11 +74,7 @@ bool make_room(const std::string& directory, std::int64_t step, const Seal& seal
     if (read_seal(state_file_in(folder)) == seal) return false;
     throw CheckpointError(folder, "a checkpoint of this step with other content is there already; move it away");
   }
-  std::string aside;
-  for (int number = 1; aside.empty() || exists(aside); ++number) {
-    aside = directory + "/.bad-" + folder_name(step) + "." + std::to_string(number);
-  }
-  move(folder, aside);
+  set_aside(directory, step, ".bad-");
   return true;
 }
 
@@ -131,6 +135,17 @@ std::optional<std::string> latest(const std::string& directory) {
   const std::vector<std::int64_t> steps = list(directory);
   if (steps.empty()) return std::nullopt;
   return directory + "/" + folder_name(steps.back());
+}
+
+std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
+  std::size_t count = 0;
+  for (const std::int64_t later : list(directory)) {
+    if (later <= step) continue;
+    set_aside(directory, later, ".old-");
+    ++count;
+  }
+  if (count > 0) sync_folder(directory);
+  return count;
 }
 
 std::string write(const std::string& directory, std::int64_t step, const Archive& archive) {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/dtype.hpp>
+#include <lockstep/core/error.hpp>
 
 #include <bit>
 #include <cmath>
 #include <string>
-
-#include <lockstep/core/error.hpp>
 
 namespace lockstep {
 

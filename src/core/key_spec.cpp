@@ -24,7 +24,8 @@ std::string interval(const KeySpec& spec) {
   const bool has_min = std::isfinite(spec.min);
   const bool has_max = std::isfinite(spec.max);
   const std::string low = shortest(spec.min);
-  if (has_min && has_max) return " in " + std::string(spec.min_is_exclusive ? "(" : "[") + low + ", " + shortest(spec.max) + "]";
+  if (has_min && has_max)
+    return " in " + std::string(spec.min_is_exclusive ? "(" : "[") + low + ", " + shortest(spec.max) + "]";
   if (has_min) return (spec.min_is_exclusive ? " > " : " >= ") + low;
   if (has_max) return " <= " + shortest(spec.max);
   return "";

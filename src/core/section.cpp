@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/core/section.hpp>
 
 #include <stdexcept>
-
-#include <lockstep/core/error.hpp>
 
 #include "parse_value.hpp"
 
@@ -68,7 +67,9 @@ const std::string& Section::origin(const std::string& key) const {
   return found->second.origin;
 }
 
-std::string Section::full_name(const std::string& key) const { return name_.empty() || name_ == key ? key : name_ + "." + key; }
+std::string Section::full_name(const std::string& key) const {
+  return name_.empty() || name_ == key ? key : name_ + "." + key;
+}
 
 std::string Section::cite(const std::string& key) const { return full_name(key) + " (" + origin(key) + ")"; }
 

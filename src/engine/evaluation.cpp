@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/evaluation.hpp>
 
 #include <algorithm>
 #include <array>
 #include <numeric>
 #include <vector>
-
-#include <lockstep/data/sampler.hpp>
 
 namespace lockstep::engine {
 

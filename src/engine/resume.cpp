@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/resume.hpp>
-
-#include <algorithm>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/resume.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <algorithm>
 
 namespace lockstep::engine {
 
@@ -65,6 +65,11 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const std::string& r
   checkpoints::Archive archive;
   world.together([&] { archive = checkpoints::read(chosen); });
   restore(trainer, archive);
+  world.together([&] {
+    if (!world.is_root()) return;
+    const std::size_t replaced = checkpoints::set_aside_after(directory, trainer.progress().step);
+    if (replaced > 0) log::info(std::to_string(replaced) + " later checkpoints were renamed to .old-step-...");
+  });
   return chosen;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_state.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <ATen/Context.h>
 #include <torch/types.h>
@@ -8,9 +10,6 @@
 #include <cstring>
 #include <functional>
 #include <set>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 namespace lockstep::engine {
 
@@ -227,8 +226,7 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
   for (std::size_t i = 0; i < store.size(); ++i) {
     names += store.parameter(i).name + "\n";
     for (const std::string& slot : optimizer.state_names()) {
-      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name),
-                               store.parameter(i).tensor);
+      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name), store.parameter(i).tensor);
     }
   }
   if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
@@ -285,8 +283,8 @@ void load_optimizer(Strategy& strategy, const Archive& archive) {
         const optim::Segment& segment = block.segments[s];
         std::byte* const begin = whole->data() + static_cast<std::size_t>(segment.offset) * element;
         parallel::view_of(begin, store.parameter(store.index_of(b, s)).tensor, whole)
-            .copy_(tensor_over(
-                archive.array(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name))));
+            .copy_(
+                tensor_over(archive.array(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name))));
       }
       const std::span<std::byte> slice = optimizer.state(b, slot);
       if (!slice.empty()) {

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/session.hpp>
-
-#include <algorithm>
-#include <filesystem>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/resume.hpp>
 #include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
+
+#include <algorithm>
+#include <filesystem>
 
 namespace lockstep::engine {
 
@@ -91,8 +90,7 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   checkpoints::Archive archive;
   world.together([&] { archive = checkpoints::read(checkpoint); });
   restore_model(strategy, archive);
-  const metrics::ClassificationSums sums =
-      evaluate(strategy, *splits.test, sections.at("eval").integer("batch_size"));
+  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, sections.at("eval").integer("batch_size"));
   return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count};
 }
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/data/sampler.hpp>
-#include <lockstep/engine/tables.hpp>
-#include <lockstep/log/log.hpp>
 
 namespace lockstep::engine {
 

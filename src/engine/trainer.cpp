@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
+#include <lockstep/models/generators.hpp>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/engine/tables.hpp>
-#include <lockstep/models/generators.hpp>
 
 namespace lockstep::engine {
 
@@ -31,8 +30,8 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
   const mpi::Communicator& world = strategy.world();
   world.together([&] {
     const std::int64_t global_batch = train.integer("global_batch_size");
-    sampler_ = std::make_unique<data::Sampler>(splits_.train->size(), global_batch, strategy.seed(),
-                                               data.boolean("shuffle"));
+    sampler_ =
+        std::make_unique<data::Sampler>(splits_.train->size(), global_batch, strategy.seed(), data.boolean("shuffle"));
     share_ = data::share_of(global_batch, world.rank(), world.size());
     micro_batch_ = train.integer("micro_batch") == 0 ? share_.count : train.integer("micro_batch");
     loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
@@ -56,7 +55,8 @@ void Trainer::plan() {
   constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
   const std::int64_t per_epoch = progress_.steps_per_epoch;
   const std::int64_t left_in_epochs = (max_epochs_ - progress_.epoch) * per_epoch - progress_.step_in_epoch;
-  const std::int64_t by_epochs = max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
+  const std::int64_t by_epochs =
+      max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
   progress_.total_steps = std::min(max_steps_ == 0 ? kEndless : max_steps_, by_epochs);
   schedule_ = schedule::parse(rules_, progress_.total_steps, rules_origin_, tables_->curves);
 }

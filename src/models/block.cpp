@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/models/block.hpp>
 
 #include <c10/util/Exception.h>
 
 #include <string_view>
 #include <utility>
-
-#include <lockstep/core/error.hpp>
 
 namespace lockstep::models {
 

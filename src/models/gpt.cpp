@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A decoder-only transformer: learned positions, pre-norm, tied head.
 // Source: Radford et al., "Language models are unsupervised multitask learners", 2019, in nanoGPT's configuration.
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
+
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/types.h>
 
 #include <cmath>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/models/layers.hpp>
 
 #include "rows.hpp"
 
@@ -98,8 +98,7 @@ class Gpt : public Model {
     positions_ = register_module("positions", std::make_shared<Embedding>(options.block, options.features));
     dropout_ = register_module("dropout", std::make_shared<Dropout>(options.dropout));
     for (std::int64_t layer = 0; layer < options.layers; ++layer) {
-      blocks_.push_back(
-          register_module("block" + std::to_string(layer), std::make_shared<TransformerBlock>(options)));
+      blocks_.push_back(register_module("block" + std::to_string(layer), std::make_shared<TransformerBlock>(options)));
     }
     norm_ = register_module("norm", std::make_shared<LayerNorm>(options.features, options.has_bias));
     initialise(options.layers);
@@ -107,7 +106,8 @@ class Gpt : public Model {
 
   /// [N, T] int64 tokens -> [N, T, V] logits
   at::Tensor forward(const at::Tensor& input) override {
-    TORCH_CHECK(input.size(1) <= block_, "a sequence of ", input.size(1), " tokens is longer than the model's ", block_);
+    TORCH_CHECK(input.size(1) <= block_, "a sequence of ", input.size(1), " tokens is longer than the model's ",
+                block_);
     const at::Tensor place = at::arange(input.size(1), input.options());
     at::Tensor x = run(*dropout_, run(*tokens_, input) + run(*positions_, place));
     for (const auto& block : blocks_) x = run(*block, x);

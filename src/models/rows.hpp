@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <memory>
-
 #include <lockstep/models/model.hpp>
+
+#include <memory>
 
 namespace lockstep::models {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <torch/types.h>
-
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/models/generators.hpp>
 #include <lockstep/models/model.hpp>
+
+#include <torch/types.h>
 
 #include "rows.hpp"
 
@@ -55,7 +55,10 @@ const std::vector<ModelRow>& builtin_models() {
        {count_key("model.layers", "4", "transformer blocks (gpt)"),
         count_key("model.heads", "4", "attention heads (gpt)"),
         count_key("model.features", "128", "width of the residual stream (gpt)"),
-        {.name = "model.bias", .type = KeyType::boolean, .default_value = "false", .help = "biases in linear and norm layers (gpt)"},
+        {.name = "model.bias",
+         .type = KeyType::boolean,
+         .default_value = "false",
+         .help = "biases in linear and norm layers (gpt)"},
         dropout_key()},
        make_gpt},
   };

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rows.hpp"
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
 
 #include <torch/types.h>
 
 #include <numeric>
 
-#include <lockstep/core/error.hpp>
-#include <lockstep/models/layers.hpp>
+#include "rows.hpp"
 
 namespace lockstep::models {
 
@@ -22,11 +22,11 @@ void require_images(const char* name, const Task& task, std::size_t dims) {
 class Mlp : public Model {
  public:
   Mlp(const Section& model, const Task& task) {
-    std::int64_t features = std::accumulate(task.sample_shape.begin(), task.sample_shape.end(), std::int64_t{1},
-                                            std::multiplies<>());
+    std::int64_t features =
+        std::accumulate(task.sample_shape.begin(), task.sample_shape.end(), std::int64_t{1}, std::multiplies<>());
     for (const std::int64_t width : model.integers("hidden")) {
-      hidden_.push_back(register_module("hidden" + std::to_string(hidden_.size()),
-                                        std::make_shared<Linear>(features, width)));
+      hidden_.push_back(
+          register_module("hidden" + std::to_string(hidden_.size()), std::make_shared<Linear>(features, width)));
       features = width;
     }
     dropout_ = register_module("dropout", std::make_shared<Dropout>(model.real("dropout")));

@@ -24,7 +24,7 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
            .choices = names_of(rules)},
           {.name = "optim.lr",
            .type = KeyType::real,
-           .default_value = "0.05",
+           .default_value = "0.02",
            .help = "base learning rate, which sched.rule multiplies; adamw wants about 0.001",
            .min = 0},
           {.name = "optim.weight_decay",

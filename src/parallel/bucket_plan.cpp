@@ -14,7 +14,7 @@ constexpr std::int64_t kAlignment = 64;  // bytes
 /// A bucket that is still being filled.
 struct Open {
   Bucket bucket;
-  std::int64_t bytes = 0;        // of parameters, without padding
+  std::int64_t bytes = 0;  // of parameters, without padding
   bool is_first_of_dtype = true;
 };
 
@@ -51,9 +51,8 @@ std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, c
   for (Open& rest : open) {
     if (!rest.bucket.slots.empty()) buckets.push_back(std::move(rest.bucket));
   }
-  std::sort(buckets.begin(), buckets.end(), [](const Bucket& a, const Bucket& b) {
-    return a.slots.front().parameter > b.slots.front().parameter;
-  });
+  std::sort(buckets.begin(), buckets.end(),
+            [](const Bucket& a, const Bucket& b) { return a.slots.front().parameter > b.slots.front().parameter; });
   return buckets;
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
-
-#include <lockstep/core/error.hpp>
-
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 namespace lockstep::parallel {
 
@@ -22,7 +20,8 @@ std::vector<NamedParameter> trained_parameters(const models::Model& model) {
                                       [&tensor](const NamedParameter& p) { return p.tensor.is_same(tensor); });
     if (tensor.requires_grad() && !is_known) trained.push_back({item.key(), tensor});
   }
-  if (trained.empty()) throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
+  if (trained.empty())
+    throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
   return trained;
 }
 

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -10,10 +12,6 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
-
-#include <lockstep/core/error.hpp>
-
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 namespace lockstep::parallel {
 
@@ -207,8 +205,7 @@ class GradientReducer::Impl {
 
   at::Tensor tail() const {
     const Bucket& last = buckets_.back();
-    std::byte* const place =
-        memory_.back().bytes.data() + static_cast<std::size_t>(last.count) * size_of(last.dtype);
+    std::byte* const place = memory_.back().bytes.data() + static_cast<std::size_t>(last.count) * size_of(last.dtype);
     return at::from_blob(place, {}, views_[last.slots.front().parameter].options());
   }
   void set_tail(double value) { tail().fill_(value); }
@@ -219,19 +216,19 @@ class GradientReducer::Impl {
   mpi::Collectives& collectives_;
   const mpi::Communicator& world_;
 
-  std::vector<mpi::BucketMemory> memory_;     // by bucket
-  std::vector<std::size_t> pending_;          // by bucket: gradients still to come
-  std::vector<std::size_t> bucket_of_;        // by parameter
-  std::vector<at::Tensor> views_;             // by parameter
-  std::vector<char> is_ready_;                // by parameter
+  std::vector<mpi::BucketMemory> memory_;  // by bucket
+  std::vector<std::size_t> pending_;       // by bucket: gradients still to come
+  std::vector<std::size_t> bucket_of_;     // by parameter
+  std::vector<at::Tensor> views_;          // by parameter
+  std::vector<char> is_ready_;             // by parameter
   std::vector<NodeHandle> accumulators_;
   std::vector<std::uintptr_t> hooks_;
 
-  bool is_expecting_ = false;                 // latched at forward
+  bool is_expecting_ = false;  // latched at forward
   bool is_callback_queued_ = false;
   std::size_t ready_count_ = 0;
   std::size_t missing_count_ = 0;
-  std::vector<mpi::Ticket> tickets_;          // of buckets 0, 1, ... as far as started
+  std::vector<mpi::Ticket> tickets_;  // of buckets 0, 1, ... as far as started
   std::size_t awaited_ = 0;
 };
 

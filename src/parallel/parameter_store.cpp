@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
@@ -7,12 +11,6 @@
 #include <cstring>
 #include <new>
 #include <utility>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/shared_region.hpp>
-
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 namespace lockstep::parallel {
 
@@ -44,8 +42,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const std
     const std::size_t bytes = static_cast<std::size_t>(bucket.count) * element;
     memory_.push_back(is_shared ? shared_memory(host_, bytes) : private_memory(bytes));
     auto* const begin = static_cast<std::byte*>(memory_.back().get());
-    const mpi::Slice slice =
-        mpi::slice_of(static_cast<std::size_t>(bucket.count), host_.rank(), host_.size(), element);
+    const mpi::Slice slice = mpi::slice_of(static_cast<std::size_t>(bucket.count), host_.rank(), host_.size(), element);
 
     optim::Block block{.dtype = bucket.dtype, .parameters = begin, .count = bucket.count, .segments = {}};
     block.slice_begin = static_cast<std::int64_t>(slice.begin);

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <array>
-
-#include <lockstep/core/error.hpp>
 
 namespace lockstep::parallel {
 
@@ -47,7 +46,8 @@ at::ScalarType scalar_type_of(DType dtype) {
 }
 
 at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner) {
-  return at::from_blob(data, like.sizes(), like.strides(), [owner](void*) {}, like.options().requires_grad(false));
+  return at::from_blob(
+      data, like.sizes(), like.strides(), [owner](void*) {}, like.options().requires_grad(false));
 }
 
 bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }

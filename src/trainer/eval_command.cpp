@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+
 #include <iomanip>
 #include <sstream>
-
-#include <lockstep/log/log.hpp>
 
 #include "commands.hpp"
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/environment.hpp>
 #include <lockstep/trainer/trainer.hpp>
-
-#include <malloc.h>
-#include <unistd.h>
 
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
-
-#include <lockstep/log/log.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <malloc.h>
+#include <unistd.h>
 
 #include "commands.hpp"
 
@@ -39,9 +37,7 @@ void install_signal_handlers() {
 ExitCode dispatch(const Job& job) {
   config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
-    job.world.together([&] {
-      parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys);
-    });
+    job.world.together([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
     return std::move(*parsed);
   }();
   if (invocation.wants_version) {

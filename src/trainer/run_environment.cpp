@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_environment.hpp"
 
-#include <unistd.h>
+#include <lockstep/mpi/environment.hpp>
+#include <lockstep/report/metrics.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <ctime>
 #include <string_view>
-
-#include <lockstep/mpi/environment.hpp>
-#include <lockstep/report/metrics.hpp>
+#include <unistd.h>
 
 namespace lockstep::trainer {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kPrefixes = {"OMPI_MCA_", "SLURM_JOB", "SLURM_N", "OMP_", "MKL_", "LOCKSTEP_"};
+constexpr std::array<std::string_view, 6> kPrefixes = {"OMPI_MCA_", "SLURM_JOB", "SLURM_N",
+                                                       "OMP_",      "MKL_",      "LOCKSTEP_"};
 
 bool is_told(std::string_view variable) {
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),

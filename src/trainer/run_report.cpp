@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_report.hpp"
 
-#include <cstdlib>
-#include <fstream>
-#include <iomanip>
-#include <sstream>
-
 #include <lockstep/log/log.hpp>
 #include <lockstep/report/console_line.hpp>
 #include <lockstep/report/failure.hpp>
 #include <lockstep/report/run_files.hpp>
+
+#include <cstdlib>
+#include <fstream>
+#include <iomanip>
+#include <sstream>
 
 #include "curves.hpp"
 
@@ -53,8 +53,7 @@ double peak_memory_mb() {
 void tell_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
   if (launch == nullptr) return;
-  const double now =
-      std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   std::ostringstream text;
   text << std::fixed << std::setprecision(3) << "first step finished " << now - std::atof(launch)
        << " s after launch, VmHWM " << std::setprecision(1) << peak_memory_mb() << " MB";

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <array>
-#include <ctime>
-#include <filesystem>
-
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/topology.hpp>
 #include <lockstep/report/run_files.hpp>
+
+#include <array>
+#include <ctime>
+#include <filesystem>
 
 #include "commands.hpp"
 #include "run_environment.hpp"

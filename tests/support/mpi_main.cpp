@@ -2,11 +2,11 @@
 // Runs a test program on every rank. Rank 0 prints as usual, the others print their failures with their rank, and all
 // ranks exit with the worst verdict of any.
 #include <mpi.h>
-#include <unistd.h>
 
 #include <cstdio>
 #include <cstdlib>
-#include <memory>
+#include <string>
+#include <unistd.h>
 
 #include "support/verdict.hpp"
 
@@ -16,16 +16,20 @@ class FailuresOnly : public ::testing::EmptyTestEventListener {
  public:
   explicit FailuresOnly(int rank) : rank_(rank) {}
 
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    name_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
+
+  /// GoogleTest holds its lock meanwhile: asking it for the current test would wait for ever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "[rank %d] %s.%s %s:%d\n%s\n", rank_, test != nullptr ? test->test_suite_name() : "",
-                 test != nullptr ? test->name() : "", result.file_name() != nullptr ? result.file_name() : "",
-                 result.line_number(), result.message());
+    std::fprintf(stderr, "[rank %d] %s %s:%d\n%s\n", rank_, name_.c_str(),
+                 result.file_name() != nullptr ? result.file_name() : "", result.line_number(), result.message());
   }
 
  private:
   int rank_;
+  std::string name_;
 };
 
 }  // namespace

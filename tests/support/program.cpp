@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "support/program.hpp"
 
-#include <fcntl.h>
-#include <poll.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
 #include <iterator>
+#include <poll.h>
 #include <sstream>
 #include <stdexcept>
+#include <sys/wait.h>
+#include <unistd.h>
 
 namespace lockstep::testing {
 
@@ -80,8 +79,8 @@ Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const
   write_file(script, "#!/bin/bash\n" + trainer_program() + " \"$@\"\ncode=$?\necho $code > '" + codes.path().string() +
                          "/'$OMPI_COMM_WORLD_RANK\nexit $code\n");
   fs::permissions(script, fs::perms::owner_all);
-  Outcome outcome = run_shell(
-      variables + " " + mpirun_command(ranks) + " '" + script.string() + "' " + arguments, limit_s);
+  Outcome outcome =
+      run_shell(variables + " " + mpirun_command(ranks) + " '" + script.string() + "' " + arguments, limit_s);
   for (int rank = 0; rank < ranks; ++rank) {
     std::ifstream file(codes.path() / std::to_string(rank));
     int code = -1;

@@ -11,9 +11,9 @@ namespace lockstep::testing {
 
 /// What a program printed and returned.
 struct Outcome {
-  int exit_code = 0;                ///< 128 + signal when a signal ended it
-  std::string output;               ///< stdout and stderr, interleaved
-  std::vector<int> rank_codes;      ///< of run_ranks: what each rank's process returned, by rank; -1 where it was killed
+  int exit_code = 0;            ///< 128 + signal when a signal ended it
+  std::string output;           ///< stdout and stderr, interleaved
+  std::vector<int> rank_codes;  ///< of run_ranks: what each rank's process returned, by rank; -1 where it was killed
 };
 
 /// Runs a shell command to its end, or kills its process group after `limit_s` (exit code 124).

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bad input gets one clear sentence and the documented exit code, on every rank.
-#include <gtest/gtest.h>
-
 #include <lockstep/checkpoints/store.hpp>
+
+#include <gtest/gtest.h>
 
 #include "support/program.hpp"
 
@@ -65,7 +65,8 @@ class BadInputTest : public ::testing::TestWithParam<int> {
       begin = end + 1;
     }
     EXPECT_EQ(count, 1U) << outcome.output;
-    for (const std::string& part : parts) EXPECT_NE(line.find(part), std::string::npos) << part << "\n" << outcome.output;
+    for (const std::string& part : parts)
+      EXPECT_NE(line.find(part), std::string::npos) << part << "\n" << outcome.output;
   }
 
   testing::TemporaryFolder folder_;
@@ -102,8 +103,8 @@ TEST_P(BadInputTest, MissingData) {
 
 TEST_P(BadInputTest, DamagedIdx) {
   const fs::path data = folder_.path() / "idx";
-  const std::string arguments = run_dir() + "--data.name=idx --model.name=mlp --train.global_batch_size=4 --data.path=" +
-                                data.string() + " ";
+  const std::string arguments =
+      run_dir() + "--data.name=idx --model.name=mlp --train.global_batch_size=4 --data.path=" + data.string() + " ";
   write_idx(data);
   write_file(data / "train-images-idx3-ubyte", idx_images(8).substr(0, 100));
   expect_refusal(arguments, kData, {"train-images-idx3-ubyte"});

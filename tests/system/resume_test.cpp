@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // 50 steps, stop, resume, 50 steps is bit for bit 100 steps: parameters, optimizer, and every logged loss.
-#include <gtest/gtest.h>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
 
 #include "support/program.hpp"
 
@@ -55,8 +55,8 @@ TEST_P(ResumeTest, GoesOnBitForBit) {
   const Outcome whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
   ASSERT_EQ(whole.exit_code, 0) << whole.output;
   const std::string total = " --train.max_steps=100";
-  const Outcome first = run_ranks(
-      c.ranks, "train --run.dir=" + halves + common + " --train.max_steps=" + std::to_string(c.stop_at));
+  const Outcome first =
+      run_ranks(c.ranks, "train --run.dir=" + halves + common + " --train.max_steps=" + std::to_string(c.stop_at));
   ASSERT_EQ(first.exit_code, 0) << first.output;
   const std::string midway = halves + "/ckpt/" + checkpoints::folder_name(c.stop_at);
   const std::string end = "/ckpt/" + checkpoints::folder_name(100);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A request to stop ends at a step boundary, saves, returns 75 on every rank, and the run goes on as if undisturbed.
-#include <gtest/gtest.h>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
 
 #include <chrono>
 #include <thread>
@@ -30,8 +30,8 @@ TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
   for (const int ranks : {1, 2}) {
     const testing::TemporaryFolder folder;
     const std::string run = " --run.dir=" + folder.file("run") + kRun;
-    const Outcome stopped = run_and_signal(
-        testing::mpirun_command(ranks) + " " + testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "USR2");
+    const Outcome stopped = run_and_signal(testing::mpirun_command(ranks) + " " + testing::trainer_program() + run,
+                                           folder.file("run/metrics.jsonl"), "USR2");
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
     const auto steps = checkpoints::list(folder.file("run/ckpt"));
     ASSERT_EQ(steps.size(), 1U) << stopped.output;
@@ -49,8 +49,7 @@ TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
 TEST(StopTest, TermToOneRankStopsAll) {
   const testing::TemporaryFolder folder;
   const std::string run = " --run.dir=" + folder.file("run") + kRun;
-  const Outcome stopped =
-      run_and_signal(testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "TERM");
+  const Outcome stopped = run_and_signal(testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "TERM");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(checkpoints::list(folder.file("run/ckpt")).size(), 1U);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
 
 #include <cstdlib>
 
@@ -39,8 +39,10 @@ TEST(TrainTest, TheDefaultRunPasses98PercentAndALinearModelStaysBelow93) {
 TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder.path() / "run";
-  const Outcome outcome = run_ranks(2, "--data.train_size=480 --data.test_size=50 --model.name=mlp --train.max_epochs=2 "
-                                       "--run.dir=" + run.string());
+  const Outcome outcome = run_ranks(2,
+                                    "--data.train_size=480 --data.test_size=50 --model.name=mlp --train.max_epochs=2 "
+                                    "--run.dir=" +
+                                        run.string());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   for (const char* name : {"config.resolved.ini", "config.resolved.json", "argv.txt", "env.json", "train.log",
                            "logs/rank_00000.log", "logs/rank_00001.log", "metrics.jsonl", "summary.csv", "STATUS.json",
@@ -55,8 +57,8 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   EXPECT_NE(outcome.output.find("r0/2"), std::string::npos) << outcome.output;
 
   // The resolved configuration is a configuration: run again from it, it gives the same losses.
-  const Outcome again = run_ranks(2, "--config=" + (run / "config.resolved.ini").string() +
-                                         " --run.dir=" + folder.file("again"));
+  const Outcome again =
+      run_ranks(2, "--config=" + (run / "config.resolved.ini").string() + " --run.dir=" + folder.file("again"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
   EXPECT_EQ(report::read_series(folder.file("again/metrics.jsonl"), "loss"),
             report::read_series((run / "metrics.jsonl").string(), "loss"));
@@ -96,8 +98,9 @@ TEST(TrainTest, H5lsAndH5pyReadACheckpoint) {
       << listing.output;
   const std::string python = "/usr/bin/python3";
   if (testing::run_shell(python + " -c 'import h5py'").exit_code != 0) GTEST_SKIP() << "h5py is not installed";
-  const Outcome read = testing::run_shell(python + " -c \"import h5py; f = h5py.File('" + state +
-                                          "'); w = f['model/params/head.bias']; print(w.shape, w.dtype, f.attrs['step'])\"");
+  const Outcome read =
+      testing::run_shell(python + " -c \"import h5py; f = h5py.File('" + state +
+                         "'); w = f['model/params/head.bias']; print(w.shape, w.dtype, f.attrs['step'])\"");
   EXPECT_EQ(read.output, "(10,) float32 2\n");
 }
 
@@ -123,9 +126,11 @@ TEST(TrainTest, GptOnTinyShakespeare) {
   for (const int seed : seeds) {
     for (const int ranks : is_long ? std::vector<int>{1, 2} : std::vector<int>{2}) {
       const std::string run = folder.file("run" + std::to_string(seed) + "-" + std::to_string(ranks));
-      const Outcome outcome = run_ranks(
-          ranks, config("gpt-char.ini") + "--data.path=" + text.string() + " --run.seed=" + std::to_string(seed) +
-                     (is_long ? "" : " --train.max_steps=150") + " --run.dir=" + run, 900);
+      const Outcome outcome =
+          run_ranks(ranks,
+                    config("gpt-char.ini") + "--data.path=" + text.string() + " --run.seed=" + std::to_string(seed) +
+                        (is_long ? "" : " --train.max_steps=150") + " --run.dir=" + run,
+                    900);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
       EXPECT_EQ(last(run, "val/count"), 111540 - 1);  // every token of the last tenth but the first is predicted once
       EXPECT_LE(last(run, "val/loss"), is_long ? 1.90 : 2.75);

@@ -47,6 +47,11 @@ Archive read(const std::string& path);
 /// @throws CheckpointError  something cannot be deleted
 void retain(const std::string& directory, std::int64_t keep_last);
 
+/// Renames the committed checkpoints beyond `step` to `.old-step-...`, which nobody reads or deletes: a run that goes
+/// on from an earlier step will write those steps anew.
+/// @return  how many there were
+std::size_t set_aside_after(const std::string& directory, std::int64_t step);
+
 /// Proves that checkpoints can be written to `directory`, creating it: writes, fsyncs, renames and removes a probe.
 /// @throws CheckpointError  with the call that failed
 void probe(const std::string& directory);

@@ -24,9 +24,9 @@ enum class DType : std::uint8_t {
   complex128,
 };
 
-inline constexpr std::array kAllDTypes = {
-    DType::float32, DType::float64, DType::float16, DType::bfloat16, DType::int8,      DType::int16,
-    DType::int32,   DType::int64,   DType::uint8,   DType::boolean,  DType::complex64, DType::complex128};
+inline constexpr std::array kAllDTypes = {DType::float32, DType::float64, DType::float16,   DType::bfloat16,
+                                          DType::int8,    DType::int16,   DType::int32,     DType::int64,
+                                          DType::uint8,   DType::boolean, DType::complex64, DType::complex128};
 
 /// Bytes of one element.
 std::size_t size_of(DType dtype);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/key_spec.hpp>
+
 #include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
-
-#include <lockstep/core/key_spec.hpp>
 
 namespace lockstep {
 

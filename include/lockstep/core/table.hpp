@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/key_spec.hpp>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <lockstep/core/error.hpp>
-#include <lockstep/core/key_spec.hpp>
 
 namespace lockstep {
 

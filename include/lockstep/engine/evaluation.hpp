@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/metrics/classification.hpp>
+
+#include <cstdint>
 
 namespace lockstep::engine {
 

@@ -16,24 +16,24 @@ class Trainer;
 
 /// How far a run is. A step is one optimizer update.
 struct Progress {
-  std::int64_t step = 0;              ///< updates done
-  std::int64_t total_steps = 0;       ///< updates of the whole run
-  std::int64_t epoch = 0;             ///< epochs completed
-  std::int64_t step_in_epoch = 0;     ///< updates done in the current epoch
+  std::int64_t step = 0;           ///< updates done
+  std::int64_t total_steps = 0;    ///< updates of the whole run
+  std::int64_t epoch = 0;          ///< epochs completed
+  std::int64_t step_in_epoch = 0;  ///< updates done in the current epoch
   std::int64_t steps_per_epoch = 0;
-  std::int64_t samples = 0;           ///< trained on since the run began, over all ranks
+  std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
 };
 
 /// What one step did, the same on every rank but for the times.
 struct StepReport {
-  Progress progress;                  ///< after the step
-  double loss = 0;                    ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;    ///< before clipping
-  double lr = 0;                      ///< of the first parameter group
-  std::int64_t samples = 0;           ///< global_batch_size
-  double seconds = 0;                 ///< this rank's wall time
-  double data_seconds = 0;            ///< of which it waited for data
-  bool is_save_due = false;           ///< rank 0's clock says that a timed checkpoint is due
+  Progress progress;                ///< after the step
+  double loss = 0;                  ///< mean over the samples of the global batch
+  std::optional<double> grad_norm;  ///< before clipping
+  double lr = 0;                    ///< of the first parameter group
+  std::int64_t samples = 0;         ///< global_batch_size
+  double seconds = 0;               ///< this rank's wall time
+  double data_seconds = 0;          ///< of which it waited for data
+  bool is_save_due = false;         ///< rank 0's clock says that a timed checkpoint is due
 };
 
 /// How a run ended.
@@ -42,7 +42,7 @@ enum class Outcome { done, stopped, failed };
 /// One line for the metrics files: a number or a word by name, in the order in which they are shown.
 struct Record {
   using Value = std::variant<double, std::int64_t, std::string>;
-  std::string kind;                                      ///< "train" or "eval"
+  std::string kind;  ///< "train" or "eval"
   std::vector<std::pair<std::string, Value>> values;
 };
 

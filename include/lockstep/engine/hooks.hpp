@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-
-#include <lockstep/core/section.hpp>
-#include <lockstep/engine/hook.hpp>
 
 namespace lockstep::engine {
 

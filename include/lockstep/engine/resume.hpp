@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/engine/trainer.hpp>
+
 #include <optional>
 #include <string>
-
-#include <lockstep/engine/trainer.hpp>
 
 namespace lockstep::engine {
 

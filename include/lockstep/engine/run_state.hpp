@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <string>
-
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/engine/trainer.hpp>
+
+#include <string>
 
 // Where tensors meet checkpoint archives. checkpoints/FORMAT.md names every path.
 namespace lockstep::engine {

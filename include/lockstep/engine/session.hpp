@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -8,11 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/section.hpp>
-#include <lockstep/engine/hook.hpp>
-#include <lockstep/mpi/communicator.hpp>
 
 // What a program calls to train or to evaluate, without seeing LibTorch.
 namespace lockstep::engine {
@@ -28,11 +28,11 @@ KeySpecs all_keys(const Tables& tables);
 struct TrainRequest {
   const Sections& sections;
   const Tables& tables;
-  std::string checkpoint_directory;   ///< <run.dir>/ckpt
-  std::string config_ini;             ///< the resolved configuration, stored in every checkpoint
-  Reporter reporter;                  ///< called on rank 0
-  std::function<void(std::int64_t step, const std::string& checkpoint)> on_resumed;   ///< on every rank, before training
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;   ///< beside the built-in ones
+  std::string checkpoint_directory;  ///< <run.dir>/ckpt
+  std::string config_ini;            ///< the resolved configuration, stored in every checkpoint
+  Reporter reporter;                 ///< called on rank 0
+  std::function<void(std::int64_t step, const std::string& checkpoint)> on_resumed;  ///< on every rank, before training
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;                     ///< beside the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
@@ -59,7 +59,7 @@ struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
   double accuracy = 0;
-  std::int64_t count = 0;   ///< predictions that were counted
+  std::int64_t count = 0;  ///< predictions that were counted
 };
 
 /// Evaluates a checkpoint on the test split. Collective; the same result on every rank.

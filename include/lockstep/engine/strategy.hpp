@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-#include <memory>
-#include <optional>
-#include <string>
-
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/engine/session.hpp>
@@ -15,6 +10,11 @@
 #include <lockstep/mpi/topology.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
 
 namespace lockstep::engine {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <vector>
-
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/schedule/schedule.hpp>
+
+#include <vector>
 
 namespace lockstep::engine {
 

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <atomic>
-#include <cstdint>
-#include <memory>
-#include <vector>
-
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/loader.hpp>
@@ -13,6 +8,11 @@
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/schedule/schedule.hpp>
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <vector>
 
 namespace lockstep::engine {
 
@@ -67,11 +67,11 @@ class Trainer {
   data::Splits splits_;
   std::unique_ptr<data::Sampler> sampler_;
   data::LoaderOptions loader_options_;
-  data::Share share_;                 // of a global batch
-  std::int64_t micro_batch_ = 0;      // samples, at most
+  data::Share share_;             // of a global batch
+  std::int64_t micro_batch_ = 0;  // samples, at most
   std::int64_t max_steps_ = 0;
   std::int64_t max_epochs_ = 0;
-  std::vector<std::string> rules_;    // of the schedule
+  std::vector<std::string> rules_;  // of the schedule
   std::string rules_origin_;
   schedule::Schedule schedule_;
   Progress progress_;

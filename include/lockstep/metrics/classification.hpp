@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-
 #include <lockstep/core/tensor_fwd.hpp>
+
+#include <cstdint>
 
 namespace lockstep::metrics {
 
 /// Sums over targets, from which loss and accuracy follow. Sums of several ranks add up to those of all.
 struct ClassificationSums {
-  double loss = 0;             ///< sum over the counted targets
-  std::int64_t correct = 0;    ///< targets whose class has the highest logit
-  std::int64_t count = 0;      ///< targets that are not ignored (-100)
+  double loss = 0;           ///< sum over the counted targets
+  std::int64_t correct = 0;  ///< targets whose class has the highest logit
+  std::int64_t count = 0;    ///< targets that are not ignored (-100)
 
   double mean_loss() const { return loss / static_cast<double>(count); }
   double accuracy() const { return static_cast<double>(correct) / static_cast<double>(count); }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-
 #include <lockstep/random/random.hpp>
+
+#include <cstdint>
 
 namespace lockstep::models {
 

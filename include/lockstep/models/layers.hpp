@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstdint>
-
 #include <lockstep/models/block.hpp>
+
+#include <cstdint>
 
 // N samples, C channels, H x W pixels, T tokens, E features.
 namespace lockstep::models {

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/models/block.hpp>
+
 #include <torch/nn/module.h>
 
 #include <cstdint>
@@ -8,11 +13,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/section.hpp>
-#include <lockstep/core/task.hpp>
-#include <lockstep/models/block.hpp>
 
 namespace lockstep::models {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/dtype.hpp>
+#include <lockstep/core/section.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include <lockstep/core/dtype.hpp>
-#include <lockstep/core/section.hpp>
 
 namespace lockstep::parallel {
 
@@ -30,8 +30,8 @@ struct Slot {
 /// Parameters of one dtype whose gradients are reduced by one collective.
 struct Bucket {
   DType dtype = DType::float32;
-  std::vector<Slot> slots;     ///< in registration order
-  std::int64_t count = 0;      ///< elements, padding included
+  std::vector<Slot> slots;  ///< in registration order
+  std::int64_t count = 0;   ///< elements, padding included
 };
 
 struct BucketLimits {
@@ -42,8 +42,9 @@ struct BucketLimits {
 /// Divides parameters into buckets, in the order in which they are reduced: the last parameters first, because
 /// backward reaches them first. The same on every rank for the same parameters.
 ///
-/// Walks the parameters in registration order and closes a bucket when its bytes reach its limit, so a bucket exceeds its
-/// limit by at most one parameter and no parameter is divided; each dtype has buckets, and a row of limits, of its own.
+/// Walks the parameters in registration order and closes a bucket when its bytes reach its limit, so a bucket exceeds
+/// its limit by at most one parameter and no parameter is divided; each dtype has buckets, and a row of limits, of its
+/// own.
 std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits);
 
 /// The keys of section `ddp`.

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <memory>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/metrics/classification.hpp>
@@ -14,6 +9,11 @@
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace lockstep::parallel {
 
@@ -27,7 +27,7 @@ struct DdpOptions {
 
 /// What one micro_batch gave.
 struct StepResult {
-  double loss = 0;                 ///< this rank's mean loss, unweighted
+  double loss = 0;  ///< this rank's mean loss, unweighted
   optim::UpdateReport update;
 };
 

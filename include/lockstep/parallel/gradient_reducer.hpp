@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/parameter_store.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
 #include <memory>
 #include <vector>
 
-#include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/communicator.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
-
 namespace lockstep::parallel {
 
 /// Averages gradients over ranks in buckets, while backward is still running.
 ///
-/// A hook on every parameter's gradient accumulator moves the finished gradient into its bucket and makes `.grad` a view
-/// of it. Buckets are started strictly in index order, so all ranks issue the same collectives without talking about it,
-/// and are awaited at the end of backward. Knows parameters, buckets and a Collectives; no model, loss or optimizer.
-/// With one rank there are no hooks and no collectives.
+/// A hook on every parameter's gradient accumulator moves the finished gradient into its bucket and makes `.grad` a
+/// view of it. Buckets are started strictly in index order, so all ranks issue the same collectives without talking
+/// about it, and are awaited at the end of backward. Knows parameters, buckets and a Collectives; no model, loss or
+/// optimizer. With one rank there are no hooks and no collectives.
 class GradientReducer {
  public:
   /// Collective: allocates the buckets.

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/optim/flat_parameters.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <functional>
@@ -8,10 +12,6 @@
 #include <span>
 #include <string>
 #include <vector>
-
-#include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/flat_parameters.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
 
 namespace lockstep::parallel {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/dtype.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
-
-#include <lockstep/core/dtype.hpp>
-#include <lockstep/mpi/communicator.hpp>
 
 // Where tensors meet communicators and flat memory: the one place that converts between the two worlds.
 namespace lockstep::parallel {

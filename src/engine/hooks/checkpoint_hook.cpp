@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <chrono>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
+
+#include <chrono>
 
 namespace lockstep::engine {
 
@@ -14,18 +14,15 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 struct Intervals {
-  std::int64_t steps;    // 0: off
-  std::int64_t epochs;   // 0: off
-  double seconds;        // 0: off
+  std::int64_t steps;   // 0: off
+  std::int64_t epochs;  // 0: off
+  double seconds;       // 0: off
 };
 
 class CheckpointHook : public Hook {
  public:
   CheckpointHook(Intervals every, std::int64_t keep_last, std::string directory, std::string config_ini)
-      : every_(every),
-        keep_last_(keep_last),
-        directory_(std::move(directory)),
-        config_ini_(std::move(config_ini)) {}
+      : every_(every), keep_last_(keep_last), directory_(std::move(directory)), config_ini_(std::move(config_ini)) {}
 
   void before_train(Trainer& trainer) override {
     saved_at_ = Clock::now();

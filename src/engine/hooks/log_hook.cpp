@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <chrono>
-
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/trainer.hpp>
+
+#include <chrono>
 
 namespace lockstep::engine {
 
@@ -26,12 +26,10 @@ class LogHook : public Hook {
     const auto now = Clock::now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds;
-    Record record{.kind = "train",
-                  .values = {{"step", at.step},
-                             {"epoch", at.epoch},
-                             {"samples", at.samples},
-                             {"loss", report.loss},
-                             {"lr", report.lr}}};
+    Record record{
+        .kind = "train",
+        .values = {
+            {"step", at.step}, {"epoch", at.epoch}, {"samples", at.samples}, {"loss", report.loss}, {"lr", report.lr}}};
     if (report.grad_norm) record.values.emplace_back("grad_norm", *report.grad_norm);
     record.values.emplace_back("samples_per_second", samples_per_second);
     const Task task = trainer.splits().train->task();

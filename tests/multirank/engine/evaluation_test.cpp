@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
-
 #include <lockstep/engine/evaluation.hpp>
+
+#include <gtest/gtest.h>
 
 #include "small_run.hpp"
 

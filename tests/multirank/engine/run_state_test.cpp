@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
-#include <torch/types.h>
-
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_state.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
 
 #include "small_run.hpp"
 #include "support/program.hpp"
@@ -63,7 +63,7 @@ TEST_F(RunStateTest, ARestoredRunGoesOnBitForBit) {
   SmallRun resumed(world_, longer);
   EXPECT_FALSE(has_same_parameters(first, resumed));  // it starts elsewhere ...
   restore(resumed.trainer, archive);
-  EXPECT_TRUE(has_same_parameters(first, resumed));   // ... and is put here
+  EXPECT_TRUE(has_same_parameters(first, resumed));  // ... and is put here
   EXPECT_EQ(resumed.trainer.progress().step, 5);
   EXPECT_EQ(resumed.trainer.progress().samples, 60);
   resumed.trainer.train();

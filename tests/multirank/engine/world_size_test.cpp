@@ -60,7 +60,9 @@ TEST_P(WorldSizeTest, TheLossCurveIsThatOfOneRank) {
     EXPECT_LE(first_ten, is_fp64 ? 1e-10 : 1e-5);
     EXPECT_LE(all, is_fp64 ? 1e-10 : 1e-3);
   }
-  if (world.rank() == 0) EXPECT_LT(alone.back(), 0.8 * alone.front());  // it did learn
+  if (world.rank() == 0) {
+    EXPECT_LT(alone.back(), 0.8 * alone.front());  // it did learn
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, WorldSizeTest,
@@ -75,8 +77,9 @@ INSTANTIATE_TEST_SUITE_P(Cases, WorldSizeTest,
 // Micro_batches only bound memory: the curve stays.
 TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
   const mpi::Communicator world = mpi::Communicator::world();
-  const Settings common = {{"model.name", "mlp"},        {"train.precision", "fp64"}, {"train.max_steps", "20"},
-                           {"train.global_batch_size", "50"}, {"data.train_size", "200"}, {"run.threads", "1"}};
+  const Settings common = {{"model.name", "mlp"},      {"train.precision", "fp64"},
+                           {"train.max_steps", "20"},  {"train.global_batch_size", "50"},
+                           {"data.train_size", "200"}, {"run.threads", "1"}};
   SmallRun whole(world, common);
   whole.trainer.train();
   Settings settings = common;

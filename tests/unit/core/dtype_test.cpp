@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/dtype.hpp>
+#include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <cstdint>
 #include <limits>
-
-#include <lockstep/core/error.hpp>
 
 namespace lockstep {
 namespace {
@@ -43,8 +42,8 @@ TEST(DTypeTest, RoundsToEvenAndOverflowsToInfinity) {
   EXPECT_EQ(bfloat16_to_float(float_to_bfloat16(1.0F + 0x3p-8F)), 1.0F + 0x1p-6F);  // tie, up to even
   EXPECT_EQ(half_to_float(float_to_half(65519.0F)), 65504.0F);
   EXPECT_TRUE(std::isinf(half_to_float(float_to_half(65520.0F))));
-  EXPECT_EQ(half_to_float(float_to_half(0x1p-25F)), 0.0F);         // tie between 0 and 2^-24
-  EXPECT_EQ(half_to_float(float_to_half(0x1.8p-24F)), 0x1p-23F);   // tie, up to even
+  EXPECT_EQ(half_to_float(float_to_half(0x1p-25F)), 0.0F);        // tie between 0 and 2^-24
+  EXPECT_EQ(half_to_float(float_to_half(0x1.8p-24F)), 0x1p-23F);  // tie, up to even
   EXPECT_TRUE(std::isnan(half_to_float(float_to_half(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::numeric_limits<float>::quiet_NaN()))));
 }

@@ -1,16 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/core/section.hpp>
 
 #include <gtest/gtest.h>
-
-#include <lockstep/core/error.hpp>
 
 namespace lockstep {
 namespace {
 
 KeySpecs specs() {
   return {
-      {.name = "optim.lr", .type = KeyType::real, .default_value = "0.1", .help = "", .min = 0.0, .min_is_exclusive = true},
+      {.name = "optim.lr",
+       .type = KeyType::real,
+       .default_value = "0.1",
+       .help = "",
+       .min = 0.0,
+       .min_is_exclusive = true},
       {.name = "optim.betas", .type = KeyType::reals, .default_value = "0.9, 0.99", .help = "", .min = 0, .max = 1},
       {.name = "optim.name", .type = KeyType::choice, .default_value = "sgd", .help = "", .choices = {"sgd", "adamw"}},
       {.name = "optim.nesterov", .type = KeyType::boolean, .default_value = "no", .help = ""},

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/metrics/classification.hpp>
+
 #include <gtest/gtest.h>
 #include <torch/types.h>
-
-#include <lockstep/metrics/classification.hpp>
 
 namespace lockstep::metrics {
 namespace {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
-#include <torch/types.h>
-
-#include <cmath>
-
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/generators.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/model.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
 
 namespace lockstep::models {
 namespace {
@@ -113,15 +113,25 @@ TEST(ModelsTest, OnlyLossesAreSummed) {
 }
 
 TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
-  EXPECT_EQ(error_of([] { build(section({{"name", "gtp"}}), kText, 1, at::kFloat); }),
+  EXPECT_EQ(error_of([] {
+              build(section({{"name", "gtp"}}), kText, 1, at::kFloat);
+            }),
             "model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt; did you mean 'gpt'?");
-  EXPECT_EQ(error_of([] { build(section({{"name", "gpt"}}), kImages, 1, at::kFloat); }),
+  EXPECT_EQ(error_of([] {
+              build(section({{"name", "gpt"}}), kImages, 1, at::kFloat);
+            }),
             "model.name: gpt needs text, but data.name gives images");
-  EXPECT_EQ(error_of([] { build(section({{"name", "cnn"}}), kText, 1, at::kFloat); }),
+  EXPECT_EQ(error_of([] {
+              build(section({{"name", "cnn"}}), kText, 1, at::kFloat);
+            }),
             "model.name: cnn needs images, but data.name gives text");
-  EXPECT_EQ(error_of([] { build(section({{"name", "gpt"}, {"features", "30"}}), kText, 1, at::kFloat); }),
+  EXPECT_EQ(error_of([] {
+              build(section({{"name", "gpt"}, {"features", "30"}}), kText, 1, at::kFloat);
+            }),
             "model.features (test): 30 is not divisible by model.heads = 4");
-  EXPECT_EQ(error_of([] { build(section({{"channels", "1,1,1,1,1"}}), kImages, 1, at::kFloat); }),
+  EXPECT_EQ(error_of([] {
+              build(section({{"channels", "1,1,1,1,1"}}), kImages, 1, at::kFloat);
+            }),
             "model.channels (test): too many levels for images of 28 x 28");
 }
 

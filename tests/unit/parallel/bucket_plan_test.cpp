@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <gtest/gtest.h>
-
 #include <lockstep/parallel/bucket_plan.hpp>
+
+#include <gtest/gtest.h>
 
 namespace lockstep::parallel {
 namespace {
@@ -55,8 +55,8 @@ TEST(BucketPlanTest, ParametersAreNeverDividedAndMayBeEmpty) {
 }
 
 TEST(BucketPlanTest, EveryParameterBeginsOn64Bytes) {
-  const auto buckets = plan_buckets({spec(1), spec(17), spec(16), spec(3, DType::float64), spec(9, DType::float64)},
-                                    {1 << 20, 1 << 20});
+  const auto buckets =
+      plan_buckets({spec(1), spec(17), spec(16), spec(3, DType::float64), spec(9, DType::float64)}, {1 << 20, 1 << 20});
   ASSERT_EQ(buckets.size(), 2U);
   EXPECT_EQ(buckets[1].slots[1].offset, 16);
   EXPECT_EQ(buckets[1].slots[2].offset, 48);
