@@ -53,7 +53,7 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   const auto loaders = static_cast<int>(sections.at("data").integer("workers"));
   // Loader threads mostly sleep: only compute threads are held against the processors.
   const std::string crowded = topology.oversubscription(threads);
-  if (!crowded.empty()) log::warning(crowded);
+  if (!crowded.empty() && topology.local_rank == 0) log::warning(crowded);
   log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loaders) + " for loading");
 
   world.together([&] { micro_batches_ = count_micro_batches(train, world); });

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
-
-#include <algorithm>
+#include <lockstep/core/table.hpp>
 
 #include "rules.hpp"
 
@@ -19,13 +17,13 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
 KeySpecs common_keys(const std::vector<Rule>& rules) {
   return {{.name = "optim.name",
            .type = KeyType::choice,
-           .default_value = "sgd",
+           .default_value = "adamw",
            .help = "how a step updates the parameters",
            .choices = names_of(rules)},
           {.name = "optim.lr",
            .type = KeyType::real,
-           .default_value = "0.02",
-           .help = "base learning rate, which sched.rule multiplies; adamw wants about 0.001",
+           .default_value = "0.001",
+           .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more",
            .min = 0},
           {.name = "optim.weight_decay",
            .type = KeyType::real,
@@ -43,10 +41,6 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
            .choices = {"none", "norms_biases"}}};
 }
 
-bool has_name(const KeySpecs& keys, const std::string& name) {
-  return std::any_of(keys.begin(), keys.end(), [&name](const KeySpec& key) { return key.name == name; });
-}
-
 }  // namespace
 
 const std::vector<Rule>& builtin_rules() {
@@ -55,24 +49,9 @@ const std::vector<Rule>& builtin_rules() {
 }
 
 const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules) {
-  const auto found = std::find_if(rules.begin(), rules.end(), [name](const Rule& rule) { return rule.name == name; });
-  if (found != rules.end()) return *found;
-  const std::vector<std::string> names = names_of(rules);
-  std::string list;
-  for (const std::string& known : names) list += (list.empty() ? "" : ", ") + known;
-  const std::string near = nearest_name(std::string(name), names);
-  throw ConfigError("optimizer '" + std::string(name) + "' is unknown; choose one of: " + list +
-                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
+  return find_row(rules, name, "optim.name");
 }
 
-KeySpecs optim_keys(const std::vector<Rule>& rules) {
-  KeySpecs keys = common_keys(rules);
-  for (const Rule& rule : rules) {
-    for (const KeySpec& key : rule.keys) {
-      if (!has_name(keys, key.name)) keys.push_back(key);  // rules may share a key, such as betas
-    }
-  }
-  return keys;
-}
+KeySpecs optim_keys(const std::vector<Rule>& rules) { return keys_of_rows(common_keys(rules), rules); }
 
 }  // namespace lockstep::optim

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <algorithm>
@@ -35,19 +36,6 @@ std::vector<std::string> split_at_commas(const std::string& text) {
     begin = end + 1;
   }
   return parts;
-}
-
-const Curve& find_curve(const std::string& name, const std::vector<Curve>& curves, const std::string& place) {
-  std::vector<std::string> names;
-  std::string list;
-  for (const Curve& curve : curves) {
-    if (curve.name == name) return curve;
-    names.push_back(curve.name);
-    list += (list.empty() ? "" : ", ") + curve.name;
-  }
-  const std::string near = nearest_name(name, names);
-  throw ConfigError(place + ": curve '" + name + "' is unknown; choose one of: " + list +
-                    (near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
 
 bool is_list(const KeySpec& spec) { return spec.type == KeyType::integers || spec.type == KeyType::reals; }
@@ -89,7 +77,7 @@ Window window_of(const Section& rule, std::int64_t total_steps) {
 Schedule parse_rule(const std::string& text, std::int64_t total_steps, const std::string& place,
                     const std::vector<Curve>& curves) {
   const std::vector<std::string> parts = split_at_commas(text);
-  const Curve& curve = find_curve(parts.front(), curves, place);
+  const Curve& curve = find_row(curves, parts.front(), place);
   Section rule;
   for (const KeySpec& key : window_keys()) rule.declare(key);
   for (const KeySpec& key : curve.keys) rule.declare(key);

@@ -78,12 +78,11 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   settle_names(world, config);
   const std::string folder = config.section("run").text("dir");
   const std::string checkpoints = folder + "/ckpt";
-  engine::check_resume(world, config.section("").text("resume"), checkpoints);
-
   const std::vector<std::string> hosts = hosts_of(world);
   world.together([&] {
     if (world.is_root()) report::make_run_folder(folder);
   });
+  engine::check_resume(world, config.section("").text("resume"), checkpoints);
   std::unique_ptr<RunReport> report;
   world.together([&] {
     fs::create_directories(folder + "/logs");

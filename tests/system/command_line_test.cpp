@@ -27,7 +27,7 @@ TEST(CommandLineTest, TheKeysAndDefaultsAreThoseOfTheStoredTable) {
 TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   const Outcome outcome = run_ranks(2, "--help");
   EXPECT_EQ(outcome.rank_codes, (std::vector<int>{0, 0}));
-  for (const char* word : {"train", "eval", "config", "optim", "exit codes"}) {
+  for (const char* word : {"train", "eval", "config", "optim", "Exit codes"}) {
     EXPECT_NE(outcome.output.find(word), std::string::npos) << word;
   }
   const std::size_t first = outcome.output.find("eval");

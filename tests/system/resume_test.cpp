@@ -74,7 +74,7 @@ TEST_P(ResumeTest, GoesOnBitForBit) {
 }
 
 const std::string kAdamW = "--optim.name=adamw --optim.lr=0.002 --model.dropout=0.1";
-const std::string kSgd = "--optim.momentum=0.9 --train.clip_grad=norm:1.0";
+const std::string kSgd = "--optim.name=sgd --optim.lr=0.02 --optim.momentum=0.9 --train.clip_grad=norm:1.0";
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ResumeTest,

@@ -22,9 +22,11 @@ std::vector<double> losses_on(const mpi::Communicator& ranks, const Case& c) {
                        {"model.channels", "4,8"},
                        {"train.global_batch_size", c.global_batch},
                        {"train.precision", c.precision},
+                       {"train.max_epochs", "0"},
                        {"train.max_steps", "100"},
                        {"data.train_size", "600"},
                        {"data.workers", "0"},
+                       {"optim.name", "sgd"},
                        {"optim.lr", "0.05"},
                        {"optim.momentum", "0.9"},
                        {"run.threads", "1"}});

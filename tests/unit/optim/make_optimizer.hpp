@@ -11,6 +11,7 @@ using Settings = std::vector<std::pair<std::string, std::string>>;  // key and v
 
 inline Section section_of(const Settings& settings) {
   Section optim = Section::with_defaults("optim", optim_keys());
+  optim.set("name", "sgd", "command line");
   for (const auto& [key, value] : settings) optim.set(key, value, "command line");
   return optim;
 }

@@ -28,7 +28,7 @@ TEST(OptimTableTest, AnUnknownNameIsToldTheRightOnes) {
     find_rule("adamv");
     ADD_FAILURE() << "adamv was found";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "optimizer 'adamv' is unknown; choose one of: sgd, adamw; did you mean 'adamw'?");
+    EXPECT_STREQ(error.what(), "optim.name: 'adamv' is unknown; choose one of: sgd, adamw; did you mean 'adamw'?");
   }
 }
 
