@@ -39,15 +39,17 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
   const std::string backend = options.backend == "auto" ? automatic_backend(topology, world.size()) : options.backend;
   if (backend == "self") {
     if (world.size() == 1) return make_self_collectives();
-    throw ConfigError("comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
+    throw_agreed(ExitCode::configuration,
+                 "comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
   }
   if (backend == "shm") {
     if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
-    throw ConfigError("comm.backend: shm serves the ranks of one host, not of " + std::to_string(topology.host_count) +
-                      "; use auto or mpi");
+    throw_agreed(ExitCode::configuration, "comm.backend: shm serves the ranks of one host, not of " +
+                                              std::to_string(topology.host_count) + "; use auto or mpi");
   }
   if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
-  throw ConfigError("comm.backend: " + backend + " is not in this build; use auto, self, shm or mpi");
+  throw_agreed(ExitCode::configuration,
+               "comm.backend: " + backend + " is not in this build; use auto, self, shm or mpi");
 }
 
 KeySpecs comm_keys() {

@@ -18,16 +18,13 @@ struct Case {
 
 std::vector<double> losses_on(const mpi::Communicator& ranks, const Case& c) {
   SmallRun run(ranks, {{"model.name", c.model},
-                       {"model.hidden", "32"},
-                       {"model.channels", "4,8"},
                        {"train.global_batch_size", c.global_batch},
                        {"train.precision", c.precision},
                        {"train.max_epochs", "0"},
                        {"train.max_steps", "100"},
-                       {"data.train_size", "600"},
                        {"data.workers", "0"},
                        {"optim.name", "sgd"},
-                       {"optim.lr", "0.05"},
+                       {"optim.lr", "0.01"},
                        {"optim.momentum", "0.9"},
                        {"run.threads", "1"}});
   run.trainer.train();
@@ -63,7 +60,7 @@ TEST_P(WorldSizeTest, TheLossCurveIsThatOfOneRank) {
     EXPECT_LE(all, is_fp64 ? 1e-10 : 1e-3);
   }
   if (world.rank() == 0) {
-    EXPECT_LT(alone.back(), 0.8 * alone.front());  // it did learn
+    EXPECT_LT(alone.back(), 0.9 * alone.front());  // it did learn
   }
 }
 
