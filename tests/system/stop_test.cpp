@@ -5,8 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include <chrono>
-#include <thread>
+#include <cstdlib>
 
 #include "support/program.hpp"
 
@@ -43,6 +42,20 @@ TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
     EXPECT_EQ(testing::run_ranks(ranks, "--run.dir=" + folder.file("straight") + kRun).exit_code, 0);
     EXPECT_EQ(report::read_series(folder.file("run/metrics.jsonl"), "loss"),
               report::read_series(folder.file("straight/metrics.jsonl"), "loss"));
+  }
+}
+
+// What Ctrl-C does: the terminal sends INT to the whole group.
+TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  for (const char* signal : {"TERM", "INT"}) {
+    const testing::TemporaryFolder folder;
+    const std::string train =
+        std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.file("run") + kRun;
+    // Without job control bash lets its background jobs ignore INT, so the group gets it from a shell that has it.
+    const Outcome stopped = run_and_signal("set -m; " + train, folder.file("run/metrics.jsonl"), signal);
+    EXPECT_EQ(stopped.exit_code, 75) << signal << "\n" << stopped.output;
+    EXPECT_EQ(checkpoints::list(folder.file("run/ckpt")).size(), 1U) << signal;
   }
 }
 
