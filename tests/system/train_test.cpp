@@ -133,7 +133,8 @@ TEST(TrainTest, GptOnTinyShakespeare) {
                     900);
       ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
       EXPECT_EQ(last(run, "val/count"), 111540 - 1);  // every token of the last tenth but the first is predicted once
-      EXPECT_LE(last(run, "val/loss"), is_long ? 1.90 : 2.75);
+      // PyTorch with the same configuration reaches 1.905 and 1.910 over the whole split (seeds 1 and 2), spread 0.02.
+      EXPECT_LE(last(run, "val/loss"), is_long ? 1.94 : 2.75);
       std::printf("seed %d, %d ranks: val/loss %.4f\n", seed, ranks, last(run, "val/loss"));
     }
   }
