@@ -61,6 +61,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::very_high, schedule_hook());
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
+  trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(sections.at("ckpt"), request.checkpoint_directory, request.config_ini));

@@ -19,7 +19,15 @@ std::unique_ptr<Hook> schedule_hook();
 /// `val/loss` and `val/accuracy`. Priority::normal.
 std::unique_ptr<Hook> evaluate_hook(const Section& eval);
 
-/// Reports a "train" record every `log.interval` steps and at the last one. Priority::below_normal.
+/// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
+bool is_log_due(const Progress& progress, std::int64_t interval);
+
+/// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
+/// the trainer's events. Priority::normal.
+std::unique_ptr<Hook> timer_hook(const Section& log);
+
+/// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the trainer's events.
+/// Priority::below_normal.
 std::unique_ptr<Hook> log_hook(const Section& log);
 
 /// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low.

@@ -5,6 +5,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/schedule/schedule.hpp>
@@ -49,6 +50,7 @@ class Trainer {
   const data::Splits& splits() const noexcept { return splits_; }
   const data::Sampler& sampler() const noexcept { return *sampler_; }
   const Progress& progress() const noexcept { return progress_; }
+  EventStorage& events() noexcept { return events_; }
   const schedule::Schedule& schedule() const noexcept { return schedule_; }
 
   /// Continues from there: call before train.
@@ -78,6 +80,7 @@ class Trainer {
   bool save_requested_ = false;
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;
   std::vector<Reporter> reporters_;
+  EventStorage events_;
 
   static std::atomic<bool> stop_requested_;
 };

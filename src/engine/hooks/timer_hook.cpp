@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/trainer.hpp>
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Counts the steps' own time: what evaluation and checkpoints take between them does not slow the training down.
+class TimerHook : public Hook {
+ public:
+  explicit TimerHook(std::int64_t interval) : interval_(interval) {}
+
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    ++steps_;
+    seconds_ += report.seconds;
+    data_seconds_ += report.data_seconds;
+    if (!is_log_due(report.progress, interval_)) return;
+    const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
+    const Task task = trainer.splits().train->task();
+    EventStorage& events = trainer.events();
+    events.put("samples_per_second", samples_per_second);
+    if (task.is_text) {
+      events.put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
+    }
+    events.put("data_wait", data_seconds_ / seconds_);
+    events.put("seconds_per_step", seconds_ / static_cast<double>(steps_));
+    steps_ = 0;
+    seconds_ = 0;
+    data_seconds_ = 0;
+  }
+
+ private:
+  std::int64_t interval_;
+  std::int64_t steps_ = 0;
+  double seconds_ = 0;
+  double data_seconds_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> timer_hook(const Section& log) { return std::make_unique<TimerHook>(log.integer("interval")); }
+
+}  // namespace lockstep::engine
