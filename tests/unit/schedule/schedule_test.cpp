@@ -101,10 +101,9 @@ TEST(ScheduleTest, AnyStepMayBeAskedInAnyOrder) {
 }
 
 TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
-  EXPECT_EQ(
-      error_of("cosin"),
-      "command line: sched.rule 'cosin': 'cosin' is unknown; choose one of: constant, linear, step, multistep, "
-      "cosine; did you mean 'cosine'?");
+  EXPECT_EQ(error_of("cosin"),
+            "command line: sched.rule 'cosin': 'cosin' is unknown; choose one of: constant, linear, step, multistep, "
+            "cosine; did you mean 'cosine'?");
   EXPECT_EQ(error_of("linear,strat_factor=1"),
             "command line: sched.rule 'linear,strat_factor=1': key 'strat_factor' is unknown; did you mean "
             "'start_factor'?");
