@@ -67,7 +67,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
                    checkpoint_hook(sections.at("ckpt"), request.checkpoint_directory, request.config_ini));
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections.at("").text("resume"), request.checkpoint_directory);
-  if (restored && request.on_resumed) request.on_resumed(trainer.progress().step, *restored);
+  if (request.on_start) request.on_start(trainer.progress().step, restored);
   return trainer.train();
 }
 

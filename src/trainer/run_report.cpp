@@ -7,6 +7,7 @@
 #include <lockstep/report/run_files.hpp>
 
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iomanip>
 #include <sstream>
@@ -67,10 +68,13 @@ RunReport::RunReport(std::string folder)
   report::write_status(folder_, {.state = report::RunState::running});
 }
 
-void RunReport::on_resumed(std::int64_t step, const std::string& checkpoint) {
+/// What an earlier run in this folder told beyond `step` will be told again.
+void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
-  log::info("resumed at step " + std::to_string(step) + " from " + checkpoint);
+  std::error_code ignored;
+  std::filesystem::remove(folder_ + "/failure.json", ignored);
+  if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);
 }
 
 void RunReport::on_record(const engine::Record& record) {

@@ -22,7 +22,7 @@ class RunReport {
  public:
   explicit RunReport(std::string folder);
 
-  void on_resumed(std::int64_t step, const std::string& checkpoint);
+  void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const engine::Record& record);
   void on_step(const engine::StepReport& step);
   void on_end(engine::Outcome outcome);

@@ -99,11 +99,11 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .checkpoint_directory = checkpoints,
                                .config_ini = config.to_ini(),
                                .reporter = {},
-                               .on_resumed = {},
+                               .on_start = {},
                                .hooks = {}};
   if (report) {
     request.reporter = [&report](const engine::Record& record) { report->on_record(record); };
-    request.on_resumed = [&report](std::int64_t step, const std::string& from) { report->on_resumed(step, from); };
+    request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
     request.hooks.emplace_back(engine::Priority::high, std::make_unique<StepHook>(*report));
   }
   try {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bad input gets one clear sentence and the documented exit code, on every rank.
 #include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
 
 #include <gtest/gtest.h>
 
@@ -165,6 +166,18 @@ TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
   expect_refusal(run + "--resume=auto --train.max_steps=100 --optim.lr=1e30", kNumeric, {"not finite", "optim.lr"});
   EXPECT_EQ(checkpoints::list(folder_.file("run/ckpt")), (std::vector<std::int64_t>{4}));
   EXPECT_NO_THROW(checkpoints::read(folder_.file("run/ckpt/step-000000000004")));
+}
+
+// A folder in which a run failed before its first checkpoint can be used again, and tells only of the new run.
+TEST_P(BadInputTest, AFailedRunLeavesNothingBehindThatMisleads) {
+  const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.interval=1 ";
+  expect_refusal(run + "--optim.lr=1e30", kNumeric, {"not finite"});
+  EXPECT_TRUE(fs::exists(folder_.path() / "run/failure.json"));
+  ASSERT_EQ(run_ranks(GetParam(), run).exit_code, 0);
+  EXPECT_FALSE(fs::exists(folder_.path() / "run/failure.json"));
+  const auto losses = report::read_series(folder_.file("run/metrics.jsonl"), "loss");
+  ASSERT_EQ(losses.size(), 20U);
+  EXPECT_EQ(losses.front().first, 1);
 }
 
 TEST_P(BadInputTest, BackendThatCannotServe) {

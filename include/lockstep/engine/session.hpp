@@ -31,8 +31,9 @@ struct TrainRequest {
   std::string checkpoint_directory;  ///< <run.dir>/ckpt
   std::string config_ini;            ///< the resolved configuration, stored in every checkpoint
   Reporter reporter;                 ///< called on rank 0
-  std::function<void(std::int64_t step, const std::string& checkpoint)> on_resumed;  ///< on every rank, before training
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;                     ///< beside the built-in ones
+  /// Called on every rank before training: where the run stands, and what it was restored from.
+  std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< beside the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
