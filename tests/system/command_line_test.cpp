@@ -47,6 +47,19 @@ TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
 }
 
+TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
+  const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
+  const std::string program = std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
+  const testing::TemporaryFolder folder;
+  const std::string run = testing::mpirun_command(2) + " " + program + " --model.name=scaled --data.train_size=96";
+  const Outcome fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.file("run"));
+  EXPECT_EQ(fine.exit_code, 0) << fine.output;
+  const Outcome refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.file("other"));
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("model.scale: 'big' is not a number"), std::string::npos) << refused.output;
+  EXPECT_EQ(run_ranks(1, "--model.name=scaled --run.dir=" + folder.file("plain")).exit_code, 2);
+}
+
 TEST(CommandLineTest, AbbreviationsAreNotGuessed) {
   EXPECT_EQ(run_ranks(1, "--optim.momen=0.5").exit_code, 2);
   EXPECT_EQ(run_ranks(1, "--ver").exit_code, 2);
