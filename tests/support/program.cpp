@@ -75,14 +75,14 @@ std::string mpirun_command(int ranks) {
 Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const std::string& variables) {
   const TemporaryFolder codes;
   // Every rank's shell notes what its trainer returned; mpirun itself tells of one rank only.
-  const fs::path script = codes.path() / "rank.sh";
-  write_file(script, "#!/bin/bash\n" + trainer_program() + " \"$@\"\ncode=$?\necho $code > '" + codes.path().string() +
+  const fs::path script = codes / "rank.sh";
+  write_file(script, "#!/bin/bash\n" + trainer_program() + " \"$@\"\ncode=$?\necho $code > '" + codes.path() +
                          "/'$OMPI_COMM_WORLD_RANK\nexit $code\n");
   fs::permissions(script, fs::perms::owner_all);
   Outcome outcome =
       run_shell(variables + " " + mpirun_command(ranks) + " '" + script.string() + "' " + arguments, limit_s);
   for (int rank = 0; rank < ranks; ++rank) {
-    std::ifstream file(codes.path() / std::to_string(rank));
+    std::ifstream file(codes / std::to_string(rank));
     int code = -1;
     file >> code;
     outcome.rank_codes.push_back(code);
@@ -99,17 +99,6 @@ fs::path shared_folder() {
 bool is_long_run() { return environment("LOCKSTEP_TEST_LONG", "0") == "1"; }
 
 std::uint64_t test_seed() { return std::strtoull(environment("LOCKSTEP_TEST_SEED", "1").c_str(), nullptr, 10); }
-
-TemporaryFolder::TemporaryFolder() {
-  std::string pattern = (fs::temp_directory_path() / "lockstep-test-XXXXXX").string();
-  if (mkdtemp(pattern.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  path_ = pattern;
-}
-
-TemporaryFolder::~TemporaryFolder() {
-  std::error_code ignored;
-  fs::remove_all(path_, ignored);
-}
 
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);

@@ -7,6 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/temporary_folder.hpp"
+
 namespace lockstep::testing {
 
 /// What a program printed and returned.
@@ -35,21 +37,6 @@ std::filesystem::path shared_folder();
 bool is_long_run();
 /// What tools/test drew from the commit; printed by it.
 std::uint64_t test_seed();
-
-/// A folder of its own for one test, removed at the end.
-class TemporaryFolder {
- public:
-  TemporaryFolder();
-  ~TemporaryFolder();
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::filesystem::path& path() const noexcept { return path_; }
-  std::string file(const std::string& name) const { return (path_ / name).string(); }
-
- private:
-  std::filesystem::path path_;
-};
 
 std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, const std::string& text);

@@ -45,7 +45,7 @@ void write_idx(const fs::path& folder) {
 
 class BadInputTest : public ::testing::TestWithParam<int> {
  protected:
-  std::string run_dir() const { return "--run.dir=" + folder_.file("run") + " "; }
+  std::string run_dir() const { return "--run.dir=" + folder_.path("run") + " "; }
 
   /// The program ends with `code` on every rank, and rank 0 alone says one sentence that holds all `parts`.
   void expect_refusal(const std::string& arguments, int code, const std::vector<std::string>& parts,
@@ -86,24 +86,24 @@ TEST_P(BadInputTest, ValueOutOfRange) {
 }
 
 TEST_P(BadInputTest, ConfigurationFile) {
-  expect_refusal("--config=" + folder_.file("none.ini"), kConfiguration, {folder_.file("none.ini")});
-  expect_refusal("--config=" + folder_.path().string(), kConfiguration, {folder_.path().string()});
-  write_file(folder_.path() / "bad.ini", "[optim]\nlr = 0.1\nmomentum 0.9\n");
-  expect_refusal("--config=" + folder_.file("bad.ini"), kConfiguration, {"bad.ini:3"});
-  write_file(folder_.path() / "typo.ini", "[optim]\n\nlr = fast\n");
-  expect_refusal("--config=" + folder_.file("typo.ini"), kConfiguration, {"typo.ini:3", "optim.lr", "'fast'"});
+  expect_refusal("--config=" + folder_.path("none.ini"), kConfiguration, {folder_.path("none.ini")});
+  expect_refusal("--config=" + folder_.path(), kConfiguration, {folder_.path()});
+  write_file(folder_ / "bad.ini", "[optim]\nlr = 0.1\nmomentum 0.9\n");
+  expect_refusal("--config=" + folder_.path("bad.ini"), kConfiguration, {"bad.ini:3"});
+  write_file(folder_ / "typo.ini", "[optim]\n\nlr = fast\n");
+  expect_refusal("--config=" + folder_.path("typo.ini"), kConfiguration, {"typo.ini:3", "optim.lr", "'fast'"});
 }
 
 TEST_P(BadInputTest, MissingData) {
-  expect_refusal(run_dir() + "--data.name=idx --data.path=" + folder_.file("nowhere"), kData,
-                 {folder_.file("nowhere")});
-  expect_refusal(run_dir() + "--data.name=text --model.name=gpt --data.path=" + folder_.file("nowhere.txt"), kData,
+  expect_refusal(run_dir() + "--data.name=idx --data.path=" + folder_.path("nowhere"), kData,
+                 {folder_.path("nowhere")});
+  expect_refusal(run_dir() + "--data.name=text --model.name=gpt --data.path=" + folder_.path("nowhere.txt"), kData,
                  {"nowhere.txt"});
   expect_refusal(run_dir() + "--data.name=digit", kConfiguration, {"data.name", "'digit'", "digits"});
 }
 
 TEST_P(BadInputTest, DamagedIdx) {
-  const fs::path data = folder_.path() / "idx";
+  const fs::path data = folder_ / "idx";
   const std::string arguments =
       run_dir() + "--data.name=idx --model.name=mlp --train.global_batch_size=4 --data.path=" + data.string() + " ";
   write_idx(data);
@@ -131,8 +131,8 @@ TEST_P(BadInputTest, DataSmallerThanTheGlobalBatch) {
 }
 
 TEST_P(BadInputTest, UnwritableRunDirectory) {
-  write_file(folder_.path() / "file", "");
-  expect_refusal("--run.dir=" + folder_.file("file/run"), kConfiguration, {folder_.file("file")});
+  write_file(folder_ / "file", "");
+  expect_refusal("--run.dir=" + folder_.path("file/run"), kConfiguration, {folder_.path("file")});
 }
 
 TEST_P(BadInputTest, RunDirectoryInUse) {
@@ -147,13 +147,13 @@ TEST_P(BadInputTest, RunDirectoryInUse) {
 
 TEST_P(BadInputTest, ResumeFromNothing) {
   expect_refusal(run_dir() + "--resume=must", kCheckpoint, {"resume=must", "no checkpoint"});
-  expect_refusal(run_dir() + "--resume=" + folder_.file("nothing"), kCheckpoint, {folder_.file("nothing")});
+  expect_refusal(run_dir() + "--resume=" + folder_.path("nothing"), kCheckpoint, {folder_.path("nothing")});
 }
 
 TEST_P(BadInputTest, DamagedCheckpoint) {
   const std::string small = run_dir() + "--data.train_size=96 --model.name=mlp ";
   ASSERT_EQ(run_ranks(GetParam(), small + "--train.max_steps=1").exit_code, 0);
-  const fs::path state = folder_.path() / "run/ckpt/step-000000000001/state.h5";
+  const fs::path state = folder_ / "run/ckpt/step-000000000001/state.h5";
   std::string bytes = testing::read_file(state);
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
   write_file(state, bytes);
@@ -164,18 +164,18 @@ TEST_P(BadInputTest, NonFiniteLossKeepsTheLastGoodCheckpoint) {
   const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_epochs=0 ";
   ASSERT_EQ(run_ranks(GetParam(), run + "--train.max_steps=4").exit_code, 0);
   expect_refusal(run + "--resume=auto --train.max_steps=100 --optim.lr=1e30", kNumeric, {"not finite", "optim.lr"});
-  EXPECT_EQ(checkpoints::list(folder_.file("run/ckpt")), (std::vector<std::int64_t>{4}));
-  EXPECT_NO_THROW(checkpoints::read(folder_.file("run/ckpt/step-000000000004")));
+  EXPECT_EQ(checkpoints::list(folder_.path("run/ckpt")), (std::vector<std::int64_t>{4}));
+  EXPECT_NO_THROW(checkpoints::read(folder_.path("run/ckpt/step-000000000004")));
 }
 
 // A folder in which a run failed before its first checkpoint can be used again, and tells only of the new run.
 TEST_P(BadInputTest, AFailedRunLeavesNothingBehindThatMisleads) {
   const std::string run = run_dir() + "--data.train_size=480 --model.name=mlp --train.max_steps=20 --log.interval=1 ";
   expect_refusal(run + "--optim.lr=1e30", kNumeric, {"not finite"});
-  EXPECT_TRUE(fs::exists(folder_.path() / "run/failure.json"));
+  EXPECT_TRUE(fs::exists(folder_ / "run/failure.json"));
   ASSERT_EQ(run_ranks(GetParam(), run).exit_code, 0);
-  EXPECT_FALSE(fs::exists(folder_.path() / "run/failure.json"));
-  const auto losses = report::read_series(folder_.file("run/metrics.jsonl"), "loss");
+  EXPECT_FALSE(fs::exists(folder_ / "run/failure.json"));
+  const auto losses = report::read_series(folder_.path("run/metrics.jsonl"), "loss");
   ASSERT_EQ(losses.size(), 20U);
   EXPECT_EQ(losses.front().first, 1);
 }

@@ -40,8 +40,8 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
 
 TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   const testing::TemporaryFolder folder;
-  testing::write_file(folder.path() / "a.ini", "[optim]\nlr = 0.25\nmomentum = 0.5\n");
-  const Outcome outcome = run_ranks(1, "config --config=" + folder.file("a.ini") + " --optim.lr=0.5");
+  testing::write_file(folder / "a.ini", "[optim]\nlr = 0.25\nmomentum = 0.5\n");
+  const Outcome outcome = run_ranks(1, "config --config=" + folder.path("a.ini") + " --optim.lr=0.5");
   EXPECT_EQ(outcome.exit_code, 0);
   EXPECT_NE(outcome.output.find("a.ini:3"), std::string::npos) << outcome.output;
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
@@ -52,12 +52,12 @@ TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
   const std::string program = std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
   const testing::TemporaryFolder folder;
   const std::string run = testing::mpirun_command(2) + " " + program + " --model.name=scaled --data.train_size=96";
-  const Outcome fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.file("run"));
+  const Outcome fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.path("run"));
   EXPECT_EQ(fine.exit_code, 0) << fine.output;
-  const Outcome refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.file("other"));
+  const Outcome refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.path("other"));
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("model.scale: 'big' is not a number"), std::string::npos) << refused.output;
-  EXPECT_EQ(run_ranks(1, "--model.name=scaled --run.dir=" + folder.file("plain")).exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "--model.name=scaled --run.dir=" + folder.path("plain")).exit_code, 2);
 }
 
 TEST(CommandLineTest, AbbreviationsAreNotGuessed) {

@@ -48,8 +48,8 @@ class ResumeTest : public ::testing::TestWithParam<Case> {};
 TEST_P(ResumeTest, GoesOnBitForBit) {
   const Case& c = GetParam();
   const testing::TemporaryFolder folder;
-  const std::string straight = folder.file("straight");
-  const std::string halves = folder.file("halves");
+  const std::string straight = folder.path("straight");
+  const std::string halves = folder.path("halves");
   const std::string common = kSmall + " " + c.options + " --train.max_epochs=0";
 
   const Outcome whole = run_ranks(c.ranks, "train --run.dir=" + straight + common + " --train.max_steps=100");
@@ -89,8 +89,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   const testing::TemporaryFolder folder;
   const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
-  const std::string straight = folder.file("straight");
-  const std::string moved = folder.file("moved");
+  const std::string straight = folder.path("straight");
+  const std::string moved = folder.path("moved");
   ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
   ASSERT_EQ(run_ranks(2, "--run.dir=" + moved + common + "--train.max_steps=13").exit_code, 0);
   const Outcome resumed = run_ranks(3, "--resume=auto --run.dir=" + moved + common + "--train.max_steps=30");
@@ -105,7 +105,7 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
 
 TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const testing::TemporaryFolder folder;
-  const std::string run = folder.file("run");
+  const std::string run = folder.path("run");
   const std::string common = kSmall + " --train.max_steps=9";
   ASSERT_EQ(run_ranks(1, "--run.dir=" + run + common + " --ckpt.every_steps=3").exit_code, 0);
   EXPECT_EQ(checkpoints::list(run + "/ckpt"), (std::vector<std::int64_t>{3, 6, 9}));
@@ -113,18 +113,18 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   EXPECT_EQ(by_step.exit_code, 0) << by_step.output;
   EXPECT_NE(by_step.output.find("resumed at step 6"), std::string::npos) << by_step.output;
   const std::string path = run + "/ckpt/" + checkpoints::folder_name(3);
-  const Outcome by_path = run_ranks(1, "--run.dir=" + folder.file("other") + common + " --resume=" + path);
+  const Outcome by_path = run_ranks(1, "--run.dir=" + folder.path("other") + common + " --resume=" + path);
   EXPECT_EQ(by_path.exit_code, 0) << by_path.output;
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
 }
 
 TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneGoesOn) {
   const testing::TemporaryFolder folder;
-  const std::string run = "--run.dir=" + folder.file("run") + kSmall;
+  const std::string run = "--run.dir=" + folder.path("run") + kSmall;
   ASSERT_EQ(run_ranks(1, run + " --train.max_steps=5").exit_code, 0);
   EXPECT_EQ(run_ranks(1, run + " --train.max_steps=5 --resume=auto").exit_code, 0);
   EXPECT_EQ(run_ranks(1, run + " --train.max_steps=8 --resume=must").exit_code, 0);
-  EXPECT_EQ(report::read_series(folder.file("run") + "/metrics.jsonl", "loss").size(), 8U);
+  EXPECT_EQ(report::read_series(folder.path("run") + "/metrics.jsonl", "loss").size(), 8U);
 }
 
 }  // namespace

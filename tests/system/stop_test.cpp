@@ -28,20 +28,20 @@ Outcome run_and_signal(const std::string& command, const std::string& metrics, c
 TEST(StopTest, Usr2ToMpirunSavesAndReturns75) {
   for (const int ranks : {1, 2}) {
     const testing::TemporaryFolder folder;
-    const std::string run = " --run.dir=" + folder.file("run") + kRun;
+    const std::string run = " --run.dir=" + folder.path("run") + kRun;
     const Outcome stopped = run_and_signal(testing::mpirun_command(ranks) + " " + testing::trainer_program() + run,
-                                           folder.file("run/metrics.jsonl"), "USR2");
+                                           folder.path("run/metrics.jsonl"), "USR2");
     EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
-    const auto steps = checkpoints::list(folder.file("run/ckpt"));
+    const auto steps = checkpoints::list(folder.path("run/ckpt"));
     ASSERT_EQ(steps.size(), 1U) << stopped.output;
     EXPECT_LT(steps[0], 3000);
-    EXPECT_NE(testing::read_file(folder.path() / "run/STATUS.json").find("\"stopped\""), std::string::npos);
+    EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"stopped\""), std::string::npos);
 
     const Outcome resumed = testing::run_ranks(ranks, "--resume=auto" + run);
     EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-    EXPECT_EQ(testing::run_ranks(ranks, "--run.dir=" + folder.file("straight") + kRun).exit_code, 0);
-    EXPECT_EQ(report::read_series(folder.file("run/metrics.jsonl"), "loss"),
-              report::read_series(folder.file("straight/metrics.jsonl"), "loss"));
+    EXPECT_EQ(testing::run_ranks(ranks, "--run.dir=" + folder.path("straight") + kRun).exit_code, 0);
+    EXPECT_EQ(report::read_series(folder.path("run/metrics.jsonl"), "loss"),
+              report::read_series(folder.path("straight/metrics.jsonl"), "loss"));
   }
 }
 
@@ -51,20 +51,20 @@ TEST(StopTest, ToolsTrainTurnsTermAndTheFirstInterruptIntoARequest) {
   for (const char* signal : {"TERM", "INT"}) {
     const testing::TemporaryFolder folder;
     const std::string train =
-        std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.file("run") + kRun;
+        std::string(source != nullptr ? source : ".") + "/tools/train -np 2 --run.dir=" + folder.path("run") + kRun;
     // Without job control bash lets its background jobs ignore INT, so the group gets it from a shell that has it.
-    const Outcome stopped = run_and_signal("set -m; " + train, folder.file("run/metrics.jsonl"), signal);
+    const Outcome stopped = run_and_signal("set -m; " + train, folder.path("run/metrics.jsonl"), signal);
     EXPECT_EQ(stopped.exit_code, 75) << signal << "\n" << stopped.output;
-    EXPECT_EQ(checkpoints::list(folder.file("run/ckpt")).size(), 1U) << signal;
+    EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U) << signal;
   }
 }
 
 TEST(StopTest, TermToOneRankStopsAll) {
   const testing::TemporaryFolder folder;
-  const std::string run = " --run.dir=" + folder.file("run") + kRun;
-  const Outcome stopped = run_and_signal(testing::trainer_program() + run, folder.file("run/metrics.jsonl"), "TERM");
+  const std::string run = " --run.dir=" + folder.path("run") + kRun;
+  const Outcome stopped = run_and_signal(testing::trainer_program() + run, folder.path("run/metrics.jsonl"), "TERM");
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
-  EXPECT_EQ(checkpoints::list(folder.file("run/ckpt")).size(), 1U);
+  EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U);
 }
 
 }  // namespace

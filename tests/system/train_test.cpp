@@ -27,18 +27,18 @@ std::string config(const std::string& name) {
 
 TEST(TrainTest, TheDefaultRunPasses98PercentAndALinearModelStaysBelow93) {
   const testing::TemporaryFolder folder;
-  const Outcome cnn = run_ranks(2, "--run.dir=" + folder.file("cnn"), 300);
+  const Outcome cnn = run_ranks(2, "--run.dir=" + folder.path("cnn"), 300);
   ASSERT_EQ(cnn.exit_code, 0) << cnn.output;
-  EXPECT_GE(last(folder.path() / "cnn", "val/accuracy"), 0.98);
-  const Outcome linear = run_ranks(2, "--model.name=mlp --model.hidden= --run.dir=" + folder.file("linear"), 300);
+  EXPECT_GE(last(folder / "cnn", "val/accuracy"), 0.98);
+  const Outcome linear = run_ranks(2, "--model.name=mlp --model.hidden= --run.dir=" + folder.path("linear"), 300);
   ASSERT_EQ(linear.exit_code, 0) << linear.output;
-  EXPECT_LT(last(folder.path() / "linear", "val/accuracy"), 0.93);
-  EXPECT_GT(last(folder.path() / "linear", "val/accuracy"), 0.5);
+  EXPECT_LT(last(folder / "linear", "val/accuracy"), 0.93);
+  EXPECT_GT(last(folder / "linear", "val/accuracy"), 0.5);
 }
 
 TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   const testing::TemporaryFolder folder;
-  const fs::path run = folder.path() / "run";
+  const fs::path run = folder / "run";
   const Outcome outcome = run_ranks(2,
                                     "--data.train_size=480 --data.test_size=50 --model.name=mlp --train.max_epochs=2 "
                                     "--run.dir=" +
@@ -58,9 +58,9 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
 
   // The resolved configuration is a configuration: run again from it, it gives the same losses.
   const Outcome again =
-      run_ranks(2, "--config=" + (run / "config.resolved.ini").string() + " --run.dir=" + folder.file("again"));
+      run_ranks(2, "--config=" + (run / "config.resolved.ini").string() + " --run.dir=" + folder.path("again"));
   ASSERT_EQ(again.exit_code, 0) << again.output;
-  EXPECT_EQ(report::read_series(folder.file("again/metrics.jsonl"), "loss"),
+  EXPECT_EQ(report::read_series(folder.path("again/metrics.jsonl"), "loss"),
             report::read_series((run / "metrics.jsonl").string(), "loss"));
 
   const Outcome eval = run_ranks(2, "eval --from=" + run.string());
@@ -80,18 +80,18 @@ TEST(TrainTest, NothingIsLeftInSharedMemory) {
   };
   const testing::TemporaryFolder folder;
   const auto before = entries();
-  ASSERT_EQ(run_ranks(2, "--data.train_size=96 --train.max_steps=2 --run.dir=" + folder.file("run")).exit_code, 0);
+  ASSERT_EQ(run_ranks(2, "--data.train_size=96 --train.max_steps=2 --run.dir=" + folder.path("run")).exit_code, 0);
   testing::run_shell("timeout -s KILL 3 " + testing::mpirun_command(2) + " " + testing::trainer_program() +
-                     " --train.max_epochs=50 --run.dir=" + folder.file("killed"));
+                     " --train.max_epochs=50 --run.dir=" + folder.path("killed"));
   EXPECT_EQ(entries(), before);
 }
 
 TEST(TrainTest, H5lsAndH5pyReadACheckpoint) {
   const testing::TemporaryFolder folder;
-  ASSERT_EQ(run_ranks(1, "--model.name=mlp --data.train_size=96 --train.max_steps=2 --run.dir=" + folder.file("run"))
+  ASSERT_EQ(run_ranks(1, "--model.name=mlp --data.train_size=96 --train.max_steps=2 --run.dir=" + folder.path("run"))
                 .exit_code,
             0);
-  const std::string state = folder.file("run/ckpt/step-000000000002/state.h5");
+  const std::string state = folder.path("run/ckpt/step-000000000002/state.h5");
   if (testing::run_shell("command -v h5ls").exit_code != 0) GTEST_SKIP() << "h5ls is not installed";
   const Outcome listing = testing::run_shell("h5ls -r " + state);
   EXPECT_NE(listing.output.find("/model/params/hidden0.weight Dataset {128, 784}"), std::string::npos)
@@ -110,10 +110,10 @@ TEST(TrainTest, MnistFromIdxFiles) {
   const testing::TemporaryFolder folder;
   const std::string epochs = testing::is_long_run() ? "" : "--train.max_epochs=2 ";
   const Outcome outcome = run_ranks(
-      2, config("mnist.ini") + epochs + "--data.path=" + data.string() + " --run.dir=" + folder.file("run"), 600);
+      2, config("mnist.ini") + epochs + "--data.path=" + data.string() + " --run.dir=" + folder.path("run"), 600);
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_EQ(last(folder.path() / "run", "val/count"), 2000);
-  EXPECT_GE(last(folder.path() / "run", "val/accuracy"), testing::is_long_run() ? 0.975 : 0.96);
+  EXPECT_EQ(last(folder / "run", "val/count"), 2000);
+  EXPECT_GE(last(folder / "run", "val/accuracy"), testing::is_long_run() ? 0.975 : 0.96);
 }
 
 TEST(TrainTest, GptOnTinyShakespeare) {
@@ -125,7 +125,7 @@ TEST(TrainTest, GptOnTinyShakespeare) {
   const std::vector<int> seeds = is_long ? std::vector<int>{1, 2, 3} : std::vector<int>{1};
   for (const int seed : seeds) {
     for (const int ranks : is_long ? std::vector<int>{1, 2} : std::vector<int>{2}) {
-      const std::string run = folder.file("run" + std::to_string(seed) + "-" + std::to_string(ranks));
+      const std::string run = folder.path("run" + std::to_string(seed) + "-" + std::to_string(ranks));
       const Outcome outcome =
           run_ranks(ranks,
                     config("gpt-char.ini") + "--data.path=" + text.string() + " --run.seed=" + std::to_string(seed) +

@@ -42,7 +42,7 @@ bool has_same_parameters(SmallRun& a, SmallRun& b) {
 class RunStateTest : public ::testing::Test {
  protected:
   RunStateTest() {
-    std::string path = world_.broadcast(folder_.path().string());
+    std::string path = world_.broadcast(folder_.path());
     shared_ = path;
   }
   ~RunStateTest() override { world_.barrier(); }

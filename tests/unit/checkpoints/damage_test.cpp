@@ -44,7 +44,7 @@ class DamageTest : public ::testing::Test {
     file << bytes;
   }
 
-  TemporaryDirectory directory_;
+  TemporaryFolder directory_;
   std::string file_;
   std::string good_;
   Envelope envelope_;

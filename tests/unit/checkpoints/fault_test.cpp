@@ -95,7 +95,7 @@ class FaultTest : public ::testing::Test {
 
   /// The calls of one undisturbed write into `directory_`.
   Names calls_of_a_write() {
-    const TemporaryDirectory other;
+    const TemporaryFolder other;
     write(other.path(), 1, sample(1));
     disarm();
     write(other.path(), 2, sample(2));
@@ -112,6 +112,23 @@ class FaultTest : public ::testing::Test {
 
   Recorder recorder_;
 };
+
+// A folder whose entry in its parent is lost in a power cut takes all it holds with it.
+TEST_F(FaultTest, EveryNewFolderIsSyncedInItsParent) {
+  const TemporaryFolder root;
+  const std::string parent = root.path().substr(root.path().rfind('/') + 1);
+  disarm();
+  write(root / "run/ckpt", 1, sample(1));
+  const Names& calls = recorder_.calls;
+  const auto position = [&calls](const std::string& call) {
+    return std::find(calls.begin(), calls.end(), call) - calls.begin();
+  };
+  const auto end = static_cast<std::ptrdiff_t>(calls.size());
+  EXPECT_LT(position("mkdir run"), position("fsync " + parent));
+  EXPECT_LT(position("fsync " + parent), end);
+  EXPECT_LT(position("mkdir ckpt"), position("fsync run"));
+  EXPECT_LT(position("fsync run"), end);
+}
 
 TEST_F(FaultTest, FilesAreOnDiskBeforeTheyGetTheirNameAndNamesAfterwards) {
   const Names calls = calls_of_a_write();
@@ -145,7 +162,7 @@ TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
   ASSERT_LT(hint, static_cast<std::ptrdiff_t>(calls.size()));
   for (int target = 0; target < static_cast<int>(calls.size()); ++target) {
     SCOPED_TRACE(calls[static_cast<std::size_t>(target)]);
-    const TemporaryDirectory directory;
+    const TemporaryFolder directory;
     disarm();
     write(directory.path(), 1, sample(1));
     const Names before = names_of(directory.path());
@@ -174,7 +191,7 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
   const Names calls = calls_of_a_write();
   const auto sync = std::find(calls.begin(), calls.end(), "fsync state.h5") - calls.begin();
   const auto first_pwrite = std::find(calls.begin(), calls.end(), "pwrite state.h5") - calls.begin();
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   for (int target = 0; target < static_cast<int>(calls.size()); ++target) {
     SCOPED_TRACE(calls[static_cast<std::size_t>(target)]);
     std::filesystem::remove_all(directory.path());
@@ -213,7 +230,7 @@ TEST_F(FaultTest, AnInterruptedOrShortWriteGoesOn) {
   for (const auto mode : {Recorder::Mode::interrupt, Recorder::Mode::shorten}) {
     for (int target = 0; target < static_cast<int>(calls.size()); ++target) {
       if (!calls[static_cast<std::size_t>(target)].starts_with("pwrite state.h5")) continue;
-      const TemporaryDirectory directory;
+      const TemporaryFolder directory;
       arm(target, mode);
       const std::string folder = write(directory.path(), 2, sample(2));
       disarm();
@@ -225,7 +242,7 @@ TEST_F(FaultTest, AnInterruptedOrShortWriteGoesOn) {
 TEST_F(FaultTest, AFileSystemThatCannotReserveSpaceWillDo) {
   const Names calls = calls_of_a_write();
   const auto reserve = std::find(calls.begin(), calls.end(), "fallocate state.h5") - calls.begin();
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   arm(static_cast<int>(reserve), Recorder::Mode::fail, EOPNOTSUPP);
   EXPECT_TRUE(same(sample(2), read(write(directory.path(), 2, sample(2)))));
 }
@@ -233,7 +250,7 @@ TEST_F(FaultTest, AFileSystemThatCannotReserveSpaceWillDo) {
 TEST_F(FaultTest, AFullDiskIsNoticedBeforeAnythingIsWritten) {
   const Names calls = calls_of_a_write();
   const auto reserve = std::find(calls.begin(), calls.end(), "fallocate state.h5") - calls.begin();
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   arm(static_cast<int>(reserve), Recorder::Mode::fail, ENOSPC);
   const std::string error = error_of([&] { write(directory.path(), 2, sample(2)); });
   EXPECT_NE(error.find(" bytes failed: No space left on device (make room, or lower ckpt.keep_last)"),
@@ -244,7 +261,7 @@ TEST_F(FaultTest, AFullDiskIsNoticedBeforeAnythingIsWritten) {
 }
 
 TEST_F(FaultTest, DeletionRenamesFirstAndMakesThatDurable) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write(directory.path(), 1, sample(1));
   write(directory.path(), 2, sample(2));
   disarm();
@@ -268,7 +285,7 @@ TEST_F(FaultTest, DeletionRenamesFirstAndMakesThatDurable) {
 }
 
 TEST_F(FaultTest, AProbeFailsWithTheCallThatFails) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   disarm();
   probe(directory.path());
   const Names calls = recorder_.calls;

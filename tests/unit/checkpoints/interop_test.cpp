@@ -39,7 +39,7 @@ Archive archive_for_others() {
 
 TEST(InteropTest, H5lsReadsValues) {
   if (!succeeds("h5ls --version")) GTEST_SKIP() << "h5ls is not installed";
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string file = write(directory.path(), 12, archive_for_others()) + "/state.h5";
   int status = 0;
   const std::string output = output_of("h5ls -r -d '" + file + "/model/params/fc.bias'", status);
@@ -54,7 +54,7 @@ TEST(InteropTest, H5pyReadsEveryKindOfValue) {
     if (python.empty() && succeeds(candidate + " -c 'import h5py'")) python = candidate;
   }
   if (python.empty()) GTEST_SKIP() << "no python3 with h5py is installed";
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string file = write(directory.path(), 12, archive_for_others()) + "/state.h5";
   put_bytes(directory / "read.py", R"(import sys, h5py
 with h5py.File(sys.argv[1]) as f:

@@ -7,7 +7,7 @@ namespace lockstep::checkpoints {
 namespace {
 
 Archive write_and_read(const Archive& archive) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   return read(write(directory / "ckpt", 1, archive));
 }
 
@@ -142,7 +142,7 @@ TEST(RoundTripTest, ArraysOutliveTheArchive) {
 }
 
 TEST(RoundTripTest, EqualArchivesGiveEqualBytesAndOthersDoNot) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string one = bytes_of(write(directory / "a", 5, sample(5)) + "/state.h5");
   const std::string two = bytes_of(write(directory / "b", 5, sample(5)) + "/state.h5");
   const std::string other = bytes_of(write(directory / "c", 5, sample(6)) + "/state.h5");

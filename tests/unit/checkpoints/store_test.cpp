@@ -40,7 +40,7 @@ TEST(StoreTest, FolderNamesHaveTwelveDigits) {
 }
 
 TEST(StoreTest, ListsFoldersWithTheRightNameOnly) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   for (const std::string name :
        {"step-000000000100", "step-000000000020", "step-00000000003", "step-0000000000300", "step-00000000004x",
         ".tmp-step-000000000500.1.host", ".trash-step-000000000600", ".bad-step-000000000700.1", "xstep-000000000800",
@@ -54,7 +54,7 @@ TEST(StoreTest, ListsFoldersWithTheRightNameOnly) {
 }
 
 TEST(StoreTest, AMissingFolderHoldsNothingAndAFileIsAnError) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   EXPECT_TRUE(list(directory / "nowhere").empty());
   EXPECT_EQ(latest(directory / "nowhere"), std::nullopt);
   put_bytes(directory / "file", "x");
@@ -63,14 +63,14 @@ TEST(StoreTest, AMissingFolderHoldsNothingAndAFileIsAnError) {
 }
 
 TEST(StoreTest, AFolderWithOnlyATemporaryHoldsNoCheckpoint) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   fs::create_directory(directory / ".tmp-step-000000000001.1.host");
   put_bytes(directory / ".tmp-step-000000000001.1.host/state.h5", "half");
   EXPECT_EQ(latest(directory.path()), std::nullopt);
 }
 
 TEST(StoreTest, WritesNothingButTheCheckpointAndTheHint) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   EXPECT_EQ(write(directory / "a/b/ckpt", 7, sample(7)), directory / "a/b/ckpt/step-000000000007");
   EXPECT_EQ(names_of(directory / "a/b/ckpt"), (Names{"LATEST", "step-000000000007"}));
   EXPECT_EQ(names_of(directory / "a/b/ckpt/step-000000000007"), (Names{"state.h5"}));
@@ -78,7 +78,7 @@ TEST(StoreTest, WritesNothingButTheCheckpointAndTheHint) {
 }
 
 TEST(StoreTest, TheHintIsNotBelieved) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write(directory.path(), 1, sample(1));
   const std::string second = write(directory.path(), 2, sample(2));
   for (const std::string hint : {"step-000000000001\n", "step-000000000009\n", "", "nonsense"}) {
@@ -93,7 +93,7 @@ TEST(StoreTest, TheHintIsNotBelieved) {
 }
 
 TEST(StoreTest, TheSameCheckpointAgainIsKept) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 3, sample(3));
   const auto written = fs::last_write_time(folder + "/state.h5");
   EXPECT_EQ(write(directory.path(), 3, sample(3)), folder);
@@ -102,7 +102,7 @@ TEST(StoreTest, TheSameCheckpointAgainIsKept) {
 }
 
 TEST(StoreTest, AnotherCheckpointOfThatStepIsNotReplaced) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 3, sample(3));
   EXPECT_EQ(error_of([&] { write(directory.path(), 3, sample(4)); }),
             folder + ": could not be saved, earlier checkpoints are untouched: " + folder +
@@ -112,7 +112,7 @@ TEST(StoreTest, AnotherCheckpointOfThatStepIsNotReplaced) {
 }
 
 TEST(StoreTest, AnUnreadableCheckpointOfThatStepIsSetAside) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 3, sample(3));
   for (const std::string aside : {".bad-step-000000000003.1", ".bad-step-000000000003.2"}) {
     put_bytes(folder + "/state.h5", "damaged");
@@ -124,7 +124,7 @@ TEST(StoreTest, AnUnreadableCheckpointOfThatStepIsSetAside) {
 }
 
 TEST(StoreTest, AFolderBelowAFileCannotBeMade) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   put_bytes(directory / "file", "x");
   const std::string below = directory / "file/ckpt";
   EXPECT_EQ(error_of([&] { write(below, 1, sample(1)); }),
@@ -134,7 +134,7 @@ TEST(StoreTest, AFolderBelowAFileCannotBeMade) {
 }
 
 TEST(StoreTest, AFailedWriteLeavesNothingBehind) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string first = write(directory.path(), 1, sample(1));
   const auto before = names_of(directory.path());
   ::signal(SIGXFSZ, SIG_IGN);
@@ -154,7 +154,7 @@ TEST(StoreTest, AFailedWriteLeavesNothingBehind) {
 }
 
 TEST(StoreTest, RetentionKeepsTheNewest) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   for (const int step : {5, 10, 15, 20, 25}) write(directory.path(), step, sample(step));
   retain(directory.path(), 3);
   EXPECT_EQ(list(directory.path()), (Steps{15, 20, 25}));
@@ -168,7 +168,7 @@ TEST(StoreTest, RetentionKeepsTheNewest) {
 
 // One that cannot be read must not push out one that can.
 TEST(StoreTest, RetentionCountsOnlyFinishedCheckpoints) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   for (const int step : {1, 2, 3, 4}) write(directory.path(), step, sample(step));
   put_bytes(directory / "step-000000000004/state.h5", "damaged");
   retain(directory.path(), 2);
@@ -176,7 +176,7 @@ TEST(StoreTest, RetentionCountsOnlyFinishedCheckpoints) {
 }
 
 TEST(StoreTest, RetentionRemovesWhatDeadWritersLeft) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   write(directory.path(), 1, sample(1));
   const std::string step = ".tmp-step-000000000002.";
   const std::string dead = step + std::to_string(dead_process()) + "." + host_name();
@@ -198,7 +198,7 @@ TEST(StoreTest, RetentionRemovesWhatDeadWritersLeft) {
 }
 
 TEST(StoreTest, AProbeMakesTheFolderAndLeavesItEmpty) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   probe(directory / "run/ckpt");
   EXPECT_TRUE(names_of(directory / "run/ckpt").empty());
   write(directory / "run/ckpt", 1, sample(1));

@@ -19,27 +19,11 @@
 #include <string>
 #include <vector>
 
+#include "support/temporary_folder.hpp"
+
 namespace lockstep::checkpoints {
 
-/// A folder of its own for a test, gone at its end.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() : path_((std::filesystem::temp_directory_path() / "lockstep-ckpt-XXXXXX").string()) {
-    if (::mkdtemp(path_.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-
-  const std::string& path() const { return path_; }
-  std::string operator/(const std::string& name) const { return path_ + "/" + name; }
-
- private:
-  std::string path_;
-};
+using testing::TemporaryFolder;
 
 inline std::string bytes_of(const std::string& file) {
   std::ifstream in(file, std::ios::binary);

@@ -10,7 +10,7 @@ namespace {
 using namespace std::string_literals;
 
 TEST(WrongFileTest, IsToldWhatItIs) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string file = directory / "state.h5";
   const std::string filler(5000, '\x01');
   const std::pair<std::string, std::string> cases[] = {
@@ -39,7 +39,7 @@ TEST(WrongFileTest, IsToldWhatItIs) {
 }
 
 TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string good = write(directory / "ckpt", 1, sample(1)) + "/state.h5";
   const std::string pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -51,7 +51,7 @@ TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
 }
 
 TEST(WrongFileTest, MissingPathsAndFolders) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   EXPECT_EQ(error_of_read(directory / "nowhere"), directory / "nowhere: there is no such file or folder");
   EXPECT_EQ(error_of_read(directory.path()), directory.path() + ": it holds no state.h5, so it is no checkpoint");
   const std::string folder = write(directory / "ckpt", 40, sample(40));
@@ -64,7 +64,7 @@ TEST(WrongFileTest, MissingPathsAndFolders) {
 }
 
 TEST(WrongFileTest, AFolderWithAnothersNumberIsRefused) {
-  const TemporaryDirectory directory;
+  const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 40, sample(40));
   std::filesystem::rename(folder, directory / "step-000000000041");
   EXPECT_EQ(error_of_read(directory / "step-000000000041"),

@@ -15,28 +15,11 @@
 #include <unistd.h>
 #include <vector>
 
+#include "support/temporary_folder.hpp"
+
 namespace lockstep::data {
 
-/// A folder of its own for one test, gone at the end of it.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string name = (std::filesystem::temp_directory_path() / "lockstep-data-XXXXXX").string();
-    path_ = ::mkdtemp(name.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  TemporaryFolder(const TemporaryFolder&) = delete;
-  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
-
-  const std::string& path() const { return path_; }
-  std::string path(const std::string& name) const { return path_ + "/" + name; }
-  void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path(name), std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-
- private:
-  std::string path_;
-};
+using testing::TemporaryFolder;
 
 /// Section `data` with its defaults and these values.
 inline Section section(const std::map<std::string, std::string>& values) {
