@@ -147,12 +147,12 @@ TEST_F(FaultTest, FilesAreOnDiskBeforeTheyGetTheirNameAndNamesAfterwards) {
   // The names: state.h5 within the temporary folder before the rename, the folder itself after it.
   const std::string folder_sync = calls.at(static_cast<std::size_t>(commit) - 1);
   EXPECT_TRUE(folder_sync.starts_with("fsync .tmp-step-000000000002.")) << folder_sync;
-  EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 1).starts_with("open lockstep-ckpt-"));
-  EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 2).starts_with("fsync lockstep-ckpt-"));
+  EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 1).starts_with("open lockstep-test-"));
+  EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 2).starts_with("fsync lockstep-test-"));
   // The hint: on disk before its name, and only after the checkpoint.
   EXPECT_LT(commit, index("fsync .LATEST.tmp"));
   EXPECT_LT(index("fsync .LATEST.tmp"), index("rename LATEST"));
-  EXPECT_TRUE(calls.back().starts_with("fsync lockstep-ckpt-"));
+  EXPECT_TRUE(calls.back().starts_with("fsync lockstep-test-"));
 }
 
 TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
@@ -268,7 +268,7 @@ TEST_F(FaultTest, DeletionRenamesFirstAndMakesThatDurable) {
   retain(directory.path(), 1);
   ASSERT_EQ(recorder_.calls.size(), 3u);
   EXPECT_EQ(recorder_.calls[0], "rename .trash-step-000000000001");
-  EXPECT_TRUE(recorder_.calls[2].starts_with("fsync lockstep-ckpt-"));
+  EXPECT_TRUE(recorder_.calls[2].starts_with("fsync lockstep-test-"));
 
   write(directory.path(), 3, sample(3));
   for (int target = 0; target < 3; ++target) {
