@@ -91,6 +91,10 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     write_run_files(folder, job, config, hosts);
     report = std::make_unique<RunReport>(folder);
   });
+  if (config.section("").text("resume") == "auto" && config.section("run").origin("name") == "derived" &&
+      config.section("run").origin("dir") == "derived") {
+    log::warning("resume=auto without run.dir or run.name looks into a new folder: this run starts afresh");
+  }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
 
