@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "support/reference.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace lockstep::testing::reference {
 namespace {
@@ -17,13 +18,9 @@ namespace fs = std::filesystem;
 class ReferenceHarnessTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    std::string path = (fs::temp_directory_path() / "lockstep-reference-XXXXXX").string();
-    ASSERT_NE(mkdtemp(path.data()), nullptr);
-    shared_ = path;
-    setenv("LOCKSTEP_SHARED", path.c_str(), 1);
+    setenv("LOCKSTEP_SHARED", shared_.c_str(), 1);
     fs::create_directories(shared_ / "reference");
   }
-  void TearDown() override { fs::remove_all(shared_); }
 
   void write(const std::string& path, const std::string& text) {
     const fs::path file = shared_ / "reference" / path;
@@ -60,7 +57,8 @@ class ReferenceHarnessTest : public ::testing::Test {
     });
   }
 
-  fs::path shared_;
+  TemporaryFolder folder_;
+  fs::path shared_ = folder_.path();
 };
 
 std::string file_with(const std::string& cases) {
