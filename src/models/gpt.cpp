@@ -2,6 +2,7 @@
 // A decoder-only transformer: learned positions, pre-norm, tied head.
 // Source: Radford et al., "Language models are unsupervised multitask learners", 2019, in nanoGPT's configuration.
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <ATen/ops/scaled_dot_product_attention.h>
@@ -111,7 +112,7 @@ class Gpt : public Model {
     const at::Tensor place = at::arange(input.size(1), input.options());
     at::Tensor x = run(*dropout_, run(*tokens_, input) + run(*positions_, place));
     for (const auto& block : blocks_) x = run(*block, x);
-    return at::linear(run(*norm_, x), tokens_->weight);  // the head is tied to the token embedding
+    return models::linear(run(*norm_, x), tokens_->weight, {});  // the head is tied to the token embedding
   }
 
  private:

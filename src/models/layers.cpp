@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <torch/nn/init.h>
@@ -23,7 +24,7 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool has_bias) {
   if (has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, in));
 }
 
-at::Tensor Linear::forward(const at::Tensor& input) { return at::linear(input, weight, bias); }
+at::Tensor Linear::forward(const at::Tensor& input) { return models::linear(input, weight, bias); }
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, bool has_bias) : padding_(kernel / 2) {
   const std::int64_t fan_in = in * kernel * kernel;
@@ -39,7 +40,7 @@ Embedding::Embedding(std::int64_t count, std::int64_t features) {
   weight = register_parameter("weight", torch::randn({count, features}));
 }
 
-at::Tensor Embedding::forward(const at::Tensor& tokens) { return at::embedding(weight, tokens); }
+at::Tensor Embedding::forward(const at::Tensor& tokens) { return models::embedding(tokens, weight); }
 
 LayerNorm::LayerNorm(std::int64_t features, bool has_bias) {
   weight = register_parameter("weight", torch::ones({features}));

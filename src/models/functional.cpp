@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/models/functional.hpp>
+#include <lockstep/models/gradient_sink.hpp>
+
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/types.h>
+
+#include <algorithm>
+
+// N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
+namespace lockstep::models {
+
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+/// Elements added per chunk of parallel work; below it a second thread costs more than it brings.
+constexpr std::int64_t kGrain = 32768;
+
+// The nodes are written by hand and not as torch::autograd::Function: that costs 2 us more per call, a tenth of a
+// small layer's forward and backward.
+
+bool is_trained_into_sink(const at::Tensor& parameter) {
+  return parameter.defined() && parameter.requires_grad() && sink_of(parameter) != nullptr;
+}
+
+/// Whether autograd is to be recorded by a node of ours. Under autocast LibTorch's own functions do the casts.
+bool records(const at::Tensor& parameter) {
+  return at::GradMode::is_enabled() && !at::autocast::is_autocast_enabled(parameter.device().type());
+}
+
+/// The result of `compute`, as the output of `node`.
+template <class Compute>
+at::Tensor output_of(const std::shared_ptr<torch::autograd::Node>& node, const Compute& compute) {
+  at::Tensor output;
+  {
+    const at::AutoDispatchBelowADInplaceOrView not_recorded;
+    output = compute();
+  }
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+class LinearBackward : public torch::autograd::Node {
+ public:
+  LinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)
+      : Node(torch::autograd::collect_next_edges(input, weight, bias)),
+        input_(input, /*is_output=*/false),
+        weight_(weight, /*is_output=*/false),
+        bias_(bias) {}
+
+  std::string name() const override { return "LinearBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    variable_list result(3);
+    const at::Tensor& output_gradient = gradients[0];
+    if (!output_gradient.defined()) return result;
+    const at::Tensor input = input_.unpack();
+    const at::Tensor weight = weight_.unpack();
+    const at::Tensor rows = output_gradient.reshape({-1, weight.size(0)});  // [N, O]
+    if (task_should_compute_output(0)) result[0] = rows.mm(weight).view_as(input);
+    if (task_should_compute_output(1)) {
+      result[1] = weight_gradient(weight, rows.t(), input.reshape({-1, weight.size(1)}));
+    }
+    if (task_should_compute_output(2)) result[2] = bias_gradient(rows);
+    return result;
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    input_.reset_data();
+    weight_.reset_data();
+  }
+
+ private:
+  /// @param columns  [O, N]
+  /// @param input    [N, I]
+  static at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& columns, const at::Tensor& input) {
+    const bool is_written = write_to_sink(
+        weight, columns.scalar_type(), [&](at::Tensor view) { at::mm_out(view, columns, input); },
+        [&](const at::Tensor& view) { view.addmm_(columns, input); });
+    return is_written ? at::Tensor() : columns.mm(input);
+  }
+
+  at::Tensor bias_gradient(const at::Tensor& rows) const {
+    const bool is_written = write_to_sink(
+        bias_, rows.scalar_type(), [&](at::Tensor view) { at::sum_out(view, rows, 0); },
+        [&](const at::Tensor& view) { view.add_(rows.sum(0)); });
+    return is_written ? at::Tensor() : rows.sum(0);
+  }
+
+  SavedVariable input_;
+  SavedVariable weight_;
+  at::Tensor bias_;  // its values are not needed, so they may change
+};
+
+/// Adds each row to the row of `table` that its token names, in the order of the rows.
+/// @param table   [V, E] contiguous, on CPU
+/// @param rows    [N, E] contiguous
+/// @param tokens  [N] int64 contiguous
+template <class T>
+void add_rows(const at::Tensor& table, const at::Tensor& rows, const at::Tensor& tokens) {
+  const std::int64_t features = table.size(1);
+  const std::int64_t count = tokens.numel();
+  T* const to = table.mutable_data_ptr<T>();
+  const T* const from = rows.const_data_ptr<T>();
+  const std::int64_t* const token = tokens.const_data_ptr<std::int64_t>();
+  // Threads divide the features: the order of the additions stays the same.
+  at::parallel_for(0, features, std::max<std::int64_t>(16, kGrain / std::max<std::int64_t>(1, count)),
+                   [&](std::int64_t begin, std::int64_t end) {
+                     for (std::int64_t n = 0; n < count; ++n) {
+                       T* const sum = to + token[n] * features;
+                       const T* const row = from + n * features;
+                       for (std::int64_t e = begin; e < end; ++e) sum[e] += row[e];
+                     }
+                   });
+}
+
+class EmbeddingBackward : public torch::autograd::Node {
+ public:
+  EmbeddingBackward(const at::Tensor& tokens, const at::Tensor& weight)
+      : Node(torch::autograd::collect_next_edges(weight)), tokens_(tokens, /*is_output=*/false), weight_(weight) {}
+
+  std::string name() const override { return "EmbeddingBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    const at::Tensor& output_gradient = gradients[0];
+    if (!output_gradient.defined()) return variable_list(1);
+    const at::Tensor tokens = tokens_.unpack();
+    if (task_should_compute_output(0) && write(output_gradient, tokens)) return variable_list(1);
+    return {at::embedding_dense_backward(output_gradient, tokens, weight_.size(0), /*padding_idx=*/-1,
+                                         /*scale_grad_by_freq=*/false)};
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    tokens_.reset_data();
+  }
+
+ private:
+  bool write(const at::Tensor& output_gradient, const at::Tensor& tokens) const {
+    const at::ScalarType dtype = output_gradient.scalar_type();
+    const bool is_supported = dtype == at::kFloat || dtype == at::kDouble;
+    if (!is_supported || !weight_.is_cpu() || !weight_.is_contiguous()) return false;
+    const auto add = [&](const at::Tensor& view) {
+      const at::Tensor rows = output_gradient.contiguous();
+      const at::Tensor index = tokens.to(at::kLong).contiguous();
+      AT_DISPATCH_FLOATING_TYPES(dtype, "embedding", [&] { add_rows<scalar_t>(view, rows, index); });
+    };
+    return write_to_sink(
+        weight_, dtype,
+        [&](const at::Tensor& view) {
+          view.zero_();
+          add(view);
+        },
+        add);
+  }
+
+  SavedVariable tokens_;
+  at::Tensor weight_;  // its values are not needed, so they may change
+};
+
+}  // namespace
+
+at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool has_sink = is_trained_into_sink(weight) || is_trained_into_sink(bias);
+  if (!has_sink || !records(weight)) return at::linear(input, weight, bias);
+  const std::shared_ptr<LinearBackward> node(new LinearBackward(input, weight, bias), torch::autograd::deleteNode);
+  return output_of(node, [&] { return at::linear(input, weight, bias); });
+}
+
+at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {
+  if (!is_trained_into_sink(weight) || !records(weight)) return at::embedding(weight, tokens);
+  const std::shared_ptr<EmbeddingBackward> node(new EmbeddingBackward(tokens, weight), torch::autograd::deleteNode);
+  return output_of(node, [&] { return at::embedding(weight, tokens); });
+}
+
+}  // namespace lockstep::models
