@@ -10,6 +10,9 @@
 
 namespace lockstep::mpi {
 
+/// A bucket that this rank alone maps.
+BucketMemory allocate_private_bucket(std::size_t bytes);
+
 std::unique_ptr<Collectives> make_self_collectives();
 
 /// Collective; the ranks of `comm` share a host.

@@ -99,7 +99,7 @@ class MpiCollectives final : public OrderedCollectives {
 
   BucketMemory allocate_bucket(std::size_t bytes) override {
     complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-    return make_self_collectives()->allocate_bucket(bytes);
+    return allocate_private_bucket(bytes);
   }
 
   std::unique_ptr<Collectives> split(int color) override {

@@ -23,6 +23,8 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kStagingBytes = 256 << 10;  // a chunk of every rank stays in the second-level cache
 
+constexpr std::size_t kMostElementBytes = sizeof(double);
+
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 /// One slot of shared memory per rank.
@@ -47,6 +49,8 @@ class ShmCollectives final : public OrderedCollectives {
         targets_(sources_.size()) {}
 
   std::string_view name() const noexcept override { return "shm"; }
+  int local_rank() const noexcept override { return rank(); }
+  int local_size() const noexcept override { return world_size(); }
   BucketMemory allocate_bucket(std::size_t bytes) override;
   std::unique_ptr<Collectives> split(int color) override;
 
@@ -54,12 +58,16 @@ class ShmCollectives final : public OrderedCollectives {
   void announce(const Job& job) override;
   void perform(const Job& job) override;
   void settle(const Job& job) override;
+  void open(const Job& job) override;
+  void take(const Job& job, Slice range, const RangeConsumer& consume) override;
+  void close(const Job& job) override;
 
  private:
   static_assert(Rendezvous::kPostings >= kMostJobs);
 
   std::shared_ptr<Bucket> bucket_of(const std::byte* values, std::size_t bytes) const;
   std::shared_ptr<Bucket> common_bucket(const Job& job) const;
+  void await_all(const Job& job);
   void run(const Job& job);
 
   void all_reduce_in_place(const Job& job, const Bucket& bucket);
@@ -85,6 +93,8 @@ class ShmCollectives final : public OrderedCollectives {
   std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< by the start of this rank's slot
   std::uint32_t last_bucket_ = 0;                              ///< number of the newest bucket; the first is 1
   std::array<std::uint64_t, kMostJobs> progress_after_{};      ///< of the jobs that were performed
+  std::shared_ptr<Bucket> open_bucket_;                        ///< of the job that is open, if all ranks have one
+  alignas(64) std::array<std::byte, kPieceElements * kMostElementBytes> piece_;
 };
 
 BucketMemory ShmCollectives::allocate_bucket(std::size_t bytes) {
@@ -138,18 +148,47 @@ void ShmCollectives::announce(const Job& job) {
 }
 
 void ShmCollectives::perform(const Job& job) {
+  await_all(job);
+  run(job);
+  close(job);
+}
+
+/// Waits until all ranks have come to a call, and compares the calls.
+void ShmCollectives::await_all(const Job& job) {
   const std::uint64_t sequence = job.call.sequence;
   meeting_.await_arrival(job.call);
   const std::string fault =
       disagreement(world_size(), [this, sequence](int peer) { return meeting_.posting(peer, sequence).call; });
   if (!fault.empty()) meeting_.give_up(fault);
-  run(job);
+}
+
+void ShmCollectives::close(const Job& job) {
+  open_bucket_.reset();
   meeting_.advance();
-  progress_after_[sequence % kMostJobs] = meeting_.progress();
+  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
 }
 
 void ShmCollectives::settle(const Job& job) {
   meeting_.await_progress(progress_after_[job.call.sequence % kMostJobs], job.call);
+}
+
+void ShmCollectives::open(const Job& job) {
+  await_all(job);
+  open_bucket_ = common_bucket(job);
+  if (!open_bucket_) all_reduce_staged(job);
+}
+
+/// Reads all slots and writes to none, so that it does not matter what the peers have read.
+void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
+  if (!open_bucket_) return hand_over(job, range, consume);
+  const Call& call = job.call;
+  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
+    const std::size_t begin = range.begin + offset;
+    point_at_buckets(job, *open_bucket_, begin * size_of(call.dtype));
+    std::byte* const piece = piece_.data();
+    reduce(sources_, std::span(&piece, 1), count, call.dtype, call.op);
+    consume(begin, piece, count);
+  });
 }
 
 void ShmCollectives::run(const Job& job) {

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string_view>
@@ -26,6 +27,20 @@ struct Ticket {
   std::uint64_t sequence = 0;
 };
 
+/// The elements [begin, begin + count) that one rank works on.
+struct Slice {
+  std::size_t begin = 0;
+  std::size_t count = 0;
+};
+
+/// Cuts `count` elements into `parts` slices whose borders lie on multiples of 64 bytes; sizes differ by at most one
+/// such block, and the last elements belong to the last slice that is not empty.
+Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
+
+/// Receives the reduced elements [begin, begin + count) of the array that was given to start_all_reduce. `values` are
+/// valid during the call only.
+using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
+
 /// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
 /// hierarchical and nccl follow.
 ///
@@ -43,6 +58,10 @@ class Collectives {
   virtual std::string_view name() const noexcept = 0;  ///< "self", "shm" or "mpi"
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;
+  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm, this rank
+  /// alone for self and mpi.
+  virtual int local_rank() const noexcept { return 0; }
+  virtual int local_size() const noexcept { return 1; }  ///< how many they are
 
   /// Memory in which all_reduce is fastest. May be asked for at any time.
   /// @param bytes  the same on every rank; may be 0
@@ -59,6 +78,20 @@ class Collectives {
     wait(start_all_reduce(values, count, dtype, op));
   }
 
+  static constexpr std::size_t kPieceElements = 4096;
+  /// Instead of `wait`: forms the result, with the same bits, for the elements of `range` only, and hands it to
+  /// `consume` in consecutive pieces of at most kPieceElements while they are in the first-level cache.
+  ///
+  /// Each rank asks for ranges of its own, which may overlap those of others, one after the other; a rank that needs
+  /// nothing asks for an empty one, for either all ranks take a ticket by ranges or none does. Taking a later ticket in
+  /// either way ends that. A ticket that was waited for may be asked, too, as long as `values` hold its result.
+  /// `values` become unspecified. Until a later `wait`, or a member that blocks, has returned they must stay as they
+  /// are, but for elements that were consumed here and for which no other rank asks.
+  /// @param range  within the array; may begin and end anywhere
+  /// @throws std::logic_error  a later ticket was taken since the first range; and from `wait` for a ticket that was
+  ///                           taken by ranges
+  virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
+
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
@@ -71,16 +104,6 @@ class Collectives {
   /// The ranks with the same `color`, as a new object of the same backend where that can serve them.
   virtual std::unique_ptr<Collectives> split(int color) = 0;
 };
-
-/// The elements [begin, begin + count) that one rank works on.
-struct Slice {
-  std::size_t begin = 0;
-  std::size_t count = 0;
-};
-
-/// Cuts `count` elements into `parts` slices whose borders lie on multiples of 64 bytes; sizes differ by at most one
-/// such block, and the last elements belong to the last slice that is not empty.
-Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
 
 struct CollectivesOptions {
   std::string backend = "auto";  ///< auto, self, shm or mpi

@@ -1,0 +1,191 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <cstring>
+#include <numeric>
+#include <random>
+#include <stdexcept>
+
+#include "every_backend.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+constexpr std::size_t kCount = 30'011;
+
+std::vector<float> random_values(int rank) {
+  std::mt19937 generator(static_cast<unsigned>(rank) + 40);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(kCount);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+/// What all_reduce gives for every rank's random_values.
+std::vector<float> averages(Collectives& collectives) {
+  std::vector<float> values = random_values(collectives.rank());
+  collectives.all_reduce(values.data(), kCount, DType::float32, ReduceOp::average);
+  return values;
+}
+
+/// Places for the values of all ranks: in a bucket, there at an odd address, in private memory, and some of both.
+std::vector<std::byte*> places(Collectives& collectives, const BucketMemory& bucket, std::vector<std::byte>& outside) {
+  std::byte* const mixed = collectives.rank() == 0 ? outside.data() : bucket.bytes.data();
+  return {bucket.bytes.data(), bucket.bytes.data() + 3, outside.data(), mixed};
+}
+
+/// Takes `range` and checks that its pieces are short, follow each other, and have the bits of `expected`.
+void expect_range(Collectives& collectives, Ticket ticket, Slice range, const std::vector<float>& expected) {
+  std::size_t next = range.begin;
+  collectives.reduce_range(ticket, range, [&](std::size_t begin, const std::byte* values, std::size_t count) {
+    EXPECT_EQ(begin, next);
+    EXPECT_LE(count, Collectives::kPieceElements);
+    EXPECT_EQ(std::memcmp(values, expected.data() + begin, count * sizeof(float)), 0) << "from " << begin;
+    next = begin + count;
+  });
+  EXPECT_EQ(next, range.begin + range.count);
+}
+
+TEST(ReduceRangeTest, RangesHaveTheBitsOfAllReduce) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const BucketMemory bucket = collectives.allocate_bucket(kCount * sizeof(float) + 64);
+    std::vector<std::byte> outside(bucket.bytes.size());
+    const std::vector<float> expected = averages(collectives);
+    const std::vector<float> mine = random_values(collectives.rank());
+    const Slice slice = slice_of(kCount, collectives.local_rank(), collectives.local_size(), sizeof(float));
+    for (std::byte* const place : places(collectives, bucket, outside)) {
+      std::memcpy(place, mine.data(), kCount * sizeof(float));
+      const Ticket ticket = collectives.start_all_reduce(place, kCount, DType::float32, ReduceOp::average);
+      expect_range(collectives, ticket, slice, expected);
+      expect_range(collectives, ticket, {.begin = 0, .count = 0}, expected);
+      expect_range(collectives, ticket, {.begin = kCount - 1, .count = 1}, expected);
+      expect_range(collectives, ticket, {.begin = 17, .count = 4097}, expected);  // every rank's: they overlap
+      expect_range(collectives, ticket, {.begin = 0, .count = kCount}, expected);
+      collectives.barrier();
+    }
+  });
+}
+
+TEST(ReduceRangeTest, ARankMayNeedNothing) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const BucketMemory bucket = collectives.allocate_bucket(kCount * sizeof(float));
+    const std::vector<float> expected = averages(collectives);
+    std::memcpy(bucket.bytes.data(), random_values(collectives.rank()).data(), kCount * sizeof(float));
+    const Ticket ticket = collectives.start_all_reduce(bucket.bytes.data(), kCount, DType::float32, ReduceOp::average);
+    expect_range(collectives, ticket, {.begin = 0, .count = collectives.rank() == 0 ? kCount : 0}, expected);
+    collectives.barrier();
+  });
+}
+
+TEST(ReduceRangeTest, TicketsAreTakenInOrderTogetherWithWaits) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const int size = collectives.world_size();
+    const BucketMemory bucket = collectives.allocate_bucket(4 * 64 * sizeof(std::int32_t));
+    const auto place = [&](int i) { return reinterpret_cast<std::int32_t*>(bucket.bytes.data()) + 64 * i; };
+    const auto expect_sum = [&](Ticket ticket, std::int32_t each) {
+      collectives.reduce_range(ticket, {.begin = 3, .count = 2},
+                               [&](std::size_t, const std::byte* values, std::size_t) {
+                                 std::int32_t value = 0;
+                                 std::memcpy(&value, values, sizeof(value));
+                                 EXPECT_EQ(value, size * each);
+                               });
+    };
+    for (int round = 1; round <= 100; ++round) {
+      std::vector<Ticket> tickets;
+      for (int i = 0; i < 4; ++i) {
+        std::fill_n(place(i), 64, 10 * round + i);
+        tickets.push_back(collectives.start_all_reduce(place(i), 64, DType::int32, ReduceOp::sum));
+      }
+      expect_sum(tickets[1], 10 * round + 1);  // performs the first, as a wait would
+      collectives.wait(tickets[0]);
+      EXPECT_EQ(*place(0), size * 10 * round);
+      expect_sum(tickets[1], 10 * round + 1);  // is open still
+      collectives.wait(tickets[3]);
+      EXPECT_EQ(*place(3), size * (10 * round + 3));
+      expect_sum(tickets[2], 10 * round + 2);  // was performed by the wait
+      EXPECT_THROW(collectives.wait(tickets[1]), std::logic_error);
+      EXPECT_THROW(expect_sum(tickets[1], 0), std::logic_error);
+    }
+  });
+}
+
+TEST(ReduceRangeTest, MoreTicketsInFlightThanTheBackendKeeps) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    constexpr std::size_t kTickets = 600;
+    const BucketMemory bucket = collectives.allocate_bucket(kTickets * sizeof(double));
+    auto* const values = reinterpret_cast<double*>(bucket.bytes.data());
+    std::vector<Ticket> tickets;
+    for (std::size_t i = 0; i < kTickets; ++i) {
+      values[i] = static_cast<double>(i);
+      tickets.push_back(collectives.start_all_reduce(values + i, 1, DType::float64, ReduceOp::sum));
+    }
+    const double expected = static_cast<double>(kTickets - 1) * collectives.world_size();
+    collectives.reduce_range(tickets.back(), {.begin = 0, .count = 1},
+                             [&](std::size_t, const std::byte* piece, std::size_t) {
+                               EXPECT_EQ(*reinterpret_cast<const double*>(piece), expected);
+                             });
+    const auto ignore = [](std::size_t, const std::byte*, std::size_t) {};
+    EXPECT_THROW(collectives.reduce_range(tickets.front(), {}, ignore), std::logic_error);  // long forgotten
+    collectives.barrier();
+  });
+}
+
+// The step of a trainer: ranks fill their buckets, each consumes its own range and publishes it there, and a barrier
+// allows the next step to overwrite all.
+TEST(ReduceRangeTest, ABarrierMakesOverwritingSafe) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    constexpr std::size_t kElements = 1000;
+    const BucketMemory bucket = collectives.allocate_bucket(kElements * sizeof(std::int32_t));
+    auto* const values = reinterpret_cast<std::int32_t*>(bucket.bytes.data());
+    const Slice slice = slice_of(kElements, collectives.local_rank(), collectives.local_size(), sizeof(std::int32_t));
+    const int size = collectives.world_size();
+    int wrong = 0;
+    for (int round = 0; round < 1000; ++round) {
+      std::iota(values, values + kElements, round + collectives.rank());
+      const Ticket ticket = collectives.start_all_reduce(values, kElements, DType::int32, ReduceOp::sum);
+      collectives.reduce_range(ticket, slice, [&](std::size_t begin, const std::byte* piece, std::size_t count) {
+        std::memcpy(values + begin, piece, count * sizeof(std::int32_t));  // nobody else asks for these
+      });
+      for (std::size_t i = slice.begin; i < slice.begin + slice.count; ++i) {
+        wrong += values[i] != size * (round + static_cast<int>(i)) + size * (size - 1) / 2 ? 1 : 0;
+      }
+      collectives.barrier();
+    }
+    EXPECT_EQ(wrong, 0);
+  });
+}
+
+TEST(ReduceRangeTest, WhatTheConsumerThrowsReachesTheCallerAndBreaksNothing) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    float value = 1;
+    const auto refuse = [](std::size_t, const std::byte*, std::size_t) { throw NumericError("gradient is nan"); };
+    const Ticket ticket = collectives.start_all_reduce(&value, 1, DType::float32, ReduceOp::sum);
+    EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 0, .count = 1}, refuse), NumericError);
+    collectives.barrier();
+  });
+}
+
+TEST(ReduceRangeTest, WrongArgumentsAreMistakesInTheProgram) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    float value = 1;
+    const auto ignore = [](std::size_t, const std::byte*, std::size_t) {};
+    const Ticket ticket = collectives.start_all_reduce(&value, 1, DType::float32, ReduceOp::sum);
+    EXPECT_THROW(collectives.reduce_range({ticket.sequence + 1}, {}, ignore), std::logic_error);
+    EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 1, .count = 1}, ignore), std::logic_error);
+    EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 2, .count = 0}, ignore), std::logic_error);
+    collectives.reduce_range(ticket, {.begin = 1, .count = 0}, ignore);
+    collectives.barrier();
+    EXPECT_THROW(collectives.reduce_range({ticket.sequence + 1}, {}, ignore), std::logic_error);  // the barrier
+  });
+}
+
+TEST(ReduceRangeTest, LocalRanksShareAHost) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const bool is_alone = collectives.name() != "shm";
+    EXPECT_EQ(collectives.local_rank(), is_alone ? 0 : collectives.rank());
+    EXPECT_EQ(collectives.local_size(), is_alone ? 1 : collectives.world_size());
+  });
+}
+
+}  // namespace
+}  // namespace lockstep::mpi
