@@ -24,6 +24,7 @@ metrics::ClassificationSums sum_over_ranks(const metrics::ClassificationSums& mi
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
   const data::Share share = data::share_of(dataset.size(), strategy.world().rank(), strategy.world().size());
   metrics::ClassificationSums mine;
+  strategy.model().synchronise_buffers();
   strategy.model().model().eval();
   for (std::int64_t done = 0; done < share.count; done += batch_size) {
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, share.count - done)));

@@ -82,38 +82,32 @@ void capture_model(Archive& archive, const models::Model& model) {
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
-/// One state array of one block, whole, on the first of the ranks that share the parameters; empty elsewhere.
-std::shared_ptr<std::string> gather_state(optim::Optimizer& optimizer, const parallel::ParameterStore& store,
-                                          std::size_t block, std::size_t slot) {
-  const std::span<const std::byte> slice = optimizer.state(block, slot);
-  const std::string mine(reinterpret_cast<const char*>(slice.data()), slice.size());
-  auto whole = std::make_shared<std::string>();
-  for (const std::string& part : store.sharers().gather(mine)) *whole += part;
-  return whole;
+/// One state array of one parameter. Those who share the parameters share its memory.
+at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStore& store, std::size_t block,
+                      std::size_t segment, std::size_t slot) {
+  const optim::Block& of = store.blocks()[block];
+  std::byte* const begin = optimizer.state(block, slot).data() +
+                           static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
+  return parallel::view_of(begin, store.parameter(store.index_of(block, segment)).tensor, nullptr);
 }
 
 void capture_optimizer(Archive& archive, Strategy& strategy) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   const parallel::ParameterStore& store = strategy.model().parameters();
-  const bool is_root = strategy.world().is_root();
+  if (!strategy.world().is_root()) return;
   std::vector<std::int64_t> steps(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
     const optim::Block& block = store.blocks()[b];
-    for (std::size_t s = 0; s < block.segments.size(); ++s) steps[store.index_of(b, s)] = optimizer.steps(b)[s];
-    for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-      const auto whole = gather_state(optimizer, store, b, slot);
-      if (!is_root) continue;
-      for (std::size_t s = 0; s < block.segments.size(); ++s) {
-        const optim::Segment& segment = block.segments[s];
-        auto* const begin = reinterpret_cast<std::byte*>(whole->data()) +
-                            static_cast<std::size_t>(segment.offset) * size_of(block.dtype);
-        const at::Tensor values = parallel::view_of(begin, store.parameter(store.index_of(b, s)).tensor, whole);
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const optim::Segment& segment = block.segments[s];
+      const std::size_t index = store.index_of(b, s);
+      steps[index] = optimizer.steps(b)[s];
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
         archive.put(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
-                    array_of(values, segment.name));
+                    array_of(state_view(optimizer, store, b, s, slot), segment.name));
       }
     }
   }
-  if (!is_root) return;
   std::string names;
   for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
   archive.set(kOptimizer, "type", optimizer.rule().name);
@@ -268,30 +262,25 @@ void load_model(Strategy& strategy, const Archive& archive) {
 void load_optimizer(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
+  parallel::ParameterStore& store = strategy.model().parameters();
   const at::Tensor steps = tensor_over(archive.array(kOptimizer + "/step"));
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    const optim::Block& block = store.blocks()[b];
-    const std::size_t element = size_of(block.dtype);
-    for (std::size_t s = 0; s < block.segments.size(); ++s) {
-      optimizer.steps(b)[s] = steps.const_data_ptr<std::int64_t>()[store.index_of(b, s)];
+  const auto for_each_segment = [&](const auto& visit) {
+    for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+      for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) visit(b, s);
     }
-    for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-      // The block is put together whole, then this rank's slice of it is taken.
-      const auto whole = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(block.count) * element);
-      for (std::size_t s = 0; s < block.segments.size(); ++s) {
-        const optim::Segment& segment = block.segments[s];
-        std::byte* const begin = whole->data() + static_cast<std::size_t>(segment.offset) * element;
-        parallel::view_of(begin, store.parameter(store.index_of(b, s)).tensor, whole)
-            .copy_(
-                tensor_over(archive.array(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name))));
+  };
+  for_each_segment([&](std::size_t b, std::size_t s) {
+    optimizer.steps(b)[s] = steps.const_data_ptr<std::int64_t>()[store.index_of(b, s)];
+  });
+  store.write_whole([&] {
+    for_each_segment([&](std::size_t b, std::size_t s) {
+      const std::string& name = store.blocks()[b].segments[s].name;
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+        const std::string at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], name);
+        state_view(optimizer, store, b, s, slot).copy_(tensor_over(archive.array(at)));
       }
-      const std::span<std::byte> slice = optimizer.state(b, slot);
-      if (!slice.empty()) {
-        std::memcpy(slice.data(), whole->data() + static_cast<std::size_t>(block.slice_begin) * element, slice.size());
-      }
-    }
-  }
+    });
+  });
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -305,6 +294,7 @@ void load_generators(const Archive& archive, const mpi::Communicator& world) {
 
 checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini) {
   Strategy& strategy = trainer.strategy();
+  strategy.model().synchronise_buffers();
   Archive archive;
   if (strategy.world().is_root()) {
     capture_progress(archive, trainer, strategy.seed());

@@ -68,16 +68,17 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   model_ = std::make_unique<parallel::DistributedDataParallel>(
       std::move(built), world, *collectives_, parallel::DdpOptions::from(sections.at("ddp"), *collectives_));
 
+  parallel::ParameterStore& store = model_->parameters();
+  const optim::Rule* rule = nullptr;
+  std::vector<optim::ParamGroup> groups;
+  optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
   world.together([&] {
     const Section& optim = sections.at("optim");
-    const optim::Rule& rule = find_row(tables.rules, optim.text("name"), optim.cite("name"));
-    parallel::ParameterStore& store = model_->parameters();
-    optim::Optimizer optimizer(rule, optim::build_groups(optim, rule, describe_parameters(store)), store);
-    const optim::OptimWrapper::WrapperOptions options{
-        .accumulation_steps = micro_batches_,
-        .clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"))};
-    optimizer_ = std::make_unique<optim::OptimWrapper>(std::move(optimizer), store, options);
+    rule = &find_row(tables.rules, optim.text("name"), optim.cite("name"));
+    groups = optim::build_groups(optim, *rule, describe_parameters(store));
+    wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
   });
+  optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(groups), store), store, wrapper);
 }
 
 }  // namespace lockstep::engine

@@ -42,8 +42,8 @@ GradientSink* sink_of(const at::Tensor& parameter) {
   return dynamic_cast<GradientSink*>(parameter.unsafeGetTensorImpl()->get_backend_meta());
 }
 
-const at::Tensor* detail::writable_view(const at::Tensor& parameter, at::ScalarType dtype) {
-  const GradientSink* const sink = sink_of(parameter);
+GradientSink* detail::writable_sink(const at::Tensor& parameter, at::ScalarType dtype) {
+  GradientSink* const sink = sink_of(parameter);
   if (sink == nullptr || !parameter.requires_grad() || at::GradMode::is_enabled() || !accumulates_everywhere()) {
     return nullptr;
   }
@@ -55,7 +55,7 @@ const at::Tensor* detail::writable_view(const at::Tensor& parameter, at::ScalarT
   const at::Tensor& gradient = parameter.grad();
   const bool is_other = gradient.defined() && !gradient.is_same(view) &&
                         (gradient.is_sparse() || gradient.const_data_ptr() != view.const_data_ptr());
-  return is_other || has_gradient_hooks(parameter) ? nullptr : &view;
+  return is_other || has_gradient_hooks(parameter) ? nullptr : sink;
 }
 
 }  // namespace lockstep::models

@@ -12,7 +12,7 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct Coefficients {
+struct Factors {
   T sign;       ///< of the gradient: -1 to maximize
   T keep;       ///< 1 - lr * weight_decay
   T step_size;  ///< lr / (1 - beta1^step)
@@ -25,7 +25,7 @@ struct Coefficients {
 
 template <class T>
 LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restrict gradient, T* __restrict mean,
-                                      T* __restrict square, std::int64_t count, Coefficients<T> c) {
+                                      T* __restrict square, std::int64_t count, Factors<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = c.sign * gradient[i];
     mean[i] += c.take1 * (g - mean[i]);
@@ -38,7 +38,7 @@ LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restri
 template <class T>
 LOCKSTEP_VECTORISED void update_amsgrad(T* __restrict parameter, const T* __restrict gradient, T* __restrict mean,
                                         T* __restrict square, T* __restrict max_square, std::int64_t count,
-                                        Coefficients<T> c) {
+                                        Factors<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = c.sign * gradient[i];
     mean[i] += c.take1 * (g - mean[i]);
@@ -49,25 +49,40 @@ LOCKSTEP_VECTORISED void update_amsgrad(T* __restrict parameter, const T* __rest
   }
 }
 
-template <class T>
-void update(const Options& options, const Stretch<T>& stretch) {
+enum : std::size_t { kSign, kKeep, kStepSize, kBeta1, kBeta2, kRootCorrection, kEps, kAmsgrad };
+
+Coefficients coefficients(const Options& options, std::int64_t step) {
   const double lr = options.at("lr");
   const double beta1 = options.at("beta1");
   const double beta2 = options.at("beta2");
-  const auto step = static_cast<double>(stretch.step);
-  const Coefficients<T> coefficients{.sign = options.at("maximize") != 0 ? T{-1} : T{1},
-                                     .keep = static_cast<T>(1 - lr * options.at("weight_decay")),
-                                     .step_size = static_cast<T>(lr / (1 - std::pow(beta1, step))),
-                                     .take1 = static_cast<T>(1 - beta1),
-                                     .beta2 = static_cast<T>(beta2),
-                                     .take2 = static_cast<T>(1 - beta2),
-                                     .root_correction = static_cast<T>(std::sqrt(1 - std::pow(beta2, step))),
-                                     .eps = static_cast<T>(options.at("eps"))};
+  const auto power = static_cast<double>(step);
+  Coefficients c{};
+  c[kSign] = options.at("maximize") != 0 ? -1 : 1;
+  c[kKeep] = 1 - lr * options.at("weight_decay");
+  c[kStepSize] = lr / (1 - std::pow(beta1, power));
+  c[kBeta1] = beta1;
+  c[kBeta2] = beta2;
+  c[kRootCorrection] = std::sqrt(1 - std::pow(beta2, power));
+  c[kEps] = options.at("eps");
+  c[kAmsgrad] = options.at("amsgrad");
+  return c;
+}
+
+template <class T>
+void update(const Coefficients& c, const Stretch<T>& stretch) {
+  const Factors<T> factors{.sign = static_cast<T>(c[kSign]),
+                           .keep = static_cast<T>(c[kKeep]),
+                           .step_size = static_cast<T>(c[kStepSize]),
+                           .take1 = static_cast<T>(1 - c[kBeta1]),
+                           .beta2 = static_cast<T>(c[kBeta2]),
+                           .take2 = static_cast<T>(1 - c[kBeta2]),
+                           .root_correction = static_cast<T>(c[kRootCorrection]),
+                           .eps = static_cast<T>(c[kEps])};
   T* const* state = stretch.state;
-  if (options.at("amsgrad") == 0) {
-    update_plain(stretch.parameter, stretch.gradient, state[0], state[1], stretch.count, coefficients);
+  if (c[kAmsgrad] == 0) {
+    update_plain(stretch.parameter, stretch.gradient, state[0], state[1], stretch.count, factors);
   } else {
-    update_amsgrad(stretch.parameter, stretch.gradient, state[0], state[1], state[2], stretch.count, coefficients);
+    update_amsgrad(stretch.parameter, stretch.gradient, state[0], state[1], state[2], stretch.count, factors);
   }
 }
 
@@ -110,6 +125,7 @@ Rule adamw_rule() {
                     .help = "adamw: divide by the largest mean square so far"}},
           .read = read,
           .state_names = state_names,
+          .coefficients = coefficients,
           .update32 = update<float>,
           .update64 = update<double>};
 }

@@ -2,13 +2,15 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
+#include <span>
 #include <stdexcept>
+#include <vector>
 
 #include "kernel.hpp"
-#include "slices.hpp"
 
 namespace lockstep::optim {
 
@@ -52,18 +54,38 @@ double largest_magnitude(const T* values, std::int64_t count) {
   return are_finite ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
 }
 
+/// What a piece contributes to a norm: a sum, or for an infinite norm_type a maximum.
 template <class T>
-LOCKSTEP_VECTORISED void scale(T* values, std::int64_t count, T factor) {
-  for (std::int64_t i = 0; i < count; ++i) values[i] *= factor;
+double contribution(const T* values, std::int64_t count, double norm_type) {
+  if (norm_type == 2) return sum_of_squares(values, count);
+  if (std::isinf(norm_type)) return largest_magnitude(values, count);
+  return sum_of_powers(values, count, norm_type);
 }
 
-/// A NaN stays.
-template <class T>
-LOCKSTEP_VECTORISED void clamp(T* values, std::int64_t count, T limit) {
-  for (std::int64_t i = 0; i < count; ++i) {
-    const T value = values[i];
-    values[i] = value > limit ? limit : value < -limit ? -limit : value;
+/// Sums neighbours, then neighbouring sums, and so on: one fixed tree.
+double sum_by_tree(std::span<double> values) {
+  for (std::size_t width = 1; width < values.size(); width *= 2) {
+    for (std::size_t i = 0; i + width < values.size(); i += 2 * width) values[i] += values[i + width];
   }
+  return values.empty() ? 0 : values[0];
+}
+
+/// By [block][segment], the place of a segment's first piece among all pieces; then their number.
+struct Pieces {
+  std::vector<std::vector<std::size_t>> first;
+  std::size_t count = 0;
+};
+
+Pieces number_pieces(std::span<const Block> blocks) {
+  Pieces pieces;
+  for (const Block& block : blocks) {
+    auto& first = pieces.first.emplace_back();
+    for (const Segment& segment : block.segments) {
+      first.push_back(pieces.count);
+      pieces.count += static_cast<std::size_t>((segment.count + kPieceElements - 1) / kPieceElements);
+    }
+  }
+  return pieces;
 }
 
 }  // namespace
@@ -88,32 +110,36 @@ Clip Clip::parse(const std::string& text, const std::string& origin) {
   return {.max_norm = numbers.real("norm"), .norm_type = 2, .max_value = numbers.real("value")};
 }
 
-double gradient_norm(const FlatParameters& parameters, double norm_type) {
+double gradient_norm(FlatParameters& parameters, double norm_type) {
   if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
-  if (std::isinf(norm_type)) {
-    double largest = 0;
-    for_each_gradient(parameters, [&largest](const auto* values, std::int64_t count) {
-      largest = std::max(largest, largest_magnitude(values, count));
-    });
-    return parameters.max_over_slices(largest);
-  }
-  double sum = 0;
-  for_each_gradient(parameters, [&sum, norm_type](const auto* values, std::int64_t count) {
-    sum += norm_type == 2 ? sum_of_squares(values, count) : sum_of_powers(values, count, norm_type);
-  });
-  const double total = parameters.sum_over_slices(sum);
+  const auto blocks = parameters.blocks();
+  const Pieces pieces = number_pieces(blocks);
+  std::vector<double> contributions(pieces.count);
+  parameters.visit_gradients(
+      [&](const GradientPiece& piece) {
+        const std::size_t place =
+            pieces.first[piece.block][piece.segment] + static_cast<std::size_t>(piece.begin / kPieceElements);
+        contributions[place] =
+            blocks[piece.block].dtype == DType::float32
+                ? contribution(reinterpret_cast<const float*>(piece.values), piece.count, norm_type)
+                : contribution(reinterpret_cast<const double*>(piece.values), piece.count, norm_type);
+      },
+      /*is_last=*/false);
+  parameters.sum_over_owners(contributions);  // each has one owner: the others add 0
+  if (contributions.empty()) return 0;
+  if (std::isinf(norm_type)) return *std::max_element(contributions.begin(), contributions.end());
+  const double total = sum_by_tree(contributions);
   return norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
 }
 
-void clip_gradients(FlatParameters& parameters, const Clip& clip, double norm) {
-  // A norm of NaN makes every gradient NaN: nobody takes it for clipped.
-  const double factor = clip.max_norm > 0 ? clip.max_norm / (norm + 1e-6) : 1;
-  for_each_gradient(parameters, [&clip, factor](const auto* gradient, std::int64_t count) {
-    using T = std::remove_cvref_t<decltype(*gradient)>;
-    T* values = const_cast<T*>(gradient);
-    if (!(factor >= 1)) scale(values, count, static_cast<T>(factor));
-    if (clip.max_value > 0) clamp(values, count, static_cast<T>(clip.max_value));
-  });
+GradientChange change_by(const Clip& clip, double norm) {
+  GradientChange change;
+  if (clip.max_norm > 0) {
+    const double factor = clip.max_norm / (norm + 1e-6);
+    if (!(factor >= 1)) change.factor = factor;  // a norm of NaN makes every gradient NaN: nobody takes it for clipped
+  }
+  if (clip.max_value > 0) change.limit = clip.max_value;
+  return change;
 }
 
 }  // namespace lockstep::optim

@@ -22,7 +22,6 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   ++micro_batch_;
   if (!completes) return {};
   micro_batch_ = 0;
-  parameters_->finish_gradients();
   const UpdateReport report = clip_and_step();
   parameters_->drop_gradients();
   return report;
@@ -30,14 +29,13 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
 
 UpdateReport OptimWrapper::clip_and_step() {
   UpdateReport report;
-  const Clip& clip = options_.clip;
-  if (clip.max_norm > 0) {
-    report.grad_norm = gradient_norm(*parameters_, clip.norm_type);
+  if (options_.clip.max_norm > 0) {
+    parameters_->finish_gradients();
+    report.grad_norm = gradient_norm(*parameters_, options_.clip.norm_type);
     report.is_finite = std::isfinite(*report.grad_norm);
     if (!report.is_finite) return report;
   }
-  if (clip.max_norm > 0 || clip.max_value > 0) clip_gradients(*parameters_, clip, report.grad_norm.value_or(0));
-  optimizer_.step();
+  optimizer_.step(change_by(options_.clip, report.grad_norm.value_or(0)));
   report.updated = true;
   return report;
 }

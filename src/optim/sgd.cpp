@@ -9,7 +9,7 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct Coefficients {
+struct Factors {
   T sign;  ///< of the gradient: -1 to maximize
   T lr;
   T momentum;
@@ -20,7 +20,7 @@ struct Coefficients {
 
 template <class T>
 LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restrict gradient, std::int64_t count,
-                                      Coefficients<T> c) {
+                                      Factors<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
     parameter[i] -= c.lr * decayed;
@@ -29,7 +29,7 @@ LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restri
 
 template <class T>
 LOCKSTEP_VECTORISED void update_with_momentum(T* __restrict parameter, const T* __restrict gradient,
-                                              T* __restrict buffer, std::int64_t count, Coefficients<T> c) {
+                                              T* __restrict buffer, std::int64_t count, Factors<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
     const T velocity = c.momentum * buffer[i] + c.add * decayed;
@@ -38,20 +38,33 @@ LOCKSTEP_VECTORISED void update_with_momentum(T* __restrict parameter, const T* 
   }
 }
 
-template <class T>
-void update(const Options& options, const Stretch<T>& stretch) {
+enum : std::size_t { kSign, kLr, kMomentum, kAdd, kWeightDecay, kNesterov };
+
+Coefficients coefficients(const Options& options, std::int64_t step) {
   // The first update fills the (still zero) buffer with the whole gradient: dampening begins with the second.
-  const double add = stretch.step == 1 ? 1.0 : 1.0 - options.at("dampening");
-  const Coefficients<T> coefficients{.sign = options.at("maximize") != 0 ? T{-1} : T{1},
-                                     .lr = static_cast<T>(options.at("lr")),
-                                     .momentum = static_cast<T>(options.at("momentum")),
-                                     .add = static_cast<T>(add),
-                                     .weight_decay = static_cast<T>(options.at("weight_decay")),
-                                     .nesterov = options.at("nesterov") != 0};
-  if (options.at("momentum") == 0) {
-    update_plain(stretch.parameter, stretch.gradient, stretch.count, coefficients);
+  const double add = step == 1 ? 1.0 : 1.0 - options.at("dampening");
+  Coefficients c{};
+  c[kSign] = options.at("maximize") != 0 ? -1 : 1;
+  c[kLr] = options.at("lr");
+  c[kMomentum] = options.at("momentum");
+  c[kAdd] = add;
+  c[kWeightDecay] = options.at("weight_decay");
+  c[kNesterov] = options.at("nesterov");
+  return c;
+}
+
+template <class T>
+void update(const Coefficients& c, const Stretch<T>& stretch) {
+  const Factors<T> factors{.sign = static_cast<T>(c[kSign]),
+                           .lr = static_cast<T>(c[kLr]),
+                           .momentum = static_cast<T>(c[kMomentum]),
+                           .add = static_cast<T>(c[kAdd]),
+                           .weight_decay = static_cast<T>(c[kWeightDecay]),
+                           .nesterov = c[kNesterov] != 0};
+  if (c[kMomentum] == 0) {
+    update_plain(stretch.parameter, stretch.gradient, stretch.count, factors);
   } else {
-    update_with_momentum(stretch.parameter, stretch.gradient, stretch.state[0], stretch.count, coefficients);
+    update_with_momentum(stretch.parameter, stretch.gradient, stretch.state[0], stretch.count, factors);
   }
 }
 
@@ -92,6 +105,7 @@ Rule sgd_rule() {
                     .help = "sgd: look ahead along the velocity; needs momentum and no dampening"}},
           .read = read,
           .state_names = state_names,
+          .coefficients = coefficients,
           .update32 = update<float>,
           .update64 = update<double>};
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <stdexcept>
 
 namespace lockstep::parallel {
 
@@ -11,20 +12,26 @@ namespace {
 
 constexpr std::int64_t kAlignment = 64;  // bytes
 
-/// A bucket that is still being filled.
-struct Open {
-  Bucket bucket;
-  std::int64_t bytes = 0;  // of parameters, without padding
-  bool is_first_of_dtype = true;
+/// The bucket of one dtype that is being filled.
+struct Filling {
+  DType dtype;
+  std::vector<std::size_t> members;
+  std::int64_t bytes = 0;
+  std::size_t limit = 0;  // place in the list of limits
 };
 
-void append(Open& open, std::size_t parameter, const ParameterSpec& spec) {
-  const auto element = static_cast<std::int64_t>(size_of(spec.dtype));
-  const std::int64_t step = kAlignment / element;
-  open.bucket.slots.push_back({parameter, open.bucket.count});
-  open.bucket.count += (spec.count() + step - 1) / step * step;
-  open.bytes += spec.count() * element;
+Bucket lay_out(const std::vector<ParameterSpec>& parameters, const std::vector<std::size_t>& members) {
+  const ParameterSpec& first = parameters[members.front()];
+  Bucket bucket{.dtype = first.dtype, .slots = {}, .is_sparse = first.is_sparse};
+  const std::int64_t step = kAlignment / static_cast<std::int64_t>(size_of(bucket.dtype));
+  for (const std::size_t parameter : members) {
+    bucket.slots.push_back({parameter, bucket.count});
+    if (!bucket.is_sparse) bucket.count += (parameters[parameter].count() + step - 1) / step * step;
+  }
+  return bucket;
 }
+
+std::vector<std::size_t> reversed(std::span<const std::size_t> order) { return {order.rbegin(), order.rend()}; }
 
 }  // namespace
 
@@ -32,42 +39,132 @@ std::int64_t ParameterSpec::count() const {
   return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
 }
 
-std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits) {
-  std::vector<Bucket> buckets;
-  std::vector<Open> open;  // one per dtype, in order of first arrival
+std::int64_t ParameterSpec::bytes() const { return count() * static_cast<std::int64_t>(size_of(dtype)); }
+
+BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, std::span<const std::int64_t> limits,
+                                std::span<const std::size_t> order) {
+  if (limits.empty()) throw std::logic_error("assign_buckets: no limits");
+  BucketAssignment result;
+  std::vector<Filling> filling;  // in order of first arrival
+  const auto close = [&](Filling& full) {
+    result.buckets.push_back(std::move(full.members));
+    result.limits.push_back(limits[full.limit]);
+    full = {.dtype = full.dtype, .members = {}, .limit = std::min(full.limit + 1, limits.size() - 1)};
+  };
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const ParameterSpec& spec = parameters[i];
-    auto found = std::find_if(open.begin(), open.end(), [&](const Open& o) { return o.bucket.dtype == spec.dtype; });
-    if (found == open.end()) {
-      open.push_back({.bucket = {.dtype = spec.dtype, .slots = {}}});
-      found = std::prev(open.end());
+    const std::size_t parameter = order.empty() ? i : order[i];
+    const ParameterSpec& spec = parameters.at(parameter);
+    if (spec.is_sparse) {
+      result.buckets.push_back({parameter});
+      result.limits.push_back(0);
+      continue;
     }
-    append(*found, i, spec);
-    if (found->bytes >= (found->is_first_of_dtype ? limits.last_bucket_bytes : limits.bucket_bytes)) {
-      buckets.push_back(std::move(found->bucket));
-      *found = {.bucket = {.dtype = spec.dtype, .slots = {}}, .is_first_of_dtype = false};
+    auto open = std::find_if(filling.begin(), filling.end(), [&](const Filling& f) { return f.dtype == spec.dtype; });
+    if (open == filling.end()) open = filling.insert(open, {.dtype = spec.dtype, .members = {}});
+    open->members.push_back(parameter);
+    open->bytes += spec.bytes();
+    if (open->bytes >= limits[open->limit]) close(*open);
+  }
+  for (Filling& rest : filling) {
+    if (!rest.members.empty()) close(rest);
+  }
+  if (!order.empty()) return result;
+
+  std::vector<std::size_t> ranking(result.buckets.size());
+  std::iota(ranking.begin(), ranking.end(), std::size_t{0});
+  std::sort(ranking.begin(), ranking.end(), [&](std::size_t a, std::size_t b) {
+    return std::ranges::min(result.buckets[a]) < std::ranges::min(result.buckets[b]);
+  });
+  BucketAssignment sorted;
+  for (const std::size_t b : ranking) {
+    sorted.buckets.push_back(std::move(result.buckets[b]));
+    sorted.limits.push_back(result.limits[b]);
+  }
+  return sorted;
+}
+
+std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits,
+                                 std::span<const std::size_t> arrival) {
+  const bool has_small_last = limits.bucket_bytes.size() == 1 && limits.last_bucket_bytes > 0;
+  std::vector<std::vector<std::size_t>> members;
+  if (has_small_last) {
+    // From the end: the bucket filled first is reduced last.
+    const std::vector<std::int64_t> from_the_end = {limits.last_bucket_bytes, limits.bucket_bytes[0]};
+    members = assign_buckets(parameters, from_the_end, reversed(arrival)).buckets;
+    std::reverse(members.begin(), members.end());
+    if (!arrival.empty()) {
+      for (auto& bucket : members) std::reverse(bucket.begin(), bucket.end());
     }
+  } else if (arrival.empty()) {
+    std::vector<std::size_t> backwards(parameters.size());
+    std::iota(backwards.rbegin(), backwards.rend(), std::size_t{0});
+    members = assign_buckets(parameters, limits.bucket_bytes, backwards).buckets;
+    for (auto& bucket : members) std::reverse(bucket.begin(), bucket.end());
+  } else {
+    members = assign_buckets(parameters, limits.bucket_bytes, arrival).buckets;
   }
-  for (Open& rest : open) {
-    if (!rest.bucket.slots.empty()) buckets.push_back(std::move(rest.bucket));
-  }
-  std::sort(buckets.begin(), buckets.end(),
-            [](const Bucket& a, const Bucket& b) { return a.slots.front().parameter > b.slots.front().parameter; });
+  std::vector<Bucket> buckets;
+  for (const auto& bucket : members) buckets.push_back(lay_out(parameters, bucket));
   return buckets;
+}
+
+std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
+                                         const std::vector<Bucket>& buckets, int sharer, int sharers,
+                                         std::int64_t piece) {
+  std::vector<OwnedRange> owned(parameters.size());
+  for (const Bucket& bucket : buckets) {
+    if (bucket.is_sparse) {  // whole to one
+      const std::size_t parameter = bucket.slots.front().parameter;
+      if (sharer == static_cast<int>(parameter) % sharers) owned[parameter] = {0, parameters[parameter].count()};
+      continue;
+    }
+    const double share = static_cast<double>(bucket.count) / sharers;
+    const auto low = static_cast<std::int64_t>(share * sharer);
+    const auto high = sharer + 1 == sharers ? bucket.count : static_cast<std::int64_t>(share * (sharer + 1));
+    for (const Slot& slot : bucket.slots) {
+      const std::int64_t count = parameters[slot.parameter].count();
+      const auto border = [&](std::int64_t position) {
+        const std::int64_t inside = std::clamp<std::int64_t>(position - slot.offset, 0, count);
+        return inside == count ? count : std::min(count, (inside + piece / 2) / piece * piece);
+      };
+      owned[slot.parameter] = {border(low), border(high)};
+    }
+  }
+  return owned;
 }
 
 KeySpecs ddp_keys() {
   return {
       {.name = "ddp.bucket_bytes",
-       .type = KeyType::integer,
+       .type = KeyType::integers,
        .default_value = "26214400",
-       .help = "gradient bytes that are reduced together",
+       .help = "gradient bytes that are reduced together; a list: of the first buckets in order, the last repeats",
        .min = 1},
       {.name = "ddp.last_bucket_bytes",
        .type = KeyType::integer,
        .default_value = "1048576",
-       .help = "the same for the bucket that is reduced last, which no computation hides",
-       .min = 1},
+       .help = "the same for the bucket that is reduced last, which no computation hides; 0: like the others",
+       .min = 0},
+      {.name = "ddp.find_unused_parameters",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "search each step's graph for parameters that the loss does not use; else every one must be used"},
+      {.name = "ddp.static_graph",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "the graph is the same in every step: parameters may be used several times or never"},
+      {.name = "ddp.buffers",
+       .type = KeyType::choice,
+       .default_value = "off",
+       .help = "buffers between ranks: off (averaged before an evaluation or checkpoint only), broadcast (rank 0's, "
+               "before each step) or average (before each step)",
+       .choices = {"off", "broadcast", "average"}},
+      {.name = "ddp.comm_hook",
+       .type = KeyType::choice,
+       .default_value = "none",
+       .help = "how gradients travel: none (as they are), fp16, bf16 (rounded), powersgd (low rank), noop (not at all, "
+               "to measure)",
+       .choices = {"none", "fp16", "bf16", "powersgd", "noop"}},
       {.name = "ddp.shared_parameters",
        .type = KeyType::choice,
        .default_value = "auto",

@@ -6,92 +6,159 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
 
 namespace lockstep::parallel {
 
 namespace {
 
-/// The trained parameters in registration order, each once even if it is registered under several names.
-std::vector<NamedParameter> trained_parameters(const models::Model& model) {
-  std::vector<NamedParameter> trained;
-  for (const auto& item : model.named_parameters()) {
-    const at::Tensor& tensor = item.value();
-    const bool is_known = std::any_of(trained.begin(), trained.end(),
-                                      [&tensor](const NamedParameter& p) { return p.tensor.is_same(tensor); });
-    if (tensor.requires_grad() && !is_known) trained.push_back({item.key(), tensor});
-  }
-  if (trained.empty())
-    throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
-  return trained;
+BufferMode buffer_mode(const std::string& name) {
+  if (name == "broadcast") return BufferMode::broadcast;
+  return name == "average" ? BufferMode::average : BufferMode::off;
 }
 
-std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters) {
-  std::vector<ParameterSpec> specs;
-  for (const auto& [name, tensor] : parameters) {
-    const DType dtype = dtype_of(tensor, name);
-    if (dtype != DType::float32 && dtype != DType::float64) {
-      throw ConfigError("ddp: parameter '" + name + "' is " + std::string(name_of(dtype)) +
-                        "; parameters must be float32 or float64");
-    }
-    if (!is_flat(tensor)) throw ConfigError("ddp: parameter '" + name + "' does not own its memory densely");
-    specs.push_back({name, dtype, tensor.sizes().vec(), tensor.strides().vec()});
-  }
-  return specs;
-}
+/// A flag that is up for as long as this lives.
+class Raised {
+ public:
+  explicit Raised(bool& flag) : flag_(&flag) { flag = true; }
+  ~Raised() { *flag_ = false; }
+  Raised(const Raised&) = delete;
+  Raised& operator=(const Raised&) = delete;
+
+ private:
+  bool* flag_;
+};
 
 }  // namespace
 
 DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collectives) {
   DdpOptions options;
-  options.limits.bucket_bytes = ddp.integer("bucket_bytes");
-  options.limits.last_bucket_bytes = ddp.integer("last_bucket_bytes");
+  options.reducer.limits.bucket_bytes = ddp.integers("bucket_bytes");
+  options.reducer.limits.last_bucket_bytes = ddp.integer("last_bucket_bytes");
+  options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
+  options.reducer.has_static_graph = ddp.boolean("static_graph");
+  options.buffers = buffer_mode(ddp.text("buffers"));
   const std::string& shares = ddp.text("shared_parameters");
-  options.shares_parameters = shares == "true" || (shares == "auto" && collectives.name() == "shm");
+  options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
   return options;
 }
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                                                  mpi::Collectives& collectives, const DdpOptions& options)
-    : model_(std::move(model)) {
-  verify_same_model(*model_, world);
+    : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
+  verify_same_model(*model_, world_);
   std::vector<NamedParameter> parameters;
-  std::vector<Bucket> buckets;
-  world.together([&] {
-    parameters = trained_parameters(*model_);
-    buckets = plan_buckets(specs_of(parameters), options.limits);
-  });
-  for (const auto& item : model_->named_parameters()) {
-    if (!item.value().requires_grad()) broadcast(item.value(), world);
-  }
-  for (const auto& item : model_->named_buffers()) broadcast(item.value(), world);
+  world_.together([&] { parameters = trained_parameters(*model_, options_.ignored); });
   dtype_ = parameters.front().tensor.scalar_type();
-  store_ = std::make_unique<ParameterStore>(parameters, buckets, world, options.shares_parameters);
-  reducer_ = std::make_unique<GradientReducer>(std::move(parameters), std::move(buckets), collectives, world);
-  store_->on_finish_gradients([reducer = reducer_.get()] { reducer->finish(); });
+  for (const auto& item : model_->named_parameters()) {
+    const bool is_ignored =
+        std::find(options_.ignored.begin(), options_.ignored.end(), item.key()) != options_.ignored.end();
+    const bool is_stored = item.value().requires_grad() && options_.root == 0;
+    if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
+  }
+  broadcast_buffers(options_.root);
+  reducer_ = std::make_unique<GradientReducer>(parameters, options_.reducer, collectives, world_);
+  store_ = std::make_unique<ParameterStore>(std::move(parameters), world_, collectives, options_.shares_parameters);
+  store_->connect(*reducer_);
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+void DistributedDataParallel::begin_forward() {
+  if (!at::GradMode::is_enabled()) return;
+  if (before_forward_) before_forward_();
+  const bool is_alone = collectives_->world_size() == 1;
+  if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
+  if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
+  // Slices fit where the ranks that divide a reduction are those that share the parameters.
+  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
+  const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
+  reducer_->prepare(!synchronises_ ? Synchronisation::none
+                    : is_sliced    ? Synchronisation::sliced
+                                   : Synchronisation::whole);
+}
+
+bool DistributedDataParallel::is_watching() const {
+  return at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
 }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
-  if (at::GradMode::is_enabled()) reducer_->prepare(synchronises_);
   const bool needs_cast = input.is_floating_point() && input.scalar_type() != dtype_;
-  return models::run(*model_, needs_cast ? input.to(dtype_) : input);
+  return run([&] { return models::run(*model_, needs_cast ? input.to(dtype_) : input); });
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
-                                               double weight) {
+                                               std::optional<double> weight) {
   std::optional<NoSync> only_accumulates;
   if (!optimizer.completes_step()) only_accumulates.emplace(*this);
+  const Raised slices(may_slice_);
+  const double share = weight ? *weight : share_of(batch, optimizer);
   const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
   const at::Tensor loss = models::total_loss(losses);
   StepResult result;
   result.loss = loss.item<double>();
-  result.update = optimizer.update_params(loss, weight);
+  result.update = optimizer.update_params(loss, share);
   return result;
+}
+
+/// The part of a micro_batch in the step's average when the caller does not say it.
+double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
+  const double part = 1.0 / static_cast<double>(optimizer.accumulation_steps());
+  if (!options_.weighs_samples) return part;
+  const auto mine = static_cast<double>(batch.input.size(0));
+  double all = mine;
+  collectives_->all_reduce(&all, 1, DType::float64, mpi::ReduceOp::sum);
+  return part * mine * collectives_->world_size() / all;
 }
 
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
   const at::Tensor output = forward(batch.input);
   return metrics::classification_sums(output, batch.target, models::total_loss(model_->losses(output, batch.target)));
+}
+
+std::vector<at::Tensor> DistributedDataParallel::buffers() const {
+  std::vector<at::Tensor> buffers;
+  for (const auto& item : model_->named_buffers()) {
+    if (std::find(options_.ignored.begin(), options_.ignored.end(), item.key()) == options_.ignored.end()) {
+      buffers.push_back(item.value());
+    }
+  }
+  return buffers;
+}
+
+void DistributedDataParallel::broadcast_buffers(int root) {
+  for (const at::Tensor& buffer : buffers()) broadcast(buffer, *collectives_, root);
+}
+
+void DistributedDataParallel::synchronise_buffers() {
+  if (collectives_->world_size() == 1) return;
+  for (const at::Tensor& buffer : buffers()) {
+    if (at::isFloatingType(buffer.scalar_type())) {
+      all_reduce(buffer, *collectives_, mpi::ReduceOp::average);
+    } else {
+      broadcast(buffer, *collectives_, 0);
+    }
+  }
+}
+
+void DistributedDataParallel::broadcast_state(int root) {
+  // Whoever writes a copy of the parameters needs the values first.
+  std::vector<at::Tensor> values;
+  for (std::size_t i = 0; i < store_->size(); ++i) {
+    values.push_back(store_->parameter(i).tensor.detach().clone());
+    broadcast(values.back(), *collectives_, root);
+  }
+  store_->write_whole([&] {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < store_->size(); ++i) store_->parameter(i).tensor.copy_(values[i]);
+  });
+  broadcast_buffers(root);
+}
+
+void DistributedDataParallel::reset_state() {
+  reducer_->reset();
+  store_->drop_gradients();
 }
 
 }  // namespace lockstep::parallel

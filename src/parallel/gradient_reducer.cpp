@@ -1,256 +1,652 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/models/gradient_sink.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/csrc/autograd/engine.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
-#include <map>
+#include <limits>
+#include <mutex>
+#include <numeric>
+#include <utility>
+
+#include "accumulator_hooks.hpp"
+#include "autograd_graph.hpp"
+#include "gradient_buckets.hpp"
+#include "missing_gradients.hpp"
+#include "output_watch.hpp"
+#include "sparse_gradients.hpp"
 
 namespace lockstep::parallel {
 
 namespace {
 
-/// Room behind the last bucket's gradients for the count of parameters that got none on this rank.
-constexpr std::int64_t kTailBytes = 64;
-
-constexpr std::size_t kNamesShown = 10;
-
-using NodeHandle = decltype(torch::autograd::impl::grad_accumulator(std::declval<const at::Tensor&>()));
-
-/// Calls `action` after a gradient accumulator has run.
-class AfterAccumulation : public torch::autograd::FunctionPostHook {
- public:
-  explicit AfterAccumulation(std::function<void()> action) : action_(std::move(action)) {}
-
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& outputs,
-                                            const torch::autograd::variable_list&) override {
-    action_();
-    return outputs;
-  }
-
- private:
-  std::function<void()> action_;
-};
-
-std::vector<std::string> lines_of(const std::string& text) {
-  std::vector<std::string> lines;
-  for (std::size_t begin = 0; begin < text.size();) {
-    const std::size_t end = text.find('\n', begin);
-    lines.push_back(text.substr(begin, end - begin));
-    begin = end + 1;
-  }
-  return lines;
+/// One bucket for each dtype.
+std::vector<Bucket> plan_whole(const std::vector<ParameterSpec>& specs) {
+  return plan_buckets(specs, {.bucket_bytes = {std::numeric_limits<std::int64_t>::max()}, .last_bucket_bytes = 0});
 }
 
-/// "'a' on ranks 0, 2; 'b' on rank 1"
-std::string describe(const std::vector<std::string>& missing_by_rank) {
-  std::vector<std::string> names;  // in order of first mention
-  std::map<std::string, std::string> ranks;
-  for (std::size_t rank = 0; rank < missing_by_rank.size(); ++rank) {
-    for (const std::string& name : lines_of(missing_by_rank[rank])) {
-      std::string& list = ranks[name];
-      if (list.empty()) names.push_back(name);
-      list += (list.empty() ? "" : ", ") + std::to_string(rank);
-    }
+void copy_values(const at::Tensor& to, const at::Tensor& from) {
+  if (to.scalar_type() == from.scalar_type() && to.strides() == from.strides() && is_flat(from)) {
+    if (to.numel() > 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
+    return;
   }
-  std::string text;
-  for (std::size_t i = 0; i < std::min(names.size(), kNamesShown); ++i) {
-    const std::string& list = ranks[names[i]];
-    const bool is_one = list.find(',') == std::string::npos;
-    text += (i == 0 ? "'" : "; '") + names[i] + "' on rank" + (is_one ? " " : "s ") + list;
-  }
-  if (names.size() > kNamesShown) text += "; and " + std::to_string(names.size() - kNamesShown) + " more";
-  return text;
+  const torch::NoGradGuard no_grad;
+  to.copy_(from);
 }
 
 }  // namespace
 
-class GradientReducer::Impl {
+class GradientReducer::Impl : public AccumulatorListener {
  public:
-  Impl(std::vector<NamedParameter> parameters, std::vector<Bucket> buckets, mpi::Collectives& collectives,
+  Impl(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
        const mpi::Communicator& world)
-      : parameters_(std::move(parameters)), buckets_(std::move(buckets)), collectives_(collectives), world_(world) {
-    bucket_of_.resize(parameters_.size());
-    views_.resize(parameters_.size());
-    is_ready_.resize(parameters_.size());
-    for (std::size_t b = 0; b < buckets_.size(); ++b) allocate(b);
-  }
-
-  ~Impl() {
-    for (std::size_t i = 0; i < accumulators_.size(); ++i) accumulators_[i]->del_post_hook(hooks_[i]);
-  }
-
-  void install_hooks() {
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      // The parameter itself holds its accumulator weakly: without this reference the hook would vanish.
-      accumulators_.push_back(torch::autograd::impl::grad_accumulator(parameters_[i].tensor));
-      hooks_.push_back(
-          accumulators_.back()->add_post_hook(std::make_unique<AfterAccumulation>([this, i] { on_gradient(i); })));
+      : parameters_(std::move(parameters)),
+        options_(options),
+        collectives_(collectives),
+        world_(world),
+        divisor_(collectives.world_size()),
+        states_(parameters_.size()) {
+    world_.together([this] {
+      specs_ = specs_of(parameters_);
+      require_free();
+    });
+    if (options_.finds_unused && options_.has_static_graph) {
+      log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
+      options_.finds_unused = false;
     }
+    build(rebuilds() ? plan_whole(specs_) : plan_buckets(specs_, options_.limits));
+    hooks_ = std::make_unique<AccumulatorHooks>(parameters_, *this);
   }
 
-  void prepare(bool synchronise) {
-    if (is_expecting_ && ready_count_ > 0) finish();
-    reset();
-    is_expecting_ = synchronise;
+  ~Impl() override { detach_sinks(); }
+
+  // ---- before a forward
+
+  void prepare(Synchronisation synchronisation) {
+    if (has_begun_) finish();  // throws, unless everything has come
+    is_sliced_ = false;
+    if (synchronisation != Synchronisation::none && rebuilds() && !is_rebuilt_ && finished_steps_ > 0) rebuild();
+    synchronisation_ = synchronisation;
+    // What is learned from the first step is needed whole.
+    if (synchronisation == Synchronisation::sliced && is_learning()) synchronisation_ = Synchronisation::whole;
+    is_expecting_ = synchronisation != Synchronisation::none;
+    begin_step();
   }
 
-  void reset() {
-    // Collectives that were started must be taken back in, or the next ones would not match those of the peers.
-    for (; awaited_ < tickets_.size(); ++awaited_) collectives_.wait(tickets_[awaited_]);
-    is_expecting_ = false;
-    is_callback_queued_ = false;
-    ready_count_ = 0;
-    awaited_ = 0;
-    tickets_.clear();
-    std::fill(is_ready_.begin(), is_ready_.end(), char{0});
-    for (std::size_t b = 0; b < buckets_.size(); ++b) pending_[b] = buckets_[b].slots.size();
+  std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) {
+    if (!is_expecting_) return outputs;
+    if (options_.finds_unused) find_unused(outputs);
+    if (!options_.finds_unused && !options_.has_static_graph) return outputs;
+    return pass_through(std::move(outputs), [this] {
+      // Queued here and not in a hook: a hook may belong to a backward inside this one.
+      if (is_learning()) torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+    });
   }
+
+  // ---- during backward
+
+  void on_accumulated(std::size_t i, bool has_gradient) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    State& state = states_[i];
+    state.is_used = take_sink_write(i) || has_gradient || state.is_used;
+    if (!is_expecting_) return;
+    has_begun_ = true;
+    if (is_learning()) {
+      ++state.uses_per_step;
+      state.last_use = ++uses_;
+      return;
+    }
+    queue_end();
+    if (!has_marked_unused_) mark_unused();
+    if (options_.has_static_graph) {
+      if (++state.uses > state.uses_per_step) {
+        throw ConfigError("ddp: the training graph has changed: " + cite(i) + " is used more often than in the first " +
+                          "step; switch ddp.static_graph off");
+      }
+      if (state.uses < state.uses_per_step) return;
+    }
+    mark_ready(i);
+  }
+
+  // ---- after backward
 
   void finish() {
     if (!is_expecting_) return;
     is_expecting_ = false;
+    has_begun_ = false;
+    if (is_learning()) learn();
     std::string missing;
-    for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (is_ready_[i] == 0) {
-        missing += parameters_[i].name + "\n";
-        views_[i].zero_();
-      }
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (states_[i].is_ready) continue;
+      missing += std::to_string(i) + " " + parameters_[i].name + "\n";
+      move_into_bucket(i);
     }
-    missing_count_ = parameters_.size() - ready_count_;
-    while (tickets_.size() < buckets_.size()) start(tickets_.size());
-    for (; awaited_ < tickets_.size(); ++awaited_) collectives_.wait(tickets_[awaited_]);
-    if (tail_value() == 0) return;
-    const std::string description = describe(world_.all_gather(missing));
-    reset();
-    throw_agreed(ExitCode::configuration,
-                 "ddp: no gradient for " + description +
-                     "; every parameter must take part in the loss on every rank, or have requires_grad switched off");
+    missing_count_ = static_cast<double>(states_.size() - ready_count_);
+    while (started_ < buckets_.size()) start(started_);
+    complete();
+    if (tail_[0] != 0) fail(missing);
+    ++finished_steps_;
+  }
+
+  void contribute_nothing() {
+    prepare(Synchronisation::whole);
+    is_expecting_ = false;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (buckets_.view(i).defined()) buckets_.view(i).zero_();
+    }
+    missing_count_ = 0;
+    if (arrival_.empty()) {
+      for (std::size_t i = states_.size(); i > 0; --i) arrival_.push_back(i - 1);
+    }
+    while (started_ < buckets_.size()) start(started_);
+    complete();
+    ++finished_steps_;
+  }
+
+  bool is_sliced() const { return is_sliced_; }
+  bool has_gradient(std::size_t i) const { return tail_[1 + i] != 0; }
+
+  void visit(std::size_t i, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) {
+    if (begin == end) return;
+    const std::size_t b = buckets_.bucket_of(i);
+    const std::int64_t offset = buckets_.offset_of(i);
+    const std::size_t element_bytes = buckets_.element_bytes(b);
+    std::byte* const slot = buckets_.memory(b) + static_cast<std::size_t>(offset) * element_bytes;
+    if (is_kept_[i] != 0) return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
+    const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
+                           .count = static_cast<std::size_t>(end - begin)};
+    collectives_.reduce_range(
+        tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
+          const std::int64_t at = static_cast<std::int64_t>(first) - offset;
+          visit(at, static_cast<std::int64_t>(count), values);
+          // Only this rank reads its own part of its own bucket.
+          std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
+          if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
+        });
+    if (keeps) is_kept_[i] = 1;
+  }
+
+  void reset() {
+    // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
+    const auto most = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
+    while (started_ < most) start(started_);
+    if (!hook_ && synchronisation_ == Synchronisation::whole) {
+      for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
+    }
+    collectives_.barrier();
+    is_expecting_ = false;
+    has_begun_ = false;
+    is_callback_queued_ = false;
+    is_sliced_ = false;
+    if (finished_steps_ == 0) {
+      for (State& state : states_) state = {};
+      arrival_.clear();
+    }
+    begin_step();
+    forget_uses();
+  }
+
+  void set_comm_hook(CommHook hook) {
+    if (hook_) throw ConfigError("ddp: a communication hook is set already; a wrapper takes one");
+    if (!hook) throw ConfigError("ddp: the communication hook is empty");
+    if (finished_steps_ > 0) throw ConfigError("ddp: set the communication hook before the first step");
+    hook_ = std::move(hook);
+  }
+
+  bool supports_slices() const {
+    for (std::size_t i = 0; i < specs_.size(); ++i) {
+      const at::Tensor& parameter = parameters_[i].tensor;
+      if (specs_[i].is_sparse || scalar_type_of(specs_[i].dtype) != parameter.scalar_type()) return false;
+    }
+    return !hook_;
+  }
+
+  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) {
+    listener_ = std::move(listener);
+    listener_(buckets_.plan());
+  }
+
+  void set_divisor(int ranks) { divisor_ = ranks; }
+  const std::vector<Bucket>& buckets() const { return buckets_.plan(); }
+  bool is_rebuilt() const { return is_rebuilt_; }
+  bool could_be_static() const { return could_be_static_; }
+
+  std::vector<int> use_counts() const {
+    std::vector<int> counts;
+    for (std::size_t i = 0; i < states_.size() && !tail_.empty(); ++i) {
+      counts.push_back(static_cast<int>(std::lround(tail_[1 + i] * collectives_.world_size())));
+    }
+    return counts;
   }
 
  private:
-  void allocate(std::size_t b) {
-    const Bucket& bucket = buckets_[b];
-    const std::size_t element = size_of(bucket.dtype);
-    const bool is_last = b + 1 == buckets_.size();
-    const std::size_t bytes = static_cast<std::size_t>(bucket.count) * element;
-    memory_.push_back(collectives_.allocate_bucket(bytes + (is_last ? kTailBytes : 0)));
-    for (const Slot& slot : bucket.slots) {
-      bucket_of_[slot.parameter] = b;
-      std::byte* const place = memory_.back().bytes.data() + static_cast<std::size_t>(slot.offset) * element;
-      views_[slot.parameter] = view_of(place, parameters_[slot.parameter].tensor, memory_.back().owner);
-    }
-    pending_.push_back(bucket.slots.size());
+  /// Of one parameter.
+  struct State {
+    bool is_ready = false;   // in this step: its contribution is in the bucket
+    bool is_used = false;    // a gradient came since the last synchronised step
+    bool is_unused = false;  // the graph of this step does not reach it
+    bool has_graph = false;  // its gradient belongs to a graph (create_graph) and stays apart from the bucket
+    int uses = 0;            // of its accumulator in this step
+    int uses_per_step = 0;   // static graph: as counted in the first step
+    int last_use = 0;        // static graph: when it came in the first step
+    at::Tensor stale;        // the gradient that it had before a step that did not use it here
+  };
+
+  bool rebuilds() const { return !options_.finds_unused; }
+  bool is_learning() const { return options_.has_static_graph && finished_steps_ == 0; }
+  std::string cite(std::size_t i) const {
+    return "parameter at index " + std::to_string(i) + " ('" + parameters_[i].name + "')";
   }
 
-  void on_gradient(std::size_t i) {
-    if (!is_expecting_) return;
-    if (is_ready_[i] != 0) {
-      throw ConfigError("ddp: '" + parameters_[i].name +
-                        "' got its gradient twice in one step; run forward and backward once per synchronised step, or "
-                        "use no_sync for all but the last");
+  /// A parameter serves one reducer: with two, its gradients would be summed and divided twice.
+  void require_free() const {
+    for (const NamedParameter& parameter : parameters_) {
+      if (models::sink_of(parameter.tensor) == nullptr) continue;
+      throw ConfigError("ddp: parameter '" + parameter.name +
+                        "' belongs to another wrapper; destroy that one before the model is wrapped again");
     }
-    if (!is_callback_queued_) {
-      is_callback_queued_ = true;
-      torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
+  }
+
+  void attach_sinks() {
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const at::Tensor& parameter = parameters_[i].tensor;
+      const at::Tensor& view = buckets_.view(i);
+      const bool fits = view.defined() && view.scalar_type() == parameter.scalar_type() &&
+                        view.strides() == parameter.strides();
+      if (fits) models::attach_sink(parameter, view);
     }
-    move_into_bucket(i);
-    is_ready_[i] = 1;
-    ++ready_count_;
-    --pending_[bucket_of_[i]];
-    while (tickets_.size() < buckets_.size() && pending_[tickets_.size()] == 0) start(tickets_.size());
+  }
+
+  void detach_sinks() {
+    for (const NamedParameter& parameter : parameters_) models::detach_sink(parameter.tensor);
+  }
+
+  /// Whether a layer wrote this parameter's gradient straight into the bucket since it was last asked.
+  bool take_sink_write(std::size_t i) {
+    models::GradientSink* const sink = models::sink_of(parameters_[i].tensor);
+    return sink != nullptr && std::exchange(sink->is_written, false);
+  }
+
+  void build(std::vector<Bucket> plan) {
+    buckets_ = GradientBuckets(std::move(plan), parameters_, 1 + parameters_.size(), collectives_);
+    pending_.resize(buckets_.size());
+    tickets_.resize(buckets_.size());
+    completions_.resize(buckets_.size());
+    is_kept_.resize(parameters_.size());
+    tail_.assign(1 + parameters_.size(), 0);
+    attach_sinks();
+    if (listener_) listener_(buckets_.plan());
+    begin_step();
+  }
+
+  /// Builds buckets in the order in which gradients came on rank 0.
+  void rebuild() {
+    std::vector<std::int64_t> order(arrival_.begin(), arrival_.end());
+    order.resize(parameters_.size());
+    world_.broadcast(std::span<std::int64_t>(order));
+    const std::vector<std::size_t> agreed(order.begin(), order.end());
+    std::vector<at::Tensor> kept(parameters_.size());
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+      if (gradient.defined() && is_in_bucket(i)) {
+        kept[i] = gradient.clone();
+        gradient.reset();
+      }
+    }
+    detach_sinks();
+    buckets_ = {};  // before the new ones are allocated
+    build(plan_buckets(specs_, options_.limits, agreed));
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (!kept[i].defined()) continue;
+      copy_values(buckets_.view(i), kept[i]);
+      parameters_[i].tensor.mutable_grad() = buckets_.view(i);
+    }
+    is_rebuilt_ = true;
+  }
+
+  void begin_step() {
+    is_callback_queued_ = false;
+    has_marked_unused_ = false;
+    ready_count_ = 0;
+    started_ = 0;
+    std::fill(is_kept_.begin(), is_kept_.end(), char{0});
+    for (State& state : states_) {
+      state.is_ready = false;
+      state.is_unused = false;
+      state.has_graph = false;
+      state.uses = 0;
+      state.stale.reset();
+    }
+    for (std::size_t b = 0; b < buckets_.size(); ++b) pending_[b] = buckets_.bucket(b).slots.size();
+  }
+
+  void find_unused(const std::vector<at::Tensor>& outputs) {
+    const std::vector<char> is_reached = reachable_nodes(outputs, hooks_->nodes());
+    std::vector<char> unused(states_.size());
+    for (std::size_t i = 0; i < states_.size(); ++i) unused[i] = is_reached[i] == 0 ? 1 : 0;
+    if (!first_unused_.empty()) could_be_static_ = could_be_static_ && unused == first_unused_;
+    if (first_unused_.empty()) first_unused_ = unused;
+    for (std::size_t i = 0; i < states_.size(); ++i) states_[i].is_unused = unused[i] != 0;
+    const bool is_any_unused = std::find(unused.begin(), unused.end(), char{1}) != unused.end();
+    if (is_any_unused || has_warned_) return;
+    has_warned_ = true;
+    log::warning("ddp.find_unused_parameters is on, but every parameter was used: switching it off saves a walk through "
+                 "the graph in every step");
+  }
+
+  /// What is known not to come needs no waiting.
+  void mark_unused() {
+    has_marked_unused_ = true;
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      const bool never_comes = options_.has_static_graph ? states_[i].uses_per_step == 0 : states_[i].is_unused;
+      if (never_comes) mark_ready(i);
+    }
+  }
+
+  void queue_end() {
+    if (is_callback_queued_) return;
+    is_callback_queued_ = true;
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { end_of_backward(); });
   }
 
   void end_of_backward() {
     is_callback_queued_ = false;
-    if (ready_count_ == parameters_.size()) finish();  // else more backward passes may follow
+    const bool is_complete = ready_count_ == states_.size();  // else more backward passes may follow
+    if (is_complete && synchronisation_ == Synchronisation::whole) finish();
+  }
+
+  void mark_ready(std::size_t i) {
+    State& state = states_[i];
+    if (state.is_ready) {
+      throw ConfigError("ddp: " + cite(i) +
+                        " was marked ready twice, but can be marked ready only once in a step: it was used outside of "
+                        "forward, or by a backward inside the backward; run the model through the wrapper, or set "
+                        "ddp.static_graph");
+    }
+    move_into_bucket(i);
+    state.is_ready = true;
+    ++ready_count_;
+    if (!is_rebuilt_ && finished_steps_ == 0) arrival_.push_back(i);
+    --pending_[buckets_.bucket_of(i)];
+    while (started_ < buckets_.size() && pending_[started_] == 0) start(started_);
+  }
+
+  /// Whether `.grad` lies in the bucket.
+  bool is_in_bucket(std::size_t i) const {
+    const at::Tensor& gradient = parameters_[i].tensor.grad();
+    const at::Tensor& view = buckets_.view(i);
+    return view.defined() && !gradient.is_sparse() && gradient.data_ptr() == view.data_ptr() &&
+           gradient.strides() == view.strides();
   }
 
   void move_into_bucket(std::size_t i) {
+    State& state = states_[i];
     at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
-    at::Tensor& view = views_[i];
-    if (!gradient.defined()) {
-      view.zero_();
-    } else if (gradient.data_ptr() != view.data_ptr()) {
-      if (gradient.scalar_type() != view.scalar_type()) {
-        throw ConfigError("ddp: the gradient of '" + parameters_[i].name + "' is " +
-                          std::string(gradient.dtype().name()) + ", its parameter " + std::string(view.dtype().name()));
-      }
-      if (gradient.strides() == view.strides()) {
-        std::memcpy(view.data_ptr(), gradient.const_data_ptr(), view.nbytes());
-      } else {
-        const torch::NoGradGuard no_grad;
-        view.copy_(gradient);
-      }
+    const at::Tensor& view = buckets_.view(i);
+    if (specs_[i].is_sparse) {
+      require_sparse(gradient, cite(i));
+      return;
     }
-    gradient = view;
+    if (!gradient.defined()) {
+      const torch::NoGradGuard no_grad;
+      view.zero_();
+      return;  // stays undefined unless another rank has one
+    }
+    if (!state.is_used) state.stale = gradient.clone();
+    if (is_in_bucket(i)) return;
+    if (gradient.is_sparse() || gradient.scalar_type() != view.scalar_type()) {
+      throw ConfigError("ddp: the gradient of " + cite(i) + " is " + (gradient.is_sparse() ? "sparse " : "") +
+                        std::string(gradient.dtype().name()) + ", expected dense " + std::string(view.dtype().name()));
+    }
+    copy_values(view, gradient);
+    state.has_graph = gradient.requires_grad();
+    if (!state.has_graph) gradient = view;
   }
 
   void start(std::size_t b) {
-    const Bucket& bucket = buckets_[b];
+    const Bucket& bucket = buckets_.bucket(b);
     const bool is_last = b + 1 == buckets_.size();
-    if (is_last) set_tail(static_cast<double>(missing_count_));
-    const std::int64_t count = bucket.count + (is_last ? 1 : 0);
-    tickets_.push_back(collectives_.start_all_reduce(memory_[b].bytes.data(), static_cast<std::size_t>(count),
-                                                     bucket.dtype, mpi::ReduceOp::average));
-    if (is_last) missing_count_ = 0;
+    ++started_;
+    if (is_last) fill_tail();
+    if (hook_ && !bucket.slots.empty()) completions_[b] = hook_(buckets_.as_hook_sees(b, parameters_));
+    if (bucket.is_sparse || (hook_ && !is_last)) return;
+    std::byte* memory = buckets_.memory(b);
+    std::size_t count = buckets_.reduced_count(b);
+    if (hook_) {  // the tail goes alone
+      memory += static_cast<std::size_t>(bucket.count) * buckets_.element_bytes(b);
+      count = buckets_.tail_slice().count;
+    }
+    tickets_[b] = synchronisation_ == Synchronisation::sliced
+                      ? collectives_.start_reduce_ranges(memory, count, bucket.dtype, mpi::ReduceOp::average)
+                      : collectives_.start_all_reduce(memory, count, bucket.dtype, mpi::ReduceOp::average);
   }
 
-  at::Tensor tail() const {
-    const Bucket& last = buckets_.back();
-    std::byte* const place = memory_.back().bytes.data() + static_cast<std::size_t>(last.count) * size_of(last.dtype);
-    return at::from_blob(place, {}, views_[last.slots.front().parameter].options());
+  void fill_tail() {
+    std::vector<double>& values = tail_;
+    values[0] = missing_count_;
+    for (std::size_t i = 0; i < states_.size(); ++i) values[1 + i] = states_[i].is_used ? 1 : 0;
+    missing_count_ = 0;
+    buckets_.write_tail(values);
   }
-  void set_tail(double value) { tail().fill_(value); }
-  double tail_value() const { return tail().item<double>(); }
+
+  void complete() {
+    if (synchronisation_ == Synchronisation::sliced) {
+      complete_sliced();
+    } else {
+      complete_whole();
+    }
+    forget_uses();
+  }
+
+  void complete_sliced() {
+    std::vector<std::byte> tail(buckets_.tail_slice().count * buckets_.element_bytes(buckets_.size() - 1));
+    collectives_.reduce_range(tickets_.back(), buckets_.tail_slice(),
+                              [&](std::size_t begin, const std::byte* values, std::size_t count) {
+                                const std::size_t element = buckets_.element_bytes(buckets_.size() - 1);
+                                std::memcpy(tail.data() + (begin - buckets_.tail_slice().begin) * element, values,
+                                            count * element);
+                              });
+    tail_ = buckets_.read_tail(tail.data());
+    is_sliced_ = true;
+  }
+
+  void complete_whole() {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      const Bucket& bucket = buckets_.bucket(b);
+      if (hook_ && !bucket.slots.empty()) take_hook_result(b);
+      if (!bucket.is_sparse && (!hook_ || b + 1 == buckets_.size())) collectives_.wait(tickets_[b]);
+    }
+    tail_ = buckets_.read_tail(buckets_.tail_memory());
+    for (std::size_t i = 0; i < states_.size(); ++i) {
+      if (specs_[i].is_sparse && !hook_) {
+        average_sparse(parameters_[i].tensor, world_, divisor_);
+      } else if (buckets_.view(i).defined()) {
+        give(i);
+      }
+    }
+  }
+
+  void take_hook_result(std::size_t b) {
+    const at::Tensor result = completions_[b]();
+    completions_[b] = nullptr;
+    const GradBucket seen = buckets_.as_hook_sees(b, parameters_);
+    if (result.is_sparse()) {
+      parameters_[buckets_.bucket(b).slots.front().parameter].tensor.mutable_grad() = result;
+      return;
+    }
+    if (result.numel() != seen.buffer.numel() || result.scalar_type() != seen.buffer.scalar_type()) {
+      throw ConfigError("ddp: the communication hook returned " + std::to_string(result.numel()) + " elements of " +
+                        std::string(result.dtype().name()) + " for a bucket of " +
+                        std::to_string(seen.buffer.numel()) + " of " + std::string(seen.buffer.dtype().name()));
+    }
+    if (result.data_ptr() != seen.buffer.data_ptr()) seen.buffer.copy_(result.view({-1}));
+  }
+
+  /// Makes `.grad` what the reduction gave, or what it was where no rank used the parameter.
+  void give(std::size_t i) {
+    State& state = states_[i];
+    const at::Tensor& view = buckets_.view(i);
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    if (!has_gradient(i)) {
+      if (state.stale.defined()) copy_values(view, state.stale);
+      return;
+    }
+    const torch::NoGradGuard no_grad;
+    if (divisor_ != collectives_.world_size()) view.mul_(static_cast<double>(collectives_.world_size()) / divisor_);
+    if (state.has_graph) {
+      gradient.variable_data().copy_(view);  // keeps the graph of this rank's part: higher orders are not averaged
+      warn_of_graph();
+    } else {
+      gradient = view;
+    }
+  }
+
+  void warn_of_graph() {
+    if (has_warned_of_graph_) return;
+    has_warned_of_graph_ = true;
+    log::warning("ddp: backward ran with create_graph: first gradients are averaged over ranks, higher ones are not");
+  }
+
+  void forget_uses() {
+    for (State& state : states_) state.is_used = false;
+  }
+
+  /// The first step of a static graph is over: its uses are those of every step.
+  void learn() {
+    std::vector<std::size_t> order(states_.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(), [this](std::size_t a, std::size_t b) {
+      const auto rank = [this](std::size_t i) {
+        return states_[i].uses_per_step == 0 ? std::numeric_limits<int>::max() : states_[i].last_use;
+      };
+      return rank(a) < rank(b);
+    });
+    for (const std::size_t i : order) mark_ready(i);
+  }
+
+  [[noreturn]] void fail(const std::string& missing) {
+    const std::string description = describe_missing(world_.all_gather(missing));
+    begin_step();
+    is_sliced_ = false;
+    std::string remedy;
+    if (options_.has_static_graph) {
+      remedy = "this is not compatible with a static graph, which uses the same parameters in every step; switch "
+               "ddp.static_graph off";
+    } else if (options_.finds_unused) {
+      remedy = "all outputs of forward must take part in the loss";
+    } else {
+      remedy = "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if "
+               "the loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
+    }
+    throw_agreed(ExitCode::configuration, "ddp: the previous reduction cannot be finished: no gradient for " +
+                                              description + "; " + remedy);
+  }
 
   std::vector<NamedParameter> parameters_;
-  std::vector<Bucket> buckets_;
+  std::vector<ParameterSpec> specs_;
+  ReducerOptions options_;
   mpi::Collectives& collectives_;
   const mpi::Communicator& world_;
+  CommHook hook_;
+  std::function<void(const std::vector<Bucket>&)> listener_;
+  int divisor_;
 
-  std::vector<mpi::BucketMemory> memory_;  // by bucket
-  std::vector<std::size_t> pending_;       // by bucket: gradients still to come
-  std::vector<std::size_t> bucket_of_;     // by parameter
-  std::vector<at::Tensor> views_;          // by parameter
-  std::vector<char> is_ready_;             // by parameter
-  std::vector<NodeHandle> accumulators_;
-  std::vector<std::uintptr_t> hooks_;
+  GradientBuckets buckets_;
+  std::vector<std::size_t> pending_;      // by bucket: gradients still to come
+  std::vector<mpi::Ticket> tickets_;      // by bucket
+  std::vector<Completion> completions_;   // by bucket, with a hook
+  std::vector<State> states_;             // by parameter
+  std::vector<char> is_kept_;             // by parameter: its own part is averaged in place
+  std::vector<double> tail_;              // average over ranks: missing gradients, then for each parameter if it was used
+  std::vector<std::size_t> arrival_;      // of the first step
+  std::vector<char> first_unused_;        // of the first step
+  std::unique_ptr<AccumulatorHooks> hooks_;
+  std::mutex mutex_;                      // backward may run on one thread per device
 
-  bool is_expecting_ = false;  // latched at forward
+  Synchronisation synchronisation_ = Synchronisation::none;  // latched at forward
+  bool is_expecting_ = false;
+  bool has_begun_ = false;
   bool is_callback_queued_ = false;
+  bool has_marked_unused_ = false;
+  bool is_rebuilt_ = false;
+  bool is_sliced_ = false;
+  bool could_be_static_ = true;
+  bool has_warned_ = false;
+  bool has_warned_of_graph_ = false;
   std::size_t ready_count_ = 0;
-  std::size_t missing_count_ = 0;
-  std::vector<mpi::Ticket> tickets_;  // of buckets 0, 1, ... as far as started
-  std::size_t awaited_ = 0;
+  std::size_t started_ = 0;  // buckets
+  double missing_count_ = 0;
+  std::int64_t finished_steps_ = 0;
+  int uses_ = 0;
 };
 
-GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, std::vector<Bucket> buckets,
+GradientReducer::GradientReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options,
                                  mpi::Collectives& collectives, const mpi::Communicator& world) {
   if (collectives.world_size() == 1) return;  // nothing to average: no hooks, no buckets, no collectives
-  impl_ = std::make_unique<Impl>(std::move(parameters), std::move(buckets), collectives, world);
-  impl_->install_hooks();
+  impl_ = std::make_unique<Impl>(std::move(parameters), options, collectives, world);
 }
 
 GradientReducer::~GradientReducer() = default;
 
-void GradientReducer::prepare(bool synchronise) {
-  if (impl_) impl_->prepare(synchronise);
+void GradientReducer::prepare(Synchronisation synchronisation) {
+  if (impl_) impl_->prepare(synchronisation);
+}
+
+std::vector<at::Tensor> GradientReducer::watch(std::vector<at::Tensor> outputs) {
+  return impl_ ? impl_->watch(std::move(outputs)) : outputs;
 }
 
 void GradientReducer::finish() {
   if (impl_) impl_->finish();
 }
 
+bool GradientReducer::is_sliced() const noexcept { return impl_ && impl_->is_sliced(); }
+
+bool GradientReducer::has_gradient(std::size_t parameter) const { return impl_ && impl_->has_gradient(parameter); }
+
+void GradientReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,
+                            bool keeps) {
+  if (impl_) impl_->visit(parameter, begin, end, visit, keeps);
+}
+
+void GradientReducer::set_comm_hook(CommHook hook) {
+  if (impl_) impl_->set_comm_hook(std::move(hook));
+}
+
+bool GradientReducer::supports_slices() const noexcept { return impl_ && impl_->supports_slices(); }
+
+void GradientReducer::on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) {
+  if (impl_) impl_->on_new_buckets(std::move(listener));
+}
+
+void GradientReducer::contribute_nothing() {
+  if (impl_) impl_->contribute_nothing();
+}
+
+void GradientReducer::set_divisor(int ranks) {
+  if (impl_) impl_->set_divisor(ranks);
+}
+
 void GradientReducer::reset() {
   if (impl_) impl_->reset();
 }
+
+const std::vector<Bucket>& GradientReducer::buckets() const noexcept {
+  static const std::vector<Bucket> none;
+  return impl_ ? impl_->buckets() : none;
+}
+
+bool GradientReducer::is_rebuilt() const noexcept { return impl_ && impl_->is_rebuilt(); }
+
+bool GradientReducer::could_be_static() const noexcept { return !impl_ || impl_->could_be_static(); }
+
+std::vector<int> GradientReducer::use_counts() const { return impl_ ? impl_->use_counts() : std::vector<int>(); }
 
 }  // namespace lockstep::parallel

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
-#include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <new>
@@ -18,70 +17,167 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
-std::shared_ptr<void> private_memory(std::size_t bytes) {
+std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
   void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
   if (memory == nullptr) throw std::bad_alloc();
   std::memset(memory, 0, bytes);
-  return {memory, [](void* p) { std::free(p); }};
+  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
 }
 
-std::shared_ptr<void> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
+std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
   auto region = std::make_shared<mpi::SharedRegion>(host, bytes);
-  void* begin = region->bytes().data();
+  std::byte* const begin = region->bytes().data();
   return {std::move(region), begin};
+}
+
+std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<DType> dtypes;
+  for (const NamedParameter& parameter : parameters) {
+    const DType dtype = dtype_of(parameter.tensor, parameter.name);
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
+  return dtypes;
 }
 
 }  // namespace
 
-ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const std::vector<Bucket>& buckets,
-                               const mpi::Communicator& world, bool is_shared)
-    : parameters_(std::move(parameters)), host_(is_shared ? world.split_by_host() : world.split(world.rank())) {
+ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
+                               mpi::Collectives& collectives, bool is_shared)
+    : parameters_(std::move(parameters)),
+      specs_(specs_of(parameters_)),
+      host_(is_shared ? world.split_by_host() : world.split(world.rank())),
+      sharers_(&collectives) {
   const mpi::Communicator leaders = world.split(host_.is_root() ? 0 : 1);  // one rank of each copy
-  for (const Bucket& bucket : buckets) {
-    const std::size_t element = size_of(bucket.dtype);
-    const std::size_t bytes = static_cast<std::size_t>(bucket.count) * element;
-    memory_.push_back(is_shared ? shared_memory(host_, bytes) : private_memory(bytes));
-    auto* const begin = static_cast<std::byte*>(memory_.back().get());
-    const mpi::Slice slice = mpi::slice_of(static_cast<std::size_t>(bucket.count), host_.rank(), host_.size(), element);
-
-    optim::Block block{.dtype = bucket.dtype, .parameters = begin, .count = bucket.count, .segments = {}};
-    block.slice_begin = static_cast<std::int64_t>(slice.begin);
-    block.slice_end = static_cast<std::int64_t>(slice.begin + slice.count);
-    std::vector<std::size_t> indices;
-    for (const Slot& slot : bucket.slots) {
-      at::Tensor& tensor = parameters_.at(slot.parameter).tensor;
-      block.segments.push_back({.name = parameters_[slot.parameter].name,
-                                .shape = tensor.sizes().vec(),
-                                .offset = slot.offset,
-                                .count = tensor.numel()});
-      std::byte* const place = begin + static_cast<std::size_t>(slot.offset) * element;
-      const at::Tensor view = view_of(place, tensor, memory_.back());
-      if (host_.is_root()) std::memcpy(place, tensor.data_ptr(), tensor.nbytes());
-      tensor.set_data(view);
-      indices.push_back(slot.parameter);
-    }
-    if (host_.is_root()) leaders.broadcast(std::span<std::byte>(begin, bytes));
-    blocks_.push_back(std::move(block));
-    index_.push_back(std::move(indices));
+  // The lowest rank of a host names it.
+  if (is_shared && host_.size() != collectives.world_size()) {
+    std::int32_t lowest = world.rank();
+    lowest = host_.all_reduce(lowest, mpi::Op::min);
+    own_sharers_ = collectives.split(lowest);
+    sharers_ = own_sharers_.get();
   }
+  for (const DType dtype : dtypes_of(parameters_)) {
+    std::vector<std::size_t> members;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (dtype_of(parameters_[i].tensor, parameters_[i].name) == dtype) members.push_back(i);
+    }
+    add_block(dtype, members);
+    const optim::Block& block = blocks_.back();
+    const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(dtype);
+    if (host_.is_root()) leaders.broadcast(std::span<std::byte>(block.parameters, bytes));
+  }
+  divide({});
   host_.barrier();
 }
 
 ParameterStore::~ParameterStore() = default;
 
-const std::byte* ParameterStore::gradient(std::size_t block, std::size_t segment) const {
-  const at::Tensor& parameter = parameters_[index_.at(block).at(segment)].tensor;
-  const at::Tensor& gradient = parameter.grad();
-  if (!gradient.defined()) return nullptr;
-  if (gradient.scalar_type() != parameter.scalar_type() || gradient.strides() != parameter.strides()) {
-    const torch::NoGradGuard no_grad;
-    parameter.mutable_grad() = at::empty_like(parameter).copy_(gradient);  // optimizers walk both side by side
+std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
+  return is_shared() ? shared_memory(host_, bytes) : private_memory(bytes);
+}
+
+void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
+  const std::size_t element = size_of(dtype);
+  const auto step = static_cast<std::int64_t>(kAlignment / element);
+  optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+  for (const std::size_t i : members) {
+    const at::Tensor& tensor = parameters_[i].tensor;
+    block.segments.push_back({.name = parameters_[i].name,
+                              .shape = tensor.sizes().vec(),
+                              .offset = block.count,
+                              .count = tensor.numel(),
+                              .own_begin = 0,
+                              .own_end = tensor.numel()});
+    block.count += (tensor.numel() + step - 1) / step * step;
   }
-  return static_cast<const std::byte*>(parameter.grad().const_data_ptr());
+  memory_.push_back(allocate(static_cast<std::size_t>(block.count) * element));
+  block.parameters = memory_.back().get();
+  for (std::size_t s = 0; s < members.size(); ++s) {
+    at::Tensor& tensor = parameters_[members[s]].tensor;
+    const at::Tensor view =
+        view_of(block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element, tensor, memory_.back());
+    if (host_.is_root() && tensor.numel() > 0) {
+      const torch::NoGradGuard no_grad;
+      view.copy_(tensor);
+    }
+    tensor.set_data(view);
+  }
+  blocks_.push_back(std::move(block));
+  index_.push_back(members);
+}
+
+void ParameterStore::connect(GradientReducer& reducer) {
+  reducer_ = &reducer;
+  reducer.on_new_buckets([this](const std::vector<Bucket>& buckets) { divide(buckets); });
+}
+
+/// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
+void ParameterStore::divide(const std::vector<Bucket>& buckets) {
+  if (!is_shared()) return;
+  const std::vector<OwnedRange> owned =
+      divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets, host_.rank(), host_.size(),
+                       optim::kPieceElements);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
+      blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
+      blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
+    }
+  }
+}
+
+std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
+  const optim::Block& of = blocks_.at(block);
+  return allocate(static_cast<std::size_t>(of.count) * size_of(of.dtype));
 }
 
 void ParameterStore::finish_gradients() {
-  if (finish_gradients_) finish_gradients_();
+  if (reducer_ != nullptr) reducer_->finish();
+}
+
+bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
+  const std::size_t i = index_[block][segment];
+  if (reducer_ != nullptr && reducer_->is_sliced()) return reducer_->has_gradient(i);
+  return parameters_[i].tensor.grad().defined();
+}
+
+void ParameterStore::visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
+  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
+      if (!has_gradient(b, s)) continue;
+      if (!is_sliced) {
+        visit_whole(b, s, visit);
+        continue;
+      }
+      const optim::Segment& segment = blocks_[b].segments[s];
+      reducer_->visit(
+          index_[b][s], segment.own_begin, segment.own_end,
+          [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
+            visit({.block = b, .segment = s, .begin = begin, .count = count, .values = values});
+          },
+          /*keeps=*/!is_last);
+    }
+  }
+}
+
+void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
+                                 const std::function<void(const optim::GradientPiece&)>& visit) const {
+  const at::Tensor& parameter = parameters_[index_[block][segment]].tensor;
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (gradient.is_sparse()) gradient = gradient.to_dense();
+  if (gradient.scalar_type() != parameter.scalar_type() || gradient.strides() != parameter.strides()) {
+    const torch::NoGradGuard no_grad;
+    gradient = at::empty_like(parameter).copy_(gradient);  // optimizers walk both side by side
+  }
+  const auto* const values = static_cast<const std::byte*>(gradient.const_data_ptr());
+  const optim::Segment& of = blocks_[block].segments[segment];
+  const std::size_t element = size_of(blocks_[block].dtype);
+  for (std::int64_t begin = of.own_begin; begin < of.own_end; begin += optim::kPieceElements) {
+    visit({.block = block,
+           .segment = segment,
+           .begin = begin,
+           .count = std::min(optim::kPieceElements, of.own_end - begin),
+           .values = values + static_cast<std::size_t>(begin) * element});
+  }
 }
 
 void ParameterStore::drop_gradients() {
@@ -89,10 +185,9 @@ void ParameterStore::drop_gradients() {
 }
 
 void ParameterStore::write(const std::function<void()>& body) {
-  if (!is_shared()) return body();
-  host_.barrier();  // nobody still reads what is about to change
+  meet();  // nobody still reads what is about to change
   body();
-  host_.barrier();  // nobody reads before all have written
+  meet();  // nobody reads before all have written
 }
 
 void ParameterStore::write_whole(const std::function<void()>& body) {
@@ -101,8 +196,12 @@ void ParameterStore::write_whole(const std::function<void()>& body) {
   });
 }
 
-double ParameterStore::sum_over_slices(double value) const { return host_.all_reduce(value, mpi::Op::sum); }
+void ParameterStore::meet() const {
+  if (is_shared()) sharers_->barrier();
+}
 
-double ParameterStore::max_over_slices(double value) const { return host_.all_reduce(value, mpi::Op::max); }
+void ParameterStore::sum_over_owners(std::span<double> values) const {
+  if (is_shared()) sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+}
 
 }  // namespace lockstep::parallel

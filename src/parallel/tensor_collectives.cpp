@@ -33,11 +33,13 @@ constexpr std::array<Row, kAllDTypes.size()> kRows = {{
 
 }  // namespace
 
-DType dtype_of(const at::Tensor& tensor, const std::string& what) {
+DType dtype_of(const at::Tensor& tensor, const std::string& what) { return dtype_of(tensor.scalar_type(), what); }
+
+DType dtype_of(at::ScalarType type, const std::string& what) {
   for (const Row& row : kRows) {
-    if (row.scalar_type == tensor.scalar_type()) return row.dtype;
+    if (row.scalar_type == type) return row.dtype;
   }
-  throw ConfigError(what + " has the unsupported type " + std::string(tensor.dtype().name()));
+  throw ConfigError(what + " has the unsupported type " + c10::toString(type));
 }
 
 at::ScalarType scalar_type_of(DType dtype) {
@@ -46,8 +48,14 @@ at::ScalarType scalar_type_of(DType dtype) {
 }
 
 at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_ptr<void>& owner) {
-  return at::from_blob(
-      data, like.sizes(), like.strides(), [owner](void*) {}, like.options().requires_grad(false));
+  return view_of(data, like, like.scalar_type(), owner);
+}
+
+at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type, const std::shared_ptr<void>& owner) {
+  const at::TensorOptions options = like.options().dtype(type).requires_grad(false);
+  const auto keep = [owner](void*) {};
+  if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options);
+  return at::from_blob(data, like.sizes(), like.strides(), keep, options);
 }
 
 bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
@@ -56,11 +64,32 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
 }
 
-void broadcast(const at::Tensor& tensor, const mpi::Communicator& world) {
+namespace {
+
+/// Calls `change` with the tensor, or with a row-major copy whose values then become the tensor's.
+template <class Change>
+void change_flat(const at::Tensor& tensor, const Change& change) {
   const torch::NoGradGuard no_grad;
   const at::Tensor flat = is_flat(tensor) ? tensor : tensor.contiguous();
-  world.broadcast(bytes_of(flat));
+  change(flat);
   if (!flat.is_same(tensor)) tensor.copy_(flat);
+}
+
+}  // namespace
+
+void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root) {
+  change_flat(tensor, [&](const at::Tensor& flat) { world.broadcast(bytes_of(flat), root); });
+}
+
+void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root) {
+  change_flat(tensor, [&](const at::Tensor& flat) { collectives.broadcast(bytes_of(flat), root); });
+}
+
+void all_reduce(const at::Tensor& tensor, mpi::Collectives& collectives, mpi::ReduceOp op) {
+  change_flat(tensor, [&](const at::Tensor& flat) {
+    collectives.all_reduce(flat.mutable_data_ptr(), static_cast<std::size_t>(flat.numel()), dtype_of(flat, "a tensor"),
+                           op);
+  });
 }
 
 }  // namespace lockstep::parallel

@@ -5,7 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <functional>
+#include <memory>
 #include <optional>
+#include <span>
 #include <stdexcept>
 
 namespace lockstep::testing {
@@ -24,21 +27,21 @@ class FlatParametersDouble : public optim::FlatParameters {
     for (const auto& [name, shape] : parameters) {
       std::int64_t count = 1;
       for (const std::int64_t size : shape) count *= size;
-      block.segments.push_back({.name = name, .shape = shape, .offset = block.count, .count = count});
+      block.segments.push_back({.name = name, .shape = shape, .offset = block.count, .count = count, .own_begin = 0, .own_end = count});
       block.count += (count + per_line - 1) / per_line * per_line;
     }
     lines_.resize(static_cast<std::size_t>(block.count / per_line));
     block.parameters = lines_.data()->bytes.data();
-    block.slice_end = block.count;
     blocks_.push_back(std::move(block));
   }
   FlatParametersDouble(const FlatParametersDouble&) = delete;
   FlatParametersDouble& operator=(const FlatParametersDouble&) = delete;
 
-  /// This process owns elements [begin, end) of the block only; at first it owns all.
-  void own(std::int64_t begin, std::int64_t end) {
-    blocks_[0].slice_begin = begin;
-    blocks_[0].slice_end = end;
+  /// This process owns elements [begin, end) of a parameter only; at first it owns all of every one.
+  void own(const std::string& name, std::int64_t begin, std::int64_t end) {
+    optim::Segment& segment = blocks_[0].segments[index_of(name)];
+    segment.own_begin = begin;
+    segment.own_end = end;
   }
 
   template <class T>
@@ -66,7 +69,29 @@ class FlatParametersDouble : public optim::FlatParameters {
   std::int64_t count() const { return blocks_[0].count; }
 
   std::span<const optim::Block> blocks() const override { return blocks_; }
-  const std::byte* gradient(std::size_t, std::size_t segment) const override {
+  std::shared_ptr<std::byte> allocate_state(std::size_t) override {
+    auto lines = std::make_shared<std::vector<Line>>(lines_.size());
+    std::byte* const begin = lines->data()->bytes.data();
+    return {std::move(lines), begin};
+  }
+  bool has_gradient(std::size_t block, std::size_t segment) const override {
+    return gradient(block, segment) != nullptr;
+  }
+  void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool) override {
+    for (std::size_t s = 0; s < blocks_[0].segments.size(); ++s) {
+      if (!has_gradient(0, s)) continue;
+      const optim::Segment& segment = blocks_[0].segments[s];
+      const std::size_t element = size_of(blocks_[0].dtype);
+      for (std::int64_t begin = segment.own_begin; begin < segment.own_end; begin += optim::kPieceElements) {
+        visit({.block = 0,
+               .segment = s,
+               .begin = begin,
+               .count = std::min(optim::kPieceElements, segment.own_end - begin),
+               .values = gradient(0, s) + static_cast<std::size_t>(begin) * element});
+      }
+    }
+  }
+  virtual const std::byte* gradient(std::size_t, std::size_t segment) const {
     return gradients_[segment] ? gradients_[segment]->data() : nullptr;
   }
   void drop_gradients() override {
@@ -76,12 +101,12 @@ class FlatParametersDouble : public optim::FlatParameters {
     ++writes;
     body();
   }
-  double sum_over_slices(double value) const override { return value + sum_of_others; }
-  double max_over_slices(double value) const override { return std::max(value, max_of_others); }
+  void sum_over_owners(std::span<double> values) const override {
+    for (std::size_t i = 0; i < std::min(values.size(), of_others.size()); ++i) values[i] += of_others[i];
+  }
 
-  int writes = 0;            ///< calls of `write` so far
-  double sum_of_others = 0;  ///< what the owners of the other slices add
-  double max_of_others = 0;  ///< the largest that they have
+  int writes = 0;                      ///< calls of `write` so far
+  std::vector<double> of_others = {};  ///< what the owners of the other parts add to a sum, element by element
 
  private:
   struct alignas(64) Line {

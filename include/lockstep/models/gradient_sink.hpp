@@ -16,7 +16,8 @@ struct GradientSink : c10::BackendMeta {
   /// Detached and other shallow copies of a parameter have no sink.
   c10::intrusive_ptr<c10::BackendMeta> clone(const c10::intrusive_ptr<c10::BackendMeta>&) const override { return {}; }
 
-  at::Tensor view;  ///< laid out like the parameter; holds anything until `.grad` is the view
+  at::Tensor view;          ///< laid out like the parameter; holds anything until `.grad` is the view
+  bool is_written = false;  ///< a layer wrote; whoever attached the sink takes note and resets it
 };
 
 /// Gives a parameter a sink, in the place of one it had. Its gradient is left as it is.
@@ -44,21 +45,22 @@ bool write_to_sink(const at::Tensor& parameter, at::ScalarType dtype, const Over
 
 namespace detail {
 
-/// The view to be written now, or null.
-const at::Tensor* writable_view(const at::Tensor& parameter, at::ScalarType dtype);
+/// The sink to be written now, or null.
+GradientSink* writable_sink(const at::Tensor& parameter, at::ScalarType dtype);
 
 }  // namespace detail
 
 template <class Overwrite, class Add>
 bool write_to_sink(const at::Tensor& parameter, at::ScalarType dtype, const Overwrite& overwrite, const Add& add) {
-  const at::Tensor* view = detail::writable_view(parameter, dtype);
-  if (view == nullptr) return false;
+  GradientSink* const sink = detail::writable_sink(parameter, dtype);
+  if (sink == nullptr) return false;
   if (parameter.grad().defined()) {
-    add(*view);
+    add(sink->view);
   } else {
-    overwrite(*view);
-    parameter.mutable_grad() = *view;
+    overwrite(sink->view);
+    parameter.mutable_grad() = sink->view;
   }
+  sink->is_written = true;
   return true;
 }
 

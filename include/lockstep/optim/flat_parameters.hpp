@@ -6,28 +6,42 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep::optim {
 
+/// Elements of a parameter that are visited together. Parameters are divided among ranks, and sums over gradients are
+/// formed, in whole pieces that begin at a parameter's first element, so that no result depends on who owns what.
+inline constexpr std::int64_t kPieceElements = 4096;
+
 /// One parameter inside a flat block. Begins on 64 bytes; what lies between two segments is padding.
 struct Segment {
   std::string name;  ///< dotted name in the model, such as "conv1.weight"
   std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  ///< elements from the start of the block
-  std::int64_t count = 0;   ///< elements
+  std::int64_t offset = 0;     ///< elements from the start of the block
+  std::int64_t count = 0;      ///< elements
+  std::int64_t own_begin = 0;  ///< this rank updates elements
+  std::int64_t own_end = 0;    ///<   [own_begin, own_end) of the segment only; own_begin is a multiple of a piece
 };
 
 /// A flat buffer of parameters of one dtype.
 struct Block {
-  DType dtype = DType::float32;  ///< float32 or float64
+  DType dtype = DType::float32;
   std::byte* parameters = nullptr;
   std::int64_t count = 0;         ///< elements, padding included
   std::vector<Segment> segments;  ///< by ascending offset
-  std::int64_t slice_begin = 0;   ///< this rank updates, and keeps optimizer state for, elements
-  std::int64_t slice_end = 0;     ///<   [slice_begin, slice_end) only; borders on multiples of 64 bytes
+};
+
+/// A stretch of one parameter's averaged gradient, within one piece.
+struct GradientPiece {
+  std::size_t block = 0;
+  std::size_t segment = 0;
+  std::int64_t begin = 0;  ///< element of the segment
+  std::int64_t count = 0;
+  const std::byte* values = nullptr;  ///< valid during the call only
 };
 
 /// How optimizers see parameters; parallel::ParameterStore is the implementation.
@@ -36,25 +50,26 @@ class FlatParameters {
   virtual ~FlatParameters() = default;
 
   virtual std::span<const Block> blocks() const = 0;
-  /// Returns once the gradients of this step are averaged. Collective where several ranks train together.
+
+  /// Zeroed memory for one value per element of a block, laid out like it. Those who share the parameters share this,
+  /// and each writes its own parts. Collective over them.
+  virtual std::shared_ptr<std::byte> allocate_state(std::size_t block) = 0;
+
+  /// Returns once all ranks have brought the gradients of this step. Collective where several ranks train together.
   virtual void finish_gradients() {}
-  /// The averaged gradient of one segment, contiguous, `count` elements; null when the parameter got none in this step
-  /// (it is then left alone: none is not zero).
-  virtual const std::byte* gradient(std::size_t block, std::size_t segment) const = 0;
-  /// Gradients may be overwritten in place (clipping) through this; same memory as `gradient`.
-  std::byte* mutable_gradient(std::size_t block, std::size_t segment) {
-    return const_cast<std::byte*>(gradient(block, segment));
-  }
+  /// Whether any rank had a gradient for this parameter. One that had none is left alone: none is not zero.
+  virtual bool has_gradient(std::size_t block, std::size_t segment) const = 0;
+  /// Hands over the averaged gradients of this rank's own parts, piece by piece. After finish_gradients. Not collective.
+  /// @param is_last  no further visit follows in this step
+  virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
   /// Makes all gradients undefined.
   virtual void drop_gradients() = 0;
 
-  /// The only way parameters are written: `body` writes this rank's slices, and nobody reads before all have written.
-  /// Collective over the ranks that share the parameters.
+  /// The only way parameters are written: `body` writes this rank's own parts, and nobody reads before all have
+  /// written. Collective over the ranks that share the parameters.
   virtual void write(const std::function<void()>& body) = 0;
-  /// Sum over the ranks whose slices together make the whole. Collective over them.
-  virtual double sum_over_slices(double value) const = 0;
-  /// Maximum over the same ranks.
-  virtual double max_over_slices(double value) const = 0;
+  /// Sums element by element over the ranks whose own parts together make the whole. Collective over them.
+  virtual void sum_over_owners(std::span<double> values) const = 0;
 };
 
 }  // namespace lockstep::optim

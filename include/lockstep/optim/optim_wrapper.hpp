@@ -22,11 +22,12 @@ struct Clip {
 };
 
 /// The p-norm of all gradients as one vector, p > 0, before clipping. Not finite when a gradient is not (the largest
-/// magnitude is then infinity, even for a NaN). Collective like FlatParameters::sum_over_slices.
-double gradient_norm(const FlatParameters& parameters, double norm_type);
-/// Clips the gradients of this rank's slices in place; `norm` is what gradient_norm gave.
+/// magnitude is then infinity, even for a NaN). Sums pieces by a fixed tree: the same bits for the same gradients,
+/// whoever owns which part. After FlatParameters::finish_gradients. Collective like FlatParameters::sum_over_owners.
+double gradient_norm(FlatParameters& parameters, double norm_type);
+/// What clipping does to gradients whose norm is `norm`.
 /// Source of the factor max_norm / (norm + 1e-6), applied only where below 1: torch.nn.utils.clip_grad_norm_.
-void clip_gradients(FlatParameters& parameters, const Clip& clip, double norm);
+GradientChange change_by(const Clip& clip, double norm);
 
 /// What one call of update_params did.
 struct UpdateReport {
@@ -46,6 +47,8 @@ class OptimWrapper {
 
   /// Whether the coming micro_batch completes a step: its backward must synchronise, all others must not.
   bool completes_step() const noexcept { return micro_batch_ + 1 == options_.accumulation_steps; }
+
+  std::int64_t accumulation_steps() const noexcept { return options_.accumulation_steps; }
 
   /// Runs the backward pass of `loss * weight` and, if the step is complete, clips, updates and drops the gradients.
   ///

@@ -8,7 +8,9 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -26,6 +28,9 @@ struct ParamGroup {
   std::vector<std::string> parameters;  ///< names, in the model's order
 };
 
+/// What the options come to in one update, in an order that the rule chooses.
+using Coefficients = std::array<double, 8>;
+
 /// A stretch of one parameter that a rule updates. T is float or double.
 template <class T>
 struct Stretch {
@@ -33,7 +38,6 @@ struct Stretch {
   const T* gradient;
   T* const* state;  ///< one pointer for each of the rule's state arrays
   std::int64_t count;
-  std::int64_t step;  ///< updates of this parameter including this one, from 1
 };
 
 /// A row of the table of optimizers: a per-element rule. A user's program adds rows.
@@ -46,8 +50,10 @@ struct Rule {
   /// Names of the state arrays in use under `options` ("momentum_buffer"; "exp_avg", "exp_avg_sq"). Options may
   /// lengthen the list but not change its beginning: the groups of one optimizer share the longest.
   std::vector<std::string> (*state_names)(const Options& options);
-  void (*update32)(const Options& options, const Stretch<float>& stretch);
-  void (*update64)(const Options& options, const Stretch<double>& stretch);
+  /// @param step  updates of the parameter including this one, from 1
+  Coefficients (*coefficients)(const Options& options, std::int64_t step);
+  void (*update32)(const Coefficients& coefficients, const Stretch<float>& stretch);
+  void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch);
 };
 
 /// The built-in rules: sgd, adamw.
@@ -67,41 +73,51 @@ struct ParameterInfo {
 /// every parameter of fewer than two dimensions.
 std::vector<ParamGroup> build_groups(const Section& optim, const Rule& rule, std::span<const ParameterInfo> parameters);
 
-/// Updates flat blocks by a per-element rule, on the slices of this rank. Not collective.
+/// What happens to a gradient on its way into an update.
+struct GradientChange {
+  double factor = 1;                                          ///< multiplies every element,
+  double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]; a NaN stays
+
+  bool is_none() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
+};
+
+/// Updates flat blocks by a per-element rule; each rank the parts that it owns.
 class Optimizer {
  public:
   /// @param rule        outlives the optimizer
   /// @param parameters  outlives the optimizer; every segment belongs to exactly one group
+  /// Collective over the ranks that share the parameters: allocates the state.
   Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters);
 
-  /// One update of every parameter that has a gradient, through FlatParameters::write.
-  void step();
+  /// One update of every parameter that has a gradient, through FlatParameters::write. Gradients that are not averaged
+  /// yet are averaged on the way, in the same pass. Collective like FlatParameters::finish_gradients and write.
+  void step(const GradientChange& change = {});
 
   const Rule& rule() const noexcept { return *rule_; }
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
   const std::vector<ParamGroup>& groups() const noexcept { return groups_; }
 
-  /// State for checkpoints. `slot` numbers the rule's state arrays; the span covers the slice of this rank in `block`.
+  /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`. Each rank writes
+  /// what it owns; where parameters are shared, all see the whole.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
-  /// Updates that each segment of `block` has had.
+  /// Updates that each segment of `block` has had, the same on every rank.
   std::span<std::int64_t> steps(std::size_t block);
 
  private:
-  struct alignas(64) CacheLine {
-    std::array<std::byte, 64> bytes{};
-  };
-
   template <class T>
-  void update(std::size_t block, std::size_t segment, void (*apply)(const Options&, const Stretch<T>&));
+  void update(const GradientPiece& piece, const GradientChange& change,
+              void (*apply)(const Coefficients&, const Stretch<T>&));
+  void count_step();
 
   const Rule* rule_;
   std::vector<ParamGroup> groups_;
   FlatParameters* parameters_;
   std::vector<std::string> state_names_;
-  std::vector<std::vector<std::size_t>> group_of_;          // [block][segment]
-  std::vector<std::vector<std::int64_t>> steps_;            // [block][segment]
-  std::vector<std::vector<std::vector<CacheLine>>> state_;  // [block][slot], the slice's elements
+  std::vector<std::vector<std::size_t>> group_of_;                  // [block][segment]
+  std::vector<std::vector<std::int64_t>> steps_;                    // [block][segment]
+  std::vector<std::vector<Coefficients>> coefficients_;             // [block][segment], of the step at hand
+  std::vector<std::vector<std::shared_ptr<std::byte>>> state_;      // [block][slot]
 };
 
 }  // namespace lockstep::optim

@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,12 +15,34 @@ namespace lockstep::parallel {
 /// What bucket assignment needs to know of a parameter.
 struct ParameterSpec {
   std::string name;
-  DType dtype = DType::float32;
+  DType dtype = DType::float32;  ///< of its gradient
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
+  bool is_sparse = false;  ///< its gradient is a sparse tensor
 
   std::int64_t count() const;  ///< elements
+  std::int64_t bytes() const;
 };
+
+/// Parameters that share buckets, as numbers, and the limit under which each bucket was filled.
+struct BucketAssignment {
+  std::vector<std::vector<std::size_t>> buckets;
+  std::vector<std::int64_t> limits;  ///< bytes; 0: none, for a sparse gradient alone in its bucket
+};
+
+/// Divides parameters into buckets. Pure: the same on every rank for the same arguments.
+///
+/// Walks the parameters in the given order. Each dtype has a bucket of its own that is being filled, and its own place
+/// in the list of limits; a bucket is closed when its bytes reach its limit, and the next takes the next limit (the
+/// last repeats). So no parameter is divided, and a bucket exceeds its limit by less than one parameter. A sparse
+/// gradient makes a bucket by itself. What is still open at the end is closed in order of first arrival.
+///
+/// @param limits  bytes; at least one
+/// @param order   numbers of parameters in the order to walk; empty: as they are, and the buckets are sorted by their
+///                smallest number; otherwise buckets stay in the order in which they were closed
+/// Source of the rules: PyTorch's compute_bucket_assignment_by_size.
+BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, std::span<const std::int64_t> limits,
+                                std::span<const std::size_t> order = {});
 
 /// One parameter's place in a bucket. Offsets are multiples of 64 bytes.
 struct Slot {
@@ -30,22 +53,34 @@ struct Slot {
 /// Parameters of one dtype whose gradients are reduced by one collective.
 struct Bucket {
   DType dtype = DType::float32;
-  std::vector<Slot> slots;  ///< in registration order
-  std::int64_t count = 0;   ///< elements, padding included
+  std::vector<Slot> slots;
+  std::int64_t count = 0;  ///< elements, padding included
+  bool is_sparse = false;  ///< one parameter, whose gradient travels as indices and values
 };
 
 struct BucketLimits {
-  std::int64_t bucket_bytes = 25 << 20;
-  std::int64_t last_bucket_bytes = 1 << 20;  ///< of the bucket that is reduced last, which nothing can hide
+  /// Of the buckets in the order in which they are reduced; the last repeats.
+  std::vector<std::int64_t> bucket_bytes = {25 << 20};
+  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0: like the others.
+  std::int64_t last_bucket_bytes = 1 << 20;
 };
 
-/// Divides parameters into buckets, in the order in which they are reduced: the last parameters first, because
-/// backward reaches them first. The same on every rank for the same parameters.
-///
-/// Walks the parameters in registration order and closes a bucket when its bytes reach its limit, so a bucket exceeds
-/// its limit by at most one parameter and no parameter is divided; each dtype has buckets, and a row of limits, of its
-/// own.
-std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits);
+/// The buckets in the order in which they are reduced.
+/// @param arrival  parameters in the order in which their gradients come; empty: not known, the last parameter first
+std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits,
+                                 std::span<const std::size_t> arrival = {});
+
+/// The part of each parameter that one of `sharers` updates, as elements [begin, end), by parameter.
+struct OwnedRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// Divides the elements of every bucket evenly among sharers, with borders on whole pieces of `piece` elements of a
+/// parameter. Pure.
+std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
+                                         const std::vector<Bucket>& buckets, int sharer, int sharers,
+                                         std::int64_t piece);
 
 /// The keys of section `ddp`.
 KeySpecs ddp_keys();

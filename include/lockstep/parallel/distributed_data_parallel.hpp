@@ -8,20 +8,34 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
+#include <lockstep/parallel/outputs.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 
 #include <memory>
 #include <optional>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace lockstep::parallel {
 
-struct DdpOptions {
-  BucketLimits limits;
-  bool shares_parameters = false;  ///< one copy of the parameters per host
+/// What happens to buffers (running statistics, say) between ranks.
+enum class BufferMode {
+  off,        ///< each rank keeps its own; synchronise_buffers averages them when asked
+  broadcast,  ///< every rank takes rank 0's before each synchronised forward
+  average,    ///< all ranks take the average before each synchronised forward
+};
 
-  /// From section `ddp`; `auto` shares where several ranks of a host use the shm backend.
+struct DdpOptions {
+  ReducerOptions reducer;
+  BufferMode buffers = BufferMode::off;
+  bool shares_parameters = false;  ///< one copy of the parameters per host
+  bool weighs_samples = false;     ///< train_step weighs ranks by their samples instead of equally
+  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
+  int root = 0;                           ///< rank whose values all others start from
+
+  /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
 };
 
@@ -35,21 +49,42 @@ struct StepResult {
 /// same parameters after every update. Averages weigh ranks equally; unequal shares are weighed through `weight`.
 class DistributedDataParallel {
  public:
-  /// Checks that all ranks brought the same model before any data moves, gives everyone rank 0's parameters and
+  /// Checks that all ranks brought the same model before any data moves, gives everyone the root's parameters and
   /// buffers, and installs the reducer. Collective.
-  /// @throws ConfigError  the models differ (the first difference: names, shapes, strides, dtypes, requires_grad), or
-  ///                      nothing in the model is trained; on every rank
+  /// @param world        the ranks that train together: all, or a group of them
+  /// @param collectives  of the same ranks; outlives the wrapper
+  /// @throws ConfigError  the models differ (the first difference: names, shapes, strides, dtypes, requires_grad),
+  ///                      nothing in the model is trained, or it is wrapped already; on every rank
   DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                           mpi::Collectives& collectives, const DdpOptions& options);
+  ~DistributedDataParallel();
 
   /// Runs the model; while gradients are enabled this decides whether the backward passes that follow synchronise.
+  /// Without gradients nothing is collective.
   at::Tensor forward(const at::Tensor& input);
+
+  /// The same for a forward of another form: `function` runs the model and returns whatever it gives (see
+  /// OutputTraits). Several forwards may precede a backward, and parts of what they return may go unused.
+  template <class Function>
+  auto run(Function&& function) {
+    begin_forward();
+    auto outputs = std::forward<Function>(function)();
+    if (!is_watching()) return outputs;
+    std::vector<at::Tensor> tensors;
+    visit_tensors(outputs, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
+    tensors = reducer_->watch(std::move(tensors));
+    std::size_t next = 0;
+    visit_tensors(outputs, [&](at::Tensor& tensor) { tensor = tensors[next++]; });
+    return outputs;
+  }
 
   /// Forward, losses, backward and, when `optimizer` completes its step, the update.
   /// @param weight  the micro_batch's share of the step's average on this rank: 1 / micro_batches when all samples
-  ///                weigh the same and ranks have equal shares; in general world_size * samples / global_batch_size
-  /// Collective when `optimizer` completes its step.
-  StepResult train_step(const data::Batch& batch, optim::OptimWrapper& optimizer, double weight);
+  ///                weigh the same and ranks have equal shares; in general world_size * samples / global_batch_size.
+  ///                Without it that, or with weighs_samples the part by samples of this micro_batch on all ranks
+  /// Collective when `optimizer` completes its step, or when samples are counted.
+  StepResult train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
+                        std::optional<double> weight = std::nullopt);
 
   /// Forward without gradients, counted. Not collective.
   metrics::ClassificationSums val_step(const data::Batch& batch);
@@ -70,16 +105,40 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
 
+  /// Gives all ranks the same buffers: the average of floating-point ones, rank 0's of the others. Collective.
+  void synchronise_buffers();
+  /// Gives all ranks one rank's parameters and buffers. Collective.
+  void broadcast_state(int root);
+
+  /// After an exception in forward or backward, on every rank: drops gradients and forgets the step. Collective.
+  void reset_state();
+
   models::Model& model() noexcept { return *model_; }
   ParameterStore& parameters() noexcept { return *store_; }
   GradientReducer& reducer() noexcept { return *reducer_; }
+  mpi::Collectives& collectives() noexcept { return *collectives_; }
+  const DdpOptions& options() const noexcept { return options_; }
 
  private:
+  friend class Join;
+
+  void begin_forward();
+  bool is_watching() const;
+  double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
+  /// Buffers that are not ignored, as they are now: a module may have replaced them.
+  std::vector<at::Tensor> buffers() const;
+  void broadcast_buffers(int root);
+
   std::shared_ptr<models::Model> model_;
+  mpi::Communicator world_;
+  mpi::Collectives* collectives_;
+  DdpOptions options_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GradientReducer> reducer_;
   at::ScalarType dtype_;  // of the parameters: inputs are converted to it
   bool synchronises_ = true;
+  bool may_slice_ = false;  // the step at hand is updated by an OptimWrapper
+  std::function<void()> before_forward_;  // of a Join
 };
 
 /// Throws the same ConfigError on every rank if the ranks' models differ, naming the first difference. Collective.

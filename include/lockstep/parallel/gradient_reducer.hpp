@@ -4,15 +4,32 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
 namespace lockstep::parallel {
+
+struct ReducerOptions {
+  BucketLimits limits;
+  /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
+  bool finds_unused = false;
+  /// The graph of the first synchronised step is that of all: how often each parameter is used is learned there.
+  bool has_static_graph = false;
+};
+
+/// What the backward passes that follow a forward are for.
+enum class Synchronisation {
+  none,    ///< gradients only accumulate on this rank (no_sync)
+  whole,   ///< afterwards every `.grad` holds the average over ranks
+  sliced,  ///< gradients are averaged while an update visits them; until then `.grad` cannot be read
+};
 
 /// Averages gradients over ranks in buckets, while backward is still running.
 ///
@@ -20,30 +37,73 @@ namespace lockstep::parallel {
 /// view of it. Buckets are started strictly in index order, so all ranks issue the same collectives without talking
 /// about it, and are awaited at the end of backward. Knows parameters, buckets and a Collectives; no model, loss or
 /// optimizer. With one rank there are no hooks and no collectives.
+///
+/// The first synchronised step uses one bucket per dtype. Then, unless unused parameters are searched for, buckets are
+/// built once more, in the order in which gradients came on rank 0.
+///
+/// None is not zero: a parameter that no rank used in a step keeps the `.grad` that it had. One that some rank used
+/// gets the average everywhere, ranks without it counting as zero.
 class GradientReducer {
  public:
   /// Collective: allocates the buckets.
   /// @param parameters   in registration order; each has requires_grad
   /// @param collectives  outlives the reducer
-  /// @param world        the same ranks; used only to explain failures
-  GradientReducer(std::vector<NamedParameter> parameters, std::vector<Bucket> buckets, mpi::Collectives& collectives,
+  /// @param world        the same ranks; for what is agreed now and then, and to explain failures
+  /// @throws ConfigError  a parameter belongs to a living reducer already
+  GradientReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
                   const mpi::Communicator& world);
   ~GradientReducer();  ///< removes the hooks; gradients stay as they are
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
-  /// Says how the backward passes of the forward that follows are meant; the wrapper calls it before every forward.
-  /// @param synchronise  false: gradients only accumulate on this rank (no_sync)
-  void prepare(bool synchronise);
+  /// Says how the backward passes of the forward that follows are meant; the wrapper calls it before every forward
+  /// with gradients. What was latched then counts, whatever is set when backward runs. Collective when it rebuilds.
+  /// @throws ConfigError  the step before left some parameters without gradient; on every rank, naming them
+  void prepare(Synchronisation synchronisation);
 
-  /// Completes a synchronised backward: afterwards every `.grad` holds the average. Called by itself at the end of
-  /// backward; a caller that must know (backward may have reached no parameter at all) calls it again, at no cost.
+  /// Looks at what a forward returned; the wrapper gives its caller the result instead. Tensors without a gradient
+  /// function come back as they are. Needed with finds_unused and has_static_graph; otherwise it returns its argument.
+  std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs);
+
+  /// Completes a synchronised backward. Whole: called by itself at the end of backward; a caller that must know
+  /// (backward may have reached no parameter at all) calls it again, at no cost. Sliced: called before visit.
   /// Collective, if the forward was prepared to synchronise.
   /// @throws ConfigError  on every rank, naming the parameters that got no gradient and the ranks where
   void finish();
 
-  /// Forgets a step that an exception cut short, so that the next prepare starts afresh.
+  /// Whether gradients of the last finished step wait to be visited.
+  bool is_sliced() const noexcept;
+  /// Whether any rank had a gradient for this parameter in the last finished step.
+  bool has_gradient(std::size_t parameter) const;
+  /// Receives elements [begin, begin + count) of a parameter's averaged gradient.
+  using Visit = std::function<void(std::int64_t begin, std::int64_t count, const std::byte* values)>;
+  /// After finish, while is_sliced: averages elements [begin, end) of a parameter, in pieces. Not collective; visited
+  /// memory must stay untouched until a barrier of the ranks.
+  /// @param keeps  a second visit of the same elements follows
+  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps);
+
+  /// Replaces averaging. Before the first backward, and once.
+  /// @throws ConfigError  there is a hook already, or a step has run
+  void set_comm_hook(CommHook hook);
+  /// Whether gradients can be given in slices: not with a hook or sparse gradients.
+  bool supports_slices() const noexcept;
+  /// Called on every rank whenever buckets were built, and now.
+  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener);
+
+  /// Brings the zero gradients of a rank that has no more inputs into one synchronised step. Collective.
+  void contribute_nothing();
+  /// From now on averages are over `ranks` instead of all: those that still have inputs.
+  void set_divisor(int ranks);
+
+  /// Forgets a step that an exception cut short, so that the next prepare starts afresh. Collective.
   void reset();
+
+  const std::vector<Bucket>& buckets() const noexcept;
+  bool is_rebuilt() const noexcept;
+  /// With finds_unused: whether every step so far left the same parameters unused, so that a static graph would do.
+  bool could_be_static() const noexcept;
+  /// Ranks that used each parameter in the last finished step.
+  std::vector<int> use_counts() const;
 
  private:
   class Impl;

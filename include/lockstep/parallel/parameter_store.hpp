@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/gradient_reducer.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -15,46 +18,42 @@
 
 namespace lockstep::parallel {
 
-/// A parameter of the model: its tensor and its full name.
-struct NamedParameter {
-  std::string name;
-  at::Tensor tensor;
-};
-
-/// Owns the values of all trained parameters, in flat blocks of the buckets' layout, and is the only one to write them.
+/// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them.
 ///
-/// The model's parameters become views of the blocks; nothing may replace a parameter's storage afterwards. On CPU the
-/// ranks of a host can share one copy: each rank then writes its own slice, and optimizer state exists once per host.
+/// The model's parameters become views of the blocks, in registration order; nothing may replace a parameter's storage
+/// afterwards. On CPU the ranks of a host can share one copy: each rank then writes its own parts, and optimizer state
+/// exists once per host. Who owns what follows the gradient buckets, so that each rank works on an even part of each.
 class ParameterStore : public optim::FlatParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
   ///
-  /// @param parameters   in registration order; float32 or float64, on CPU
-  /// @param buckets      from plan_buckets over the same parameters
+  /// @param parameters   in registration order, on CPU
   /// @param world        all ranks
+  /// @param collectives  of the same ranks; outlives the store
   /// @param is_shared    one copy for the ranks of a host; the same on every rank
   /// @throws CommError   shared memory cannot be had, on every rank
-  ParameterStore(std::vector<NamedParameter> parameters, const std::vector<Bucket>& buckets,
-                 const mpi::Communicator& world, bool is_shared);
+  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
+                 bool is_shared);
   ~ParameterStore() override;
 
   bool is_shared() const noexcept { return host_.size() > 1; }
 
+  /// The gradients come from this reducer, over the same parameters; it outlives the store's use.
+  void connect(GradientReducer& reducer);
+
   std::span<const optim::Block> blocks() const override { return blocks_; }
+  std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   void finish_gradients() override;
-  const std::byte* gradient(std::size_t block, std::size_t segment) const override;
+  bool has_gradient(std::size_t block, std::size_t segment) const override;
+  void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
   void write(const std::function<void()>& body) override;
-  double sum_over_slices(double value) const override;
-  double max_over_slices(double value) const override;
+  void sum_over_owners(std::span<double> values) const override;
 
   /// Like write, but one rank of each copy runs `body`, which may write any parameter whole. Collective.
   void write_whole(const std::function<void()>& body);
 
-  /// What finish_gradients does: the wrapper connects the reducer here.
-  void on_finish_gradients(std::function<void()> finish) { finish_gradients_ = std::move(finish); }
-
-  /// The ranks that share this rank's copy (this rank alone when nothing is shared), in slice order.
+  /// The ranks that share this rank's copy (this rank alone when nothing is shared).
   const mpi::Communicator& sharers() const noexcept { return host_; }
   std::size_t size() const noexcept { return parameters_.size(); }  ///< number of parameters
   const NamedParameter& parameter(std::size_t index) const { return parameters_.at(index); }
@@ -62,12 +61,22 @@ class ParameterStore : public optim::FlatParameters {
   std::size_t index_of(std::size_t block, std::size_t segment) const { return index_.at(block).at(segment); }
 
  private:
+  void add_block(DType dtype, const std::vector<std::size_t>& members);
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
+  void divide(const std::vector<Bucket>& buckets);
+  void visit_whole(std::size_t block, std::size_t segment,
+                   const std::function<void(const optim::GradientPiece&)>& visit) const;
+  void meet() const;
+
   std::vector<NamedParameter> parameters_;
+  std::vector<ParameterSpec> specs_;
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
-  std::vector<std::shared_ptr<void>> memory_;
+  std::vector<std::shared_ptr<std::byte>> memory_;  // by block
   mpi::Communicator host_;
-  std::function<void()> finish_gradients_;
+  mpi::Collectives* sharers_;                       // the same ranks as host_
+  std::unique_ptr<mpi::Collectives> own_sharers_;   // where they are not those of the gradients
+  GradientReducer* reducer_ = nullptr;
 };
 
 }  // namespace lockstep::parallel

@@ -70,7 +70,7 @@ class DdpTest : public ::testing::Test {
   std::unique_ptr<DistributedDataParallel> wrap(std::shared_ptr<models::Model> model, bool shares = false,
                                                 BucketLimits limits = {}) {
     return std::make_unique<DistributedDataParallel>(std::move(model), world_, *collectives_,
-                                                     DdpOptions{.limits = limits, .shares_parameters = shares});
+                                                     DdpOptions{.reducer = {.limits = limits}, .shares_parameters = shares});
   }
 
   /// Whether all ranks hold the same bytes.
@@ -116,7 +116,7 @@ TEST_F(DdpTest, GradientsAreTheAverageOverRanks) {
   TwoLayers alone;
   torch::manual_seed(1);
   auto model = std::make_shared<TwoLayers>();
-  for (const BucketLimits limits : {BucketLimits{}, BucketLimits{8, 8}}) {
+  for (const BucketLimits& limits : {BucketLimits{}, BucketLimits{{8}, 8}}) {
     auto wrapper = wrap(model, false, limits);
     for (int step = 0; step < 3; ++step) {
       const auto expected = reference_gradients(alone, size(), step);

@@ -6,7 +6,9 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
+#include "make_optimizer.hpp"
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
@@ -33,9 +35,6 @@ class ClipTest : public ::testing::Test {
     parameters_.set_gradient<double>("a", {3});
     parameters_.set_gradient<double>("b", {-4});
   }
-  double a() { return parameters_.gradient_of<double>("a")[0]; }
-  double b() { return parameters_.gradient_of<double>("b")[0]; }
-
   FlatParametersDouble parameters_;
 };
 
@@ -67,10 +66,11 @@ TEST_F(ClipTest, NormsOfAllGradientsAsOneVector) {
   EXPECT_THROW(gradient_norm(parameters_, 0), std::invalid_argument);
 }
 
-TEST_F(ClipTest, OtherSlicesBelongToTheNorm) {
-  parameters_.sum_of_others = 119;
-  parameters_.max_of_others = 6;
-  EXPECT_EQ(gradient_norm(parameters_, 2), 12);
+TEST_F(ClipTest, OtherOwnersPartsBelongToTheNorm) {
+  parameters_.own("b", 1, 1);  // another rank's
+  parameters_.of_others = {0, 16, 0};
+  EXPECT_EQ(gradient_norm(parameters_, 2), 5);
+  parameters_.of_others = {0, 6, 0};
   EXPECT_EQ(gradient_norm(parameters_, kInfinity), 6);
 }
 
@@ -83,38 +83,72 @@ TEST_F(ClipTest, ANormNeverHidesWhatIsNotFinite) {
   }
 }
 
-TEST_F(ClipTest, ALargeNormIsScaledDown) {
-  clip_gradients(parameters_, {.max_norm = 1}, 5);
-  EXPECT_EQ(a(), 3 * (1 / (5 + 1e-6)));
-  EXPECT_EQ(b(), -4 * (1 / (5 + 1e-6)));
+TEST(ClipChangeTest, ALargeNormIsScaledDown) {
+  EXPECT_EQ(change_by({.max_norm = 1}, 5).factor, 1 / (5 + 1e-6));
+  EXPECT_TRUE(std::isnan(change_by({.max_norm = 1}, kNan).factor));
 }
 
-TEST_F(ClipTest, ASmallNormIsLeftAlone) {
-  clip_gradients(parameters_, {.max_norm = 35}, 5);
-  EXPECT_EQ(a(), 3);
-  EXPECT_EQ(b(), -4);
+TEST(ClipChangeTest, ASmallNormIsLeftAlone) {
+  EXPECT_TRUE(change_by({.max_norm = 35}, 5).is_none());
+  EXPECT_TRUE(change_by({}, 5).is_none());
 }
 
-TEST_F(ClipTest, ValuesAreClamped) {
-  clip_gradients(parameters_, {.max_value = 3.5}, 0);
-  EXPECT_EQ(a(), 3);
-  EXPECT_EQ(b(), -3.5);
+TEST(ClipChangeTest, ValuesAreClamped) {
+  const GradientChange change = change_by({.max_value = 3.5}, 0);
+  EXPECT_EQ(change.factor, 1);
+  EXPECT_EQ(change.limit, 3.5);
 }
 
-TEST(ClipSliceTest, OnlyThisRanksSliceCountsAndIsClipped) {
+TEST(ClipChangeTest, AStepScalesThenClampsTheGradientsThatItSees) {
+  FlatParametersDouble parameters(DType::float32, {{"w", {3}}});
+  parameters.set_gradient<float>("w", {2, -16, 0.5});
+  Optimizer optimizer = make_optimizer({{"lr", "1"}}, parameters);
+  optimizer.step({.factor = 0.5, .limit = 4});
+  const auto values = parameters.values<float>("w");
+  EXPECT_EQ(std::vector<float>(values.begin(), values.end()), (std::vector<float>{-1, 4, -0.25}));
+  EXPECT_EQ(parameters.gradient_of<float>("w"), (std::vector<float>{2, -16, 0.5}));
+}
+
+TEST(ClipPartTest, OnlyThisRanksPartsCount) {
   FlatParametersDouble parameters(DType::float32, {{"w", {32}}});
   parameters.set_gradient("w", std::vector<float>(32, 2));
-  parameters.own(16, 32);
+  parameters.own("w", 16, 32);
   EXPECT_EQ(gradient_norm(parameters, 1), 32);
   EXPECT_EQ(gradient_norm(parameters, 2), 8);
-  clip_gradients(parameters, {.max_value = 1}, 0);
-  std::vector<float> expected(32, 2);
-  std::fill(expected.begin() + 16, expected.end(), 1.0F);
-  EXPECT_EQ(parameters.gradient_of<float>("w"), expected);
+}
+
+// Ten pieces and a rest, whose sums round: who owns which piece changes no bit.
+TEST(ClipPartTest, ANormHasTheSameBitsWhoeverOwnsThePieces) {
+  constexpr std::int64_t kCount = 10 * kPieceElements + 77;
+  std::vector<float> numbers(kCount);
+  for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = std::sin(static_cast<float>(i)) * 1e-3F;
+  const auto parameters_with = [&](std::int64_t begin, std::int64_t end) {
+    auto parameters = std::make_unique<FlatParametersDouble>(
+        DType::float32, std::vector<FlatParametersDouble::Parameter>{{"w", {kCount}}});
+    parameters->set_gradient("w", numbers);
+    parameters->own("w", begin, end);
+    return parameters;
+  };
+  const double whole = gradient_norm(*parameters_with(0, kCount), 2);
+  for (const std::int64_t border : {std::int64_t{0}, 3 * kPieceElements, 9 * kPieceElements}) {
+    // What the owner of the first part would add: its pieces' sums of squares.
+    const auto low = parameters_with(0, border);
+    const auto high = parameters_with(border, kCount);
+    low->visit_gradients(
+        [&](const GradientPiece& piece) {
+          FlatParametersDouble one(DType::float32, {{"w", {piece.count}}});
+          const auto* values = reinterpret_cast<const float*>(piece.values);
+          one.set_gradient("w", std::vector<float>(values, values + piece.count));
+          const double norm = gradient_norm(one, 2);
+          high->of_others.push_back(norm * norm);
+        },
+        true);
+    EXPECT_NEAR(gradient_norm(*high, 2), whole, whole * 1e-15) << border;
+  }
 }
 
 // 2^24 + 1 has no float: only a sum in double counts every element.
-TEST(ClipSliceTest, SumsAreKeptInDouble) {
+TEST(ClipPartTest, SumsAreKeptInDouble) {
   constexpr std::int64_t kCount = 37;
   FlatParametersDouble parameters(DType::float32, {{"large", {1}}, {"small", {kCount}}});
   parameters.set_gradient<float>("large", {4096});

@@ -110,11 +110,12 @@ struct Arrays {
   /// Updates elements [begin, end).
   void update(const Rule& rule, const Options& options, std::int64_t begin, std::int64_t end) {
     const std::array<T*, 3> state = {states[0].data() + begin, states[1].data() + begin, states[2].data() + begin};
-    const Stretch<T> stretch{parameter.data() + begin, gradient.data() + begin, state.data(), end - begin, 3};
+    const Stretch<T> stretch{parameter.data() + begin, gradient.data() + begin, state.data(), end - begin};
+    const Coefficients coefficients = rule.coefficients(options, 3);
     if constexpr (sizeof(T) == 4) {
-      rule.update32(options, stretch);
+      rule.update32(coefficients, stretch);
     } else {
-      rule.update64(options, stretch);
+      rule.update64(coefficients, stretch);
     }
   }
   bool operator==(const Arrays&) const = default;

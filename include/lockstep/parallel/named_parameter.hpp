@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/parallel/bucket_plan.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <vector>
+
+namespace torch::nn {
+class Module;
+}
+
+namespace lockstep::parallel {
+
+/// A parameter of the model: its tensor and its full name.
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;
+  bool is_sparse = false;  ///< its gradient is a sparse tensor
+};
+
+/// The parameters of a module that require a gradient, in registration order, each once even if it is registered under
+/// several names: the first counts. Gradients of an nn::Embedding with `sparse` are sparse.
+/// @param ignored  full names to leave out
+/// @throws ConfigError  there is none, or one has gaps or is not of a floating-point type
+std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
+                                               const std::vector<std::string>& ignored = {});
+
+/// What bucket assignment needs to know.
+std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "gradient_buckets.hpp"
+
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::parallel {
+
+GradientBuckets::GradientBuckets(std::vector<Bucket> buckets, const std::vector<NamedParameter>& parameters,
+                                 std::size_t tail_count, mpi::Collectives& collectives)
+    : buckets_(std::move(buckets)),
+      tail_count_(tail_count),
+      bucket_of_(parameters.size()),
+      offset_of_(parameters.size()),
+      views_(parameters.size()) {
+  // The tail needs a dense bucket that is reduced last.
+  if (buckets_.empty() || buckets_.back().is_sparse) buckets_.push_back({.dtype = DType::float32, .slots = {}});
+  for (std::size_t b = 0; b < buckets_.size(); ++b) {
+    const Bucket& bucket = buckets_[b];
+    memory_.push_back(collectives.allocate_bucket(reduced_count(b) * element_bytes(b)));
+    for (const Slot& slot : bucket.slots) {
+      bucket_of_[slot.parameter] = b;
+      offset_of_[slot.parameter] = slot.offset;
+      if (bucket.is_sparse) continue;
+      std::byte* const place = memory(b) + static_cast<std::size_t>(slot.offset) * element_bytes(b);
+      const at::Tensor& parameter = parameters[slot.parameter].tensor;
+      views_[slot.parameter] =
+          view_of(place, parameter, scalar_type_of(bucket.dtype), memory_.back().owner);
+    }
+  }
+}
+
+std::size_t GradientBuckets::reduced_count(std::size_t b) const {
+  return static_cast<std::size_t>(buckets_[b].count) + (b + 1 == buckets_.size() ? tail_count_ : 0);
+}
+
+mpi::Slice GradientBuckets::tail_slice() const {
+  return {.begin = static_cast<std::size_t>(buckets_.back().count), .count = tail_count_};
+}
+
+const std::byte* GradientBuckets::tail_memory() const {
+  return memory_.back().bytes.data() + tail_slice().begin * size_of(buckets_.back().dtype);
+}
+
+void GradientBuckets::write_tail(std::span<const double> values) {
+  auto* const place = const_cast<std::byte*>(tail_memory());
+  switch (buckets_.back().dtype) {
+    case DType::float32:
+      std::copy(values.begin(), values.end(), reinterpret_cast<float*>(place));
+      return;
+    case DType::float64:
+      std::copy(values.begin(), values.end(), reinterpret_cast<double*>(place));
+      return;
+    case DType::bfloat16:
+      std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(place),
+                     [](double value) { return float_to_bfloat16(static_cast<float>(value)); });
+      return;
+    default:
+      std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(place),
+                     [](double value) { return float_to_half(static_cast<float>(value)); });
+  }
+}
+
+std::vector<double> GradientBuckets::read_tail(const std::byte* memory) const {
+  std::vector<double> values(tail_count_);
+  for (std::size_t i = 0; i < tail_count_; ++i) {
+    switch (buckets_.back().dtype) {
+      case DType::float32:
+        values[i] = reinterpret_cast<const float*>(memory)[i];
+        break;
+      case DType::float64:
+        values[i] = reinterpret_cast<const double*>(memory)[i];
+        break;
+      case DType::bfloat16:
+        values[i] = bfloat16_to_float(reinterpret_cast<const std::uint16_t*>(memory)[i]);
+        break;
+      default:
+        values[i] = half_to_float(reinterpret_cast<const std::uint16_t*>(memory)[i]);
+    }
+  }
+  return values;
+}
+
+GradBucket GradientBuckets::as_hook_sees(std::size_t b, const std::vector<NamedParameter>& parameters) const {
+  const Bucket& bucket = buckets_[b];
+  GradBucket seen{.index = b, .count = buckets_.size(), .buffer = {}, .gradients = {}, .parameters = {}};
+  seen.buffer = at::from_blob(
+      memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {},
+      at::TensorOptions().dtype(scalar_type_of(bucket.dtype)));
+  for (const Slot& slot : bucket.slots) {
+    seen.gradients.push_back(views_[slot.parameter]);
+    seen.parameters.push_back(parameters[slot.parameter].tensor);
+  }
+  return seen;
+}
+
+}  // namespace lockstep::parallel
