@@ -28,20 +28,6 @@ const char* name_of(Kind kind) {
   return "unknown operation";
 }
 
-const char* name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::average:
-      return "average";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-  }
-  return "unknown reduction";
-}
-
 std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
@@ -66,6 +52,22 @@ bool is_same(const Call& a, const Call& b) {
 }
 
 }  // namespace
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::average:
+      return "average";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+  }
+  return "unknown reduction";
+}
 
 std::string describe(const Call& call) {
   return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call);

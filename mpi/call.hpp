@@ -22,6 +22,9 @@ struct Call {
   DType dtype = DType::uint8;
 };
 
+/// "average".
+const char* name_of(ReduceOp op);
+
 /// "all_reduce #17 of 1000 float32 (average)".
 std::string describe(const Call& call);
 

@@ -209,7 +209,7 @@ void MpiCollectives::reduce_slices(std::byte* values, std::span<const Slice> sli
     exchange.send(values + slices[peer].begin * element_bytes, slices[peer].count * element_bytes, peer);
   });
   await(exchange, job);
-  reduce(sources, std::span(&result, 1), mine.count, job.call.dtype, job.call.op);
+  reduce(sources, std::span(&result, 1), mine.count, {.dtype = job.call.dtype, .op = job.call.op});
 }
 
 void MpiCollectives::broadcast(const Job& job) {

@@ -186,7 +186,7 @@ void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& cons
     const std::size_t begin = range.begin + offset;
     point_at_buckets(job, *open_bucket_, begin * size_of(call.dtype));
     std::byte* const piece = piece_.data();
-    reduce(sources_, std::span(&piece, 1), count, call.dtype, call.op);
+    reduce(sources_, std::span(&piece, 1), count, {.dtype = call.dtype, .op = call.op});
     consume(begin, piece, count);
   });
 }
@@ -215,7 +215,7 @@ void ShmCollectives::all_reduce_in_place(const Job& job, const Bucket& bucket) {
   const std::size_t element_bytes = size_of(call.dtype);
   const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
   point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, targets_, slice.count, call.dtype, call.op);
+  reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
 }
 
 void ShmCollectives::all_reduce_staged(const Job& job) {
@@ -226,7 +226,7 @@ void ShmCollectives::all_reduce_staged(const Job& job) {
     fill_staging(values, count * element_bytes, job);
     const Slice slice = slice_of(count, rank(), world_size(), element_bytes);
     point_at_staging(slice.begin * element_bytes);
-    reduce(sources_, targets_, slice.count, call.dtype, call.op);
+    reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
     meet(job);
     std::memcpy(values, staging(rank()), count * element_bytes);
   });
@@ -237,7 +237,7 @@ void ShmCollectives::reduce_scatter_in_place(const Job& job, const Bucket& bucke
   const std::size_t element_bytes = size_of(call.dtype);
   const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
   point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, std::span(&job.result, 1), slice.count, call.dtype, call.op);
+  reduce(sources_, std::span(&job.result, 1), slice.count, {.dtype = call.dtype, .op = call.op});
 }
 
 void ShmCollectives::reduce_scatter_staged(const Job& job) {
@@ -251,7 +251,7 @@ void ShmCollectives::reduce_scatter_staged(const Job& job) {
     if (first < last) {
       std::byte* const result = job.result + (first - slice.begin) * element_bytes;
       point_at_staging((first - begin) * element_bytes);
-      reduce(sources_, std::span(&result, 1), last - first, call.dtype, call.op);
+      reduce(sources_, std::span(&result, 1), last - first, {.dtype = call.dtype, .op = call.op});
     }
     meeting_.advance();
   });

@@ -20,7 +20,7 @@ struct BucketMemory {
   std::shared_ptr<void> owner;
 };
 
-enum class ReduceOp { sum, average, min, max };
+enum class ReduceOp { sum, average, product, min, max };
 
 /// A started operation; wait for tickets in the order in which they were given.
 struct Ticket {
@@ -45,7 +45,7 @@ using RangeConsumer = std::function<void(std::size_t begin, const std::byte* val
 /// hierarchical and nccl follow.
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
-/// operations. Sums are formed in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
+/// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
 /// 1/world_size for `average`: every rank gets the same bits, on every backend and in every repetition.
 /// Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error, before any peer knows.
 /// Waits give up after the time-out that make_collectives was given.
@@ -70,7 +70,8 @@ class Collectives {
   /// Says that this rank's values are final and returns at once; nobody waits here.
   /// @param values  count elements, in place; stays untouched until `wait` returned. Any memory is accepted; memory
   ///                within a BucketMemory of this object is reduced where it lies
-  /// @param dtype   float32, float64, int32 or int64
+  /// @param dtype   float32, float64, float16 and bfloat16 (combined as float32, rounded once, ties to even); int32,
+  ///                int64 and uint8, which wrap around and have no average; boolean: min is "all", max is "any"
   virtual Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// Returns when `values` hold the result on this rank and may be overwritten.
   virtual void wait(Ticket ticket) = 0;
