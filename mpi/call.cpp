@@ -12,6 +12,8 @@ const char* name_of(Kind kind) {
   switch (kind) {
     case Kind::all_reduce:
       return "all_reduce";
+    case Kind::reduce_ranges:
+      return "reduce_ranges";
     case Kind::broadcast:
       return "broadcast";
     case Kind::all_gather:
@@ -32,6 +34,7 @@ std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
     case Kind::all_reduce:
+    case Kind::reduce_ranges:
     case Kind::reduce_scatter:
       return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")";
     case Kind::broadcast:
@@ -52,6 +55,10 @@ bool is_same(const Call& a, const Call& b) {
 }
 
 }  // namespace
+
+bool is_reduction(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_ranges || kind == Kind::reduce_scatter;
+}
 
 const char* name_of(ReduceOp op) {
   switch (op) {

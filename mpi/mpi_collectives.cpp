@@ -132,6 +132,7 @@ void MpiCollectives::perform(const Job& job) {
   meet(job);
   switch (job.call.kind) {
     case Kind::all_reduce:
+    case Kind::reduce_ranges:
       return all_reduce(job);
     case Kind::reduce_scatter:
       return reduce_scatter(job);

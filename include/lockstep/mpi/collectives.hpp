@@ -37,8 +37,8 @@ struct Slice {
 /// such block, and the last elements belong to the last slice that is not empty.
 Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
 
-/// Receives the reduced elements [begin, begin + count) of the array that was given to start_all_reduce. `values` are
-/// valid during the call only.
+/// Receives the reduced elements [begin, begin + count) of the array that was given to start_reduce_ranges. `values`
+/// are valid during the call only.
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
 /// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
@@ -80,17 +80,20 @@ class Collectives {
   }
 
   static constexpr std::size_t kPieceElements = 4096;
-  /// Instead of `wait`: forms the result, with the same bits, for the elements of `range` only, and hands it to
-  /// `consume` in consecutive pieces of at most kPieceElements while they are in the first-level cache.
+  static constexpr std::size_t kMostRangeTickets = 500;
+  /// Like start_all_reduce, but the result is taken by `reduce_range` instead of `wait`.
+  /// @throws std::logic_error  kMostRangeTickets were started and nothing else since
+  virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
+  /// Forms the result, with the bits of an all_reduce, for the elements of `range` only, and hands it to `consume` in
+  /// consecutive pieces of at most kPieceElements while they are in the first-level cache. Waits until all ranks have
+  /// come to this ticket and those before.
   ///
-  /// Each rank asks for ranges of its own, which may overlap those of others, one after the other; a rank that needs
-  /// nothing asks for an empty one, for either all ranks take a ticket by ranges or none does. Taking a later ticket in
-  /// either way ends that. A ticket that was waited for may be asked, too, as long as `values` hold its result.
-  /// `values` become unspecified. Until a later `wait`, or a member that blocks, has returned they must stay as they
-  /// are, but for elements that were consumed here and for which no other rank asks.
+  /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
+  /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
+  /// start_reduce_ranges, is performed. Once that has returned, `values` may be overwritten; until then they must stay
+  /// as they are, but for elements that were consumed here and for which no other rank of this host asks.
   /// @param range  within the array; may begin and end anywhere
-  /// @throws std::logic_error  a later ticket was taken since the first range; and from `wait` for a ticket that was
-  ///                           taken by ranges
+  /// @throws std::logic_error  the ticket is not from start_reduce_ranges, or not open any more
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
 
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
