@@ -12,6 +12,8 @@ const char* name_of(Kind kind) {
   switch (kind) {
     case Kind::all_reduce:
       return "all_reduce";
+    case Kind::reduce_ranges:
+      return "reduce_ranges";
     case Kind::broadcast:
       return "broadcast";
     case Kind::all_gather:
@@ -28,24 +30,11 @@ const char* name_of(Kind kind) {
   return "unknown operation";
 }
 
-const char* name_of(ReduceOp op) {
-  switch (op) {
-    case ReduceOp::sum:
-      return "sum";
-    case ReduceOp::average:
-      return "average";
-    case ReduceOp::min:
-      return "min";
-    case ReduceOp::max:
-      return "max";
-  }
-  return "unknown reduction";
-}
-
 std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
     case Kind::all_reduce:
+    case Kind::reduce_ranges:
     case Kind::reduce_scatter:
       return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")";
     case Kind::broadcast:
@@ -66,6 +55,26 @@ bool is_same(const Call& a, const Call& b) {
 }
 
 }  // namespace
+
+bool is_reduction(Kind kind) {
+  return kind == Kind::all_reduce || kind == Kind::reduce_ranges || kind == Kind::reduce_scatter;
+}
+
+const char* name_of(ReduceOp op) {
+  switch (op) {
+    case ReduceOp::sum:
+      return "sum";
+    case ReduceOp::average:
+      return "average";
+    case ReduceOp::product:
+      return "product";
+    case ReduceOp::min:
+      return "min";
+    case ReduceOp::max:
+      return "max";
+  }
+  return "unknown reduction";
+}
 
 std::string describe(const Call& call) {
   return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call);

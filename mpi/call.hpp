@@ -9,7 +9,16 @@
 
 namespace lockstep::mpi {
 
-enum class Kind : std::uint8_t { all_reduce, broadcast, all_gather, reduce_scatter, barrier, allocate_bucket, split };
+enum class Kind : std::uint8_t {
+  all_reduce,
+  reduce_ranges,
+  broadcast,
+  all_gather,
+  reduce_scatter,
+  barrier,
+  allocate_bucket,
+  split
+};
 
 /// What a rank asks its peers to do together with it. All ranks must ask for the same; lies in shared memory and
 /// travels as bytes.
@@ -21,6 +30,12 @@ struct Call {
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
 };
+
+/// Whether the call combines the values of all ranks.
+bool is_reduction(Kind kind);
+
+/// "average".
+const char* name_of(ReduceOp op);
 
 /// "all_reduce #17 of 1000 float32 (average)".
 std::string describe(const Call& call);

@@ -132,6 +132,7 @@ void MpiCollectives::perform(const Job& job) {
   meet(job);
   switch (job.call.kind) {
     case Kind::all_reduce:
+    case Kind::reduce_ranges:
       return all_reduce(job);
     case Kind::reduce_scatter:
       return reduce_scatter(job);
@@ -209,7 +210,7 @@ void MpiCollectives::reduce_slices(std::byte* values, std::span<const Slice> sli
     exchange.send(values + slices[peer].begin * element_bytes, slices[peer].count * element_bytes, peer);
   });
   await(exchange, job);
-  reduce(sources, std::span(&result, 1), mine.count, job.call.dtype, job.call.op);
+  reduce(sources, std::span(&result, 1), mine.count, {.dtype = job.call.dtype, .op = job.call.op});
 }
 
 void MpiCollectives::broadcast(const Job& job) {

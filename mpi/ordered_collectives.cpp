@@ -14,21 +14,35 @@ namespace lockstep::mpi {
 Ticket OrderedCollectives::start(Job job) {
   throw_if_failed();
   job.call.sequence = started_ + 1;
-  // The places of old jobs are used again; the peers must have read them by then.
-  if (job.call.sequence % (kMostJobs / 2) == 0 && job.call.sequence >= kMostJobs) {
-    guard([&] { work_off(job.call.sequence - kMostJobs / 2); });
+  if (job.call.kind != Kind::reduce_ranges) {
+    last_closing_ = job.call.sequence;
+  } else if (job.call.sequence > last_closing_ + kMostRangeTickets) {
+    throw std::logic_error("comm: more than " + std::to_string(kMostRangeTickets) +
+                           " reductions to be taken by ranges");
   }
+  make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
   announce(job);
   return {++started_};
 }
 
+/// The places of old jobs are used again; the peers must have read them by then. They have when they performed a later
+/// job that closes those open to ranges.
+void OrderedCollectives::make_room(std::uint64_t sequence) {
+  constexpr std::uint64_t kRoom = kMostJobs / 2;
+  static_assert(kMostRangeTickets < kRoom);
+  if (sequence % kRoom != 0 || sequence < kMostJobs) return;
+  std::uint64_t closing = sequence - kRoom;
+  while (job_at(closing).call.kind == Kind::reduce_ranges) ++closing;
+  guard([&] { work_off(closing); });
+}
+
 void OrderedCollectives::wait(Ticket ticket) {
   require_given(ticket);
   throw_if_failed();
-  const Job& job = job_at(ticket.sequence);
-  if (job.is_ranged && job.call.sequence == ticket.sequence) {
-    throw std::logic_error("comm: wait for " + describe(job.call) + ", which was taken by ranges");
+  const Call& call = job_at(ticket.sequence).call;
+  if (call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges) {
+    throw std::logic_error("comm: wait for " + describe(call) + ", which is taken by ranges");
   }
   guard([&] { work_off(ticket.sequence); });
 }
@@ -36,18 +50,18 @@ void OrderedCollectives::wait(Ticket ticket) {
 void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) {
   require_given(ticket);
   throw_if_failed();
-  Job& job = job_at(ticket.sequence);
-  const bool is_known = job.call.sequence == ticket.sequence && job.call.kind == Kind::all_reduce;
-  if (!is_known || (job.is_ranged && open_ != ticket.sequence)) {
-    throw std::logic_error("comm: range of ticket " + std::to_string(ticket.sequence) +
-                           ", which is no all_reduce or was taken to its end");
+  const Job& job = job_at(ticket.sequence);
+  const Call& call = job.call;
+  const bool is_ours = call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges;
+  if (!is_ours || ticket.sequence < first_open_) {
+    throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) +
+                           " is not taken by ranges, or not any more");
   }
-  if (range.begin > job.call.count || range.count > job.call.count - range.begin) {
+  if (range.begin > call.count || range.count > call.count - range.begin) {
     throw std::logic_error("comm: range of " + std::to_string(range.count) + " elements from " +
-                           std::to_string(range.begin) + " in " + describe(job.call));
+                           std::to_string(range.begin) + " in " + describe(call));
   }
-  guard([&] { ready_for_ranges(job); });
-  if (!job.is_ranged) return hand_over(job, range, consume);
+  guard([&] { perform_until(ticket.sequence); });
   try {
     take(job, range, consume);
   } catch (const CommError& error) {  // what `consume` throws is none of ours
@@ -77,36 +91,20 @@ void OrderedCollectives::guard(Work work) {
 void OrderedCollectives::work_off(std::uint64_t sequence) {
   if (sequence <= settled_) return;
   perform_until(sequence);
-  if (open_ == sequence) close_open_job();
   settle(job_at(sequence));
   settled_ = sequence;
 }
 
 void OrderedCollectives::perform_until(std::uint64_t sequence) {
   while (performed_ < sequence) {
-    close_open_job();
-    ++performed_;
-    perform(job_at(performed_));
+    const Job& job = job_at(++performed_);
+    if (job.call.kind == Kind::reduce_ranges) {
+      open(job);
+    } else {
+      first_open_ = performed_ + 1;
+      perform(job);
+    }
   }
-}
-
-/// Opens the job, or makes sure that its values hold the result where it was performed before.
-void OrderedCollectives::ready_for_ranges(Job& job) {
-  const std::uint64_t sequence = job.call.sequence;
-  if (open_ == sequence) return;
-  if (performed_ >= sequence) return work_off(sequence);
-  perform_until(sequence - 1);
-  close_open_job();
-  ++performed_;
-  job.is_ranged = true;
-  open_ = sequence;
-  open(job);
-}
-
-void OrderedCollectives::close_open_job() {
-  if (open_ == 0) return;
-  close(job_at(open_));
-  open_ = 0;
 }
 
 void OrderedCollectives::require_given(Ticket ticket) const {
@@ -123,6 +121,12 @@ void OrderedCollectives::complete(const Job& job) { wait(start(job)); }
 Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
   require_reducible(dtype, op);
   return start({.call = {.count = count, .kind = Kind::all_reduce, .op = op, .dtype = dtype},
+                .values = static_cast<std::byte*>(values)});
+}
+
+Ticket OrderedCollectives::start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  return start({.call = {.count = count, .kind = Kind::reduce_ranges, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values)});
 }
 

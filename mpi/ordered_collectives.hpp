@@ -17,7 +17,6 @@ struct Job {
   Call call;
   std::byte* values = nullptr;  ///< what is reduced, broadcast or contributed
   std::byte* result = nullptr;  ///< where all_gather and reduce_scatter write
-  bool is_ranged = false;       ///< is taken by ranges
 };
 
 /// The part that the backends for several ranks share: numbers the calls, checks their arguments, and works the jobs
@@ -30,6 +29,7 @@ class OrderedCollectives : public Collectives {
   int world_size() const noexcept final { return world_size_; }
 
   Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) final;
+  Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) final;
   void wait(Ticket ticket) final;
   void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) final;
   void broadcast(std::span<std::byte> bytes, int root) final;
@@ -38,7 +38,7 @@ class OrderedCollectives : public Collectives {
   void barrier() final;
 
  protected:
-  static constexpr std::uint64_t kMostJobs = 256;  ///< started and not yet performed
+  static constexpr std::uint64_t kMostJobs = 1024;  ///< whose particulars are kept
 
   /// Does a call to its end, after all that were started before it.
   void complete(const Job& job);
@@ -50,10 +50,9 @@ class OrderedCollectives : public Collectives {
   /// Waits until all peers have done their work on this job and on those before.
   virtual void settle(const Job&) {}
 
-  /// Instead of `perform`, for an all_reduce that is taken by ranges: `open`, then `take` for each range, then `close`.
+  /// Instead of `perform`, for a reduction that is taken by ranges: `open`, then `take` for each range.
   virtual void open(const Job& job) { perform(job); }
   virtual void take(const Job& job, Slice range, const RangeConsumer& consume) { hand_over(job, range, consume); }
-  virtual void close(const Job&) {}
 
   /// Gives `consume` a range of the job's values, which hold the result.
   static void hand_over(const Job& job, Slice range, const RangeConsumer& consume);
@@ -61,9 +60,8 @@ class OrderedCollectives : public Collectives {
  private:
   Ticket start(Job job);
   void work_off(std::uint64_t sequence);
+  void make_room(std::uint64_t sequence);
   void perform_until(std::uint64_t sequence);
-  void ready_for_ranges(Job& job);
-  void close_open_job();
   void require_given(Ticket ticket) const;
   void throw_if_failed() const;
   /// Runs `work`; what it throws makes every later call fail.
@@ -76,7 +74,8 @@ class OrderedCollectives : public Collectives {
   std::uint64_t started_ = 0;  ///< number of the last call; the first is 1
   std::uint64_t performed_ = 0;
   std::uint64_t settled_ = 0;
-  std::uint64_t open_ = 0;  ///< the job of which ranges may be taken; 0: none
+  std::uint64_t first_open_ = 1;    ///< jobs from here on may still be taken by ranges
+  std::uint64_t last_closing_ = 0;  ///< last call that is not taken by ranges itself
   std::array<Job, kMostJobs> jobs_;
   std::string failure_;  ///< what the first failure said
 };

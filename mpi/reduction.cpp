@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "reduction.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <vector>
+
+#include "call.hpp"
+#include "chunks.hpp"
+#include "half_format.hpp"
 
 // Everything below `run` must be inlined into the function that names the processor.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
@@ -17,21 +25,20 @@ struct Work {
   std::span<const std::byte* const> sources;
   std::span<std::byte* const> targets;
   std::size_t count;
-  DType dtype;
-  ReduceOp op;
+  Reduction reduction;
 };
 
-/// Sums of integers wrap around instead of being undefined.
+/// Sums and products of integers wrap around instead of being undefined.
 template <class T>
-struct Summand {
+struct Operand {
   using Type = T;
 };
 template <>
-struct Summand<std::int32_t> {
+struct Operand<std::int32_t> {
   using Type = std::uint32_t;
 };
 template <>
-struct Summand<std::int64_t> {
+struct Operand<std::int64_t> {
   using Type = std::uint64_t;
 };
 
@@ -39,7 +46,13 @@ struct Summand<std::int64_t> {
 struct Sum {
   template <class V>
   LOCKSTEP_INLINE static void combine(V& result, const V& value) {
-    result += value;
+    result = static_cast<V>(result + value);
+  }
+};
+struct Product {
+  template <class V>
+  LOCKSTEP_INLINE static void combine(V& result, const V& value) {
+    result = static_cast<V>(result * value);
   }
 };
 struct Min {
@@ -55,28 +68,62 @@ struct Max {
   }
 };
 
-/// Reduces kVectors values of type V, numbers or vectors, that begin at byte `offset`. They stay in registers: every
-/// source is read once, every target written once, and nothing else touches memory.
-template <class V, std::size_t kVectors, class Combine, class T>
-LOCKSTEP_INLINE void reduce_tile(const Work& work, std::size_t offset, T factor) {
+template <class V, std::size_t kVectors>
+LOCKSTEP_INLINE void read(const std::byte* from, V (&values)[kVectors]) {
   using Unaligned [[gnu::aligned(1), gnu::may_alias]] = V;
-  V result[kVectors];
-  const auto* first = reinterpret_cast<const Unaligned*>(work.sources[0] + offset);
-  for (std::size_t i = 0; i < kVectors; ++i) result[i] = first[i];
-  for (std::size_t source = 1; source < work.sources.size(); ++source) {
-    const auto* values = reinterpret_cast<const Unaligned*>(work.sources[source] + offset);
-    for (std::size_t i = 0; i < kVectors; ++i) Combine::combine(result[i], V(values[i]));
+  for (std::size_t i = 0; i < kVectors; ++i) values[i] = reinterpret_cast<const Unaligned*>(from)[i];
+}
+
+template <class V, std::size_t kVectors>
+LOCKSTEP_INLINE void write(const V (&values)[kVectors], std::byte* to) {
+  using Unaligned [[gnu::aligned(1), gnu::may_alias]] = V;
+  for (std::size_t i = 0; i < kVectors; ++i) reinterpret_cast<Unaligned*>(to)[i] = values[i];
+}
+
+// Combine kVectors values of type V, numbers or vectors, that begin at byte `offset` of each source.
+template <class Combine>
+struct InOrder {
+  template <class V, std::size_t kVectors>
+  LOCKSTEP_INLINE static void combine(const Work& work, std::size_t offset, V (&result)[kVectors]) {
+    read(work.sources[0] + offset, result);
+    for (std::size_t source = 1; source < work.sources.size(); ++source) {
+      V values[kVectors];
+      read(work.sources[source] + offset, values);
+      for (std::size_t i = 0; i < kVectors; ++i) Combine::combine(result[i], values[i]);
+    }
   }
+};
+struct ByTree {
+  static constexpr std::size_t kMostDepth = 32;  // lanes are counted by an int
+  template <class V, std::size_t kVectors>
+  LOCKSTEP_INLINE static void combine(const Work& work, std::size_t offset, V (&top)[kVectors]) {
+    V below[kMostDepth][kVectors];
+    std::size_t depth = 0;
+    read(work.sources[0] + offset, top);
+    for (std::size_t source = 1; source < work.sources.size(); ++source) {
+      for (std::size_t i = 0; i < kVectors; ++i) below[depth][i] = top[i];
+      ++depth;
+      read(work.sources[source] + offset, top);
+      for (std::uint8_t merge = 0; merge < work.reduction.merges[source]; ++merge) {
+        --depth;
+        for (std::size_t i = 0; i < kVectors; ++i) top[i] = below[depth][i] + top[i];
+      }
+    }
+  }
+};
+
+/// The values stay in registers, all of them in order: every source is read once, every target written once.
+template <class V, std::size_t kVectors, class Order, class T>
+LOCKSTEP_INLINE void reduce_tile(const Work& work, std::size_t offset, T factor) {
+  V result[kVectors];
+  Order::combine(work, offset, result);
   if (factor != T{1}) {
     for (std::size_t i = 0; i < kVectors; ++i) result[i] *= factor;
   }
-  for (std::byte* target : work.targets) {
-    auto* values = reinterpret_cast<Unaligned*>(target + offset);
-    for (std::size_t i = 0; i < kVectors; ++i) values[i] = result[i];
-  }
+  for (std::byte* target : work.targets) write(result, target + offset);
 }
 
-template <std::size_t kWidth, class Combine, class T>
+template <std::size_t kWidth, class Order, class T>
 LOCKSTEP_INLINE void reduce_all(const Work& work, T factor) {
   using Vector [[gnu::vector_size(kWidth)]] = T;
   constexpr std::size_t kVectors = 4;
@@ -84,29 +131,39 @@ LOCKSTEP_INLINE void reduce_all(const Work& work, T factor) {
   const std::size_t bytes = work.count * sizeof(T);
   std::size_t offset = 0;
   for (; offset + kTileBytes <= bytes; offset += kTileBytes) {
-    reduce_tile<Vector, kVectors, Combine, T>(work, offset, factor);
+    reduce_tile<Vector, kVectors, Order, T>(work, offset, factor);
   }
-  for (; offset < bytes; offset += sizeof(T)) reduce_tile<T, 1, Combine, T>(work, offset, factor);
+  for (; offset < bytes; offset += sizeof(T)) reduce_tile<T, 1, Order, T>(work, offset, factor);
+}
+
+template <std::size_t kWidth, class T>
+LOCKSTEP_INLINE void sum_all(const Work& work, T factor) {
+  if constexpr (std::is_floating_point_v<T>) {  // integers have the same sum in any order
+    if (!work.reduction.merges.empty()) return reduce_all<kWidth, ByTree>(work, factor);
+  }
+  reduce_all<kWidth, InOrder<Sum>>(work, factor);
 }
 
 template <std::size_t kWidth, class T>
 LOCKSTEP_INLINE void reduce_type(const Work& work) {
-  using Number = typename Summand<T>::Type;
-  switch (work.op) {
+  using Number = typename Operand<T>::Type;
+  switch (work.reduction.op) {
     case ReduceOp::sum:
-      return reduce_all<kWidth, Sum>(work, Number{1});
+      return sum_all<kWidth>(work, Number{1});
     case ReduceOp::average:
-      return reduce_all<kWidth, Sum>(work, static_cast<Number>(Number{1} / static_cast<Number>(work.sources.size())));
+      return sum_all<kWidth>(work, static_cast<Number>(Number{1} / static_cast<Number>(work.reduction.parts)));
+    case ReduceOp::product:
+      return reduce_all<kWidth, InOrder<Product>>(work, Number{1});
     case ReduceOp::min:
-      return reduce_all<kWidth, Min>(work, T{1});
+      return reduce_all<kWidth, InOrder<Min>>(work, T{1});
     case ReduceOp::max:
-      return reduce_all<kWidth, Max>(work, T{1});
+      return reduce_all<kWidth, InOrder<Max>>(work, T{1});
   }
 }
 
 template <std::size_t kWidth>
 LOCKSTEP_INLINE void run(const Work& work) {
-  switch (work.dtype) {
+  switch (work.reduction.dtype) {
     case DType::float32:
       return reduce_type<kWidth, float>(work);
     case DType::float64:
@@ -115,6 +172,9 @@ LOCKSTEP_INLINE void run(const Work& work) {
       return reduce_type<kWidth, std::int32_t>(work);
     case DType::int64:
       return reduce_type<kWidth, std::int64_t>(work);
+    case DType::uint8:
+    case DType::boolean:
+      return reduce_type<kWidth, std::uint8_t>(work);
     default:
       return;
   }
@@ -129,31 +189,7 @@ void run_avx2(const Work& work) { run<16>(work); }
 #endif
 void run_sse(const Work& work) { run<16>(work); }
 
-}  // namespace
-
-void require_reducible(DType dtype, ReduceOp op) {
-  const bool is_real = dtype == DType::float32 || dtype == DType::float64;
-  const bool is_integer = dtype == DType::int32 || dtype == DType::int64;
-  if (is_real || (is_integer && op != ReduceOp::average)) return;
-  const std::string what = is_integer ? "averaged" : "reduced";
-  throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be " + what);
-}
-
-VectorWidth widest_vectors() {
-#if defined(__x86_64__)
-  static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512
-                                   : __builtin_cpu_supports("avx2")  ? VectorWidth::avx2
-                                                                     : VectorWidth::sse;
-  return width;
-#else
-  return VectorWidth::sse;
-#endif
-}
-
-void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
-            DType dtype, ReduceOp op, VectorWidth width) {
-  require_reducible(dtype, op);
-  const Work work{.sources = sources, .targets = targets, .count = count, .dtype = dtype, .op = op};
+void run(const Work& work, VectorWidth width) {
   switch (width) {
     case VectorWidth::avx512:
       return run_avx512(work);
@@ -162,6 +198,74 @@ void reduce(std::span<const std::byte* const> sources, std::span<std::byte* cons
     case VectorWidth::sse:
       return run_sse(work);
   }
+}
+
+struct alignas(64) Line {
+  std::array<float, 16> values;
+};
+
+/// Combines 16-bit floats as float32: a block of every source is widened, the blocks are combined, and the result is
+/// rounded, all in the first-level cache.
+void run_widened(const Work& work, VectorWidth width) {
+  constexpr std::size_t kCacheElements = 4096;
+  constexpr std::size_t kLeastBlock = 64;
+  const HalfFormat format = half_format(work.reduction.dtype, width);
+  const std::size_t rows = work.sources.size() + 1;
+  const std::size_t block = std::max(kCacheElements / rows / kLeastBlock * kLeastBlock, kLeastBlock);
+  thread_local std::vector<Line> lines;
+  thread_local std::vector<const std::byte*> widened_sources;
+  lines.resize(std::max(lines.size(), rows * block / std::tuple_size_v<decltype(Line::values)>));
+  float* const result = lines.front().values.data();
+  widened_sources.clear();
+  for (std::size_t row = 1; row < rows; ++row) {
+    widened_sources.push_back(reinterpret_cast<const std::byte*>(result + row * block));
+  }
+  auto* const target = reinterpret_cast<std::byte*>(result);
+  Work widened{.sources = widened_sources, .targets = std::span(&target, 1), .count = 0, .reduction = work.reduction};
+  widened.reduction.dtype = DType::float32;
+  for_each_chunk(work.count, block, [&](std::size_t begin, std::size_t count) {
+    for (std::size_t row = 1; row < rows; ++row) {
+      format.widen(work.sources[row - 1] + begin * kHalfBytes, result + row * block, count);
+    }
+    widened.count = count;
+    run(widened, width);
+    for (std::byte* const place : work.targets) format.narrow(result, place + begin * kHalfBytes, count);
+  });
+}
+
+bool is_half(DType dtype) { return dtype == DType::float16 || dtype == DType::bfloat16; }
+
+}  // namespace
+
+void require_reducible(DType dtype, ReduceOp op) {
+  const auto is_one_of = [dtype](std::initializer_list<DType> types) {
+    return std::find(types.begin(), types.end(), dtype) != types.end();
+  };
+  if (is_one_of({DType::float32, DType::float64, DType::float16, DType::bfloat16})) return;
+  if (is_one_of({DType::int32, DType::int64, DType::uint8}) && op != ReduceOp::average) return;
+  if (dtype == DType::boolean && (op == ReduceOp::min || op == ReduceOp::max)) return;
+  throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be reduced by " + name_of(op));
+}
+
+VectorWidth widest_vectors() {
+#if defined(__x86_64__)
+  static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512
+                                   : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")
+                                       ? VectorWidth::avx2
+                                       : VectorWidth::sse;
+  return width;
+#else
+  return VectorWidth::sse;
+#endif
+}
+
+void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
+            const Reduction& reduction, VectorWidth width) {
+  require_reducible(reduction.dtype, reduction.op);
+  Work work{.sources = sources, .targets = targets, .count = count, .reduction = reduction};
+  if (reduction.parts == 0) work.reduction.parts = sources.size();
+  if (is_half(reduction.dtype)) return run_widened(work, width);
+  run(work, width);
 }
 
 }  // namespace lockstep::mpi

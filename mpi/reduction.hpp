@@ -4,11 +4,12 @@
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>
+#include <cstdint>
 #include <span>
 
 namespace lockstep::mpi {
 
-/// Whether values of `dtype` can be reduced by `op`: averages are for floating-point types.
+/// Whether values of `dtype` can be reduced by `op`, as start_all_reduce says.
 /// @throws std::logic_error  they cannot
 void require_reducible(DType dtype, ReduceOp op);
 
@@ -18,10 +19,20 @@ enum class VectorWidth : std::size_t { sse = 16, avx2 = 32, avx512 = 64 };
 /// The widest that this processor has; 16 bytes on other kinds of processors.
 VectorWidth widest_vectors();
 
-/// Combines `count` elements of all sources in their order, ((s0 + s1) + s2) + ..., in the element type, multiplies by
-/// 1/sources for an average, and writes the result to every target. Each element has the same bits whatever the count,
-/// the place and the width. Targets may be sources; nothing needs to be aligned.
+/// What is done to each element.
+struct Reduction {
+  DType dtype = DType::float32;
+  ReduceOp op = ReduceOp::sum;
+  std::size_t parts = 0;  ///< of which `average` is the average; 0: one of each source
+  /// The order of a sum or average. Empty: that of the sources, ((s0 + s1) + s2) + ... Else source i is laid on a
+  /// stack, then merges[i] times the two topmost values are replaced by (lower + upper); at the end one is left.
+  std::span<const std::uint8_t> merges = {};
+};
+
+/// Combines `count` elements of all sources in the element type, multiplies by 1/parts for an average, and writes the
+/// result to every target. float16 and bfloat16 are combined as float32 and rounded once, ties to even. Each element
+/// has the same bits whatever the count, the place and the width. Targets may be sources; nothing needs to be aligned.
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
-            DType dtype, ReduceOp op, VectorWidth width = widest_vectors());
+            const Reduction& reduction, VectorWidth width = widest_vectors());
 
 }  // namespace lockstep::mpi

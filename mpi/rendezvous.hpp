@@ -38,7 +38,7 @@ struct WaitOptions {
 /// is late; then all ranks' waits end.
 class Rendezvous {
  public:
-  static constexpr std::uint64_t kPostings = 256;  ///< of each rank stay readable
+  static constexpr std::uint64_t kPostings = 1024;  ///< of each rank stay readable
 
   /// The shared memory to give to the constructor.
   static std::size_t bytes_for(int ranks);

@@ -60,7 +60,6 @@ class ShmCollectives final : public OrderedCollectives {
   void settle(const Job& job) override;
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
-  void close(const Job& job) override;
 
  private:
   static_assert(Rendezvous::kPostings >= kMostJobs);
@@ -93,7 +92,6 @@ class ShmCollectives final : public OrderedCollectives {
   std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< by the start of this rank's slot
   std::uint32_t last_bucket_ = 0;                              ///< number of the newest bucket; the first is 1
   std::array<std::uint64_t, kMostJobs> progress_after_{};      ///< of the jobs that were performed
-  std::shared_ptr<Bucket> open_bucket_;                        ///< of the job that is open, if all ranks have one
   alignas(64) std::array<std::byte, kPieceElements * kMostElementBytes> piece_;
 };
 
@@ -138,7 +136,7 @@ std::shared_ptr<Bucket> ShmCollectives::common_bucket(const Job& job) const {
 void ShmCollectives::announce(const Job& job) {
   meeting_.throw_if_given_up();
   Posting posting{.call = job.call};
-  if (job.call.kind == Kind::all_reduce || job.call.kind == Kind::reduce_scatter) {
+  if (is_reduction(job.call.kind)) {
     if (const auto bucket = bucket_of(job.values, job.call.count * size_of(job.call.dtype))) {
       posting.bucket = bucket->number;
       posting.offset = static_cast<std::uint64_t>(job.values - bucket->slot(rank()));
@@ -150,7 +148,8 @@ void ShmCollectives::announce(const Job& job) {
 void ShmCollectives::perform(const Job& job) {
   await_all(job);
   run(job);
-  close(job);
+  meeting_.advance();
+  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
 }
 
 /// Waits until all ranks have come to a call, and compares the calls.
@@ -162,31 +161,25 @@ void ShmCollectives::await_all(const Job& job) {
   if (!fault.empty()) meeting_.give_up(fault);
 }
 
-void ShmCollectives::close(const Job& job) {
-  open_bucket_.reset();
-  meeting_.advance();
-  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
-}
-
 void ShmCollectives::settle(const Job& job) {
   meeting_.await_progress(progress_after_[job.call.sequence % kMostJobs], job.call);
 }
 
+/// Values in buckets stay as they are: whoever asks for a range reads all slots and writes to none.
 void ShmCollectives::open(const Job& job) {
   await_all(job);
-  open_bucket_ = common_bucket(job);
-  if (!open_bucket_) all_reduce_staged(job);
+  if (!common_bucket(job)) all_reduce_staged(job);
 }
 
-/// Reads all slots and writes to none, so that it does not matter what the peers have read.
 void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
-  if (!open_bucket_) return hand_over(job, range, consume);
+  const auto bucket = common_bucket(job);
+  if (!bucket) return hand_over(job, range, consume);
   const Call& call = job.call;
   for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
     const std::size_t begin = range.begin + offset;
-    point_at_buckets(job, *open_bucket_, begin * size_of(call.dtype));
+    point_at_buckets(job, *bucket, begin * size_of(call.dtype));
     std::byte* const piece = piece_.data();
-    reduce(sources_, std::span(&piece, 1), count, call.dtype, call.op);
+    reduce(sources_, std::span(&piece, 1), count, {.dtype = call.dtype, .op = call.op});
     consume(begin, piece, count);
   });
 }
@@ -203,6 +196,7 @@ void ShmCollectives::run(const Job& job) {
       return broadcast_staged(job);
     case Kind::all_gather:
       return all_gather_staged(job);
+    case Kind::reduce_ranges:  // is opened instead
     case Kind::barrier:
     case Kind::allocate_bucket:
     case Kind::split:
@@ -215,7 +209,7 @@ void ShmCollectives::all_reduce_in_place(const Job& job, const Bucket& bucket) {
   const std::size_t element_bytes = size_of(call.dtype);
   const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
   point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, targets_, slice.count, call.dtype, call.op);
+  reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
 }
 
 void ShmCollectives::all_reduce_staged(const Job& job) {
@@ -226,7 +220,7 @@ void ShmCollectives::all_reduce_staged(const Job& job) {
     fill_staging(values, count * element_bytes, job);
     const Slice slice = slice_of(count, rank(), world_size(), element_bytes);
     point_at_staging(slice.begin * element_bytes);
-    reduce(sources_, targets_, slice.count, call.dtype, call.op);
+    reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
     meet(job);
     std::memcpy(values, staging(rank()), count * element_bytes);
   });
@@ -237,7 +231,7 @@ void ShmCollectives::reduce_scatter_in_place(const Job& job, const Bucket& bucke
   const std::size_t element_bytes = size_of(call.dtype);
   const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
   point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, std::span(&job.result, 1), slice.count, call.dtype, call.op);
+  reduce(sources_, std::span(&job.result, 1), slice.count, {.dtype = call.dtype, .op = call.op});
 }
 
 void ShmCollectives::reduce_scatter_staged(const Job& job) {
@@ -251,7 +245,7 @@ void ShmCollectives::reduce_scatter_staged(const Job& job) {
     if (first < last) {
       std::byte* const result = job.result + (first - slice.begin) * element_bytes;
       point_at_staging((first - begin) * element_bytes);
-      reduce(sources_, std::span(&result, 1), last - first, call.dtype, call.op);
+      reduce(sources_, std::span(&result, 1), last - first, {.dtype = call.dtype, .op = call.op});
     }
     meeting_.advance();
   });

@@ -20,7 +20,7 @@ struct BucketMemory {
   std::shared_ptr<void> owner;
 };
 
-enum class ReduceOp { sum, average, min, max };
+enum class ReduceOp { sum, average, product, min, max };
 
 /// A started operation; wait for tickets in the order in which they were given.
 struct Ticket {
@@ -37,15 +37,15 @@ struct Slice {
 /// such block, and the last elements belong to the last slice that is not empty.
 Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
 
-/// Receives the reduced elements [begin, begin + count) of the array that was given to start_all_reduce. `values` are
-/// valid during the call only.
+/// Receives the reduced elements [begin, begin + count) of the array that was given to start_reduce_ranges. `values`
+/// are valid during the call only.
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
 /// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
 /// hierarchical and nccl follow.
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
-/// operations. Sums are formed in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
+/// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
 /// 1/world_size for `average`: every rank gets the same bits, on every backend and in every repetition.
 /// Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error, before any peer knows.
 /// Waits give up after the time-out that make_collectives was given.
@@ -70,7 +70,8 @@ class Collectives {
   /// Says that this rank's values are final and returns at once; nobody waits here.
   /// @param values  count elements, in place; stays untouched until `wait` returned. Any memory is accepted; memory
   ///                within a BucketMemory of this object is reduced where it lies
-  /// @param dtype   float32, float64, int32 or int64
+  /// @param dtype   float32, float64, float16 and bfloat16 (combined as float32, rounded once, ties to even); int32,
+  ///                int64 and uint8, which wrap around and have no average; boolean: min is "all", max is "any"
   virtual Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// Returns when `values` hold the result on this rank and may be overwritten.
   virtual void wait(Ticket ticket) = 0;
@@ -79,17 +80,20 @@ class Collectives {
   }
 
   static constexpr std::size_t kPieceElements = 4096;
-  /// Instead of `wait`: forms the result, with the same bits, for the elements of `range` only, and hands it to
-  /// `consume` in consecutive pieces of at most kPieceElements while they are in the first-level cache.
+  static constexpr std::size_t kMostRangeTickets = 500;
+  /// Like start_all_reduce, but the result is taken by `reduce_range` instead of `wait`.
+  /// @throws std::logic_error  kMostRangeTickets were started and nothing else since
+  virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
+  /// Forms the result, with the bits of an all_reduce, for the elements of `range` only, and hands it to `consume` in
+  /// consecutive pieces of at most kPieceElements while they are in the first-level cache. Waits until all ranks have
+  /// come to this ticket and those before.
   ///
-  /// Each rank asks for ranges of its own, which may overlap those of others, one after the other; a rank that needs
-  /// nothing asks for an empty one, for either all ranks take a ticket by ranges or none does. Taking a later ticket in
-  /// either way ends that. A ticket that was waited for may be asked, too, as long as `values` hold its result.
-  /// `values` become unspecified. Until a later `wait`, or a member that blocks, has returned they must stay as they
-  /// are, but for elements that were consumed here and for which no other rank asks.
+  /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
+  /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
+  /// start_reduce_ranges, is performed. Once that has returned, `values` may be overwritten; until then they must stay
+  /// as they are, but for elements that were consumed here and for which no other rank of this host asks.
   /// @param range  within the array; may begin and end anywhere
-  /// @throws std::logic_error  a later ticket was taken since the first range; and from `wait` for a ticket that was
-  ///                           taken by ranges
+  /// @throws std::logic_error  the ticket is not from start_reduce_ranges, or not open any more
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
 
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <algorithm>
 #include <cstring>
 #include <deque>
 #include <random>
@@ -9,7 +10,9 @@ namespace lockstep::mpi {
 namespace {
 
 template <class T>
-constexpr DType kDType = DType::uint8;
+constexpr DType kDType = DType::complex128;
+template <>
+constexpr DType kDType<std::uint8_t> = DType::uint8;
 template <>
 constexpr DType kDType<float> = DType::float32;
 template <>
@@ -52,6 +55,11 @@ std::vector<T> expected_result(std::size_t count, ReduceOp op, int world_size) {
       case ReduceOp::average:  // the contract: one multiplication by the reciprocal
         values[i] = static_cast<T>(sum * static_cast<T>(T{1} / static_cast<T>(size)));
         break;
+      case ReduceOp::product:
+        values[i] = 1;
+        for (std::size_t rank = 0; rank < size; ++rank)
+          values[i] = static_cast<T>(values[i] * static_cast<T>(i % 5 + rank + 1));
+        break;
       case ReduceOp::min:
         values[i] = static_cast<T>(i % 5 + 1);
         break;
@@ -87,9 +95,11 @@ void expect_reduced_everywhere(Collectives& collectives, std::size_t count, cons
   }
 }
 
-const std::vector<ReduceOp> kRealOps = {ReduceOp::sum, ReduceOp::average, ReduceOp::min, ReduceOp::max};
-const std::vector<ReduceOp> kIntegerOps = {ReduceOp::sum, ReduceOp::min, ReduceOp::max};
+const std::vector<ReduceOp> kRealOps = {ReduceOp::sum, ReduceOp::average, ReduceOp::product, ReduceOp::min,
+                                        ReduceOp::max};
+const std::vector<ReduceOp> kIntegerOps = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
 
+// Cases 111, 112.
 TEST(AllReduceTest, EverySizeTypeOperationAndPlace) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     for (const std::size_t count : {0U, 1U, 2U, 3U, 63U, 64U, 65U, 4095U, 4096U, 4097U}) {
@@ -98,10 +108,71 @@ TEST(AllReduceTest, EverySizeTypeOperationAndPlace) {
       expect_reduced_everywhere<double>(collectives, count, kRealOps);
       expect_reduced_everywhere<std::int32_t>(collectives, count, kIntegerOps);
       expect_reduced_everywhere<std::int64_t>(collectives, count, kIntegerOps);
+      expect_reduced_everywhere<std::uint8_t>(collectives, count, kIntegerOps);
     }
     constexpr std::size_t kLarge = (1 << 20) + 1;  // several messages, several staging chunks
     expect_reduced_everywhere<float>(collectives, kLarge, {ReduceOp::average});
     expect_reduced_everywhere<std::int64_t>(collectives, kLarge, {ReduceOp::sum});
+  });
+}
+
+// Case 111.
+TEST(AllReduceTest, FlagsAreCombinedByAllAndAny) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const bool is_first = collectives.rank() == 0;
+    const bool is_alone = collectives.world_size() == 1;
+    bool flags[] = {is_first, true, false};
+    collectives.all_reduce(flags, 3, DType::boolean, ReduceOp::min);
+    EXPECT_EQ(std::vector<bool>(std::begin(flags), std::end(flags)), (std::vector<bool>{is_alone, true, false}));
+    bool other_flags[] = {is_first, true, false};
+    collectives.all_reduce(other_flags, 3, DType::boolean, ReduceOp::max);
+    EXPECT_EQ(std::vector<bool>(std::begin(other_flags), std::end(other_flags)),
+              (std::vector<bool>{true, true, false}));
+  });
+}
+
+std::vector<float> random_values(std::size_t count, int rank) {
+  std::mt19937 generator(static_cast<unsigned>(rank) + 100);
+  std::normal_distribution<float> normal;
+  std::vector<float> values(count);
+  for (float& value : values) value = normal(generator);
+  return values;
+}
+
+std::vector<std::uint16_t> halves_of(const std::vector<float>& values, std::uint16_t (*round)(float)) {
+  std::vector<std::uint16_t> halves(values.size());
+  std::transform(values.begin(), values.end(), halves.begin(), round);
+  return halves;
+}
+
+/// The average of every rank's random 16-bit values, summed as float32 and rounded once.
+std::vector<std::uint16_t> averages_of_halves(std::size_t count, int world_size, std::uint16_t (*round)(float),
+                                              float (*widen)(std::uint16_t)) {
+  std::vector<float> sums(count, -0.0F);  // the neutral element of a sum
+  for (int rank = 0; rank < world_size; ++rank) {
+    const auto halves = halves_of(random_values(count, rank), round);
+    for (std::size_t i = 0; i < count; ++i) sums[i] += widen(halves[i]);
+  }
+  for (float& sum : sums) sum *= 1.0F / static_cast<float>(world_size);
+  return halves_of(sums, round);
+}
+
+// Case 110.
+TEST(AllReduceTest, SixteenBitFloatsAreSummedAsFloat32AndRoundedOnce) {
+  constexpr std::size_t kCount = 5003;
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const BucketMemory bucket = collectives.allocate_bucket(kCount * 2);
+    const auto expect_averages = [&](DType dtype, std::uint16_t (*round)(float), float (*widen)(std::uint16_t)) {
+      const auto expected = averages_of_halves(kCount, collectives.world_size(), round, widen);
+      std::vector<std::uint16_t> outside(kCount + 1);
+      for (std::byte* const place : {bucket.bytes.data(), reinterpret_cast<std::byte*>(outside.data()) + 1}) {
+        store(place, halves_of(random_values(kCount, collectives.rank()), round));
+        collectives.all_reduce(place, kCount, dtype, ReduceOp::average);
+        EXPECT_EQ(fetch<std::uint16_t>(place, kCount), expected) << name_of(dtype);
+      }
+    };
+    expect_averages(DType::bfloat16, float_to_bfloat16, bfloat16_to_float);
+    expect_averages(DType::float16, float_to_half, half_to_float);
   });
 }
 
@@ -197,20 +268,12 @@ TEST(AllReduceTest, HundredsOfRandomOperationsBackToBack) {
       std::byte* const memory = generator() % 3 == 0 ? outside.data() : bucket.bytes.data();
       std::byte* const place = memory + (i % kPlaces) * kMostCount * sizeof(float);
       const std::size_t count = generator() % (generator() % 4 == 0 ? kMostCount : 300);
-      const ReduceOp op = kRealOps[generator() % 4];
+      const ReduceOp op = kRealOps[generator() % kRealOps.size()];
       store(place, whole_numbers<float>(count, collectives.rank()));
       running.push_back({collectives.start_all_reduce(place, count, DType::float32, op), place, count, op});
     }
     while (!running.empty()) finish_first();
   });
-}
-
-std::vector<float> random_values(std::size_t count, int rank) {
-  std::mt19937 generator(static_cast<unsigned>(rank) + 100);
-  std::normal_distribution<float> normal;
-  std::vector<float> values(count);
-  for (float& value : values) value = normal(generator);
-  return values;
 }
 
 TEST(AllReduceTest, EveryBackendAndRepetitionHasTheBitsOfAPlainLoop) {

@@ -59,11 +59,11 @@ TEST(FailureTest, DifferentCountsAreNamedBeforeARangeIsReduced) {
   with_impatient_backends(20, [](Collectives& collectives) {
     const BucketMemory bucket = collectives.allocate_bucket(4096);
     const std::size_t count = collectives.rank() == 0 ? 99 : 100;
-    const Ticket ticket = collectives.start_all_reduce(bucket.bytes.data(), count, DType::float32, ReduceOp::sum);
+    const Ticket ticket = collectives.start_reduce_ranges(bucket.bytes.data(), count, DType::float32, ReduceOp::sum);
     bool is_called = false;
     const std::string error = error_of(
         [&] { collectives.reduce_range(ticket, {.begin = 0, .count = 10}, [&](auto...) { is_called = true; }); });
-    expect_words(error, {"rank 0 for all_reduce #2 of 99 float32", "rank 1 for all_reduce #2 of 100 float32"});
+    expect_words(error, {"rank 0 for reduce_ranges #2 of 99 float32", "rank 1 for reduce_ranges #2 of 100 float32"});
     EXPECT_FALSE(is_called);
     EXPECT_NE(error_of([&] { collectives.barrier(); }), "") << "still usable";
   });

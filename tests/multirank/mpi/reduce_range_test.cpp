@@ -55,7 +55,7 @@ TEST(ReduceRangeTest, RangesHaveTheBitsOfAllReduce) {
     const Slice slice = slice_of(kCount, collectives.local_rank(), collectives.local_size(), sizeof(float));
     for (std::byte* const place : places(collectives, bucket, outside)) {
       std::memcpy(place, mine.data(), kCount * sizeof(float));
-      const Ticket ticket = collectives.start_all_reduce(place, kCount, DType::float32, ReduceOp::average);
+      const Ticket ticket = collectives.start_reduce_ranges(place, kCount, DType::float32, ReduceOp::average);
       expect_range(collectives, ticket, slice, expected);
       expect_range(collectives, ticket, {.begin = 0, .count = 0}, expected);
       expect_range(collectives, ticket, {.begin = kCount - 1, .count = 1}, expected);
@@ -71,62 +71,85 @@ TEST(ReduceRangeTest, ARankMayNeedNothing) {
     const BucketMemory bucket = collectives.allocate_bucket(kCount * sizeof(float));
     const std::vector<float> expected = averages(collectives);
     std::memcpy(bucket.bytes.data(), random_values(collectives.rank()).data(), kCount * sizeof(float));
-    const Ticket ticket = collectives.start_all_reduce(bucket.bytes.data(), kCount, DType::float32, ReduceOp::average);
+    const Ticket ticket =
+        collectives.start_reduce_ranges(bucket.bytes.data(), kCount, DType::float32, ReduceOp::average);
     expect_range(collectives, ticket, {.begin = 0, .count = collectives.rank() == 0 ? kCount : 0}, expected);
     collectives.barrier();
   });
 }
 
-TEST(ReduceRangeTest, TicketsAreTakenInOrderTogetherWithWaits) {
+/// Places for whole numbers, and what the ranks' sum of `value` at one of them must be.
+class Sums {
+ public:
+  Sums(Collectives& collectives, std::size_t places)
+      : collectives_(collectives), bucket_(collectives.allocate_bucket(places * 64 * sizeof(std::int32_t))) {}
+
+  std::int32_t* place(std::size_t i) const { return reinterpret_cast<std::int32_t*>(bucket_.bytes.data()) + 64 * i; }
+
+  Ticket start_ranges(std::size_t i, std::int32_t value) const {
+    std::fill_n(place(i), 64, value);
+    return collectives_.start_reduce_ranges(place(i), 64, DType::int32, ReduceOp::sum);
+  }
+  Ticket start_whole(std::size_t i, std::int32_t value) const {
+    std::fill_n(place(i), 64, value);
+    return collectives_.start_all_reduce(place(i), 64, DType::int32, ReduceOp::sum);
+  }
+  void expect(Ticket ticket, std::int32_t value) const {
+    collectives_.reduce_range(ticket, {.begin = 3, .count = 2}, [&](std::size_t, const std::byte* values, std::size_t) {
+      EXPECT_EQ(*reinterpret_cast<const std::int32_t*>(values), value * collectives_.world_size());
+    });
+  }
+
+ private:
+  Collectives& collectives_;
+  BucketMemory bucket_;
+};
+
+TEST(ReduceRangeTest, TicketsAreTakenInAnyOrderUntilALaterOperation) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
-    const int size = collectives.world_size();
-    const BucketMemory bucket = collectives.allocate_bucket(4 * 64 * sizeof(std::int32_t));
-    const auto place = [&](int i) { return reinterpret_cast<std::int32_t*>(bucket.bytes.data()) + 64 * i; };
-    const auto expect_sum = [&](Ticket ticket, std::int32_t each) {
-      collectives.reduce_range(ticket, {.begin = 3, .count = 2},
-                               [&](std::size_t, const std::byte* values, std::size_t) {
-                                 std::int32_t value = 0;
-                                 std::memcpy(&value, values, sizeof(value));
-                                 EXPECT_EQ(value, size * each);
-                               });
-    };
+    const Sums sums(collectives, 4);
     for (int round = 1; round <= 100; ++round) {
-      std::vector<Ticket> tickets;
-      for (int i = 0; i < 4; ++i) {
-        std::fill_n(place(i), 64, 10 * round + i);
-        tickets.push_back(collectives.start_all_reduce(place(i), 64, DType::int32, ReduceOp::sum));
-      }
-      expect_sum(tickets[1], 10 * round + 1);  // performs the first, as a wait would
-      collectives.wait(tickets[0]);
-      EXPECT_EQ(*place(0), size * 10 * round);
-      expect_sum(tickets[1], 10 * round + 1);  // is open still
-      collectives.wait(tickets[3]);
-      EXPECT_EQ(*place(3), size * (10 * round + 3));
-      expect_sum(tickets[2], 10 * round + 2);  // was performed by the wait
-      EXPECT_THROW(collectives.wait(tickets[1]), std::logic_error);
-      EXPECT_THROW(expect_sum(tickets[1], 0), std::logic_error);
+      const Ticket first = sums.start_ranges(0, 10 * round);
+      const Ticket whole = sums.start_whole(1, 10 * round + 1);
+      const Ticket second = sums.start_ranges(2, 10 * round + 2);
+      const Ticket third = sums.start_ranges(3, 10 * round + 3);
+      if (collectives.rank() % 2 == 0) sums.expect(first, 10 * round);  // not all ranks need it
+      sums.expect(third, 10 * round + 3);                               // performs all before it, as a wait would
+      sums.expect(second, 10 * round + 2);
+      sums.expect(third, 10 * round + 3);
+      collectives.wait(whole);
+      EXPECT_EQ(*sums.place(1), collectives.world_size() * (10 * round + 1));
+      sums.expect(third, 10 * round + 3);  // was started later
+      EXPECT_THROW(sums.expect(first, 0), std::logic_error);
+      EXPECT_THROW(collectives.wait(third), std::logic_error);
+      collectives.barrier();
+      EXPECT_THROW(sums.expect(third, 0), std::logic_error);
     }
   });
 }
 
-TEST(ReduceRangeTest, MoreTicketsInFlightThanTheBackendKeeps) {
+TEST(ReduceRangeTest, AStepMayHaveManyTickets) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
-    constexpr std::size_t kTickets = 600;
-    const BucketMemory bucket = collectives.allocate_bucket(kTickets * sizeof(double));
-    auto* const values = reinterpret_cast<double*>(bucket.bytes.data());
-    std::vector<Ticket> tickets;
-    for (std::size_t i = 0; i < kTickets; ++i) {
-      values[i] = static_cast<double>(i);
-      tickets.push_back(collectives.start_all_reduce(values + i, 1, DType::float64, ReduceOp::sum));
+    const Sums sums(collectives, Collectives::kMostRangeTickets);
+    for (int step = 0; step < 5; ++step) {
+      std::vector<Ticket> tickets;
+      for (int i = 0; i < static_cast<int>(Collectives::kMostRangeTickets); ++i) {
+        tickets.push_back(sums.start_ranges(static_cast<std::size_t>(i), step + i));
+      }
+      for (std::size_t i = tickets.size(); i > 0; --i) sums.expect(tickets[i - 1], step + static_cast<int>(i) - 1);
+      collectives.barrier();
     }
-    const double expected = static_cast<double>(kTickets - 1) * collectives.world_size();
-    collectives.reduce_range(tickets.back(), {.begin = 0, .count = 1},
-                             [&](std::size_t, const std::byte* piece, std::size_t) {
-                               EXPECT_EQ(*reinterpret_cast<const double*>(piece), expected);
-                             });
-    const auto ignore = [](std::size_t, const std::byte*, std::size_t) {};
-    EXPECT_THROW(collectives.reduce_range(tickets.front(), {}, ignore), std::logic_error);  // long forgotten
-    collectives.barrier();
+  });
+}
+
+TEST(ReduceRangeTest, TooManyTicketsAreAMistakeInTheProgram) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const Sums sums(collectives, 1);
+    for (int round = 0; round < 5; ++round) {
+      for (std::size_t i = 0; i < Collectives::kMostRangeTickets; ++i) sums.start_ranges(0, 1);
+      EXPECT_THROW(sums.start_ranges(0, 1), std::logic_error);
+      collectives.barrier();
+    }
   });
 }
 
@@ -142,7 +165,7 @@ TEST(ReduceRangeTest, ABarrierMakesOverwritingSafe) {
     int wrong = 0;
     for (int round = 0; round < 1000; ++round) {
       std::iota(values, values + kElements, round + collectives.rank());
-      const Ticket ticket = collectives.start_all_reduce(values, kElements, DType::int32, ReduceOp::sum);
+      const Ticket ticket = collectives.start_reduce_ranges(values, kElements, DType::int32, ReduceOp::sum);
       collectives.reduce_range(ticket, slice, [&](std::size_t begin, const std::byte* piece, std::size_t count) {
         std::memcpy(values + begin, piece, count * sizeof(std::int32_t));  // nobody else asks for these
       });
@@ -159,7 +182,7 @@ TEST(ReduceRangeTest, WhatTheConsumerThrowsReachesTheCallerAndBreaksNothing) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     float value = 1;
     const auto refuse = [](std::size_t, const std::byte*, std::size_t) { throw NumericError("gradient is nan"); };
-    const Ticket ticket = collectives.start_all_reduce(&value, 1, DType::float32, ReduceOp::sum);
+    const Ticket ticket = collectives.start_reduce_ranges(&value, 1, DType::float32, ReduceOp::sum);
     EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 0, .count = 1}, refuse), NumericError);
     collectives.barrier();
   });
@@ -169,13 +192,15 @@ TEST(ReduceRangeTest, WrongArgumentsAreMistakesInTheProgram) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     float value = 1;
     const auto ignore = [](std::size_t, const std::byte*, std::size_t) {};
-    const Ticket ticket = collectives.start_all_reduce(&value, 1, DType::float32, ReduceOp::sum);
-    EXPECT_THROW(collectives.reduce_range({ticket.sequence + 1}, {}, ignore), std::logic_error);
+    const Ticket ticket = collectives.start_reduce_ranges(&value, 1, DType::float32, ReduceOp::sum);
+    const Ticket whole = collectives.start_all_reduce(&value, 0, DType::float32, ReduceOp::sum);
+    EXPECT_THROW(collectives.reduce_range({whole.sequence + 1}, {}, ignore), std::logic_error);
+    EXPECT_THROW(collectives.reduce_range(whole, {}, ignore), std::logic_error);
     EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 1, .count = 1}, ignore), std::logic_error);
     EXPECT_THROW(collectives.reduce_range(ticket, {.begin = 2, .count = 0}, ignore), std::logic_error);
+    EXPECT_THROW(collectives.start_reduce_ranges(&value, 1, DType::complex64, ReduceOp::sum), std::logic_error);
     collectives.reduce_range(ticket, {.begin = 1, .count = 0}, ignore);
     collectives.barrier();
-    EXPECT_THROW(collectives.reduce_range({ticket.sequence + 1}, {}, ignore), std::logic_error);  // the barrier
   });
 }
 

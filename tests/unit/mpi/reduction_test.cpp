@@ -28,7 +28,7 @@ std::vector<T> reduced(const std::vector<std::vector<T>>& ranks, DType dtype, Re
   std::vector<const std::byte*> sources;
   for (const auto& values : ranks) sources.push_back(reinterpret_cast<const std::byte*>(values.data()));
   auto* target = reinterpret_cast<std::byte*>(result.data());
-  reduce(sources, std::span(&target, 1), result.size(), dtype, op, width);
+  reduce(sources, std::span(&target, 1), result.size(), {.dtype = dtype, .op = op}, width);
   return result;
 }
 
@@ -76,6 +76,57 @@ TEST(ReductionTest, EveryTypeAndOperation) {
   expect_min_max_sum<std::int64_t>(DType::int64);
 }
 
+TEST(ReductionTest, BytesWrapAroundAndCompareWithoutSign) {
+  std::vector<std::uint8_t> low(200);
+  std::vector<std::uint8_t> high(200);
+  std::vector<std::uint8_t> sums(200);
+  std::vector<std::uint8_t> products(200);
+  for (std::size_t i = 0; i < low.size(); ++i) {
+    low[i] = static_cast<std::uint8_t>(i);
+    high[i] = static_cast<std::uint8_t>(i + 50);
+    sums[i] = static_cast<std::uint8_t>(2 * i + 50);
+    products[i] = static_cast<std::uint8_t>(i * (i + 50));
+  }
+  for (const VectorWidth width : widths()) {
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::min, width), low);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::max, width), high);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::sum, width), sums);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::product, width), products);
+  }
+}
+
+template <class T>
+void expect_products(DType dtype) {
+  std::vector<T> values(77);
+  std::vector<T> cubes(77);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const int value = static_cast<int>(i) - 40;
+    values[i] = static_cast<T>(value);
+    cubes[i] = static_cast<T>(value * value * value);
+  }
+  for (const VectorWidth width : widths()) {
+    EXPECT_EQ(reduced<T>({values, values, values}, dtype, ReduceOp::product, width), cubes);
+  }
+}
+
+TEST(ReductionTest, Products) {
+  expect_products<float>(DType::float32);
+  expect_products<double>(DType::float64);
+  expect_products<std::int32_t>(DType::int32);
+  expect_products<std::int64_t>(DType::int64);
+  const auto wrapped = reduced<std::int32_t>({{1 << 30}, {6}}, DType::int32, ReduceOp::product);
+  EXPECT_EQ(wrapped[0], std::numeric_limits<std::int32_t>::min());
+}
+
+TEST(ReductionTest, MinOfFlagsIsAllAndMaxIsAny) {
+  const std::vector<std::uint8_t> one = {0, 0, 1, 1};
+  const std::vector<std::uint8_t> other = {0, 1, 0, 1};
+  EXPECT_EQ(reduced<std::uint8_t>({one, other}, DType::boolean, ReduceOp::min),
+            (std::vector<std::uint8_t>{0, 0, 0, 1}));
+  EXPECT_EQ(reduced<std::uint8_t>({one, other}, DType::boolean, ReduceOp::max),
+            (std::vector<std::uint8_t>{0, 1, 1, 1}));
+}
+
 std::vector<std::vector<float>> random_ranks(std::size_t world_size, std::size_t count) {
   std::mt19937 generator(7);
   std::normal_distribution<float> normal;
@@ -120,7 +171,7 @@ TEST(ReductionTest, PiecesAtOddAddressesInPlaceHaveTheBitsOfTheWhole) {
         std::memcpy(places.back(), &ranks[rank][begin], count * sizeof(float));
       }
       const std::vector<const std::byte*> sources(places.begin(), places.end());
-      reduce(sources, places, count, DType::float32, ReduceOp::average, width);
+      reduce(sources, places, count, {.dtype = DType::float32, .op = ReduceOp::average}, width);
     }
     for (const auto& bytes : shifted) {
       EXPECT_EQ(std::memcmp(bytes.data() + 1, whole.data(), kCount * sizeof(float)), 0) << static_cast<int>(width);
@@ -128,11 +179,102 @@ TEST(ReductionTest, PiecesAtOddAddressesInPlaceHaveTheBitsOfTheWhole) {
   }
 }
 
-TEST(ReductionTest, RefusesOtherTypesAndAveragesOfIntegers) {
+/// The bits of a 16-bit type and how they become numbers.
+struct HalfType {
+  DType dtype;
+  float (*to_float)(std::uint16_t);
+  std::uint16_t (*from_float)(float);
+};
+const HalfType kHalfTypes[] = {{DType::float16, half_to_float, float_to_half},
+                               {DType::bfloat16, bfloat16_to_float, float_to_bfloat16}};
+
+std::vector<std::uint16_t> every_pattern(std::size_t shift) {
+  std::vector<std::uint16_t> bits(65536 + 5);  // a tail, too
+  for (std::size_t i = 0; i < bits.size(); ++i) bits[i] = static_cast<std::uint16_t>(i * 40503 + shift);
+  return bits;
+}
+
+/// Combines three 16-bit numbers as float32 and rounds once.
+template <class Combine>
+std::vector<std::uint16_t> rounded_once(const HalfType& type, const std::vector<std::vector<std::uint16_t>>& ranks,
+                                        Combine combine) {
+  std::vector<std::uint16_t> result(ranks[0].size());
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    result[i] = type.from_float(
+        combine(combine(type.to_float(ranks[0][i]), type.to_float(ranks[1][i])), type.to_float(ranks[2][i])));
+  }
+  return result;
+}
+
+/// Equal bits, but any NaN for a NaN: which payload survives a sum of two is not defined.
+void expect_same_halves(const HalfType& type, const std::vector<std::uint16_t>& values,
+                        const std::vector<std::uint16_t>& expected) {
+  std::size_t wrong = 0;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const bool are_nan = std::isnan(type.to_float(values[i])) && std::isnan(type.to_float(expected[i]));
+    wrong += are_nan || values[i] == expected[i] ? 0 : 1;
+  }
+  EXPECT_EQ(wrong, 0U) << name_of(type.dtype);
+}
+
+// Case 110.
+TEST(ReductionTest, SixteenBitFloatsAreCombinedAsFloat32AndRoundedOnce) {
+  const std::vector<std::vector<std::uint16_t>> ranks = {every_pattern(0), every_pattern(11), every_pattern(65099)};
+  for (const HalfType& type : kHalfTypes) {
+    const auto sums = rounded_once(type, ranks, [](float a, float b) { return a + b; });
+    const auto products = rounded_once(type, ranks, [](float a, float b) { return a * b; });
+    for (const VectorWidth width : widths()) {
+      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::sum, width), sums);
+      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::product, width), products);
+    }
+  }
+}
+
+TEST(ReductionTest, SixteenBitRoundingKeepsEveryNumberAndEveryNan) {
+  for (const HalfType& type : kHalfTypes) {
+    for (const VectorWidth width : widths()) {
+      const auto values = every_pattern(3);
+      const auto kept = reduced<std::uint16_t>({values}, type.dtype, ReduceOp::sum, width);
+      expect_same_halves(type, kept, values);
+    }
+  }
+}
+
+TEST(ReductionTest, SixteenBitTiesGoToEvenAndOverflowBecomesInfinity) {
+  // 256 + 1 and 258 + 1 lie halfway between bfloat16 numbers, 2048 + 1 and 2050 + 1 between float16 numbers.
+  const auto sum_of = [](const HalfType& type, float a, float b) {
+    const auto bits = reduced<std::uint16_t>({{type.from_float(a)}, {type.from_float(b)}}, type.dtype, ReduceOp::sum);
+    return type.to_float(bits[0]);
+  };
+  const HalfType& float16 = kHalfTypes[0];
+  const HalfType& bfloat16 = kHalfTypes[1];
+  EXPECT_EQ(sum_of(bfloat16, 256, 1), 256);
+  EXPECT_EQ(sum_of(bfloat16, 258, 1), 260);
+  EXPECT_EQ(sum_of(float16, 2048, 1), 2048);
+  EXPECT_EQ(sum_of(float16, 2050, 1), 2052);
+  EXPECT_EQ(sum_of(float16, 60000, 60000), std::numeric_limits<float>::infinity());
+  EXPECT_EQ(sum_of(bfloat16, -3e38F, -3e38F), -std::numeric_limits<float>::infinity());
+  // Rounded after each step, 256 + 1 + 1 would stay 256.
+  const std::uint16_t one = bfloat16.from_float(1);
+  const auto bits = reduced<std::uint16_t>({{bfloat16.from_float(256)}, {one}, {one}}, DType::bfloat16, ReduceOp::sum);
+  EXPECT_EQ(bfloat16_to_float(bits[0]), 258);
+}
+
+TEST(ReductionTest, ManySourcesOfSixteenBits) {
+  const std::vector<std::vector<std::uint16_t>> ranks(300, std::vector<std::uint16_t>(1000, float_to_half(3)));
+  EXPECT_EQ(reduced(ranks, DType::float16, ReduceOp::sum), std::vector<std::uint16_t>(1000, float_to_half(900)));
+  EXPECT_EQ(reduced(ranks, DType::float16, ReduceOp::max), ranks[0]);
+}
+
+TEST(ReductionTest, RefusesOtherTypesAveragesOfIntegersAndSumsOfFlags) {
   EXPECT_NO_THROW(require_reducible(DType::float64, ReduceOp::average));
+  EXPECT_NO_THROW(require_reducible(DType::bfloat16, ReduceOp::average));
   EXPECT_NO_THROW(require_reducible(DType::int64, ReduceOp::max));
+  EXPECT_NO_THROW(require_reducible(DType::boolean, ReduceOp::max));
   EXPECT_THROW(require_reducible(DType::int32, ReduceOp::average), std::logic_error);
-  EXPECT_THROW(require_reducible(DType::bfloat16, ReduceOp::sum), std::logic_error);
+  EXPECT_THROW(require_reducible(DType::uint8, ReduceOp::average), std::logic_error);
+  EXPECT_THROW(require_reducible(DType::boolean, ReduceOp::sum), std::logic_error);
+  EXPECT_THROW(require_reducible(DType::complex64, ReduceOp::sum), std::logic_error);
 }
 
 }  // namespace

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/dtype.hpp>
+
+#include <cstddef>
+
+#include "reduction.hpp"
+
+namespace lockstep::mpi {
+
+inline constexpr std::size_t kHalfBytes = 2;
+
+/// How 16-bit floats become float32, exactly, and are rounded back, ties to even: with the bits of core's functions,
+/// whatever the width. Nothing needs to be aligned.
+struct HalfFormat {
+  void (*widen)(const std::byte* from, float* to, std::size_t count);
+  void (*narrow)(const float* from, std::byte* to, std::size_t count);
+};
+
+/// @param dtype  float16 or bfloat16
+HalfFormat half_format(DType dtype, VectorWidth width);
+
+}  // namespace lockstep::mpi
