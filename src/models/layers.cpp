@@ -26,14 +26,37 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool has_bias) {
 
 at::Tensor Linear::forward(const at::Tensor& input) { return models::linear(input, weight, bias); }
 
-Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, bool has_bias) : padding_(kernel / 2) {
+Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
+    : stride_(options.stride), padding_(kernel / 2) {
   const std::int64_t fan_in = in * kernel * kernel;
   weight = register_parameter("weight", uniform_by_fan_in({out, in, kernel, kernel}, fan_in));
-  if (has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
+  if (options.has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
 }
 
-at::Tensor Conv2d::forward(const at::Tensor& input) {
-  return at::conv2d(input, weight, bias, /*stride=*/1, /*padding=*/padding_);
+at::Tensor Conv2d::forward(const at::Tensor& input) { return at::conv2d(input, weight, bias, stride_, padding_); }
+
+BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
+    : eps_(options.eps), momentum_(options.momentum) {
+  if (options.is_affine) {
+    weight = register_parameter("weight", torch::ones({channels}));
+    bias = register_parameter("bias", torch::zeros({channels}));
+  }
+  running_mean = register_buffer("running_mean", torch::zeros({channels}));
+  running_var = register_buffer("running_var", torch::ones({channels}));
+  num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, at::kLong));
+}
+
+at::Tensor BatchNorm::forward(const at::Tensor& input) {
+  if (!is_training()) {
+    return at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
+  }
+  TORCH_CHECK(input.dim() >= 2, "batch normalisation needs [N, C, ...], got ", input.sizes());
+  num_batches_tracked.add_(1);
+  const double momentum = momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
+  if (training_) return training_(*this, input, momentum);
+  TORCH_CHECK(input.numel() != input.size(1), "Expected more than 1 value per channel when training, got input size ",
+              input.sizes());
+  return at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps_, true);
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t features) {

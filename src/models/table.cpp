@@ -61,6 +61,10 @@ const std::vector<ModelRow>& builtin_models() {
          .help = "biases in linear and norm layers (gpt)"},
         dropout_key()},
        make_gpt},
+      {"resnet18",
+       "residual network of 18 layers in its form for small images",
+       {count_key("model.width", "64", "channels of the first of four stages, each of which doubles them (resnet18)")},
+       make_resnet18},
   };
   return rows;
 }
@@ -76,9 +80,11 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 }
 
 KeySpecs model_keys(const std::vector<ModelRow>& rows) {
-  return keys_of_rows(
-      {{.name = "model.name", .type = KeyType::text, .default_value = "cnn", .help = "what to train: mlp, cnn or gpt"}},
-      rows);
+  return keys_of_rows({{.name = "model.name",
+                        .type = KeyType::text,
+                        .default_value = "cnn",
+                        .help = "what to train: mlp, cnn, gpt or resnet18"}},
+                      rows);
 }
 
 LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {

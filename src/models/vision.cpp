@@ -12,13 +12,6 @@ namespace lockstep::models {
 
 namespace {
 
-void require_images(const char* name, const Task& task, std::size_t dims) {
-  if (task.is_text) throw ConfigError(std::string("model.name: ") + name + " needs images, but data.name gives text");
-  if (dims != 0 && task.sample_shape.size() != dims) {
-    throw ConfigError(std::string("model.name: ") + name + " needs samples of shape [channels, height, width]");
-  }
-}
-
 class Mlp : public Model {
  public:
   Mlp(const Section& model, const Task& task) {
@@ -80,6 +73,13 @@ class Cnn : public Model {
 };
 
 }  // namespace
+
+void require_images(const char* name, const Task& task, std::size_t dims) {
+  if (task.is_text) throw ConfigError(std::string("model.name: ") + name + " needs images, but data.name gives text");
+  if (dims != 0 && task.sample_shape.size() != dims) {
+    throw ConfigError(std::string("model.name: ") + name + " needs samples of shape [channels, height, width]");
+  }
+}
 
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {
   require_images("mlp", task, 0);

@@ -4,8 +4,11 @@
 #include <lockstep/models/block.hpp>
 
 #include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
 
-// N samples, C channels, H x W pixels, T tokens, E features.
+// N samples, C channels, H x W pixels (H' x W' after a stride), T tokens, E features.
 namespace lockstep::models {
 
 /// y = x W^T + b. Initialised like PyTorch's: uniform in +-1/sqrt(in).
@@ -18,18 +21,59 @@ class Linear : public Block {
   at::Tensor bias;    ///< [out], or undefined
 };
 
-/// Square two-dimensional convolution with stride 1 and padding that keeps H x W. Initialised like PyTorch's.
+struct Conv2dOptions {
+  std::int64_t stride = 1;  ///< H and W of the output are those of the input divided by it, rounded up
+  bool has_bias = true;
+};
+
+/// Square two-dimensional convolution with padding that keeps H x W but for the stride. Initialised like PyTorch's.
 class Conv2d : public Block {
  public:
   /// @param kernel  side of the window; odd
-  Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, bool has_bias = true);
-  at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H, W]
+  Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
+  at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H', W']
 
   at::Tensor weight;  ///< [out, in, kernel, kernel]
   at::Tensor bias;    ///< [out], or undefined
 
  private:
+  std::int64_t stride_;
   std::int64_t padding_;
+};
+
+struct BatchNormOptions {
+  double eps = 1e-5;                     ///< added to the variance; > 0
+  std::optional<double> momentum = 0.1;  ///< weight of a new batch in the running statistics; none: all batches alike
+  bool is_affine = true;                 ///< learned scale and shift
+};
+
+/// Normalises each channel to mean 0 and variance 1, then scales and shifts: while training by the batch's own
+/// statistics, which are folded into running ones, else by the running ones. As PyTorch's, buffers included.
+/// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
+class BatchNorm : public Block {
+ public:
+  /// Normalises a training batch and updates the layer's running_mean and running_var.
+  /// @param momentum  weight of this batch in them
+  using Training = std::function<at::Tensor(BatchNorm& layer, const at::Tensor& input, double momentum)>;
+
+  explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
+  at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
+
+  double eps() const noexcept { return eps_; }
+
+  /// Replaces what happens to training batches (statistics over all ranks); an empty function restores the usual.
+  void train_by(Training training) { training_ = std::move(training); }
+
+  at::Tensor weight;               ///< [C], ones, or undefined
+  at::Tensor bias;                 ///< [C], zeros, or undefined
+  at::Tensor running_mean;         ///< [C], starts with zeros
+  at::Tensor running_var;          ///< [C], starts with ones; of unbiased variances
+  at::Tensor num_batches_tracked;  ///< [] int64
+
+ private:
+  double eps_;
+  std::optional<double> momentum_;
+  Training training_;
 };
 
 /// A learned vector for each of `count` tokens, from N(0, 1).

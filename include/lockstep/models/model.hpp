@@ -47,7 +47,7 @@ struct ModelRow {
   std::shared_ptr<Model> (*make)(const Section& model, const Task& task);
 };
 
-/// mlp, cnn, gpt.
+/// mlp, cnn, gpt, resnet18.
 const std::vector<ModelRow>& builtin_models();
 
 /// Builds what `model.name` names; the initial parameters are a pure function of `seed`. Not collective.

@@ -116,7 +116,7 @@ TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
   EXPECT_EQ(error_of([] {
               build(section({{"name", "gtp"}}), kText, 1, at::kFloat);
             }),
-            "model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt; did you mean 'gpt'?");
+            "model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt, resnet18; did you mean 'gpt'?");
   EXPECT_EQ(error_of([] {
               build(section({{"name", "gpt"}}), kImages, 1, at::kFloat);
             }),
