@@ -86,8 +86,8 @@ void capture_model(Archive& archive, const models::Model& model) {
 at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStore& store, std::size_t block,
                       std::size_t segment, std::size_t slot) {
   const optim::Block& of = store.blocks()[block];
-  std::byte* const begin = optimizer.state(block, slot).data() +
-                           static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
+  std::byte* const begin =
+      optimizer.state(block, slot).data() + static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
   return parallel::view_of(begin, store.parameter(store.index_of(block, segment)).tensor, nullptr);
 }
 

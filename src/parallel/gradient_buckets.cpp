@@ -28,8 +28,7 @@ GradientBuckets::GradientBuckets(std::vector<Bucket> buckets, const std::vector<
       if (bucket.is_sparse) continue;
       std::byte* const place = memory(b) + static_cast<std::size_t>(slot.offset) * element_bytes(b);
       const at::Tensor& parameter = parameters[slot.parameter].tensor;
-      views_[slot.parameter] =
-          view_of(place, parameter, scalar_type_of(bucket.dtype), memory_.back().owner);
+      views_[slot.parameter] = view_of(place, parameter, scalar_type_of(bucket.dtype), memory_.back().owner);
     }
   }
 }

@@ -162,16 +162,17 @@ class GradientReducer::Impl : public AccumulatorListener {
     if (is_kept_[i] != 0) return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
     const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                            .count = static_cast<std::size_t>(end - begin)};
-    collectives_.reduce_range(
-        tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
-          const std::int64_t at = static_cast<std::int64_t>(first) - offset;
-          visit(at, static_cast<std::int64_t>(count), values);
-          // Only this rank reads its own part of its own bucket.
-          std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
-          if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
-        });
+    collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
+      const std::int64_t at = static_cast<std::int64_t>(first) - offset;
+      visit(at, static_cast<std::int64_t>(count), values);
+      // Only this rank reads its own part of its own bucket.
+      std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
+      if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
+    });
     if (keeps) is_kept_[i] = 1;
   }
+
+  void release() { is_sliced_ = false; }
 
   void reset() {
     // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
@@ -258,8 +259,8 @@ class GradientReducer::Impl : public AccumulatorListener {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor& parameter = parameters_[i].tensor;
       const at::Tensor& view = buckets_.view(i);
-      const bool fits = view.defined() && view.scalar_type() == parameter.scalar_type() &&
-                        view.strides() == parameter.strides();
+      const bool fits =
+          view.defined() && view.scalar_type() == parameter.scalar_type() && view.strides() == parameter.strides();
       if (fits) models::attach_sink(parameter, view);
     }
   }
@@ -337,8 +338,9 @@ class GradientReducer::Impl : public AccumulatorListener {
     const bool is_any_unused = std::find(unused.begin(), unused.end(), char{1}) != unused.end();
     if (is_any_unused || has_warned_) return;
     has_warned_ = true;
-    log::warning("ddp.find_unused_parameters is on, but every parameter was used: switching it off saves a walk through "
-                 "the graph in every step");
+    log::warning(
+        "ddp.find_unused_parameters is on, but every parameter was used: switching it off saves a walk through "
+        "the graph in every step");
   }
 
   /// What is known not to come needs no waiting.
@@ -447,12 +449,11 @@ class GradientReducer::Impl : public AccumulatorListener {
 
   void complete_sliced() {
     std::vector<std::byte> tail(buckets_.tail_slice().count * buckets_.element_bytes(buckets_.size() - 1));
-    collectives_.reduce_range(tickets_.back(), buckets_.tail_slice(),
-                              [&](std::size_t begin, const std::byte* values, std::size_t count) {
-                                const std::size_t element = buckets_.element_bytes(buckets_.size() - 1);
-                                std::memcpy(tail.data() + (begin - buckets_.tail_slice().begin) * element, values,
-                                            count * element);
-                              });
+    collectives_.reduce_range(
+        tickets_.back(), buckets_.tail_slice(), [&](std::size_t begin, const std::byte* values, std::size_t count) {
+          const std::size_t element = buckets_.element_bytes(buckets_.size() - 1);
+          std::memcpy(tail.data() + (begin - buckets_.tail_slice().begin) * element, values, count * element);
+        });
     tail_ = buckets_.read_tail(tail.data());
     is_sliced_ = true;
   }
@@ -483,8 +484,8 @@ class GradientReducer::Impl : public AccumulatorListener {
     }
     if (result.numel() != seen.buffer.numel() || result.scalar_type() != seen.buffer.scalar_type()) {
       throw ConfigError("ddp: the communication hook returned " + std::to_string(result.numel()) + " elements of " +
-                        std::string(result.dtype().name()) + " for a bucket of " +
-                        std::to_string(seen.buffer.numel()) + " of " + std::string(seen.buffer.dtype().name()));
+                        std::string(result.dtype().name()) + " for a bucket of " + std::to_string(seen.buffer.numel()) +
+                        " of " + std::string(seen.buffer.dtype().name()));
     }
     if (result.data_ptr() != seen.buffer.data_ptr()) seen.buffer.copy_(result.view({-1}));
   }
@@ -537,16 +538,18 @@ class GradientReducer::Impl : public AccumulatorListener {
     is_sliced_ = false;
     std::string remedy;
     if (options_.has_static_graph) {
-      remedy = "this is not compatible with a static graph, which uses the same parameters in every step; switch "
-               "ddp.static_graph off";
+      remedy =
+          "this is not compatible with a static graph, which uses the same parameters in every step; switch "
+          "ddp.static_graph off";
     } else if (options_.finds_unused) {
       remedy = "all outputs of forward must take part in the loss";
     } else {
-      remedy = "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if "
-               "the loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
+      remedy =
+          "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if "
+          "the loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
     }
-    throw_agreed(ExitCode::configuration, "ddp: the previous reduction cannot be finished: no gradient for " +
-                                              description + "; " + remedy);
+    throw_agreed(ExitCode::configuration,
+                 "ddp: the previous reduction cannot be finished: no gradient for " + description + "; " + remedy);
   }
 
   std::vector<NamedParameter> parameters_;
@@ -559,16 +562,16 @@ class GradientReducer::Impl : public AccumulatorListener {
   int divisor_;
 
   GradientBuckets buckets_;
-  std::vector<std::size_t> pending_;      // by bucket: gradients still to come
-  std::vector<mpi::Ticket> tickets_;      // by bucket
-  std::vector<Completion> completions_;   // by bucket, with a hook
-  std::vector<State> states_;             // by parameter
-  std::vector<char> is_kept_;             // by parameter: its own part is averaged in place
-  std::vector<double> tail_;              // average over ranks: missing gradients, then for each parameter if it was used
-  std::vector<std::size_t> arrival_;      // of the first step
-  std::vector<char> first_unused_;        // of the first step
+  std::vector<std::size_t> pending_;     // by bucket: gradients still to come
+  std::vector<mpi::Ticket> tickets_;     // by bucket
+  std::vector<Completion> completions_;  // by bucket, with a hook
+  std::vector<State> states_;            // by parameter
+  std::vector<char> is_kept_;            // by parameter: its own part is averaged in place
+  std::vector<double> tail_;          // average over ranks: missing gradients, then for each parameter if it was used
+  std::vector<std::size_t> arrival_;  // of the first step
+  std::vector<char> first_unused_;    // of the first step
   std::unique_ptr<AccumulatorHooks> hooks_;
-  std::mutex mutex_;                      // backward may run on one thread per device
+  std::mutex mutex_;  // backward may run on one thread per device
 
   Synchronisation synchronisation_ = Synchronisation::none;  // latched at forward
   bool is_expecting_ = false;
@@ -614,6 +617,10 @@ bool GradientReducer::has_gradient(std::size_t parameter) const { return impl_ &
 void GradientReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,
                             bool keeps) {
   if (impl_) impl_->visit(parameter, begin, end, visit, keeps);
+}
+
+void GradientReducer::release() noexcept {
+  if (impl_) impl_->release();
 }
 
 void GradientReducer::set_comm_hook(CommHook hook) {

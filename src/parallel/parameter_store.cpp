@@ -93,8 +93,8 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
   block.parameters = memory_.back().get();
   for (std::size_t s = 0; s < members.size(); ++s) {
     at::Tensor& tensor = parameters_[members[s]].tensor;
-    const at::Tensor view =
-        view_of(block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element, tensor, memory_.back());
+    const at::Tensor view = view_of(block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
+                                    tensor, memory_.back());
     if (host_.is_root() && tensor.numel() > 0) {
       const torch::NoGradGuard no_grad;
       view.copy_(tensor);
@@ -113,9 +113,8 @@ void ParameterStore::connect(GradientReducer& reducer) {
 /// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
 void ParameterStore::divide(const std::vector<Bucket>& buckets) {
   if (!is_shared()) return;
-  const std::vector<OwnedRange> owned =
-      divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets, host_.rank(), host_.size(),
-                       optim::kPieceElements);
+  const std::vector<OwnedRange> owned = divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets,
+                                                         host_.rank(), host_.size(), optim::kPieceElements);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
       blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
@@ -157,6 +156,7 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
           /*keeps=*/!is_last);
     }
   }
+  if (is_sliced && is_last) reducer_->release();
 }
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
@@ -185,7 +185,8 @@ void ParameterStore::drop_gradients() {
 }
 
 void ParameterStore::write(const std::function<void()>& body) {
-  meet();  // nobody still reads what is about to change
+  // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
+  if (reducer_ == nullptr || !reducer_->is_sliced()) meet();
   body();
   meet();  // nobody reads before all have written
 }

@@ -34,7 +34,8 @@ void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world,
   const at::Tensor mine = gradient.defined() ? gradient.coalesce() : at::Tensor();
   const auto indices = world.all_gather(mine.defined() ? bytes_as_text(mine.indices()) : std::string());
   const auto values = world.all_gather(mine.defined() ? bytes_as_text(mine.values()) : std::string());
-  const std::int64_t row_bytes = static_cast<std::int64_t>(parameter.nbytes()) / std::max<std::int64_t>(1, parameter.size(0));
+  const std::int64_t row_bytes =
+      static_cast<std::int64_t>(parameter.nbytes()) / std::max<std::int64_t>(1, parameter.size(0));
   std::vector<at::Tensor> all_indices;
   std::vector<at::Tensor> all_values;
   for (std::size_t rank = 0; rank < indices.size(); ++rank) {

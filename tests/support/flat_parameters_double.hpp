@@ -27,7 +27,8 @@ class FlatParametersDouble : public optim::FlatParameters {
     for (const auto& [name, shape] : parameters) {
       std::int64_t count = 1;
       for (const std::int64_t size : shape) count *= size;
-      block.segments.push_back({.name = name, .shape = shape, .offset = block.count, .count = count, .own_begin = 0, .own_end = count});
+      block.segments.push_back(
+          {.name = name, .shape = shape, .offset = block.count, .count = count, .own_begin = 0, .own_end = count});
       block.count += (count + per_line - 1) / per_line * per_line;
     }
     lines_.resize(static_cast<std::size_t>(block.count / per_line));

@@ -59,7 +59,8 @@ class FlatParameters {
   virtual void finish_gradients() {}
   /// Whether any rank had a gradient for this parameter. One that had none is left alone: none is not zero.
   virtual bool has_gradient(std::size_t block, std::size_t segment) const = 0;
-  /// Hands over the averaged gradients of this rank's own parts, piece by piece. After finish_gradients. Not collective.
+  /// Hands over the averaged gradients of this rank's own parts, piece by piece. After finish_gradients. Not
+  /// collective.
   /// @param is_last  no further visit follows in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
   /// Makes all gradients undefined.

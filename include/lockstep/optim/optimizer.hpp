@@ -75,7 +75,7 @@ std::vector<ParamGroup> build_groups(const Section& optim, const Rule& rule, std
 
 /// What happens to a gradient on its way into an update.
 struct GradientChange {
-  double factor = 1;                                          ///< multiplies every element,
+  double factor = 1;                                       ///< multiplies every element,
   double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]; a NaN stays
 
   bool is_none() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
@@ -114,10 +114,10 @@ class Optimizer {
   std::vector<ParamGroup> groups_;
   FlatParameters* parameters_;
   std::vector<std::string> state_names_;
-  std::vector<std::vector<std::size_t>> group_of_;                  // [block][segment]
-  std::vector<std::vector<std::int64_t>> steps_;                    // [block][segment]
-  std::vector<std::vector<Coefficients>> coefficients_;             // [block][segment], of the step at hand
-  std::vector<std::vector<std::shared_ptr<std::byte>>> state_;      // [block][slot]
+  std::vector<std::vector<std::size_t>> group_of_;              // [block][segment]
+  std::vector<std::vector<std::int64_t>> steps_;                // [block][segment]
+  std::vector<std::vector<Coefficients>> coefficients_;         // [block][segment], of the step at hand
+  std::vector<std::vector<std::shared_ptr<std::byte>>> state_;  // [block][slot]
 };
 
 }  // namespace lockstep::optim

@@ -14,8 +14,8 @@ namespace lockstep::parallel {
 /// A bucket of this rank's own gradients, not divided by anything, as a communication hook sees it.
 struct GradBucket {
   std::size_t index = 0;
-  std::size_t count = 0;  ///< buckets of the step
-  at::Tensor buffer;      ///< [n] flat; what lies between two gradients is zero and should stay so
+  std::size_t count = 0;               ///< buckets of the step
+  at::Tensor buffer;                   ///< [n] flat; what lies between two gradients is zero and should stay so
   std::vector<at::Tensor> gradients;   ///< views of the buffer with their parameters' shapes and strides
   std::vector<at::Tensor> parameters;  ///< of the same gradients, in the same order
 

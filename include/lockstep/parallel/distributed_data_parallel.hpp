@@ -30,8 +30,8 @@ enum class BufferMode {
 struct DdpOptions {
   ReducerOptions reducer;
   BufferMode buffers = BufferMode::off;
-  bool shares_parameters = false;  ///< one copy of the parameters per host
-  bool weighs_samples = false;     ///< train_step weighs ranks by their samples instead of equally
+  bool shares_parameters = false;         ///< one copy of the parameters per host
+  bool weighs_samples = false;            ///< train_step weighs ranks by their samples instead of equally
   std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
   int root = 0;                           ///< rank whose values all others start from
 
@@ -137,7 +137,7 @@ class DistributedDataParallel {
   std::unique_ptr<GradientReducer> reducer_;
   at::ScalarType dtype_;  // of the parameters: inputs are converted to it
   bool synchronises_ = true;
-  bool may_slice_ = false;  // the step at hand is updated by an OptimWrapper
+  bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
   std::function<void()> before_forward_;  // of a Join
 };
 

@@ -82,6 +82,9 @@ class GradientReducer {
   /// @param keeps  a second visit of the same elements follows
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps);
 
+  /// All has been visited: the gradients of the step are gone.
+  void release() noexcept;
+
   /// Replaces averaging. Before the first backward, and once.
   /// @throws ConfigError  there is a hook already, or a step has run
   void set_comm_hook(CommHook hook);

@@ -15,9 +15,9 @@
 
 namespace lockstep::parallel {
 
-/// Calls `visit(at::Tensor&)` for every tensor in what a forward returned: a tensor, a number, a text, or pairs, tuples,
-/// arrays, vectors, maps and optionals of these, nested as one likes. Specialise OutputTraits for a type of your own;
-/// one that is not known does not compile.
+/// Calls `visit(at::Tensor&)` for every tensor in what a forward returned: a tensor, a number, a text, or pairs,
+/// tuples, arrays, vectors, maps and optionals of these, nested as one likes. Specialise OutputTraits for a type of
+/// your own; one that is not known does not compile.
 template <class T>
 struct OutputTraits {
   template <class Visit>

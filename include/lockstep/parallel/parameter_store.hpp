@@ -74,8 +74,8 @@ class ParameterStore : public optim::FlatParameters {
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block
   mpi::Communicator host_;
-  mpi::Collectives* sharers_;                       // the same ranks as host_
-  std::unique_ptr<mpi::Collectives> own_sharers_;   // where they are not those of the gradients
+  mpi::Collectives* sharers_;                      // the same ranks as host_
+  std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
   GradientReducer* reducer_ = nullptr;
 };
 
