@@ -30,13 +30,19 @@ const char* name_of(Kind kind) {
   return "unknown operation";
 }
 
+std::string lanes_of(const Call& call) {
+  if (call.lanes == 0) return "";
+  return " over " + std::to_string(call.lanes) + " lanes (layout " + std::to_string(call.layout) + ", stride " +
+         std::to_string(call.stride) + ")";
+}
+
 std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
     case Kind::all_reduce:
     case Kind::reduce_ranges:
     case Kind::reduce_scatter:
-      return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")";
+      return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")" + lanes_of(call);
     case Kind::broadcast:
       return count + "bytes from rank " + std::to_string(call.root);
     case Kind::all_gather:
@@ -51,7 +57,7 @@ std::string arguments_of(const Call& call) {
 
 bool is_same(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.root == b.root && a.op == b.op &&
-         a.dtype == b.dtype;
+         a.dtype == b.dtype && a.lanes == b.lanes && a.layout == b.layout && a.stride == b.stride;
 }
 
 }  // namespace

@@ -26,6 +26,9 @@ struct Call {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  ///< elements of a reduction, else bytes
   std::int32_t root = 0;
+  std::int32_t lanes = 0;    ///< of a sum by lanes
+  std::uint32_t layout = 0;  ///< the fingerprint of its tree
+  std::uint64_t stride = 0;  ///< elements from one of its nodes to the next
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;

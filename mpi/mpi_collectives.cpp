@@ -117,8 +117,8 @@ class MpiCollectives final : public OrderedCollectives {
   void broadcast(const Job& job);
   void all_gather(const Job& job);
 
-  /// Sums slice r of every rank's values on rank r.
-  void reduce_slices(std::byte* values, std::span<const Slice> slices, std::byte* result, const Job& job);
+  /// Sums slice r of every rank's values, which begin at `values`, on rank r.
+  void reduce_slices(const std::byte* values, std::span<const Slice> slices, std::byte* result, const Job& job);
   void await(Exchange& exchange, const Job& job);
   template <class Visit>
   void for_each_peer(Visit visit) const;
@@ -126,6 +126,7 @@ class MpiCollectives final : public OrderedCollectives {
   Communicator comm_;
   WaitOptions options_;
   std::vector<std::byte> scratch_;
+  std::vector<const std::byte*> sources_;  ///< of the reduction at hand
 };
 
 void MpiCollectives::perform(const Job& job) {
@@ -161,7 +162,7 @@ void MpiCollectives::meet(const Job& job) {
 }
 
 void MpiCollectives::all_reduce(const Job& job) {
-  const std::size_t element_bytes = size_of(job.call.dtype);
+  const std::size_t element_bytes = job.element_bytes();
   std::vector<Slice> slices(static_cast<std::size_t>(world_size()));
   const std::size_t limit = slices.size() * (kMessageBytes / element_bytes);
   for_each_chunk(job.call.count, limit, [&](std::size_t begin, std::size_t count) {
@@ -181,7 +182,7 @@ void MpiCollectives::all_reduce(const Job& job) {
 }
 
 void MpiCollectives::reduce_scatter(const Job& job) {
-  const std::size_t element_bytes = size_of(job.call.dtype);
+  const std::size_t element_bytes = job.element_bytes();
   std::vector<Slice> pieces(static_cast<std::size_t>(world_size()));
   const std::size_t largest = slice_of(job.call.count, 0, world_size(), element_bytes).count;
   for_each_chunk(largest, kMessageBytes / element_bytes, [&](std::size_t begin, std::size_t count) {
@@ -194,23 +195,36 @@ void MpiCollectives::reduce_scatter(const Job& job) {
   });
 }
 
-void MpiCollectives::reduce_slices(std::byte* values, std::span<const Slice> slices, std::byte* result,
+void MpiCollectives::reduce_slices(const std::byte* values, std::span<const Slice> slices, std::byte* result,
                                    const Job& job) {
-  const std::size_t element_bytes = size_of(job.call.dtype);
-  const Slice mine = slices[rank()];
-  const std::size_t my_bytes = mine.count * element_bytes;
-  scratch_.resize(std::max(scratch_.size(), slices.size() * my_bytes));
-  std::vector<const std::byte*> sources(slices.size(), values + mine.begin * element_bytes);
-
+  const std::size_t element_bytes = job.element_bytes();
+  const std::size_t my_begin = slices[rank()].begin * element_bytes;
+  const std::size_t my_bytes = slices[rank()].count * element_bytes;
+  // The arrays of all ranks in their order: mine lie where they are, the others' go to scratch, one after the other.
+  std::size_t most_arrays = 0;
+  for (int peer = 0; peer < world_size(); ++peer) most_arrays += job.nodes_of(peer);
+  scratch_.resize(std::max(scratch_.size(), most_arrays * my_bytes));
+  sources_.clear();
   Exchange exchange(comm_.handle(), kValuesTag);
+  for (int peer = 0; peer < world_size(); ++peer) {
+    for (std::size_t node = 0; node < job.nodes_of(peer); ++node) {
+      if (peer == rank()) {
+        sources_.push_back(values + node * job.node_bytes() + my_begin);
+        continue;
+      }
+      std::byte* const arrived = scratch_.data() + sources_.size() * my_bytes;
+      sources_.push_back(arrived);
+      exchange.receive(arrived, my_bytes, peer);
+    }
+  }
   for_each_peer([&](int peer) {
-    std::byte* const arrived = scratch_.data() + peer * my_bytes;
-    sources[peer] = arrived;
-    exchange.receive(arrived, my_bytes, peer);
-    exchange.send(values + slices[peer].begin * element_bytes, slices[peer].count * element_bytes, peer);
+    for (std::size_t node = 0; node < job.nodes_of(rank()); ++node) {
+      exchange.send(values + node * job.node_bytes() + slices[peer].begin * element_bytes,
+                    slices[peer].count * element_bytes, peer);
+    }
   });
   await(exchange, job);
-  reduce(sources, std::span(&result, 1), mine.count, {.dtype = job.call.dtype, .op = job.call.op});
+  reduce(sources_, std::span(&result, 1), slices[rank()].count, job.reduction());
 }
 
 void MpiCollectives::broadcast(const Job& job) {

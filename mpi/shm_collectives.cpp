@@ -23,8 +23,6 @@ namespace {
 constexpr std::size_t kPageBytes = 4096;
 constexpr std::size_t kStagingBytes = 256 << 10;  // a chunk of every rank stays in the second-level cache
 
-constexpr std::size_t kMostElementBytes = sizeof(double);
-
 std::size_t whole_pages(std::size_t bytes) { return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes; }
 
 /// One slot of shared memory per rank.
@@ -44,9 +42,7 @@ class ShmCollectives final : public OrderedCollectives {
         options_(options),
         meeting_bytes_(whole_pages(Rendezvous::bytes_for(world_size()))),
         control_(host_, meeting_bytes_ + world_size() * kStagingBytes),
-        meeting_(host_, control_.bytes().first(meeting_bytes_), options),
-        sources_(static_cast<std::size_t>(world_size())),
-        targets_(sources_.size()) {}
+        meeting_(host_, control_.bytes().first(meeting_bytes_), options) {}
 
   std::string_view name() const noexcept override { return "shm"; }
   int local_rank() const noexcept override { return rank(); }
@@ -78,21 +74,23 @@ class ShmCollectives final : public OrderedCollectives {
 
   std::byte* staging(int rank) const { return control_.bytes().data() + meeting_bytes_ + rank * kStagingBytes; }
   void fill_staging(const std::byte* values, std::size_t bytes, const Job& job);
+  std::size_t staged_elements(const Job& job) const;
   void meet(const Job& job);
+  template <class FirstArray>
+  void point_at(const Job& job, std::size_t node_bytes, FirstArray first_array);
   void point_at_buckets(const Job& job, const Bucket& bucket, std::size_t offset);
-  void point_at_staging(std::size_t offset);
+  void point_at_staging(const Job& job, std::size_t node_bytes, std::size_t offset);
 
   Communicator host_;
   WaitOptions options_;
   std::size_t meeting_bytes_;
   SharedRegion control_;
   Rendezvous meeting_;
-  std::vector<const std::byte*> sources_;                      ///< of the reduction at hand: one address per rank
-  std::vector<std::byte*> targets_;                            ///< the same addresses, to write to
+  std::vector<const std::byte*> sources_;                      ///< of the reduction at hand: the arrays of all ranks
+  std::vector<std::byte*> targets_;                            ///< the first array of each rank, to write to
   std::map<const std::byte*, std::weak_ptr<Bucket>> buckets_;  ///< by the start of this rank's slot
   std::uint32_t last_bucket_ = 0;                              ///< number of the newest bucket; the first is 1
   std::array<std::uint64_t, kMostJobs> progress_after_{};      ///< of the jobs that were performed
-  alignas(64) std::array<std::byte, kPieceElements * kMostElementBytes> piece_;
 };
 
 BucketMemory ShmCollectives::allocate_bucket(std::size_t bytes) {
@@ -130,14 +128,14 @@ std::shared_ptr<Bucket> ShmCollectives::common_bucket(const Job& job) const {
   for (int peer = 0; peer < world_size(); ++peer) {
     if (meeting_.posting(peer, job.call.sequence).bucket != mine) return nullptr;
   }
-  return bucket_of(job.values, job.call.count * size_of(job.call.dtype));
+  return bucket_of(job.values, job.extent_of(rank()));
 }
 
 void ShmCollectives::announce(const Job& job) {
   meeting_.throw_if_given_up();
   Posting posting{.call = job.call};
   if (is_reduction(job.call.kind)) {
-    if (const auto bucket = bucket_of(job.values, job.call.count * size_of(job.call.dtype))) {
+    if (const auto bucket = bucket_of(job.values, job.extent_of(rank()))) {
       posting.bucket = bucket->number;
       posting.offset = static_cast<std::uint64_t>(job.values - bucket->slot(rank()));
     }
@@ -174,13 +172,9 @@ void ShmCollectives::open(const Job& job) {
 void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
   const auto bucket = common_bucket(job);
   if (!bucket) return hand_over(job, range, consume);
-  const Call& call = job.call;
-  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
-    const std::size_t begin = range.begin + offset;
-    point_at_buckets(job, *bucket, begin * size_of(call.dtype));
-    std::byte* const piece = piece_.data();
-    reduce(sources_, std::span(&piece, 1), count, {.dtype = call.dtype, .op = call.op});
-    consume(begin, piece, count);
+  reduce_pieces(job, range, consume, [&](std::size_t begin) -> std::span<const std::byte* const> {
+    point_at_buckets(job, *bucket, begin * job.element_bytes());
+    return sources_;
   });
 }
 
@@ -205,47 +199,41 @@ void ShmCollectives::run(const Job& job) {
 }
 
 void ShmCollectives::all_reduce_in_place(const Job& job, const Bucket& bucket) {
-  const Call& call = job.call;
-  const std::size_t element_bytes = size_of(call.dtype);
-  const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
-  point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
+  const Slice slice = slice_of(job.call.count, rank(), world_size(), job.element_bytes());
+  point_at_buckets(job, bucket, slice.begin * job.element_bytes());
+  reduce(sources_, targets_, slice.count, job.reduction());
 }
 
 void ShmCollectives::all_reduce_staged(const Job& job) {
-  const Call& call = job.call;
-  const std::size_t element_bytes = size_of(call.dtype);
-  for_each_chunk(call.count, kStagingBytes / element_bytes, [&](std::size_t begin, std::size_t count) {
+  const std::size_t element_bytes = job.element_bytes();
+  for_each_chunk(job.call.count, staged_elements(job), [&](std::size_t begin, std::size_t count) {
     std::byte* const values = job.values + begin * element_bytes;
     fill_staging(values, count * element_bytes, job);
     const Slice slice = slice_of(count, rank(), world_size(), element_bytes);
-    point_at_staging(slice.begin * element_bytes);
-    reduce(sources_, targets_, slice.count, {.dtype = call.dtype, .op = call.op});
+    point_at_staging(job, count * element_bytes, slice.begin * element_bytes);
+    reduce(sources_, targets_, slice.count, job.reduction());
     meet(job);
     std::memcpy(values, staging(rank()), count * element_bytes);
   });
 }
 
 void ShmCollectives::reduce_scatter_in_place(const Job& job, const Bucket& bucket) {
-  const Call& call = job.call;
-  const std::size_t element_bytes = size_of(call.dtype);
-  const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
-  point_at_buckets(job, bucket, slice.begin * element_bytes);
-  reduce(sources_, std::span(&job.result, 1), slice.count, {.dtype = call.dtype, .op = call.op});
+  const Slice slice = slice_of(job.call.count, rank(), world_size(), job.element_bytes());
+  point_at_buckets(job, bucket, slice.begin * job.element_bytes());
+  reduce(sources_, std::span(&job.result, 1), slice.count, job.reduction());
 }
 
 void ShmCollectives::reduce_scatter_staged(const Job& job) {
-  const Call& call = job.call;
-  const std::size_t element_bytes = size_of(call.dtype);
-  const Slice slice = slice_of(call.count, rank(), world_size(), element_bytes);
-  for_each_chunk(call.count, kStagingBytes / element_bytes, [&](std::size_t begin, std::size_t count) {
+  const std::size_t element_bytes = job.element_bytes();
+  const Slice slice = slice_of(job.call.count, rank(), world_size(), element_bytes);
+  for_each_chunk(job.call.count, staged_elements(job), [&](std::size_t begin, std::size_t count) {
     fill_staging(job.values + begin * element_bytes, count * element_bytes, job);
     const std::size_t first = std::max(begin, slice.begin);
     const std::size_t last = std::min(begin + count, slice.begin + slice.count);
     if (first < last) {
       std::byte* const result = job.result + (first - slice.begin) * element_bytes;
-      point_at_staging((first - begin) * element_bytes);
-      reduce(sources_, std::span(&result, 1), last - first, {.dtype = call.dtype, .op = call.op});
+      point_at_staging(job, count * element_bytes, (first - begin) * element_bytes);
+      reduce(sources_, std::span(&result, 1), last - first, job.reduction());
     }
     meeting_.advance();
   });
@@ -270,11 +258,21 @@ void ShmCollectives::all_gather_staged(const Job& job) {
   });
 }
 
-/// Shows values to the peers in this rank's staging slot; returns when all ranks have done so.
+/// Shows `bytes` of each of this rank's arrays to the peers in its staging slot, one after the other; returns when all
+/// ranks have done so.
 void ShmCollectives::fill_staging(const std::byte* values, std::size_t bytes, const Job& job) {
   meeting_.await_progress(meeting_.progress(), job.call);  // nobody reads the former contents any more
-  if (bytes > 0) std::memcpy(staging(rank()), values, bytes);
+  for (std::size_t node = 0; bytes > 0 && node < job.nodes_of(rank()); ++node) {
+    std::memcpy(staging(rank()) + node * bytes, values + node * job.node_bytes(), bytes);
+  }
   meet(job);
+}
+
+/// Elements of an array that can be staged at a time, together with those of the rank's other arrays.
+std::size_t ShmCollectives::staged_elements(const Job& job) const {
+  std::size_t most_nodes = 1;
+  for (int peer = 0; peer < world_size(); ++peer) most_nodes = std::max(most_nodes, job.nodes_of(peer));
+  return kStagingBytes / job.element_bytes() / most_nodes;
 }
 
 void ShmCollectives::meet(const Job& job) {
@@ -283,16 +281,24 @@ void ShmCollectives::meet(const Job& job) {
 }
 
 void ShmCollectives::point_at_buckets(const Job& job, const Bucket& bucket, std::size_t offset) {
-  for (int peer = 0; peer < world_size(); ++peer) {
-    targets_[peer] = bucket.slot(peer) + meeting_.posting(peer, job.call.sequence).offset + offset;
-    sources_[peer] = targets_[peer];
-  }
+  point_at(job, job.node_bytes(),
+           [&](int peer) { return bucket.slot(peer) + meeting_.posting(peer, job.call.sequence).offset + offset; });
 }
 
-void ShmCollectives::point_at_staging(std::size_t offset) {
+void ShmCollectives::point_at_staging(const Job& job, std::size_t node_bytes, std::size_t offset) {
+  point_at(job, node_bytes, [&](int peer) { return staging(peer) + offset; });
+}
+
+/// @param first_array  gives the place of the first array of a rank; the others follow node_bytes apart
+template <class FirstArray>
+void ShmCollectives::point_at(const Job& job, std::size_t node_bytes, FirstArray first_array) {
+  sources_.clear();
+  targets_.clear();
   for (int peer = 0; peer < world_size(); ++peer) {
-    targets_[peer] = staging(peer) + offset;
-    sources_[peer] = targets_[peer];
+    targets_.push_back(first_array(peer));
+    for (std::size_t node = 0; node < job.nodes_of(peer); ++node) {
+      sources_.push_back(targets_.back() + node * node_bytes);
+    }
   }
 }
 
