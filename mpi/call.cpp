@@ -93,13 +93,13 @@ std::string lateness(int rank, double seconds, const Call& call, const std::stri
          "; raise comm.timeout_s where ranks may be this far apart";
 }
 
-std::string disagreement(int world_size, const std::function<Call(int)>& call_of_rank) {
-  const Call first = call_of_rank(0);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const Call other = call_of_rank(rank);
+std::string disagreement(std::span<const int> ranks, const std::function<const Call&(int)>& call_of) {
+  const Call& first = call_of(0);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const Call& other = call_of(static_cast<int>(i));
     if (is_same(first, other)) continue;
-    return "the ranks ask for different things: rank 0 for " + describe(first) + ", rank " + std::to_string(rank) +
-           " for " + describe(other);
+    return "the ranks ask for different things: rank " + std::to_string(ranks[0]) + " for " + describe(first) +
+           ", rank " + std::to_string(ranks[i]) + " for " + describe(other);
   }
   return "";
 }

@@ -8,15 +8,6 @@
 
 namespace lockstep::mpi {
 
-Reduction Job::reduction() const {
-  Reduction reduction{.dtype = call.dtype, .op = call.op};
-  if (tree != nullptr) {
-    reduction.parts = static_cast<std::size_t>(tree->lanes());
-    reduction.merges = tree->merges();
-  }
-  return reduction;
-}
-
 Ticket OrderedCollectives::start(Job job) {
   throw_if_failed();
   job.call.sequence = started_ + 1;

@@ -94,7 +94,8 @@ class Collectives {
   /// start_reduce_ranges or start_lane_ranges, is performed. Once that has returned, `values` may be overwritten; until
   /// then they must stay as they are, but for elements that were consumed here and for which no other rank of this host
   /// asks.
-  /// @param range  within the array; may begin and end anywhere
+  /// @param range    within the array; may begin and end anywhere
+  /// @param consume  calls no member of this object; what it throws reaches the caller
   /// @throws std::logic_error  the ticket is not to be taken by ranges, or not open any more
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
 
