@@ -247,6 +247,14 @@ void require_reducible(DType dtype, ReduceOp op) {
   throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be reduced by " + name_of(op));
 }
 
+void require_lane_reducible(DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  if (is_half(dtype) || (op != ReduceOp::sum && op != ReduceOp::average)) {
+    throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be reduced by " + name_of(op) +
+                           " over lanes; sum float32 or float64");
+  }
+}
+
 VectorWidth widest_vectors() {
 #if defined(__x86_64__)
   static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512

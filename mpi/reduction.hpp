@@ -13,6 +13,10 @@ namespace lockstep::mpi {
 /// @throws std::logic_error  they cannot
 void require_reducible(DType dtype, ReduceOp op);
 
+/// Whether they can be summed by lanes, as start_lane_reduce says.
+/// @throws std::logic_error  they cannot
+void require_lane_reducible(DType dtype, ReduceOp op);
+
 /// Bytes of one vector register.
 enum class VectorWidth : std::size_t { sse = 16, avx2 = 32, avx512 = 64 };
 

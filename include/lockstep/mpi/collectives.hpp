@@ -4,6 +4,7 @@
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/mpi/lane_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -90,11 +91,28 @@ class Collectives {
   ///
   /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
   /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
-  /// start_reduce_ranges, is performed. Once that has returned, `values` may be overwritten; until then they must stay
-  /// as they are, but for elements that were consumed here and for which no other rank of this host asks.
-  /// @param range  within the array; may begin and end anywhere
-  /// @throws std::logic_error  the ticket is not from start_reduce_ranges, or not open any more
+  /// start_reduce_ranges or start_lane_ranges, is performed. Once that has returned, `values` may be overwritten; until
+  /// then they must stay as they are, but for elements that were consumed here and for which no other rank of this host
+  /// asks.
+  /// @param range    within the array; may begin and end anywhere
+  /// @param consume  calls no member of this object; what it throws reaches the caller
+  /// @throws std::logic_error  the ticket is not to be taken by ranges, or not open any more
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
+
+  /// Sums by lanes, so that the result does not depend on the number of ranks: like start_all_reduce, with this rank's
+  /// tree.nodes_of(rank()) instead of one array. All ranks' nodes are added in the order of the tree, and `average`
+  /// multiplies the sum once by 1/tree.lanes(). The result comes to the place of the first node; the others' contents
+  /// are unspecified then.
+  /// @param nodes   the first node of `count` elements
+  /// @param stride  elements from one node to the next, at least `count`, the same on every rank
+  /// @param dtype   float32, float64, int32, int64 or uint8: sums in 16 bits would depend on where they are rounded
+  /// @param op      sum or average
+  /// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
+  virtual Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                                   const LaneTree& tree) = 0;
+  /// The same, to be taken by reduce_range.
+  virtual Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                                   const LaneTree& tree) = 0;
 
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`

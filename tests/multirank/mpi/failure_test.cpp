@@ -69,6 +69,22 @@ TEST(FailureTest, DifferentCountsAreNamedBeforeARangeIsReduced) {
   });
 }
 
+TEST(FailureTest, DifferentDealsOfLanesAreNamedOnEveryRank) {
+  with_impatient_backends(20, [](Collectives& collectives) {
+    const int size = collectives.world_size();
+    std::vector<int> first_lane(static_cast<std::size_t>(size) + 1);
+    for (int rank = 0; rank <= size; ++rank) first_lane[static_cast<std::size_t>(rank)] = rank;
+    first_lane.back() = size + collectives.rank() % 2;
+    const LaneTree tree(first_lane);
+    std::vector<float> nodes(4);
+    const std::string error = error_of([&] {
+      collectives.wait(collectives.start_lane_reduce(nodes.data(), 1, 1, DType::float32, ReduceOp::average, tree));
+    });
+    const std::string call = " for all_reduce #1 of 1 float32 (average) over ";
+    expect_words(error, {"rank 0" + call + std::to_string(size), "rank 1" + call + std::to_string(size + 1)});
+  });
+}
+
 TEST(FailureTest, DifferentOperationsAreNamedOnEveryRank) {
   with_impatient_backends(20, [](Collectives& collectives) {
     float value = 0;
