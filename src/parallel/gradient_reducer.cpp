@@ -329,9 +329,9 @@ class GradientReducer::Impl : public AccumulatorListener {
   }
 
   void find_unused(const std::vector<at::Tensor>& outputs) {
-    const std::vector<char> is_reached = reachable_nodes(outputs, hooks_->nodes());
+    graph_.collect(outputs);
     std::vector<char> unused(states_.size());
-    for (std::size_t i = 0; i < states_.size(); ++i) unused[i] = is_reached[i] == 0 ? 1 : 0;
+    for (std::size_t i = 0; i < states_.size(); ++i) unused[i] = graph_.contains(hooks_->nodes()[i].get()) ? 0 : 1;
     if (!first_unused_.empty()) could_be_static_ = could_be_static_ && unused == first_unused_;
     if (first_unused_.empty()) first_unused_ = unused;
     for (std::size_t i = 0; i < states_.size(); ++i) states_[i].is_unused = unused[i] != 0;
@@ -571,6 +571,7 @@ class GradientReducer::Impl : public AccumulatorListener {
   std::vector<std::size_t> arrival_;  // of the first step
   std::vector<char> first_unused_;    // of the first step
   std::unique_ptr<AccumulatorHooks> hooks_;
+  AutogradGraph graph_;
   std::mutex mutex_;  // backward may run on one thread per device
 
   Synchronisation synchronisation_ = Synchronisation::none;  // latched at forward
