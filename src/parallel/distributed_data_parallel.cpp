@@ -48,7 +48,10 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
   verify_same_model(*model_, world_);
   std::vector<NamedParameter> parameters;
-  world_.together([&] { parameters = trained_parameters(*model_, options_.ignored); });
+  world_.together([&] {
+    parameters = trained_parameters(*model_, options_.ignored);
+    require_unwrapped(parameters);
+  });
   dtype_ = parameters.front().tensor.scalar_type();
   for (const auto& item : model_->named_parameters()) {
     const bool is_ignored =
@@ -57,21 +60,44 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
   }
   broadcast_buffers(options_.root);
-  reducer_ = std::make_unique<GradientReducer>(parameters, options_.reducer, collectives, world_);
-  store_ = std::make_unique<ParameterStore>(std::move(parameters), world_, collectives, options_.shares_parameters);
-  store_->connect(*reducer_);
+  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, options_.shares_parameters);
+  if (options_.lanes > 0) {
+    world_.together([&] { require_lanes(parameters); });
+    lanes_ = std::make_unique<LaneReducer>(
+        std::move(parameters), [this] { return buffers(); }, options_.reducer.limits, collectives,
+        mpi::LaneTree::even(options_.lanes, collectives.world_size()));
+    store_->connect(*lanes_);
+  } else {
+    reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
+    store_->connect(*reducer_);
+  }
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
+void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& parameters) const {
+  if (options_.lanes < collectives_->world_size()) {
+    throw ConfigError("ddp: " + std::to_string(options_.lanes) + " lanes do not give " +
+                      std::to_string(collectives_->world_size()) + " ranks one each");
+  }
+  for (const NamedParameter& parameter : parameters) {
+    const at::ScalarType type = parameter.tensor.scalar_type();
+    const bool is_plain = parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
+    if (is_plain && (type == at::kFloat || type == at::kDouble)) continue;
+    throw ConfigError("ddp: with lanes, gradients must be dense float32 or float64 like their parameters; '" +
+                      parameter.name + "' has others");
+  }
+}
+
 void DistributedDataParallel::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
+  // Slices fit where the ranks that divide a reduction are those that share the parameters.
+  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
+  if (lanes_) return lanes_->begin_lane(may_slice_ && fits);
   if (before_forward_) before_forward_();
   const bool is_alone = collectives_->world_size() == 1;
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
-  // Slices fit where the ranks that divide a reduction are those that share the parameters.
-  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
   const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
@@ -79,7 +105,7 @@ void DistributedDataParallel::begin_forward() {
 }
 
 bool DistributedDataParallel::is_watching() const {
-  return at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
+  return reducer_ && at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
 }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
@@ -103,6 +129,7 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
 
 /// The part of a micro_batch in the step's average when the caller does not say it.
 double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
+  if (lanes_) return 1;  // all lanes weigh the same
   const double part = 1.0 / static_cast<double>(optimizer.accumulation_steps());
   if (!options_.weighs_samples) return part;
   const auto mine = static_cast<double>(batch.input.size(0));
@@ -132,7 +159,7 @@ void DistributedDataParallel::broadcast_buffers(int root) {
 }
 
 void DistributedDataParallel::synchronise_buffers() {
-  if (collectives_->world_size() == 1) return;
+  if (collectives_->world_size() == 1 || lanes_) return;  // lanes keep them the same anyway
   for (const at::Tensor& buffer : buffers()) {
     if (at::isFloatingType(buffer.scalar_type())) {
       all_reduce(buffer, *collectives_, mpi::ReduceOp::average);
@@ -157,7 +184,8 @@ void DistributedDataParallel::broadcast_state(int root) {
 }
 
 void DistributedDataParallel::reset_state() {
-  reducer_->reset();
+  if (lanes_) lanes_->reset();
+  if (reducer_) reducer_->reset();
   store_->drop_gradients();
 }
 

@@ -55,7 +55,7 @@ class GradientReducer::Impl : public AccumulatorListener {
         states_(parameters_.size()) {
     world_.together([this] {
       specs_ = specs_of(parameters_);
-      require_free();
+      require_unwrapped(parameters_);
     });
     if (options_.finds_unused && options_.has_static_graph) {
       log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
@@ -159,7 +159,9 @@ class GradientReducer::Impl : public AccumulatorListener {
     const std::int64_t offset = buckets_.offset_of(i);
     const std::size_t element_bytes = buckets_.element_bytes(b);
     std::byte* const slot = buckets_.memory(b) + static_cast<std::size_t>(offset) * element_bytes;
-    if (is_kept_[i] != 0) return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
+    if (is_kept_[i] != 0) {
+      return visit_in_pieces(begin, end, slot + static_cast<std::size_t>(begin) * element_bytes, element_bytes, visit);
+    }
     const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                            .count = static_cast<std::size_t>(end - begin)};
     collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
@@ -244,15 +246,6 @@ class GradientReducer::Impl : public AccumulatorListener {
   bool is_learning() const { return options_.has_static_graph && finished_steps_ == 0; }
   std::string cite(std::size_t i) const {
     return "parameter at index " + std::to_string(i) + " ('" + parameters_[i].name + "')";
-  }
-
-  /// A parameter serves one reducer: with two, its gradients would be summed and divided twice.
-  void require_free() const {
-    for (const NamedParameter& parameter : parameters_) {
-      if (models::sink_of(parameter.tensor) == nullptr) continue;
-      throw ConfigError("ddp: parameter '" + parameter.name +
-                        "' belongs to another wrapper; destroy that one before the model is wrapped again");
-    }
   }
 
   void attach_sinks() {
