@@ -10,6 +10,7 @@
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
+#include <sstream>
 
 namespace lockstep::engine {
 
@@ -36,6 +37,17 @@ std::int64_t count_micro_batches(const Section& train, const mpi::Communicator& 
   const std::int64_t share = data::share_of(global_batch, world.rank(), world.size()).count;
   const std::int64_t most = train.integer("micro_batch");
   return most == 0 ? 1 : (share + most - 1) / most;
+}
+
+/// "a, b" -> {"a", "b"}
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream text(list);
+  for (std::string part; std::getline(text, part, ',');) {
+    const std::size_t begin = part.find_first_not_of(' ');
+    if (begin != std::string::npos) parts.push_back(part.substr(begin, part.find_last_not_of(' ') + 1 - begin));
+  }
+  return parts;
 }
 
 /// The lanes of this rank.
@@ -95,6 +107,7 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   });
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);
+  options.recompute = parts_of(sections.at("model").text("recompute"));
   model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
 
   parallel::ParameterStore& store = model_->parameters();

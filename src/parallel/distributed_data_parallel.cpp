@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/models/recompute.hpp>
+#include <lockstep/parallel/anomalous_parameters.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
@@ -38,6 +42,11 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
+  options.synchronises_batch_norm = ddp.boolean("sync_batch_norm");
+  const std::string& check = ddp.text("detect_anomalous_params");
+  options.anomaly_check = check == "off"    ? AnomalyCheck::off
+                          : check == "once" ? AnomalyCheck::once
+                                            : AnomalyCheck::always;
   const std::string& shares = ddp.text("shared_parameters");
   options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
   return options;
@@ -47,6 +56,10 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
   verify_same_model(*model_, world_);
+  world_.together([&] {
+    if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
+  });
+  if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
   std::vector<NamedParameter> parameters;
   world_.together([&] {
     parameters = trained_parameters(*model_, options_.ignored);
@@ -110,6 +123,8 @@ bool DistributedDataParallel::is_watching() const {
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
   const bool needs_cast = input.is_floating_point() && input.scalar_type() != dtype_;
+  std::optional<models::ScopedTap> scoped;
+  if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
   return run([&] { return models::run(*model_, needs_cast ? input.to(dtype_) : input); });
 }
 
@@ -121,10 +136,21 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   const double share = weight ? *weight : share_of(batch, optimizer);
   const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
   const at::Tensor loss = models::total_loss(losses);
+  name_anomalous(loss);
   StepResult result;
   result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
   return result;
+}
+
+void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
+  if (options_.anomaly_check == AnomalyCheck::off) return;
+  if (options_.anomaly_check == AnomalyCheck::once && std::exchange(has_named_anomalous_, true)) return;
+  std::vector<NamedParameter> trained;
+  for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
+  std::string names;
+  for (const std::string& name : anomalous_parameters(loss, trained)) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) log::warning("outside of the loss's graph, so never trained: " + names);
 }
 
 /// The part of a micro_batch in the step's average when the caller does not say it.

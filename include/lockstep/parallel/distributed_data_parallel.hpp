@@ -28,12 +28,18 @@ enum class BufferMode {
   average,    ///< all ranks take the average before each synchronised forward
 };
 
+/// When train_step names trained parameters that lie outside of the loss's graph.
+enum class AnomalyCheck { off, once, always };
+
 struct DdpOptions {
   ReducerOptions reducer;
   BufferMode buffers = BufferMode::off;
-  bool shares_parameters = false;         ///< one copy of the parameters per host
-  bool weighs_samples = false;            ///< train_step weighs ranks by their samples instead of equally
-  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
+  bool shares_parameters = false;        ///< one copy of the parameters per host
+  bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
+  AnomalyCheck anomaly_check = AnomalyCheck::off;
+  std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
+  bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
+  std::vector<std::string> ignored = {};    ///< full names of parameters and buffers that each rank keeps to itself
   int lanes = 0;  ///< > 0: results do not depend on the number of ranks, see LaneReducer; each rank's forwards are then
                   ///< the lanes that LaneTree::even gives it
   int root = 0;   ///< rank whose values all others start from
@@ -126,6 +132,7 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
+  void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void begin_forward();
   bool is_watching() const;
@@ -143,6 +150,8 @@ class DistributedDataParallel {
   std::unique_ptr<LaneReducer> lanes_;
   at::ScalarType dtype_;  // of the parameters: inputs are converted to it
   bool synchronises_ = true;
+  std::optional<models::Tap> tap_;
+  bool has_named_anomalous_ = false;
   bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
   std::function<void()> before_forward_;  // of a Join
 };

@@ -59,7 +59,7 @@ const char* steps() {
 }
 
 const Settings kCnn = {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}};
-const Settings kResnet = {{"model.name", "resnet18"}};
+const Settings kResnet = {{"model.name", "resnet18"}, {"model.width", "8"}};
 
 class LanesTest : public ::testing::TestWithParam<Case> {};
 
