@@ -110,9 +110,7 @@ const Arrays& HostMemory::staged(std::size_t bytes) {
 }
 
 std::size_t HostMemory::staged_elements(const Job& job) const {
-  std::size_t most_nodes = 1;
-  for (const int rank : ranks_) most_nodes = std::max(most_nodes, job.nodes_of(rank));
-  return kStagingBytes / job.element_bytes() / most_nodes;
+  return kStagingBytes / job.element_bytes() / job.most_nodes();
 }
 
 }  // namespace lockstep::mpi

@@ -54,7 +54,8 @@ class HostMemory {
   /// Where those lie. Valid until the next look-up.
   const Arrays& staged(std::size_t bytes);
   std::byte* staging(int rank) const { return control_.bytes().data() + meeting_bytes_ + rank * kStagingBytes; }
-  /// Elements of an array that can be staged at a time, together with those of the rank's other arrays.
+  /// Elements of an array that can be staged at a time, together with those of a rank's other arrays. The same on all
+  /// hosts.
   std::size_t staged_elements(const Job& job) const;
 
  private:

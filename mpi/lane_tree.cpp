@@ -2,6 +2,7 @@
 #include <lockstep/mpi/lane_tree.hpp>
 
 #include <algorithm>
+#include <bit>
 #include <functional>
 #include <stdexcept>
 #include <string>
@@ -89,6 +90,14 @@ std::span<const LaneTree::Step> LaneTree::steps_of(int rank) const {
   return std::span(steps_).subspan(static_cast<std::size_t>(begin),
                                    static_cast<std::size_t>(first_lane(rank + 1) - begin));
 }
+
+std::span<const std::uint8_t> LaneTree::merges_of(int rank) const {
+  const std::size_t begin = first_node_.at(static_cast<std::size_t>(rank));
+  return std::span(merges_).subspan(begin, nodes_of(rank).size());
+}
+
+/// A binary counter at n has a node for each one among the digits of n.
+int LaneTree::depth_before(int rank) const { return std::popcount(static_cast<unsigned>(first_lane(rank))); }
 
 void fold_lane(LaneTree::Step step, void* buffers, std::size_t count, std::size_t stride, DType dtype) {
   require_lane_reducible(dtype, ReduceOp::sum);

@@ -56,7 +56,7 @@ bool Exchange::is_done() {
   return done != 0;
 }
 
-std::string Exchange::late_peers() const {
+std::vector<int> Exchange::late_peers() const {
   std::vector<int> late;
   for (std::size_t i = 0; i < requests_.size(); ++i) {
     int done = 0;
@@ -65,9 +65,7 @@ std::string Exchange::late_peers() const {
   }
   std::sort(late.begin(), late.end());
   late.erase(std::unique(late.begin(), late.end()), late.end());
-  std::string text;
-  for (const int peer : late) text += (text.empty() ? "rank " : ", rank ") + std::to_string(peer);
-  return text;
+  return late;
 }
 
 MPI_Request* Exchange::add(int peer) {
@@ -179,14 +177,20 @@ void Messages::all_gather(const Job& job) {
   });
 }
 
-void Messages::await(Exchange& exchange, const Call& call) const {
+void Messages::await(Exchange& exchange, const Call& call, const std::string& peer_name) const {
   const Clock::time_point start = Clock::now();
   while (!exchange.is_done()) {
     const Clock::duration waited = Clock::now() - start;
     if (waited >= kYieldTime) {
       if (host_ != nullptr) host_->throw_if_given_up();
       const double seconds = std::chrono::duration<double>(waited).count();
-      if (seconds >= options_.timeout_s) fail(lateness(comm_.rank(), seconds, call, exchange.late_peers()));
+      if (seconds >= options_.timeout_s) {
+        std::string late;
+        for (const int peer : exchange.late_peers()) {
+          late += (late.empty() ? "" : ", ") + peer_name + std::to_string(peer);
+        }
+        fail(lateness(comm_.rank(), seconds, call, late));
+      }
       nanosleep(&kNap, nullptr);
     } else if (options_.is_crowded || waited >= kSpinTime) {
       sched_yield();

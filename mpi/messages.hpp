@@ -26,8 +26,8 @@ class Exchange {
   void broadcast(std::byte* bytes, std::size_t count, int root);
 
   bool is_done();
-  /// The ranks with which a message is still under way: "rank 1, rank 3".
-  std::string late_peers() const;
+  /// The ranks with which a message is still under way.
+  std::vector<int> late_peers() const;
 
  private:
   MPI_Request* add(int peer);
@@ -54,7 +54,8 @@ class Messages {
   void broadcast(const Job& job);
   void all_gather(const Job& job);
 
-  void await(Exchange& exchange, const Call& call) const;
+  /// @param peer_name  what comes before a late peer's number
+  void await(Exchange& exchange, const Call& call, const std::string& peer_name = "rank ") const;
 
  private:
   /// Sums slice r of every rank's values, which begin at `values`, on rank r.

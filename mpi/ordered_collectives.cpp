@@ -67,11 +67,10 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   }
 }
 
-void OrderedCollectives::hand_over(const Job& job, Slice range, const RangeConsumer& consume) {
-  const std::size_t element_bytes = size_of(job.call.dtype);
+void OrderedCollectives::hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume) {
   for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
     const std::size_t begin = range.begin + offset;
-    consume(begin, job.values + begin * element_bytes, count);
+    consume(begin, result + begin * job.element_bytes(), count);
   });
 }
 
@@ -81,6 +80,7 @@ void OrderedCollectives::guard(Work work) {
     work();
   } catch (const std::exception& error) {
     failure_ = error.what();
+    tell_peers(failure_);
     throw;
   }
 }

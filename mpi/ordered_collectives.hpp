@@ -48,13 +48,18 @@ class OrderedCollectives : public Collectives {
   virtual void perform(const Job& job) = 0;
   /// Waits until all peers have done their work on this job and on those before.
   virtual void settle(const Job&) {}
+  /// Lets the peers know that this rank has failed, where they do not.
+  virtual void tell_peers(const std::string&) {}
 
   /// Instead of `perform`, for a reduction that is taken by ranges: `open`, then `take` for each range.
   virtual void open(const Job& job) { perform(job); }
-  virtual void take(const Job& job, Slice range, const RangeConsumer& consume) { hand_over(job, range, consume); }
+  virtual void take(const Job& job, Slice range, const RangeConsumer& consume) {
+    hand_over(job.values, job, range, consume);
+  }
 
-  /// Gives `consume` a range of the job's values, which hold the result.
-  static void hand_over(const Job& job, Slice range, const RangeConsumer& consume);
+  /// Gives `consume` a range of the job's result.
+  /// @param result  the first element of the whole
+  static void hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume);
   /// Gives it the results for a range, formed piece by piece.
   /// @param arrays_from  gives the places of element `begin` in the arrays of all ranks
   template <class ArraysFrom>

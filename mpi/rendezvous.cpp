@@ -178,17 +178,20 @@ void Rendezvous::throw_if_given_up() const {
   throw CommError("comm: " + who + " gave up: " + board_->reason.data());
 }
 
-void Rendezvous::give_up(const std::string& reason) {
+void Rendezvous::tell_peers(const std::string& reason) {
   std::uint32_t expected = Board::fine;
-  if (board_->state.compare_exchange_strong(expected, Board::writing)) {
-    board_->rank = rank_;
-    reason.copy(board_->reason.data(), kReasonBytes - 1);
-    board_->state.store(Board::given_up, std::memory_order_release);
-    for (Line& line : lines_) {
-      line.changes.fetch_add(1);
-      futex_wake_all(line.changes);
-    }
+  if (!board_->state.compare_exchange_strong(expected, Board::writing)) return;
+  board_->rank = rank_;
+  reason.copy(board_->reason.data(), kReasonBytes - 1);
+  board_->state.store(Board::given_up, std::memory_order_release);
+  for (Line& line : lines_) {
+    line.changes.fetch_add(1);
+    futex_wake_all(line.changes);
   }
+}
+
+void Rendezvous::give_up(const std::string& reason) {
+  tell_peers(reason);
   throw CommError("comm: " + reason);
 }
 

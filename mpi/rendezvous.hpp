@@ -65,7 +65,9 @@ class Rendezvous {
 
   /// Throws what this rank or a peer gave up for, if one did.
   void throw_if_given_up() const;
-  /// Makes every rank's waits fail, and throws.
+  /// Makes every rank's waits fail, unless they do already.
+  void tell_peers(const std::string& reason);
+  /// The same, and throws.
   [[noreturn]] void give_up(const std::string& reason);
 
  private:

@@ -34,7 +34,7 @@ class SelfCollectives final : public OrderedCollectives {
   void open(const Job&) override {}
 
   void take(const Job& job, Slice range, const RangeConsumer& consume) override {
-    if (job.tree == nullptr) return hand_over(job, range, consume);
+    if (job.tree == nullptr) return hand_over(job.values, job, range, consume);
     reduce_pieces(job, range, consume, [&](std::size_t begin) { return arrays(job, begin); });
   }
 

@@ -41,6 +41,7 @@ class ShmCollectives final : public OrderedCollectives {
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
+  void tell_peers(const std::string& reason) override { meeting_.tell_peers(reason); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 
@@ -101,7 +102,7 @@ void ShmCollectives::open(const Job& job) {
 
 void ShmCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
   const Arrays* const arrays = memory_.find(job);
-  if (arrays == nullptr) return hand_over(job, range, consume);
+  if (arrays == nullptr) return hand_over(job.values, job, range, consume);
   reduce_pieces(job, range, consume, [&](std::size_t begin) -> std::span<const std::byte* const> {
     point_at(*arrays, job, begin * job.element_bytes());
     return sources_;

@@ -42,8 +42,8 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
 /// are valid during the call only.
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
-/// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
-/// hierarchical and nccl follow.
+/// The seam of all tensor communication. A backend is one file: self (one rank), shm (one host), mpi (any hosts),
+/// hierarchical (shared memory inside a host, MPI between hosts); nccl follows.
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
 /// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
@@ -56,11 +56,11 @@ class Collectives {
  public:
   virtual ~Collectives() = default;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm" or "mpi"
+  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi" or "hierarchical"
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;
-  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm, this rank
-  /// alone for self and mpi.
+  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm and
+  /// hierarchical, this rank alone for self and mpi.
   virtual int local_rank() const noexcept { return 0; }
   virtual int local_size() const noexcept { return 1; }  ///< how many they are
 
@@ -128,15 +128,15 @@ class Collectives {
 };
 
 struct CollectivesOptions {
-  std::string backend = "auto";  ///< auto, self, shm or mpi
+  std::string backend = "auto";  ///< auto, self, shm, mpi or hierarchical
   double timeout_s = 300;        ///< a wait longer than this throws CommError
+  int hosts = 0;                 ///< as for Topology::of
 };
 
-/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, else mpi.
-/// Collective.
+/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, mpi where
+/// every rank has a host of its own, else hierarchical. Collective.
 /// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts), or one that is
-/// not
-///                      built (hierarchical, nccl), on every rank
+///                      not built (nccl), on every rank
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options);
 
 /// The keys of section `comm`.

@@ -50,6 +50,10 @@ class LaneTree {
 
   /// For the nodes of all ranks in lane order: how many times (lower + upper) is formed when each is on the stack.
   std::span<const std::uint8_t> merges() const noexcept { return merges_; }
+  /// Those of one rank's nodes.
+  std::span<const std::uint8_t> merges_of(int rank) const;
+  /// How many nodes are on the stack before those of `rank`.
+  int depth_before(int rank) const;
   /// Tells trees apart that deal the lanes out differently.
   std::uint32_t fingerprint() const noexcept { return fingerprint_; }
 
