@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/models/recompute.hpp>
+#include <lockstep/mpi/topology.hpp>
 #include <lockstep/parallel/anomalous_parameters.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
@@ -73,7 +74,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
   }
   broadcast_buffers(options_.root);
-  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, options_.shares_parameters);
+  const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
+  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy));
+  slices_fit_ = world_.agree(store_->is_shared() == (collectives.local_size() > 1));
   if (options_.lanes > 0) {
     world_.together([&] { require_lanes(parameters); });
     lanes_ = std::make_unique<LaneReducer>(
@@ -104,14 +107,12 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
 
 void DistributedDataParallel::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
-  // Slices fit where the ranks that divide a reduction are those that share the parameters.
-  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
-  if (lanes_) return lanes_->begin_lane(may_slice_ && fits);
+  if (lanes_) return lanes_->begin_lane(may_slice_ && slices_fit_);
   if (before_forward_) before_forward_();
   const bool is_alone = collectives_->world_size() == 1;
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
-  const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
+  const bool is_sliced = may_slice_ && slices_fit_ && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
                                    : Synchronisation::whole);

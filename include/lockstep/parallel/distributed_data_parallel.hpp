@@ -35,6 +35,7 @@ struct DdpOptions {
   ReducerOptions reducer;
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
+  int hosts = 0;                         ///< as for Topology::of
   bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
@@ -149,6 +150,7 @@ class DistributedDataParallel {
   std::unique_ptr<GradientReducer> reducer_;  // or
   std::unique_ptr<LaneReducer> lanes_;
   at::ScalarType dtype_;  // of the parameters: inputs are converted to it
+  bool slices_fit_ = false;  // the ranks that divide a reduction are those that share the parameters
   bool synchronises_ = true;
   std::optional<models::Tap> tap_;
   bool has_named_anomalous_ = false;
