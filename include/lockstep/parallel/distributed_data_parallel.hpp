@@ -28,7 +28,7 @@ enum class BufferMode {
 };
 
 struct DdpOptions {
-  ReducerOptions reducer;
+  ReducerOptions reducer = {};
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;         ///< one copy of the parameters per host
   bool weighs_samples = false;            ///< train_step weighs ranks by their samples instead of equally
