@@ -5,6 +5,7 @@
 #include <lockstep/mpi/communicator.hpp>
 
 #include <memory>
+#include <vector>
 
 #include "rendezvous.hpp"
 
@@ -20,5 +21,10 @@ std::unique_ptr<Collectives> make_shm_collectives(Communicator comm, const WaitO
 
 /// Collective.
 std::unique_ptr<Collectives> make_mpi_collectives(Communicator comm, const WaitOptions& options);
+
+/// Collective; ranks with the same host share one.
+/// @param host_of_rank  by rank; any numbers
+std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
+                                                           const WaitOptions& options);
 
 }  // namespace lockstep::mpi

@@ -30,13 +30,19 @@ const char* name_of(Kind kind) {
   return "unknown operation";
 }
 
+std::string lanes_of(const Call& call) {
+  if (call.lanes == 0) return "";
+  return " over " + std::to_string(call.lanes) + " lanes (layout " + std::to_string(call.layout) + ", stride " +
+         std::to_string(call.stride) + ")";
+}
+
 std::string arguments_of(const Call& call) {
   const std::string count = " of " + std::to_string(call.count) + " ";
   switch (call.kind) {
     case Kind::all_reduce:
     case Kind::reduce_ranges:
     case Kind::reduce_scatter:
-      return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")";
+      return count + std::string(lockstep::name_of(call.dtype)) + " (" + name_of(call.op) + ")" + lanes_of(call);
     case Kind::broadcast:
       return count + "bytes from rank " + std::to_string(call.root);
     case Kind::all_gather:
@@ -51,7 +57,7 @@ std::string arguments_of(const Call& call) {
 
 bool is_same(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.root == b.root && a.op == b.op &&
-         a.dtype == b.dtype;
+         a.dtype == b.dtype && a.lanes == b.lanes && a.layout == b.layout && a.stride == b.stride;
 }
 
 }  // namespace
@@ -87,13 +93,13 @@ std::string lateness(int rank, double seconds, const Call& call, const std::stri
          "; raise comm.timeout_s where ranks may be this far apart";
 }
 
-std::string disagreement(int world_size, const std::function<Call(int)>& call_of_rank) {
-  const Call first = call_of_rank(0);
-  for (int rank = 1; rank < world_size; ++rank) {
-    const Call other = call_of_rank(rank);
+std::string disagreement(std::span<const int> ranks, const std::function<const Call&(int)>& call_of) {
+  const Call& first = call_of(0);
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    const Call& other = call_of(static_cast<int>(i));
     if (is_same(first, other)) continue;
-    return "the ranks ask for different things: rank 0 for " + describe(first) + ", rank " + std::to_string(rank) +
-           " for " + describe(other);
+    return "the ranks ask for different things: rank " + std::to_string(ranks[0]) + " for " + describe(first) +
+           ", rank " + std::to_string(ranks[i]) + " for " + describe(other);
   }
   return "";
 }

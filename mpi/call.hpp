@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <span>
 #include <string>
 
 namespace lockstep::mpi {
@@ -26,6 +27,9 @@ struct Call {
   std::uint64_t sequence = 0;
   std::uint64_t count = 0;  ///< elements of a reduction, else bytes
   std::int32_t root = 0;
+  std::int32_t lanes = 0;    ///< of a sum by lanes
+  std::uint32_t layout = 0;  ///< the fingerprint of its tree
+  std::uint64_t stride = 0;  ///< elements from one of its nodes to the next
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
@@ -44,9 +48,10 @@ std::string describe(const Call& call);
 /// @param late  the ranks that it waits for
 std::string lateness(int rank, double seconds, const Call& call, const std::string& late);
 
-/// Compares what all ranks ask for; the first call that is not rank 0's decides.
-/// @param call_of_rank  gives the call of any rank in [0, world_size)
+/// Compares what some ranks ask for; the first call that is not like the first rank's decides.
+/// @param ranks    what they are called
+/// @param call_of  gives the call of the i-th of them
 /// @return  both sides in one sentence, the same on every rank; empty when all agree
-std::string disagreement(int world_size, const std::function<Call(int)>& call_of_rank);
+std::string disagreement(std::span<const int> ranks, const std::function<const Call&(int)>& call_of);
 
 }  // namespace lockstep::mpi

@@ -16,7 +16,8 @@ constexpr std::size_t kBlockBytes = 64;
 
 std::string automatic_backend(const Topology& topology, int world_size) {
   if (world_size == 1) return "self";
-  return topology.host_count == 1 ? "shm" : "mpi";
+  if (topology.host_count == 1) return "shm";
+  return topology.host_count == world_size ? "mpi" : "hierarchical";
 }
 
 }  // namespace
@@ -34,8 +35,9 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
 }
 
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options) {
-  const Topology topology = Topology::of(world);
-  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = topology.local_size > topology.host_cpus};
+  const Topology topology = Topology::of(world, options.hosts);
+  const int ranks_here = world.split_by_host().size();
+  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = ranks_here > topology.host_cpus};
   const std::string backend = options.backend == "auto" ? automatic_backend(topology, world.size()) : options.backend;
   if (backend == "self") {
     if (world.size() == 1) return make_self_collectives();
@@ -45,11 +47,14 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
   if (backend == "shm") {
     if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
     throw_agreed(ExitCode::configuration, "comm.backend: shm serves the ranks of one host, not of " +
-                                              std::to_string(topology.host_count) + "; use auto or mpi");
+                                              std::to_string(topology.host_count) + "; use auto, hierarchical or mpi");
   }
   if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
+  if (backend == "hierarchical") {
+    return make_hierarchical_collectives(Communicator(world.handle()), topology.host_of_rank, wait);
+  }
   throw_agreed(ExitCode::configuration,
-               "comm.backend: " + backend + " is not in this build; use auto, self, shm or mpi");
+               "comm.backend: " + backend + " is not in this build; use auto, self, shm, mpi or hierarchical");
 }
 
 KeySpecs comm_keys() {
@@ -57,7 +62,8 @@ KeySpecs comm_keys() {
       {.name = "comm.backend",
        .type = KeyType::choice,
        .default_value = "auto",
-       .help = "how gradients travel: self (one rank), shm (one host), mpi (any hosts); auto takes the fastest",
+       .help = "how gradients travel: self (one rank), shm (one host), mpi (any hosts), hierarchical (shared memory "
+               "inside a host, MPI between hosts); auto takes the fastest",
        .choices = {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}},
       {.name = "comm.timeout_s",
        .type = KeyType::real,
@@ -65,6 +71,11 @@ KeySpecs comm_keys() {
        .help = "seconds that a rank waits for a peer before the job fails",
        .min = 0,
        .min_is_exclusive = true},
+      {.name = "comm.hosts",
+       .type = KeyType::integer,
+       .default_value = "0",
+       .help = "tries several hosts on one: the ranks are taken as if they ran on so many; 0 takes them as they are",
+       .min = 0},
   };
 }
 

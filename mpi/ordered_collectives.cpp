@@ -6,9 +6,6 @@
 #include <stdexcept>
 #include <string>
 
-#include "chunks.hpp"
-#include "reduction.hpp"
-
 namespace lockstep::mpi {
 
 Ticket OrderedCollectives::start(Job job) {
@@ -70,11 +67,10 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   }
 }
 
-void OrderedCollectives::hand_over(const Job& job, Slice range, const RangeConsumer& consume) {
-  const std::size_t element_bytes = size_of(job.call.dtype);
+void OrderedCollectives::hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume) {
   for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
     const std::size_t begin = range.begin + offset;
-    consume(begin, job.values + begin * element_bytes, count);
+    consume(begin, result + begin * job.element_bytes(), count);
   });
 }
 
@@ -84,6 +80,7 @@ void OrderedCollectives::guard(Work work) {
     work();
   } catch (const std::exception& error) {
     failure_ = error.what();
+    tell_peers(failure_);
     throw;
   }
 }
@@ -128,6 +125,35 @@ Ticket OrderedCollectives::start_reduce_ranges(void* values, std::size_t count, 
   require_reducible(dtype, op);
   return start({.call = {.count = count, .kind = Kind::reduce_ranges, .op = op, .dtype = dtype},
                 .values = static_cast<std::byte*>(values)});
+}
+
+Ticket OrderedCollectives::start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                                             ReduceOp op, const LaneTree& tree) {
+  return start_lanes(Kind::all_reduce, nodes, count, stride, dtype, op, tree);
+}
+
+Ticket OrderedCollectives::start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                                             ReduceOp op, const LaneTree& tree) {
+  return start_lanes(Kind::reduce_ranges, nodes, count, stride, dtype, op, tree);
+}
+
+Ticket OrderedCollectives::start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype,
+                                       ReduceOp op, const LaneTree& tree) {
+  require_lane_reducible(dtype, op);
+  if (tree.world_size() != world_size_ || stride < count) {
+    throw std::logic_error("comm: lanes of " + std::to_string(tree.world_size()) + " ranks in a world of " +
+                           std::to_string(world_size_) + ", nodes of " + std::to_string(count) + " elements " +
+                           std::to_string(stride) + " apart");
+  }
+  return start({.call = {.count = count,
+                         .lanes = tree.lanes(),
+                         .layout = tree.fingerprint(),
+                         .stride = stride,
+                         .kind = kind,
+                         .op = op,
+                         .dtype = dtype},
+                .values = static_cast<std::byte*>(nodes),
+                .tree = &tree});
 }
 
 void OrderedCollectives::broadcast(std::span<std::byte> bytes, int root) {

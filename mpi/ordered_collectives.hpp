@@ -8,16 +8,10 @@
 #include <cstdint>
 #include <string>
 
-#include "call.hpp"
+#include "chunks.hpp"
+#include "job.hpp"
 
 namespace lockstep::mpi {
-
-/// A call of this rank, with its memory.
-struct Job {
-  Call call;
-  std::byte* values = nullptr;  ///< what is reduced, broadcast or contributed
-  std::byte* result = nullptr;  ///< where all_gather and reduce_scatter write
-};
 
 /// The part that the backends for several ranks share: numbers the calls, checks their arguments, and works the jobs
 /// off in order, in `wait` or in a call that blocks. After a failure every member throws: the ranks are out of step.
@@ -30,6 +24,10 @@ class OrderedCollectives : public Collectives {
 
   Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) final;
   Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) final;
+  Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                           const LaneTree& tree) final;
+  Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                           const LaneTree& tree) final;
   void wait(Ticket ticket) final;
   void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) final;
   void broadcast(std::span<std::byte> bytes, int root) final;
@@ -38,6 +36,7 @@ class OrderedCollectives : public Collectives {
   void barrier() final;
 
  protected:
+  static constexpr std::size_t kMostElementBytes = 8;
   static constexpr std::uint64_t kMostJobs = 1024;  ///< whose particulars are kept
 
   /// Does a call to its end, after all that were started before it.
@@ -49,16 +48,27 @@ class OrderedCollectives : public Collectives {
   virtual void perform(const Job& job) = 0;
   /// Waits until all peers have done their work on this job and on those before.
   virtual void settle(const Job&) {}
+  /// Lets the peers know that this rank has failed, where they do not.
+  virtual void tell_peers(const std::string&) {}
 
   /// Instead of `perform`, for a reduction that is taken by ranges: `open`, then `take` for each range.
   virtual void open(const Job& job) { perform(job); }
-  virtual void take(const Job& job, Slice range, const RangeConsumer& consume) { hand_over(job, range, consume); }
+  virtual void take(const Job& job, Slice range, const RangeConsumer& consume) {
+    hand_over(job.values, job, range, consume);
+  }
 
-  /// Gives `consume` a range of the job's values, which hold the result.
-  static void hand_over(const Job& job, Slice range, const RangeConsumer& consume);
+  /// Gives `consume` a range of the job's result.
+  /// @param result  the first element of the whole
+  static void hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume);
+  /// Gives it the results for a range, formed piece by piece.
+  /// @param arrays_from  gives the places of element `begin` in the arrays of all ranks
+  template <class ArraysFrom>
+  void reduce_pieces(const Job& job, Slice range, const RangeConsumer& consume, ArraysFrom arrays_from);
 
  private:
   Ticket start(Job job);
+  Ticket start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                     const LaneTree& tree);
   void work_off(std::uint64_t sequence);
   void make_room(std::uint64_t sequence);
   void perform_until(std::uint64_t sequence);
@@ -78,6 +88,19 @@ class OrderedCollectives : public Collectives {
   std::uint64_t last_closing_ = 0;  ///< last call that is not taken by ranges itself
   std::array<Job, kMostJobs> jobs_;
   std::string failure_;  ///< what the first failure said
+  alignas(64) std::array<std::byte, kPieceElements * kMostElementBytes> piece_;
 };
+
+template <class ArraysFrom>
+void OrderedCollectives::reduce_pieces(const Job& job, Slice range, const RangeConsumer& consume,
+                                       ArraysFrom arrays_from) {
+  for_each_chunk(range.count, kPieceElements, [&](std::size_t offset, std::size_t count) {
+    const std::size_t begin = range.begin + offset;
+    const std::span<const std::byte* const> arrays = arrays_from(begin);
+    std::byte* const piece = piece_.data();
+    reduce(arrays, std::span(&piece, 1), count, job.reduction());
+    consume(begin, piece, count);
+  });
+}
 
 }  // namespace lockstep::mpi

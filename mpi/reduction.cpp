@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
 #include <stdexcept>
 #include <string>
@@ -209,27 +210,37 @@ struct alignas(64) Line {
 void run_widened(const Work& work, VectorWidth width) {
   constexpr std::size_t kCacheElements = 4096;
   constexpr std::size_t kLeastBlock = 64;
-  const HalfFormat format = half_format(work.reduction.dtype, width);
+  const Reduction& reduction = work.reduction;
+  const HalfFormat format = half_format(reduction.dtype, width);
   const std::size_t rows = work.sources.size() + 1;
   const std::size_t block = std::max(kCacheElements / rows / kLeastBlock * kLeastBlock, kLeastBlock);
   thread_local std::vector<Line> lines;
   thread_local std::vector<const std::byte*> widened_sources;
   lines.resize(std::max(lines.size(), rows * block / std::tuple_size_v<decltype(Line::values)>));
+  widened_sources.resize(work.sources.size());
   float* const result = lines.front().values.data();
-  widened_sources.clear();
-  for (std::size_t row = 1; row < rows; ++row) {
-    widened_sources.push_back(reinterpret_cast<const std::byte*>(result + row * block));
-  }
   auto* const target = reinterpret_cast<std::byte*>(result);
-  Work widened{.sources = widened_sources, .targets = std::span(&target, 1), .count = 0, .reduction = work.reduction};
+  Work widened{.sources = widened_sources, .targets = std::span(&target, 1), .count = 0, .reduction = reduction};
   widened.reduction.dtype = DType::float32;
   for_each_chunk(work.count, block, [&](std::size_t begin, std::size_t count) {
-    for (std::size_t row = 1; row < rows; ++row) {
-      format.widen(work.sources[row - 1] + begin * kHalfBytes, result + row * block, count);
+    for (std::size_t i = 0; i < work.sources.size(); ++i) {
+      if (i < reduction.partial_sources) {
+        widened_sources[i] = work.sources[i] + begin * sizeof(float);
+        continue;
+      }
+      float* const row = result + (i + 1) * block;
+      format.widen(work.sources[i] + begin * kHalfBytes, row, count);
+      widened_sources[i] = reinterpret_cast<const std::byte*>(row);
     }
     widened.count = count;
     run(widened, width);
-    for (std::byte* const place : work.targets) format.narrow(result, place + begin * kHalfBytes, count);
+    for (std::byte* const place : work.targets) {
+      if (reduction.is_partial) {
+        std::memcpy(place + begin * sizeof(float), result, count * sizeof(float));
+      } else {
+        format.narrow(result, place + begin * kHalfBytes, count);
+      }
+    }
   });
 }
 
@@ -246,6 +257,16 @@ void require_reducible(DType dtype, ReduceOp op) {
   if (dtype == DType::boolean && (op == ReduceOp::min || op == ReduceOp::max)) return;
   throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be reduced by " + name_of(op));
 }
+
+void require_lane_reducible(DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  if (is_half(dtype) || (op != ReduceOp::sum && op != ReduceOp::average)) {
+    throw std::logic_error("comm: " + std::string(name_of(dtype)) + " values cannot be reduced by " + name_of(op) +
+                           " over lanes; sum float32 or float64");
+  }
+}
+
+DType partial_dtype(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
 
 VectorWidth widest_vectors() {
 #if defined(__x86_64__)
@@ -264,6 +285,7 @@ void reduce(std::span<const std::byte* const> sources, std::span<std::byte* cons
   require_reducible(reduction.dtype, reduction.op);
   Work work{.sources = sources, .targets = targets, .count = count, .reduction = reduction};
   if (reduction.parts == 0) work.reduction.parts = sources.size();
+  if (reduction.is_partial && reduction.op == ReduceOp::average) work.reduction.op = ReduceOp::sum;
   if (is_half(reduction.dtype)) return run_widened(work, width);
   run(work, width);
 }

@@ -13,6 +13,10 @@ namespace lockstep::mpi {
 /// @throws std::logic_error  they cannot
 void require_reducible(DType dtype, ReduceOp op);
 
+/// Whether they can be summed by lanes, as start_lane_reduce says.
+/// @throws std::logic_error  they cannot
+void require_lane_reducible(DType dtype, ReduceOp op);
+
 /// Bytes of one vector register.
 enum class VectorWidth : std::size_t { sse = 16, avx2 = 32, avx512 = 64 };
 
@@ -27,7 +31,14 @@ struct Reduction {
   /// The order of a sum or average. Empty: that of the sources, ((s0 + s1) + s2) + ... Else source i is laid on a
   /// stack, then merges[i] times the two topmost values are replaced by (lower + upper); at the end one is left.
   std::span<const std::uint8_t> merges = {};
+  /// A reduction in several parts: so many of the first sources are results of earlier parts, and the result of a part
+  /// goes into a later one. Such results are of partial_dtype(dtype); the last part alone forms the average.
+  std::size_t partial_sources = 0;
+  bool is_partial = false;
 };
+
+/// The type in which values of `dtype` are combined: float32 for 16-bit floats.
+DType partial_dtype(DType dtype);
 
 /// Combines `count` elements of all sources in the element type, multiplies by 1/parts for an average, and writes the
 /// result to every target. float16 and bfloat16 are combined as float32 and rounded once, ties to even. Each element

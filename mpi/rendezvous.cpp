@@ -10,7 +10,7 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-#include <vector>
+#include <utility>
 
 namespace lockstep::mpi {
 
@@ -65,8 +65,10 @@ std::size_t Rendezvous::bytes_for(int ranks) {
   return sizeof(Board) + ranks * (sizeof(Line) + kPostings * sizeof(Posting));
 }
 
-Rendezvous::Rendezvous(const Communicator& host, std::span<std::byte> memory, const WaitOptions& options)
+Rendezvous::Rendezvous(const Communicator& host, std::vector<int> names, std::span<std::byte> memory,
+                       const WaitOptions& options)
     : options_(options),
+      names_(std::move(names)),
       rank_(host.rank()),
       size_(host.size()),
       board_(reinterpret_cast<Board*>(memory.data())),
@@ -147,7 +149,7 @@ void Rendezvous::sleep_until_changed(Counter counter, std::uint64_t value, int r
 
 void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const Call& call, Clock::time_point start) {
   throw_if_given_up();
-  const std::string here = "rank " + std::to_string(rank_) + " waited for it in " + describe(call);
+  const std::string here = "rank " + std::to_string(names_[rank_]) + " waited for it in " + describe(call);
   std::string late;
   for (int rank = 0; rank < size_; ++rank) {
     const bool has_left = lines_[rank].has_left.load(std::memory_order_acquire) != 0;
@@ -159,33 +161,37 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
     late += (late.empty() ? "" : ", ") + where_is(rank);
   }
   const std::chrono::duration<double> waited = Clock::now() - start;
-  if (waited.count() < options_.timeout_s || late.empty()) return;
-  give_up(lateness(rank_, waited.count(), call, late));
+  const double limit_s = options_.timeout_s + (counter == &Line::progress ? options_.grace_s : 0);
+  if (waited.count() < limit_s || late.empty()) return;
+  give_up(lateness(names_[rank_], waited.count(), call, late));
 }
 
 std::string Rendezvous::where_is(int rank) const {
   const std::uint64_t arrived = lines_[rank].arrived.load(std::memory_order_acquire);
   const std::string place = arrived == 0 ? "not seen yet" : "last seen in " + describe(posting(rank, arrived).call);
-  return "rank " + std::to_string(rank) + " (" + place + ")";
+  return "rank " + std::to_string(names_[rank]) + " (" + place + ")";
 }
 
 void Rendezvous::throw_if_given_up() const {
   if (board_->state.load(std::memory_order_acquire) != Board::given_up) return;
-  const std::string who = board_->rank == rank_ ? "this rank" : "rank " + std::to_string(board_->rank);
+  const std::string who = board_->rank == rank_ ? "this rank" : "rank " + std::to_string(names_[board_->rank]);
   throw CommError("comm: " + who + " gave up: " + board_->reason.data());
 }
 
-void Rendezvous::give_up(const std::string& reason) {
+void Rendezvous::tell_peers(const std::string& reason) {
   std::uint32_t expected = Board::fine;
-  if (board_->state.compare_exchange_strong(expected, Board::writing)) {
-    board_->rank = rank_;
-    reason.copy(board_->reason.data(), kReasonBytes - 1);
-    board_->state.store(Board::given_up, std::memory_order_release);
-    for (Line& line : lines_) {
-      line.changes.fetch_add(1);
-      futex_wake_all(line.changes);
-    }
+  if (!board_->state.compare_exchange_strong(expected, Board::writing)) return;
+  board_->rank = rank_;
+  reason.copy(board_->reason.data(), kReasonBytes - 1);
+  board_->state.store(Board::given_up, std::memory_order_release);
+  for (Line& line : lines_) {
+    line.changes.fetch_add(1);
+    futex_wake_all(line.changes);
   }
+}
+
+void Rendezvous::give_up(const std::string& reason) {
+  tell_peers(reason);
   throw CommError("comm: " + reason);
 }
 

@@ -10,6 +10,7 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "call.hpp"
 #include "peer_watch.hpp"
@@ -25,6 +26,7 @@ struct Posting {
 
 struct WaitOptions {
   double timeout_s = 300;
+  double grace_s = 0;       ///< more for a peer on the same host that may itself wait for another host
   bool is_crowded = false;  ///< ranks outnumber processors: hand the processor on at once instead of spinning
 };
 
@@ -44,8 +46,9 @@ class Rendezvous {
   static std::size_t bytes_for(int ranks);
 
   /// Collective over `host`.
+  /// @param names   what its ranks are called in error texts
   /// @param memory  zeroed, bytes_for(host.size()) bytes, the same on every rank
-  Rendezvous(const Communicator& host, std::span<std::byte> memory, const WaitOptions& options);
+  Rendezvous(const Communicator& host, std::vector<int> names, std::span<std::byte> memory, const WaitOptions& options);
   ~Rendezvous();  ///< tells the others that this rank has left
 
   void arrive(const Posting& posting);
@@ -62,7 +65,9 @@ class Rendezvous {
 
   /// Throws what this rank or a peer gave up for, if one did.
   void throw_if_given_up() const;
-  /// Makes every rank's waits fail, and throws.
+  /// Makes every rank's waits fail, unless they do already.
+  void tell_peers(const std::string& reason);
+  /// The same, and throws.
   [[noreturn]] void give_up(const std::string& reason);
 
  private:
@@ -80,6 +85,7 @@ class Rendezvous {
   std::string where_is(int rank) const;
 
   WaitOptions options_;
+  std::vector<int> names_;
   int rank_;
   int size_;
   std::uint64_t progress_ = 0;

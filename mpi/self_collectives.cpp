@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 #include <new>
+#include <vector>
 
 #include "backends.hpp"
 #include "ordered_collectives.hpp"
@@ -26,8 +27,28 @@ class SelfCollectives final : public OrderedCollectives {
   void perform(const Job& job) override {
     const std::size_t count = job.call.count;
     if (job.call.kind == Kind::all_gather) std::copy_n(job.values, count, job.result);
-    if (job.call.kind == Kind::reduce_scatter) std::copy_n(job.values, count * size_of(job.call.dtype), job.result);
+    if (job.call.kind == Kind::reduce_scatter) std::copy_n(job.values, count * job.element_bytes(), job.result);
+    if (job.tree != nullptr) reduce(arrays(job, 0), std::span(&job.values, 1), count, job.reduction());
   }
+
+  void open(const Job&) override {}
+
+  void take(const Job& job, Slice range, const RangeConsumer& consume) override {
+    if (job.tree == nullptr) return hand_over(job.values, job, range, consume);
+    reduce_pieces(job, range, consume, [&](std::size_t begin) { return arrays(job, begin); });
+  }
+
+ private:
+  /// Element `begin` of every node.
+  std::span<const std::byte* const> arrays(const Job& job, std::size_t begin) {
+    arrays_.clear();
+    for (std::size_t node = 0; node < job.nodes_of(0); ++node) {
+      arrays_.push_back(job.values + node * job.node_bytes() + begin * job.element_bytes());
+    }
+    return arrays_;
+  }
+
+  std::vector<const std::byte*> arrays_;
 };
 
 }  // namespace

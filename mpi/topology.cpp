@@ -37,8 +37,14 @@ std::string count_of(int count, const std::string& noun) {
 
 }  // namespace
 
-Topology Topology::of(const Communicator& world) {
-  const Communicator host = world.split_by_host();
+Topology Topology::of(const Communicator& world, int hosts) {
+  if (hosts > world.size()) {
+    throw_agreed(ExitCode::configuration, "comm.hosts: " + std::to_string(hosts) + " hosts cannot be had of " +
+                                              count_of(world.size(), "rank") + "; use 0 for the hosts as they are");
+  }
+  const Communicator host = hosts == 0
+                                ? world.split_by_host()
+                                : world.split(static_cast<int>(std::int64_t{world.rank()} * hosts / world.size()));
   Topology topology;
   topology.local_rank = host.rank();
   topology.local_size = host.size();

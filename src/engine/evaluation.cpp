@@ -11,28 +11,39 @@ namespace lockstep::engine {
 
 namespace {
 
-metrics::ClassificationSums sum_over_ranks(const metrics::ClassificationSums& mine, mpi::Collectives& collectives) {
-  std::array counts = {mine.correct, mine.count};
-  double loss = mine.loss;
+using metrics::ClassificationSums;
+
+/// Adds the sums of all batches in one order, whoever has counted them: a batch is known to one rank, and zero to the
+/// others.
+ClassificationSums sum_over_batches(const std::vector<ClassificationSums>& batches, mpi::Collectives& collectives) {
+  std::vector<double> losses;
+  ClassificationSums sums;
+  for (const ClassificationSums& batch : batches) {
+    losses.push_back(batch.loss);
+    sums = sums + batch;
+  }
+  std::array counts = {sums.correct, sums.count};
   collectives.all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
-  collectives.all_reduce(&loss, 1, DType::float64, mpi::ReduceOp::sum);
-  return {loss, counts[0], counts[1]};
+  collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
+  return {parallel::sum_by_lanes(losses), counts[0], counts[1]};
 }
 
 }  // namespace
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
-  const data::Share share = data::share_of(dataset.size(), strategy.world().rank(), strategy.world().size());
-  metrics::ClassificationSums mine;
+  const std::int64_t batches = (dataset.size() + batch_size - 1) / batch_size;
+  const data::Share share = data::share_of(batches, strategy.world().rank(), strategy.world().size());
+  std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
   strategy.model().model().eval();
-  for (std::int64_t done = 0; done < share.count; done += batch_size) {
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, share.count - done)));
-    std::iota(indices.begin(), indices.end(), share.begin + done);
-    mine = mine + strategy.model().val_step(dataset.get(indices));
+  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+    const std::int64_t begin = batch * batch_size;
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
+    std::iota(indices.begin(), indices.end(), begin);
+    counted[static_cast<std::size_t>(batch)] = strategy.model().val_step(dataset.get(indices));
   }
   strategy.model().model().train();
-  return sum_over_ranks(mine, strategy.collectives());
+  return sum_over_batches(counted, strategy.collectives());
 }
 
 }  // namespace lockstep::engine

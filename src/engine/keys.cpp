@@ -27,6 +27,10 @@ KeySpecs engine_keys() {
       count("train.global_batch_size", "48", "samples of one step, over all ranks", 1, 1 << 30),
       count("train.micro_batch", "0", "samples of one forward on one rank, at most; bounds memory; 0: no bound", 0,
             1 << 30),
+      count("train.lanes", "0",
+            "parts of a global batch that are summed by one tree, so that results have the same bits on any number of "
+            "ranks up to this; 0: off",
+            0, 4096),
       count("train.max_steps", "0", "steps after which the run ends; 0: no such bound"),
       count("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
       text("train.clip_grad", "", "norm:V scales gradients down to norm V, value:V clamps each element; empty: off"),

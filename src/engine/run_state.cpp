@@ -248,6 +248,18 @@ void compare_data(Differences& differences, const Archive& archive, const Traine
   }
 }
 
+/// What would change the bits of a run whose bits should not depend on where it runs.
+void compare_lanes(Differences& differences, const Archive& archive, const Strategy& strategy) {
+  const std::int64_t lanes = archive.integer("/", "lanes");
+  if (lanes != strategy.lanes()) {
+    differences.add("its train.lanes is " + std::to_string(lanes) + ", the run's is " +
+                    std::to_string(strategy.lanes()));
+  } else if (lanes > 0 && archive.integer("/", "threads") != strategy.threads()) {
+    differences.add("it was trained with run.threads = " + std::to_string(archive.integer("/", "threads")) +
+                    ", this run has " + std::to_string(strategy.threads()));
+  }
+}
+
 void load_model(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
   const models::Model& model = strategy.model().model();
@@ -299,6 +311,8 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini) {
   if (strategy.world().is_root()) {
     capture_progress(archive, trainer, strategy.seed());
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
+    archive.set("/", "lanes", strategy.lanes());
+    archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     capture_model(archive, strategy.model().model());
   }
@@ -314,6 +328,7 @@ void restore(Trainer& trainer, const checkpoints::Archive& archive) {
     compare_model(differences, strategy.model().model());
     compare_optimizer(differences, archive, strategy);
     compare_data(differences, archive, trainer, strategy.seed());
+    compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
     trainer.resume_at(archive.integer("/", "step"), archive.integer("/sampler", "epoch"),
                       archive.integer("/sampler", "samples_in_epoch"), archive.integer("/", "samples_seen"));

@@ -5,18 +5,22 @@
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/lane_tree.hpp>
 
 #include <ATen/Parallel.h>
 
 #include <cstdlib>
+#include <sstream>
 
 namespace lockstep::engine {
 
 namespace {
 
 /// Compute threads of this rank: run.threads, else OMP_NUM_THREADS, else this rank's part of the processors.
-int set_threads(const Section& run, const mpi::Topology& topology) {
+/// With lanes 1, since how many threads add up a sum shows in its bits.
+int set_threads(const Section& run, const mpi::Topology& topology, bool has_lanes) {
   int threads = static_cast<int>(run.integer("threads"));
+  if (threads == 0 && has_lanes) threads = 1;
   const char* const omp = std::getenv("OMP_NUM_THREADS");
   if (threads == 0 && omp != nullptr) threads = std::atoi(omp);
   if (threads <= 0) threads = std::max(1, topology.cpus / topology.local_size);
@@ -35,6 +39,38 @@ std::int64_t count_micro_batches(const Section& train, const mpi::Communicator& 
   return most == 0 ? 1 : (share + most - 1) / most;
 }
 
+/// "a, b" -> {"a", "b"}
+std::vector<std::string> parts_of(const std::string& list) {
+  std::vector<std::string> parts;
+  std::istringstream text(list);
+  for (std::string part; std::getline(text, part, ',');) {
+    const std::size_t begin = part.find_first_not_of(' ');
+    if (begin != std::string::npos) parts.push_back(part.substr(begin, part.find_last_not_of(' ') + 1 - begin));
+  }
+  return parts;
+}
+
+/// The lanes of this rank.
+std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
+  const std::int64_t lanes = train.integer("lanes");
+  const std::int64_t global_batch = train.integer("global_batch_size");
+  if (global_batch % lanes != 0) {
+    throw ConfigError(train.cite("lanes") + ": " + std::to_string(global_batch) +
+                      " samples of train.global_batch_size do not divide into " + std::to_string(lanes) +
+                      " lanes of the same size");
+  }
+  if (lanes < world.size()) {
+    throw ConfigError(train.cite("lanes") + ": " + std::to_string(lanes) + " lanes do not give " +
+                      std::to_string(world.size()) + " ranks one each");
+  }
+  if (train.integer("micro_batch") != 0) {
+    throw ConfigError(train.cite("micro_batch") + " has no place beside train.lanes: a lane is one forward; raise " +
+                      "train.lanes for smaller ones");
+  }
+  const mpi::LaneTree tree = mpi::LaneTree::even(static_cast<int>(lanes), world.size());
+  return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
+}
+
 std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterStore& store) {
   std::vector<optim::ParameterInfo> parameters(store.size());
   for (std::size_t i = 0; i < store.size(); ++i) {
@@ -49,14 +85,18 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
     : world_(&world), seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))) {
   const Section& train = sections.at("train");
   const mpi::Topology topology = mpi::Topology::of(world);
-  const int threads = set_threads(sections.at("run"), topology);
+  lanes_ = train.integer("lanes");
+  threads_ = set_threads(sections.at("run"), topology, lanes_ > 0);
   const auto loaders = static_cast<int>(sections.at("data").integer("workers"));
   // Loader threads mostly sleep: only compute threads are held against the processors.
-  const std::string crowded = topology.oversubscription(threads);
+  const std::string crowded = topology.oversubscription(threads_);
   if (!crowded.empty() && topology.local_rank == 0) log::warning(crowded);
-  log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loaders) + " for loading");
+  log::debug("threads: " + std::to_string(threads_) + " for computing, " + std::to_string(loaders) + " for loading");
 
-  world.together([&] { micro_batches_ = count_micro_batches(train, world); });
+  world.together([&] {
+    micro_batches_ = lanes_ > 0 ? count_lanes(train, world) : count_micro_batches(train, world);
+    if (lanes_ > 0) first_lane_ = mpi::LaneTree::even(static_cast<int>(lanes_), world.size()).first_lane(world.rank());
+  });
   collectives_ = mpi::make_collectives(
       world, {.backend = sections.at("comm").text("backend"), .timeout_s = sections.at("comm").real("timeout_s")});
 
@@ -65,8 +105,10 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
     const at::ScalarType dtype = train.text("precision") == "fp64" ? at::kDouble : at::kFloat;
     built = models::build(sections.at("model"), task, seed_, dtype, tables.models);
   });
-  model_ = std::make_unique<parallel::DistributedDataParallel>(
-      std::move(built), world, *collectives_, parallel::DdpOptions::from(sections.at("ddp"), *collectives_));
+  parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
+  options.lanes = static_cast<int>(lanes_);
+  options.recompute = parts_of(sections.at("model").text("recompute"));
+  model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
 
   parallel::ParameterStore& store = model_->parameters();
   const optim::Rule* rule = nullptr;

@@ -5,10 +5,10 @@
 #include <lockstep/models/generators.hpp>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cmath>
 #include <limits>
+#include <span>
 
 namespace lockstep::engine {
 
@@ -34,6 +34,10 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
         std::make_unique<data::Sampler>(splits_.train->size(), global_batch, strategy.seed(), data.boolean("shuffle"));
     share_ = data::share_of(global_batch, world.rank(), world.size());
     micro_batch_ = train.integer("micro_batch") == 0 ? share_.count : train.integer("micro_batch");
+    if (strategy.lanes() > 0) {
+      micro_batch_ = global_batch / strategy.lanes();
+      share_ = {strategy.first_lane() * micro_batch_, strategy.micro_batches() * micro_batch_};
+    }
     loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
                        .prefetch = static_cast<int>(2 + strategy.micro_batches())};
     max_steps_ = train.integer("max_steps");
@@ -114,7 +118,7 @@ Outcome Trainer::train() {
   return outcome;
 }
 
-/// This rank's part of one step. The report's loss is still this rank's share of the mean.
+/// This rank's part of one step, without the report's loss.
 StepReport Trainer::run_step(data::Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   const double waited_before = loader.wait_seconds();
@@ -124,15 +128,20 @@ StepReport Trainer::run_step(data::Loader& loader) {
   StepReport report;
   report.samples = sampler_->global_batch_size();
   report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
+  const bool has_lanes = strategy_->lanes() > 0;
+  losses_.clear();
   for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
     const data::Batch batch = loader.next();
-    models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
-                            rank << 32 | static_cast<std::uint64_t>(part));
+    // Of all that is drawn in a forward nothing depends on the rank where lanes are on.
+    const auto place = static_cast<std::uint64_t>(part);
+    models::seed_generators(
+        strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
+        has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place : rank << 32 | place);
     const auto samples = static_cast<double>(batch.input.size(0));
     // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
-    const double weight = world_size * samples / global_batch;
+    const double weight = has_lanes ? 1 : world_size * samples / global_batch;
     const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
-    report.loss += result.loss * samples / global_batch;
+    losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
     report.grad_norm = result.update.grad_norm;
   }
   report.seconds = seconds_since(begin);
@@ -142,11 +151,19 @@ StepReport Trainer::run_step(data::Loader& loader) {
 
 /// Sums the loss over ranks, and tells every rank what any of them asks for. Whether to stop.
 bool Trainer::agree(StepReport& report) {
-  std::array said = {report.loss, stop_requested_.load(std::memory_order_relaxed) ? 1.0 : 0.0,
-                     save_requested_ && strategy_->world().is_root() ? 1.0 : 0.0};
+  // Two requests; then the losses of all lanes, of which each rank knows its own, or the rank's part of the mean.
+  const auto lanes = static_cast<std::size_t>(strategy_->lanes());
+  std::vector<double> said(2 + std::max<std::size_t>(1, lanes));
+  said[0] = stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
+  said[1] = save_requested_ && strategy_->world().is_root() ? 1 : 0;
+  if (lanes > 0) {
+    std::copy(losses_.begin(), losses_.end(), said.begin() + 2 + strategy_->first_lane());
+  } else {
+    for (const double loss : losses_) said[2] += loss;
+  }
   strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
-  report.loss = said[0];
-  report.is_save_due = said[2] > 0;
+  report.loss = lanes == 0 ? said[2] : parallel::sum_by_lanes(std::span(said).subspan(2)) / static_cast<double>(lanes);
+  report.is_save_due = said[1] > 0;
   save_requested_ = false;
   const bool is_norm_finite = !report.grad_norm || std::isfinite(*report.grad_norm);
   if (!std::isfinite(report.loss) || !is_norm_finite) {
@@ -155,7 +172,7 @@ bool Trainer::agree(StepReport& report) {
                                         "; the last checkpoint is kept: lower optim.lr, or clip with "
                                         "train.clip_grad=norm:1.0");
   }
-  return said[1] > 0;
+  return said[0] > 0;
 }
 
 void Trainer::advance() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
+#include <lockstep/models/recompute.hpp>
 
 #include <torch/nn/init.h>
 #include <torch/types.h>
@@ -51,8 +52,11 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
     return at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
   }
   TORCH_CHECK(input.dim() >= 2, "batch normalisation needs [N, C, ...], got ", input.sizes());
-  num_batches_tracked.add_(1);
-  const double momentum = momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
+  double momentum = 0;  // a batch that is seen again leaves no trace
+  if (!is_recomputing()) {
+    num_batches_tracked.add_(1);
+    momentum = momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
+  }
   if (training_) return training_(*this, input, momentum);
   TORCH_CHECK(input.numel() != input.size(1), "Expected more than 1 value per channel when training, got input size ",
               input.sizes());

@@ -83,7 +83,12 @@ KeySpecs model_keys(const std::vector<ModelRow>& rows) {
   return keys_of_rows({{.name = "model.name",
                         .type = KeyType::text,
                         .default_value = "cnn",
-                        .help = "what to train: mlp, cnn, gpt or resnet18"}},
+                        .help = "what to train: mlp, cnn, gpt or resnet18"},
+                       {.name = "model.recompute",
+                        .type = KeyType::text,
+                        .default_value = "",
+                        .help = "blocks whose forward runs again in backward instead of keeping its results: patterns "
+                                "with commas between them, such as block*"}},
                       rows);
 }
 

@@ -1,27 +1,61 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "autograd_graph.hpp"
 
-#include <unordered_set>
+#include <torch/csrc/autograd/function.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
 
 namespace lockstep::parallel {
 
-std::vector<char> reachable_nodes(const std::vector<at::Tensor>& roots, const std::vector<NodeHandle>& nodes) {
-  std::unordered_set<torch::autograd::Node*> seen;
-  std::vector<torch::autograd::Node*> open;
-  const auto visit = [&](torch::autograd::Node* node) {
-    if (node != nullptr && seen.insert(node).second) open.push_back(node);
-  };
+using torch::autograd::Node;
+
+void AutogradGraph::collect(std::span<const at::Tensor> roots) {
+  if (slots_.empty()) slots_.resize(1024);
+  std::fill(slots_.begin(), slots_.end(), nullptr);
+  size_ = 0;
   for (const at::Tensor& root : roots) {
-    if (root.defined() && root.requires_grad()) visit(torch::autograd::impl::gradient_edge(root).function.get());
+    Node* const node = root.defined() ? root.grad_fn().get() : nullptr;
+    if (node != nullptr && insert(node)) to_visit_.push_back(node);
   }
-  while (!open.empty()) {
-    torch::autograd::Node* const node = open.back();
-    open.pop_back();
-    for (const torch::autograd::Edge& edge : node->next_edges()) visit(edge.function.get());
+  while (!to_visit_.empty()) {
+    const Node* const node = to_visit_.back();
+    to_visit_.pop_back();
+    for (const torch::autograd::Edge& edge : node->next_edges()) {
+      Node* const next = edge.function.get();
+      if (next != nullptr && insert(next)) to_visit_.push_back(next);
+    }
   }
-  std::vector<char> is_reached;
-  for (const NodeHandle& node : nodes) is_reached.push_back(seen.contains(node.get()) ? 1 : 0);
-  return is_reached;
+}
+
+bool AutogradGraph::contains(const Node* node) const {
+  return node != nullptr && !slots_.empty() && slots_[slot_of(node)] == node;
+}
+
+bool AutogradGraph::insert(Node* node) {
+  const std::size_t slot = slot_of(node);
+  if (slots_[slot] == node) return false;
+  slots_[slot] = node;
+  if (++size_ * 2 > slots_.size()) grow();
+  return true;
+}
+
+std::size_t AutogradGraph::slot_of(const Node* node) const {
+  // Fibonacci hashing: the upper bits of the product depend on all bits of the address.
+  const auto product = static_cast<std::uint64_t>(reinterpret_cast<std::uintptr_t>(node)) * 0x9E3779B97F4A7C15U;
+  std::size_t slot = product >> (64 - std::countr_zero(slots_.size()));
+  while (slots_[slot] != nullptr && slots_[slot] != node) slot = (slot + 1) & (slots_.size() - 1);
+  return slot;
+}
+
+void AutogradGraph::grow() {
+  std::vector<Node*> before(slots_.size() * 2);
+  before.swap(slots_);
+  for (Node* const node : before) {
+    if (node != nullptr) slots_[slot_of(node)] = node;
+  }
 }
 
 }  // namespace lockstep::parallel

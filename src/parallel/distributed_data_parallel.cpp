@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/models/recompute.hpp>
+#include <lockstep/parallel/anomalous_parameters.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
@@ -38,6 +42,11 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
+  options.synchronises_batch_norm = ddp.boolean("sync_batch_norm");
+  const std::string& check = ddp.text("detect_anomalous_params");
+  options.anomaly_check = check == "off"    ? AnomalyCheck::off
+                          : check == "once" ? AnomalyCheck::once
+                                            : AnomalyCheck::always;
   const std::string& shares = ddp.text("shared_parameters");
   options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
   return options;
@@ -47,8 +56,15 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
   verify_same_model(*model_, world_);
+  world_.together([&] {
+    if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
+  });
+  if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
   std::vector<NamedParameter> parameters;
-  world_.together([&] { parameters = trained_parameters(*model_, options_.ignored); });
+  world_.together([&] {
+    parameters = trained_parameters(*model_, options_.ignored);
+    require_unwrapped(parameters);
+  });
   dtype_ = parameters.front().tensor.scalar_type();
   for (const auto& item : model_->named_parameters()) {
     const bool is_ignored =
@@ -57,21 +73,44 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
   }
   broadcast_buffers(options_.root);
-  reducer_ = std::make_unique<GradientReducer>(parameters, options_.reducer, collectives, world_);
-  store_ = std::make_unique<ParameterStore>(std::move(parameters), world_, collectives, options_.shares_parameters);
-  store_->connect(*reducer_);
+  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, options_.shares_parameters);
+  if (options_.lanes > 0) {
+    world_.together([&] { require_lanes(parameters); });
+    lanes_ = std::make_unique<LaneReducer>(
+        std::move(parameters), [this] { return buffers(); }, options_.reducer.limits, collectives,
+        mpi::LaneTree::even(options_.lanes, collectives.world_size()));
+    store_->connect(*lanes_);
+  } else {
+    reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
+    store_->connect(*reducer_);
+  }
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
 
+void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& parameters) const {
+  if (options_.lanes < collectives_->world_size()) {
+    throw ConfigError("ddp: " + std::to_string(options_.lanes) + " lanes do not give " +
+                      std::to_string(collectives_->world_size()) + " ranks one each");
+  }
+  for (const NamedParameter& parameter : parameters) {
+    const at::ScalarType type = parameter.tensor.scalar_type();
+    const bool is_plain = parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
+    if (is_plain && (type == at::kFloat || type == at::kDouble)) continue;
+    throw ConfigError("ddp: with lanes, gradients must be dense float32 or float64 like their parameters; '" +
+                      parameter.name + "' has others");
+  }
+}
+
 void DistributedDataParallel::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
+  // Slices fit where the ranks that divide a reduction are those that share the parameters.
+  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
+  if (lanes_) return lanes_->begin_lane(may_slice_ && fits);
   if (before_forward_) before_forward_();
   const bool is_alone = collectives_->world_size() == 1;
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
   if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
-  // Slices fit where the ranks that divide a reduction are those that share the parameters.
-  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
   const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
@@ -79,11 +118,13 @@ void DistributedDataParallel::begin_forward() {
 }
 
 bool DistributedDataParallel::is_watching() const {
-  return at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
+  return reducer_ && at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
 }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
   const bool needs_cast = input.is_floating_point() && input.scalar_type() != dtype_;
+  std::optional<models::ScopedTap> scoped;
+  if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
   return run([&] { return models::run(*model_, needs_cast ? input.to(dtype_) : input); });
 }
 
@@ -95,14 +136,26 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   const double share = weight ? *weight : share_of(batch, optimizer);
   const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
   const at::Tensor loss = models::total_loss(losses);
+  name_anomalous(loss);
   StepResult result;
   result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
   return result;
 }
 
+void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
+  if (options_.anomaly_check == AnomalyCheck::off) return;
+  if (options_.anomaly_check == AnomalyCheck::once && std::exchange(has_named_anomalous_, true)) return;
+  std::vector<NamedParameter> trained;
+  for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
+  std::string names;
+  for (const std::string& name : anomalous_parameters(loss, trained)) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) log::warning("outside of the loss's graph, so never trained: " + names);
+}
+
 /// The part of a micro_batch in the step's average when the caller does not say it.
 double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
+  if (lanes_) return 1;  // all lanes weigh the same
   const double part = 1.0 / static_cast<double>(optimizer.accumulation_steps());
   if (!options_.weighs_samples) return part;
   const auto mine = static_cast<double>(batch.input.size(0));
@@ -132,7 +185,7 @@ void DistributedDataParallel::broadcast_buffers(int root) {
 }
 
 void DistributedDataParallel::synchronise_buffers() {
-  if (collectives_->world_size() == 1) return;
+  if (collectives_->world_size() == 1 || lanes_) return;  // lanes keep them the same anyway
   for (const at::Tensor& buffer : buffers()) {
     if (at::isFloatingType(buffer.scalar_type())) {
       all_reduce(buffer, *collectives_, mpi::ReduceOp::average);
@@ -157,7 +210,8 @@ void DistributedDataParallel::broadcast_state(int root) {
 }
 
 void DistributedDataParallel::reset_state() {
-  reducer_->reset();
+  if (lanes_) lanes_->reset();
+  if (reducer_) reducer_->reset();
   store_->drop_gradients();
 }
 

@@ -55,7 +55,7 @@ class GradientReducer::Impl : public AccumulatorListener {
         states_(parameters_.size()) {
     world_.together([this] {
       specs_ = specs_of(parameters_);
-      require_free();
+      require_unwrapped(parameters_);
     });
     if (options_.finds_unused && options_.has_static_graph) {
       log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
@@ -159,7 +159,9 @@ class GradientReducer::Impl : public AccumulatorListener {
     const std::int64_t offset = buckets_.offset_of(i);
     const std::size_t element_bytes = buckets_.element_bytes(b);
     std::byte* const slot = buckets_.memory(b) + static_cast<std::size_t>(offset) * element_bytes;
-    if (is_kept_[i] != 0) return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
+    if (is_kept_[i] != 0) {
+      return visit_in_pieces(begin, end, slot + static_cast<std::size_t>(begin) * element_bytes, element_bytes, visit);
+    }
     const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                            .count = static_cast<std::size_t>(end - begin)};
     collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
@@ -246,15 +248,6 @@ class GradientReducer::Impl : public AccumulatorListener {
     return "parameter at index " + std::to_string(i) + " ('" + parameters_[i].name + "')";
   }
 
-  /// A parameter serves one reducer: with two, its gradients would be summed and divided twice.
-  void require_free() const {
-    for (const NamedParameter& parameter : parameters_) {
-      if (models::sink_of(parameter.tensor) == nullptr) continue;
-      throw ConfigError("ddp: parameter '" + parameter.name +
-                        "' belongs to another wrapper; destroy that one before the model is wrapped again");
-    }
-  }
-
   void attach_sinks() {
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       const at::Tensor& parameter = parameters_[i].tensor;
@@ -329,9 +322,9 @@ class GradientReducer::Impl : public AccumulatorListener {
   }
 
   void find_unused(const std::vector<at::Tensor>& outputs) {
-    const std::vector<char> is_reached = reachable_nodes(outputs, hooks_->nodes());
+    graph_.collect(outputs);
     std::vector<char> unused(states_.size());
-    for (std::size_t i = 0; i < states_.size(); ++i) unused[i] = is_reached[i] == 0 ? 1 : 0;
+    for (std::size_t i = 0; i < states_.size(); ++i) unused[i] = graph_.contains(hooks_->nodes()[i].get()) ? 0 : 1;
     if (!first_unused_.empty()) could_be_static_ = could_be_static_ && unused == first_unused_;
     if (first_unused_.empty()) first_unused_ = unused;
     for (std::size_t i = 0; i < states_.size(); ++i) states_[i].is_unused = unused[i] != 0;
@@ -571,6 +564,7 @@ class GradientReducer::Impl : public AccumulatorListener {
   std::vector<std::size_t> arrival_;  // of the first step
   std::vector<char> first_unused_;    // of the first step
   std::unique_ptr<AccumulatorHooks> hooks_;
+  AutogradGraph graph_;
   std::mutex mutex_;  // backward may run on one thread per device
 
   Synchronisation synchronisation_ = Synchronisation::none;  // latched at forward

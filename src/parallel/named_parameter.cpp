@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/gradient_sink.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
@@ -63,6 +64,14 @@ std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
     throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
   }
   return trained;
+}
+
+void require_unwrapped(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) {
+    if (models::sink_of(parameter.tensor) == nullptr) continue;
+    throw ConfigError("ddp: parameter '" + parameter.name +
+                      "' belongs to another wrapper; destroy that one before the model is wrapped again");
+  }
 }
 
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters) {

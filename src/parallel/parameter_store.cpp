@@ -105,9 +105,9 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
   index_.push_back(members);
 }
 
-void ParameterStore::connect(GradientReducer& reducer) {
-  reducer_ = &reducer;
-  reducer.on_new_buckets([this](const std::vector<Bucket>& buckets) { divide(buckets); });
+void ParameterStore::connect(GradientSource& source) {
+  source_ = &source;
+  source.on_new_buckets([this](const std::vector<Bucket>& buckets) { divide(buckets); });
 }
 
 /// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
@@ -129,17 +129,17 @@ std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
 }
 
 void ParameterStore::finish_gradients() {
-  if (reducer_ != nullptr) reducer_->finish();
+  if (source_ != nullptr) source_->finish();
 }
 
 bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
   const std::size_t i = index_[block][segment];
-  if (reducer_ != nullptr && reducer_->is_sliced()) return reducer_->has_gradient(i);
+  if (source_ != nullptr && source_->is_sliced()) return source_->has_gradient(i);
   return parameters_[i].tensor.grad().defined();
 }
 
 void ParameterStore::visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
-  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  const bool is_sliced = source_ != nullptr && source_->is_sliced();
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
       if (!has_gradient(b, s)) continue;
@@ -148,7 +148,7 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
         continue;
       }
       const optim::Segment& segment = blocks_[b].segments[s];
-      reducer_->visit(
+      source_->visit(
           index_[b][s], segment.own_begin, segment.own_end,
           [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
             visit({.block = b, .segment = s, .begin = begin, .count = count, .values = values});
@@ -156,7 +156,7 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
           /*keeps=*/!is_last);
     }
   }
-  if (is_sliced && is_last) reducer_->release();
+  if (is_sliced && is_last) source_->release();
 }
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
@@ -171,13 +171,10 @@ void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
   const auto* const values = static_cast<const std::byte*>(gradient.const_data_ptr());
   const optim::Segment& of = blocks_[block].segments[segment];
   const std::size_t element = size_of(blocks_[block].dtype);
-  for (std::int64_t begin = of.own_begin; begin < of.own_end; begin += optim::kPieceElements) {
-    visit({.block = block,
-           .segment = segment,
-           .begin = begin,
-           .count = std::min(optim::kPieceElements, of.own_end - begin),
-           .values = values + static_cast<std::size_t>(begin) * element});
-  }
+  visit_in_pieces(of.own_begin, of.own_end, values + static_cast<std::size_t>(of.own_begin) * element, element,
+                  [&](std::int64_t begin, std::int64_t count, const std::byte* piece) {
+                    visit({.block = block, .segment = segment, .begin = begin, .count = count, .values = piece});
+                  });
 }
 
 void ParameterStore::drop_gradients() {
@@ -186,7 +183,7 @@ void ParameterStore::drop_gradients() {
 
 void ParameterStore::write(const std::function<void()>& body) {
   // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
-  if (reducer_ == nullptr || !reducer_->is_sliced()) meet();
+  if (source_ == nullptr || !source_->is_sliced()) meet();
   body();
   meet();  // nobody reads before all have written
 }

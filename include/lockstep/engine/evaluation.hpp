@@ -9,8 +9,9 @@
 
 namespace lockstep::engine {
 
-/// Counts a whole data set: every sample once, whatever the number of ranks. Each rank takes its share of the data set.
-/// @param batch_size  samples of one forward on one rank; >= 1
+/// Counts a whole data set: every sample once. Each rank takes its share of the batches, and their losses are added in
+/// one order, so the result has the same bits on any number of ranks.
+/// @param batch_size  samples of one forward; >= 1
 /// @return            sums over all ranks, the same on each
 /// Collective. The model is in evaluation mode meanwhile.
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size);

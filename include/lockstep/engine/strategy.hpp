@@ -37,12 +37,19 @@ class Strategy {
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
 
   std::uint64_t seed() const noexcept { return seed_; }
+  /// Forwards of this rank in a step; with lanes, its lanes.
   std::int64_t micro_batches() const noexcept { return micro_batches_; }
+  std::int64_t lanes() const noexcept { return lanes_; }            ///< of a step, on all ranks; 0: off
+  std::int64_t first_lane() const noexcept { return first_lane_; }  ///< of this rank
+  int threads() const noexcept { return threads_; }                 ///< for computing, on this rank
 
  private:
   const mpi::Communicator* world_;
   std::uint64_t seed_;
   std::int64_t micro_batches_;
+  std::int64_t lanes_ = 0;
+  std::int64_t first_lane_ = 0;
+  int threads_ = 1;
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
   std::unique_ptr<optim::OptimWrapper> optimizer_;

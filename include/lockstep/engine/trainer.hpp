@@ -78,6 +78,7 @@ class Trainer {
   schedule::Schedule schedule_;
   Progress progress_;
   bool save_requested_ = false;
+  std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;
   std::vector<Reporter> reporters_;
   EventStorage events_;

@@ -53,7 +53,7 @@ struct BatchNormOptions {
 class BatchNorm : public Block {
  public:
   /// Normalises a training batch and updates the layer's running_mean and running_var.
-  /// @param momentum  weight of this batch in them
+  /// @param momentum  weight of this batch in them; 0 while a forward is run again
   using Training = std::function<at::Tensor(BatchNorm& layer, const at::Tensor& input, double momentum)>;
 
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});

@@ -4,6 +4,7 @@
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/mpi/lane_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -41,8 +42,8 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
 /// are valid during the call only.
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
-/// The seam of all tensor communication. A backend is one file: self, shm (one host), mpi (any number of hosts);
-/// hierarchical and nccl follow.
+/// The seam of all tensor communication. A backend is one file: self (one rank), shm (one host), mpi (any hosts),
+/// hierarchical (shared memory inside a host, MPI between hosts); nccl follows.
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
 /// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
@@ -55,11 +56,11 @@ class Collectives {
  public:
   virtual ~Collectives() = default;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm" or "mpi"
+  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi" or "hierarchical"
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;
-  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm, this rank
-  /// alone for self and mpi.
+  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm and
+  /// hierarchical, this rank alone for self and mpi.
   virtual int local_rank() const noexcept { return 0; }
   virtual int local_size() const noexcept { return 1; }  ///< how many they are
 
@@ -90,11 +91,28 @@ class Collectives {
   ///
   /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
   /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
-  /// start_reduce_ranges, is performed. Once that has returned, `values` may be overwritten; until then they must stay
-  /// as they are, but for elements that were consumed here and for which no other rank of this host asks.
-  /// @param range  within the array; may begin and end anywhere
-  /// @throws std::logic_error  the ticket is not from start_reduce_ranges, or not open any more
+  /// start_reduce_ranges or start_lane_ranges, is performed. Once that has returned, `values` may be overwritten; until
+  /// then they must stay as they are, but for elements that were consumed here and for which no other rank of this host
+  /// asks.
+  /// @param range    within the array; may begin and end anywhere
+  /// @param consume  calls no member of this object; what it throws reaches the caller
+  /// @throws std::logic_error  the ticket is not to be taken by ranges, or not open any more
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
+
+  /// Sums by lanes, so that the result does not depend on the number of ranks: like start_all_reduce, with this rank's
+  /// tree.nodes_of(rank()) instead of one array. All ranks' nodes are added in the order of the tree, and `average`
+  /// multiplies the sum once by 1/tree.lanes(). The result comes to the place of the first node; the others' contents
+  /// are unspecified then.
+  /// @param nodes   the first node of `count` elements
+  /// @param stride  elements from one node to the next, at least `count`, the same on every rank
+  /// @param dtype   float32, float64, int32, int64 or uint8: sums in 16 bits would depend on where they are rounded
+  /// @param op      sum or average
+  /// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
+  virtual Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                                   const LaneTree& tree) = 0;
+  /// The same, to be taken by reduce_range.
+  virtual Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
+                                   const LaneTree& tree) = 0;
 
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
@@ -110,15 +128,15 @@ class Collectives {
 };
 
 struct CollectivesOptions {
-  std::string backend = "auto";  ///< auto, self, shm or mpi
+  std::string backend = "auto";  ///< auto, self, shm, mpi or hierarchical
   double timeout_s = 300;        ///< a wait longer than this throws CommError
+  int hosts = 0;                 ///< as for Topology::of
 };
 
-/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, else mpi.
-/// Collective.
+/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, mpi where
+/// every rank has a host of its own, else hierarchical. Collective.
 /// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts), or one that is
-/// not
-///                      built (hierarchical, nccl), on every rank
+///                      not built (nccl), on every rank
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options);
 
 /// The keys of section `comm`.

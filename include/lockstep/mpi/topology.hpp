@@ -20,7 +20,14 @@ struct Topology {
   int host_cpus = 1;              ///< processors that the ranks of this host may run on, taken together
 
   /// Collective.
-  static Topology of(const Communicator& world);
+  /// @param hosts  0: hosts are where the ranks run. Else the ranks are taken as if they ran on so many hosts, which
+  /// get
+  ///               ranks that follow each other: a way to try several hosts on one
+  /// @throws ConfigError  more hosts than ranks, on every rank
+  static Topology of(const Communicator& world, int hosts = 0);
+
+  /// The ranks of this host. Collective over `world`, of which this is the topology.
+  Communicator split_by_host(const Communicator& world) const { return world.split(host_index, world.rank()); }
 
   /// A warning in one sentence when `threads_per_rank` compute and loader threads do not fit the processors that the
   /// ranks of this host may use; empty when they fit. Not collective.

@@ -8,6 +8,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
+#include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 
@@ -27,13 +28,21 @@ enum class BufferMode {
   average,    ///< all ranks take the average before each synchronised forward
 };
 
+/// When train_step names trained parameters that lie outside of the loss's graph.
+enum class AnomalyCheck { off, once, always };
+
 struct DdpOptions {
   ReducerOptions reducer = {};
   BufferMode buffers = BufferMode::off;
-  bool shares_parameters = false;         ///< one copy of the parameters per host
-  bool weighs_samples = false;            ///< train_step weighs ranks by their samples instead of equally
-  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
-  int root = 0;                           ///< rank whose values all others start from
+  bool shares_parameters = false;        ///< one copy of the parameters per host
+  bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
+  AnomalyCheck anomaly_check = AnomalyCheck::off;
+  std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
+  bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
+  std::vector<std::string> ignored = {};    ///< full names of parameters and buffers that each rank keeps to itself
+  int lanes = 0;  ///< > 0: results do not depend on the number of ranks, see LaneReducer; each rank's forwards are then
+                  ///< the lanes that LaneTree::even gives it
+  int root = 0;   ///< rank whose values all others start from
 
   /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
@@ -115,6 +124,7 @@ class DistributedDataParallel {
 
   models::Model& model() noexcept { return *model_; }
   ParameterStore& parameters() noexcept { return *store_; }
+  /// Not with lanes.
   GradientReducer& reducer() noexcept { return *reducer_; }
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
@@ -122,6 +132,8 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
+  void name_anomalous(const at::Tensor& loss);
+  void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void begin_forward();
   bool is_watching() const;
   double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
@@ -134,9 +146,12 @@ class DistributedDataParallel {
   mpi::Collectives* collectives_;
   DdpOptions options_;
   std::unique_ptr<ParameterStore> store_;
-  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<GradientReducer> reducer_;  // or
+  std::unique_ptr<LaneReducer> lanes_;
   at::ScalarType dtype_;  // of the parameters: inputs are converted to it
   bool synchronises_ = true;
+  std::optional<models::Tap> tap_;
+  bool has_named_anomalous_ = false;
   bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
   std::function<void()> before_forward_;  // of a Join
 };

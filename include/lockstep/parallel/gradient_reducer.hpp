@@ -5,6 +5,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/gradient_source.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -43,7 +44,7 @@ enum class Synchronisation {
 ///
 /// None is not zero: a parameter that no rank used in a step keeps the `.grad` that it had. One that some rank used
 /// gets the average everywhere, ranks without it counting as zero.
-class GradientReducer {
+class GradientReducer : public GradientSource {
  public:
   /// Collective: allocates the buckets.
   /// @param parameters   in registration order; each has requires_grad
@@ -52,7 +53,7 @@ class GradientReducer {
   /// @throws ConfigError  a parameter belongs to a living reducer already
   GradientReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
                   const mpi::Communicator& world);
-  ~GradientReducer();  ///< removes the hooks; gradients stay as they are
+  ~GradientReducer() override;  ///< removes the hooks; gradients stay as they are
   GradientReducer(const GradientReducer&) = delete;
   GradientReducer& operator=(const GradientReducer&) = delete;
 
@@ -66,32 +67,20 @@ class GradientReducer {
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs);
 
   /// Completes a synchronised backward. Whole: called by itself at the end of backward; a caller that must know
-  /// (backward may have reached no parameter at all) calls it again, at no cost. Sliced: called before visit.
-  /// Collective, if the forward was prepared to synchronise.
+  /// (backward may have reached no parameter at all) calls it again. Sliced: called before visit.
   /// @throws ConfigError  on every rank, naming the parameters that got no gradient and the ranks where
-  void finish();
-
-  /// Whether gradients of the last finished step wait to be visited.
-  bool is_sliced() const noexcept;
-  /// Whether any rank had a gradient for this parameter in the last finished step.
-  bool has_gradient(std::size_t parameter) const;
-  /// Receives elements [begin, begin + count) of a parameter's averaged gradient.
-  using Visit = std::function<void(std::int64_t begin, std::int64_t count, const std::byte* values)>;
-  /// After finish, while is_sliced: averages elements [begin, end) of a parameter, in pieces. Not collective; visited
-  /// memory must stay untouched until a barrier of the ranks.
-  /// @param keeps  a second visit of the same elements follows
-  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps);
-
-  /// All has been visited: the gradients of the step are gone.
-  void release() noexcept;
+  void finish() override;
+  bool is_sliced() const noexcept override;
+  bool has_gradient(std::size_t parameter) const override;
+  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
+  void release() noexcept override;
+  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override;
 
   /// Replaces averaging. Before the first backward, and once.
   /// @throws ConfigError  there is a hook already, or a step has run
   void set_comm_hook(CommHook hook);
   /// Whether gradients can be given in slices: not with a hook or sparse gradients.
   bool supports_slices() const noexcept;
-  /// Called on every rank whenever buckets were built, and now.
-  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener);
 
   /// Brings the zero gradients of a rank that has no more inputs into one synchronised step. Collective.
   void contribute_nothing();

@@ -28,6 +28,10 @@ struct NamedParameter {
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
 
+/// A parameter serves one wrapper: with two, its gradients would be summed and divided twice.
+/// @throws ConfigError  one has a gradient sink already
+void require_unwrapped(const std::vector<NamedParameter>& parameters);
+
 /// What bucket assignment needs to know.
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);
 

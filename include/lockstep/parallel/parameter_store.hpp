@@ -5,7 +5,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/gradient_reducer.hpp>
+#include <lockstep/parallel/gradient_source.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -38,8 +38,8 @@ class ParameterStore : public optim::FlatParameters {
 
   bool is_shared() const noexcept { return host_.size() > 1; }
 
-  /// The gradients come from this reducer, over the same parameters; it outlives the store's use.
-  void connect(GradientReducer& reducer);
+  /// The gradients come from here, for the same parameters; it outlives the store's use.
+  void connect(GradientSource& source);
 
   std::span<const optim::Block> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
@@ -76,7 +76,7 @@ class ParameterStore : public optim::FlatParameters {
   mpi::Communicator host_;
   mpi::Collectives* sharers_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
-  GradientReducer* reducer_ = nullptr;
+  GradientSource* source_ = nullptr;
 };
 
 }  // namespace lockstep::parallel

@@ -146,8 +146,8 @@ TEST(CollectivesTest, SplitServesEachColorAndLeavesTheParentUsable) {
 TEST(CollectivesTest, SeveralObjectsLiveSideBySide) {
   const auto world = Communicator::world();
   for (const std::string& backend : backends_for(world.size())) {
-    const auto one = make_collectives(world, {.backend = backend});
-    const auto two = make_collectives(world, {.backend = backend});
+    const auto one = make_backend(world, backend);
+    const auto two = make_backend(world, backend);
     expect_sum_of_ones(*two);
     expect_sum_of_ones(*one);
   }
@@ -156,11 +156,14 @@ TEST(CollectivesTest, SeveralObjectsLiveSideBySide) {
 TEST(MakeCollectivesTest, AutoTakesTheFastest) {
   const auto world = Communicator::world();
   EXPECT_EQ(make_collectives(world, {})->name(), world.size() == 1 ? "self" : "shm");
+  if (world.size() == 1) return;
+  EXPECT_EQ(make_collectives(world, {.hosts = world.size()})->name(), "mpi");
+  EXPECT_EQ(make_collectives(world, {.hosts = 2})->name(), world.size() == 2 ? "mpi" : "hierarchical");
 }
 
-std::string refusal_of(const Communicator& world, const std::string& backend) {
+std::string refusal_of(const Communicator& world, const std::string& backend, int hosts = 0) {
   try {
-    make_collectives(world, {.backend = backend});
+    make_collectives(world, {.backend = backend, .hosts = hosts});
     return "";
   } catch (const ConfigError& error) {
     return error.what();
@@ -169,9 +172,15 @@ std::string refusal_of(const Communicator& world, const std::string& backend) {
 
 TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
   const auto world = Communicator::world();
-  EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl is not in this build; use auto, self, shm or mpi");
-  EXPECT_EQ(refusal_of(world, "hierarchical"),
-            "comm.backend: hierarchical is not in this build; use auto, self, shm or mpi");
+  EXPECT_EQ(refusal_of(world, "nccl"),
+            "comm.backend: nccl is not in this build; use auto, self, shm, mpi or hierarchical");
+  EXPECT_EQ(refusal_of(world, "auto", 5), "comm.hosts: 5 hosts cannot be had of " + std::to_string(world.size()) +
+                                              (world.size() == 1 ? " rank" : " ranks") +
+                                              "; use 0 for the hosts as they are");
+  if (world.size() > 1) {
+    EXPECT_EQ(refusal_of(world, "shm", 2),
+              "comm.backend: shm serves the ranks of one host, not of 2; use auto, hierarchical or mpi");
+  }
   const std::string of_self = refusal_of(world, "self");
   EXPECT_EQ(of_self, world.size() == 1
                          ? ""

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/mpi/topology.hpp>
 
 #include <cstring>
 #include <numeric>
@@ -205,10 +206,19 @@ TEST(ReduceRangeTest, WrongArgumentsAreMistakesInTheProgram) {
 }
 
 TEST(ReduceRangeTest, LocalRanksShareAHost) {
-  with_every_backend([](Collectives& collectives, const Communicator&) {
-    const bool is_alone = collectives.name() != "shm";
-    EXPECT_EQ(collectives.local_rank(), is_alone ? 0 : collectives.rank());
-    EXPECT_EQ(collectives.local_size(), is_alone ? 1 : collectives.world_size());
+  with_every_backend([](Collectives& collectives, const Communicator& world) {
+    int local_rank = 0;
+    int local_size = 1;
+    if (collectives.name() == "shm") {
+      local_rank = world.rank();
+      local_size = world.size();
+    } else if (collectives.name() == "hierarchical") {
+      const Topology topology = Topology::of(world, std::min(world.size(), 2));
+      local_rank = topology.local_rank;
+      local_size = topology.local_size;
+    }
+    EXPECT_EQ(collectives.local_rank(), local_rank);
+    EXPECT_EQ(collectives.local_size(), local_size);
   });
 }
 

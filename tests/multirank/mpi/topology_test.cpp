@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace lockstep::mpi {
 namespace {
 
@@ -17,6 +19,21 @@ TEST(TopologyTest, SeesAllRanksOnThisHost) {
   EXPECT_FALSE(topology.host_name.empty());
   EXPECT_GE(topology.cpus, 1);
   EXPECT_GE(topology.host_cpus, topology.cpus);
+}
+
+TEST(TopologyTest, SeveralHostsCanBeTriedOnOne) {
+  const auto world = Communicator::world();
+  for (int hosts = 1; hosts <= world.size(); ++hosts) {
+    const Topology topology = Topology::of(world, hosts);
+    EXPECT_EQ(topology.host_count, hosts);
+    EXPECT_TRUE(std::is_sorted(topology.host_of_rank.begin(), topology.host_of_rank.end()));
+    const auto& of_rank = topology.host_of_rank;
+    EXPECT_EQ(topology.local_size, std::count(of_rank.begin(), of_rank.end(), topology.host_index));
+    const Communicator host = topology.split_by_host(world);
+    EXPECT_EQ(host.size(), topology.local_size);
+    EXPECT_EQ(host.rank(), topology.local_rank);
+  }
+  EXPECT_THROW(Topology::of(world, world.size() + 1), ConfigError);
 }
 
 TEST(TopologyTest, WarnsWhenThreadsDoNotFit) {

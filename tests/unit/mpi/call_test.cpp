@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <vector>
 
 namespace lockstep::mpi {
@@ -12,7 +13,9 @@ const Call kReduction{
     .sequence = 17, .count = 1000, .kind = Kind::all_reduce, .op = ReduceOp::average, .dtype = DType::float32};
 
 std::string disagreement_of(const std::vector<Call>& calls) {
-  return disagreement(static_cast<int>(calls.size()), [&calls](int rank) { return calls[rank]; });
+  std::vector<int> ranks(calls.size());
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return disagreement(ranks, [&calls](int rank) -> const Call& { return calls[rank]; });
 }
 
 TEST(CallTest, IsDescribedWithItsArguments) {

@@ -52,6 +52,7 @@ TEST(CommKeysTest, DeclareBackendAndTimeOut) {
   Section section = Section::with_defaults("comm", comm_keys());
   EXPECT_EQ(section.text("backend"), CollectivesOptions().backend);
   EXPECT_EQ(section.real("timeout_s"), CollectivesOptions().timeout_s);
+  EXPECT_EQ(section.integer("hosts"), CollectivesOptions().hosts);
   for (const char* backend : {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}) {
     EXPECT_NO_THROW(section.set("backend", backend, "test"));
   }

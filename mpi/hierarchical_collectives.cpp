@@ -1,0 +1,217 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Shared memory inside a host, messages between hosts. What a reduction needs of one host lies in memory that its
+// ranks share; the first ranks of each host carry a slice each between the hosts (HostChain).
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include "backends.hpp"
+#include "chunks.hpp"
+#include "host_chain.hpp"
+#include "host_memory.hpp"
+#include "messages.hpp"
+#include "ordered_collectives.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+constexpr double kGraceSeconds = 5;  // for a rank of this host that waits for another host, to say so first
+constexpr int kNoticeTag = 100;
+
+WaitOptions with_grace(WaitOptions options) {
+  options.grace_s = kGraceSeconds;
+  return options;
+}
+
+/// What the first rank of a host tells those of other hosts about a call.
+struct Notice {
+  Call call;
+  std::array<char, 400> fault{};  ///< what the ranks of this host disagree about
+};
+
+class HierarchicalCollectives final : public OrderedCollectives {
+ public:
+  HierarchicalCollectives(Communicator comm, const std::vector<int>& host_of_rank, const WaitOptions& options)
+      : OrderedCollectives(comm.rank(), comm.size()),
+        options_(options),
+        layout_(host_of_rank),
+        host_(layout_.host_of(rank())),
+        memory_(comm.split(host_, rank()), layout_.ranks_of(host_), with_grace(options)),
+        meeting_(memory_.meeting()),
+        messages_(std::move(comm), options, &meeting_),
+        chain_(layout_, messages_) {}
+
+  std::string_view name() const noexcept override { return "hierarchical"; }
+  int local_rank() const noexcept override { return memory_.rank(); }
+  int local_size() const noexcept override { return memory_.size(); }
+  BucketMemory allocate_bucket(std::size_t bytes) override;
+  std::unique_ptr<Collectives> split(int color) override;
+
+ protected:
+  void announce(const Job& job) override { memory_.announce(job); }
+  void perform(const Job& job) override;
+  void settle(const Job& job) override;
+  void tell_peers(const std::string& reason) override { meeting_.tell_peers(reason); }
+  void open(const Job& job) override;
+  void take(const Job& job, Slice range, const RangeConsumer& consume) override;
+
+ private:
+  static_assert(Rendezvous::kPostings >= kMostJobs);
+
+  void await_all(const Job& job);
+  std::string compare_hosts(const Job& job, const std::string& fault);
+  void run(const Job& job);
+  void finish(const Job& job);
+  void all_reduce(const Job& job);
+  void all_reduce_staged(const Job& job);
+  void reduce_scatter(const Job& job);
+
+  WaitOptions options_;
+  HostLayout layout_;
+  int host_;
+  HostMemory memory_;
+  Rendezvous& meeting_;
+  Messages messages_;
+  HostChain chain_;
+  std::array<std::uint64_t, kMostJobs> progress_after_{};  ///< of the jobs that were performed
+};
+
+BucketMemory HierarchicalCollectives::allocate_bucket(std::size_t bytes) {
+  complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
+  return memory_.allocate(bytes);
+}
+
+std::unique_ptr<Collectives> HierarchicalCollectives::split(int color) {
+  complete({.call = {.kind = Kind::split}});
+  Communicator part = messages_.comm().split(color, rank());
+  const std::int32_t mine = host_;
+  std::vector<std::int32_t> hosts(static_cast<std::size_t>(part.size()));
+  part.all_gather(std::span(&mine, 1), std::span(hosts));
+  return make_hierarchical_collectives(std::move(part), hosts, options_);
+}
+
+void HierarchicalCollectives::perform(const Job& job) {
+  await_all(job);
+  run(job);
+  finish(job);
+}
+
+void HierarchicalCollectives::finish(const Job& job) {
+  meeting_.advance();
+  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
+}
+
+void HierarchicalCollectives::settle(const Job& job) {
+  meeting_.await_progress(progress_after_[job.call.sequence % kMostJobs], job.call);
+}
+
+/// Waits until all ranks of all hosts have come to a call, and compares the calls. The first rank of a host does so for
+/// all of them, so that all give up for the same reason.
+void HierarchicalCollectives::await_all(const Job& job) {
+  std::string fault = memory_.await_all(job);
+  if (memory_.rank() == 0) {
+    if (layout_.host_count() > 1) fault = compare_hosts(job, fault);
+    if (!fault.empty()) meeting_.give_up(fault);
+  }
+  memory_.meet(job);
+}
+
+/// @param fault  what this host's ranks disagree about
+/// @return  the same on all hosts
+std::string HierarchicalCollectives::compare_hosts(const Job& job, const std::string& fault) {
+  std::vector<Notice> notices(static_cast<std::size_t>(layout_.host_count()));
+  Notice& mine = notices[host_];
+  mine.call = job.call;
+  fault.copy(mine.fault.data(), mine.fault.size() - 1);
+  Exchange exchange(messages_.comm().handle(), kNoticeTag);
+  std::vector<int> leaders;
+  for (int host = 0; host < layout_.host_count(); ++host) {
+    leaders.push_back(layout_.ranks_of(host).front());
+    if (host == host_) continue;
+    exchange.receive(reinterpret_cast<std::byte*>(&notices[host]), sizeof(Notice), leaders.back());
+    exchange.send(reinterpret_cast<const std::byte*>(&mine), sizeof(Notice), leaders.back());
+  }
+  messages_.await(exchange, job.call, "the host of rank ");
+  for (const Notice& notice : notices) {
+    if (notice.fault[0] != '\0') return notice.fault.data();
+  }
+  return disagreement(leaders, [&notices](int host) -> const Call& { return notices[host].call; });
+}
+
+void HierarchicalCollectives::run(const Job& job) {
+  switch (job.call.kind) {
+    case Kind::all_reduce:
+      return all_reduce(job);
+    case Kind::reduce_scatter:
+      return reduce_scatter(job);
+    case Kind::broadcast:
+      return messages_.broadcast(job);
+    case Kind::all_gather:
+      return messages_.all_gather(job);
+    case Kind::reduce_ranges:  // is opened instead
+    case Kind::barrier:
+    case Kind::allocate_bucket:
+    case Kind::split:
+      return;  // all have come: that is all
+  }
+}
+
+void HierarchicalCollectives::all_reduce(const Job& job) {
+  const Arrays* const arrays = memory_.find(job);
+  if (arrays == nullptr) return all_reduce_staged(job);
+  chain_.reduce(job, *arrays, job.call.count, arrays->first);
+}
+
+void HierarchicalCollectives::all_reduce_staged(const Job& job) {
+  const std::size_t element_bytes = job.element_bytes();
+  for_each_chunk(job.call.count, memory_.staged_elements(job), [&](std::size_t begin, std::size_t count) {
+    std::byte* const values = job.values + begin * element_bytes;
+    memory_.stage(values, count * element_bytes, job);
+    const Arrays& arrays = memory_.staged(count * element_bytes);
+    chain_.reduce(job, arrays, count, arrays.first);
+    memory_.meet(job);
+    std::memcpy(values, memory_.staging(memory_.rank()), count * element_bytes);
+  });
+}
+
+void HierarchicalCollectives::reduce_scatter(const Job& job) {
+  all_reduce(job);
+  memory_.meet(job);
+  const Slice slice = slice_of(job.call.count, rank(), world_size(), job.element_bytes());
+  std::memcpy(job.result, job.values + slice.begin * job.element_bytes(), slice.count * job.element_bytes());
+}
+
+/// Each carrier brings the result of its slice into its own slot.
+void HierarchicalCollectives::open(const Job& job) {
+  await_all(job);
+  if (const Arrays* const arrays = memory_.find(job)) {
+    chain_.reduce(job, *arrays, job.call.count, std::span(arrays->first).subspan(memory_.rank(), 1));
+  } else {
+    all_reduce_staged(job);
+  }
+  finish(job);
+}
+
+void HierarchicalCollectives::take(const Job& job, Slice range, const RangeConsumer& consume) {
+  settle(job);
+  const Arrays* const arrays = memory_.find(job);
+  if (arrays == nullptr) return hand_over(job.values, job, range, consume);
+  for (int carrier = 0; carrier < layout_.carriers(); ++carrier) {
+    const Slice slice = slice_of(job.call.count, carrier, layout_.carriers(), job.element_bytes());
+    const std::size_t begin = std::max(range.begin, slice.begin);
+    const std::size_t end = std::min(range.begin + range.count, slice.begin + slice.count);
+    if (begin < end) hand_over(arrays->first[carrier], job, {.begin = begin, .count = end - begin}, consume);
+  }
+}
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_hierarchical_collectives(Communicator comm, const std::vector<int>& host_of_rank,
+                                                           const WaitOptions& options) {
+  return std::make_unique<HierarchicalCollectives>(std::move(comm), host_of_rank, options);
+}
+
+}  // namespace lockstep::mpi

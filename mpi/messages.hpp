@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <cstddef>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "job.hpp"
+#include "rendezvous.hpp"
+
+namespace lockstep::mpi {
+
+/// Messages under way to and from some peers, waited for together.
+class Exchange {
+ public:
+  Exchange(MPI_Comm comm, int tag) : comm_(comm), tag_(tag) {}
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
+  ~Exchange();
+
+  void receive(std::byte* to, std::size_t bytes, int peer);
+  void send(const std::byte* from, std::size_t bytes, int peer);
+  void broadcast(std::byte* bytes, std::size_t count, int root);
+
+  bool is_done();
+  /// The ranks with which a message is still under way.
+  std::vector<int> late_peers() const;
+
+ private:
+  MPI_Request* add(int peer);
+
+  MPI_Comm comm_;
+  int tag_;
+  std::vector<MPI_Request> requests_;
+  std::vector<int> peers_;
+};
+
+/// Jobs done by messages between the ranks of a communicator. Point-to-point messages keep the order of summation in
+/// our hands (MPI_Allreduce may choose any), tell which rank is late, and can be given up. Collective, all but `await`.
+class Messages {
+ public:
+  /// @param host  where this rank's waits end when a rank of its host gives up, and tell that they do; may be null
+  Messages(Communicator comm, const WaitOptions& options, Rendezvous* host = nullptr);
+
+  const Communicator& comm() const noexcept { return comm_; }
+
+  /// Waits until all ranks have come to a call, and compares the calls.
+  void meet(const Job& job);
+  void all_reduce(const Job& job);
+  void reduce_scatter(const Job& job);
+  void broadcast(const Job& job);
+  void all_gather(const Job& job);
+
+  /// @param peer_name  what comes before a late peer's number
+  void await(Exchange& exchange, const Call& call, const std::string& peer_name = "rank ") const;
+
+ private:
+  /// Sums slice r of every rank's values, which begin at `values`, on rank r.
+  void reduce_slices(const std::byte* values, std::span<const Slice> slices, std::byte* result, const Job& job);
+  [[noreturn]] void fail(const std::string& reason) const;
+  template <class Visit>
+  void for_each_peer(Visit visit) const;
+
+  Communicator comm_;
+  WaitOptions options_;
+  Rendezvous* host_;
+  std::vector<int> ranks_;  ///< 0, 1, ...
+  std::vector<std::byte> scratch_;
+  std::vector<const std::byte*> sources_;  ///< of the reduction at hand
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// With lanes, a run has the same bits on any number of ranks: losses, gradient norms, parameters, buffers, metrics.
+#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "small_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+/// Everything that must not depend on the number of ranks.
+struct Outcome {
+  std::vector<double> losses;
+  double evaluation = 0;
+  std::string values;  // of all parameters and buffers
+
+  bool operator==(const Outcome&) const = default;
+};
+
+std::string bytes_of(const at::Tensor& tensor) {
+  const at::Tensor flat = tensor.detach().contiguous();
+  return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
+}
+
+Outcome outcome_of(SmallRun& run) {
+  Outcome outcome;
+  outcome.losses = run.losses;
+  outcome.evaluation = evaluate(run.strategy, *run.trainer.splits().test, 16).mean_loss();
+  for (const auto& parameter : run.strategy.model().model().parameters()) outcome.values += bytes_of(parameter);
+  for (const auto& buffer : run.strategy.model().model().buffers()) outcome.values += bytes_of(buffer);
+  return outcome;
+}
+
+struct Case {
+  const char* name;
+  Settings settings;
+};
+
+Settings common(const char* steps) {
+  return {{"train.global_batch_size", "24"}, {"train.lanes", "8"},      {"train.max_epochs", "0"},
+          {"train.max_steps", steps},        {"data.workers", "0"},     {"data.train_size", "200"},
+          {"data.test_size", "50"}};
+}
+
+Settings with(Settings settings, const Settings& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+/// The long run has the steps of the promise, the short one enough to tell.
+const char* steps() {
+  const char* const is_long = std::getenv("LOCKSTEP_TEST_LONG");
+  return is_long != nullptr && std::string(is_long) == "1" ? "200" : "12";
+}
+
+const Settings kCnn = {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}};
+const Settings kResnet = {{"model.name", "resnet18"}, {"model.width", "8"}};
+
+class LanesTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(LanesTest, AnyNumberOfRanksGivesTheSameBits) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  if (world.size() < 4) GTEST_SKIP() << "4 ranks run all world sizes";
+  Outcome alone;
+  for (int size = 1; size <= 4; ++size) {
+    const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
+    if (world.rank() >= size) continue;
+    Settings settings = GetParam().settings;
+    if (size == 1) settings.emplace_back("comm.backend", "auto");
+    SmallRun run(ranks, settings);
+    run.trainer.train();
+    const Outcome outcome = outcome_of(run);
+    if (size == 1) alone = outcome;
+    if (world.rank() != 0) continue;
+    EXPECT_EQ(outcome.losses, alone.losses) << size << " ranks";
+    EXPECT_EQ(outcome.evaluation, alone.evaluation) << size << " ranks";
+    EXPECT_TRUE(outcome.values == alone.values) << size << " ranks";
+  }
+  if (world.rank() == 0) {
+    EXPECT_NE(alone.losses.front(), alone.losses.back());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Cases, LanesTest,
+    ::testing::Values(
+        Case{"cnn", with(common(steps()), kCnn)},
+        Case{"cnnClipped", with(with(common(steps()), kCnn), {{"train.clip_grad", "norm:0.5"}})},
+        Case{"cnnPrivate", with(with(common(steps()), kCnn), {{"ddp.shared_parameters", "false"}})},
+        Case{"cnnSgd", with(with(common(steps()), kCnn), {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}})},
+        Case{"uneven", with(with(common(steps()), kCnn), {{"train.lanes", "6"}})},
+        Case{"resnet18", with(with(common("2"), kResnet), {{"train.global_batch_size", "8"}, {"data.test_size", "20"}})}),
+    [](const auto& test) { return std::string(test.param.name); });
+
+// Without lanes the same settings do differ: the test above can fail.
+TEST(WithoutLanesTest, BitsDependOnTheNumberOfRanks) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  if (world.size() != 3) GTEST_SKIP() << "3 ranks are enough";
+  const Settings settings = with(with(common("12"), kCnn), {{"train.lanes", "0"}});
+  const mpi::Communicator self = world.split(world.rank());
+  SmallRun together(world, settings);
+  together.trainer.train();
+  SmallRun alone(self, settings);
+  alone.trainer.train();
+  EXPECT_NE(together.losses, alone.losses);
+}
+
+TEST(LanesErrorsTest, WhatDoesNotFitIsRefusedInOneSentence) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const auto refusal = [&world](const Settings& more) {
+    try {
+      SmallRun run(world, with(common("1"), more));
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_NE(refusal({{"train.lanes", "7"}}).find("24 samples of train.global_batch_size do not divide into 7 lanes"),
+            std::string::npos);
+  EXPECT_NE(refusal({{"train.micro_batch", "2"}}).find("train.micro_batch"), std::string::npos);
+  if (world.size() > 1) {
+    EXPECT_NE(refusal({{"train.lanes", "1"}}).find("1 lanes do not give"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <memory>
+#include <vector>
+
+namespace lockstep::parallel {
+namespace {
+
+using models::BatchNorm;
+using models::BatchNormOptions;
+
+class OneLayer : public models::Model {
+ public:
+  OneLayer(std::int64_t channels, const BatchNormOptions& options, at::ScalarType dtype) {
+    layer = register_module("norm", std::make_shared<BatchNorm>(channels, options));
+    to(dtype);
+    name_blocks();
+    if (!options.is_affine) return;
+    const torch::NoGradGuard no_grad;
+    layer->weight.copy_(torch::linspace(0.5, 1.5, channels));
+    layer->bias.copy_(torch::linspace(-1, 1, channels));
+  }
+  at::Tensor forward(const at::Tensor& input) override { return models::run(*layer, input); }
+
+  std::shared_ptr<BatchNorm> layer;
+};
+
+std::vector<std::int64_t> with_samples(std::int64_t samples, std::vector<std::int64_t> rest) {
+  rest.insert(rest.begin(), samples);
+  return rest;
+}
+
+std::vector<std::int64_t> sizes_of(const std::vector<at::Tensor>& batches) {
+  std::vector<std::int64_t> sizes;
+  for (const at::Tensor& batch : batches) sizes.push_back(batch.size(0));
+  return sizes;
+}
+
+class SyncBatchNormTest : public testing::Test {
+ protected:
+  SyncBatchNormTest() : collectives_(mpi::make_collectives(world_, {.backend = "auto", .timeout_s = 60})) {}
+
+  int rank() const { return world_.rank(); }
+  int size() const { return world_.size(); }
+
+  std::shared_ptr<OneLayer> synchronised(std::int64_t channels, const BatchNormOptions& options = {},
+                                         at::ScalarType dtype = at::kDouble) {
+    auto model = std::make_shared<OneLayer>(channels, options, dtype);
+    EXPECT_EQ(convert_to_sync_batch_norm(*model, *collectives_), 1U);
+    return model;
+  }
+
+  /// Compares with one process that has the batches of all ranks that share statistics.
+  void expect_as_one_process(OneLayer& model, const std::vector<at::Tensor>& batches, const BatchNormOptions& options,
+                             bool needs_gradient = true) {
+    const std::int64_t channels = model.layer->running_mean.numel();
+    OneLayer whole(channels, options, batches[0].scalar_type());
+    std::vector<at::Tensor> inputs;
+    at::Tensor mine;
+    at::Tensor output;
+    for (int step = 0; step < 2; ++step) {
+      inputs.clear();
+      for (const at::Tensor& batch : batches) inputs.push_back((batch + step).requires_grad_(needs_gradient));
+      mine = (batches[index_] + step).requires_grad_(needs_gradient);
+      const at::Tensor expected = whole.forward(at::cat(inputs));
+      output = model.forward(mine);
+      const at::Tensor expected_part = expected.split_with_sizes(sizes_of(batches))[index_];
+      EXPECT_TRUE(at::allclose(output, expected_part, 1e-9, 1e-11));
+      if (needs_gradient || options.is_affine) {
+        // Weighs elements differently, or the gradients would vanish.
+        (expected * expected.detach().cos()).sum().backward();
+        (output * output.detach().cos()).sum().backward();
+      }
+    }
+    if (needs_gradient) {
+      EXPECT_TRUE(at::allclose(mine.grad(), inputs[index_].grad(), 1e-8, 1e-10));
+    }
+    EXPECT_TRUE(at::allclose(model.layer->running_mean, whole.layer->running_mean, 1e-9, 1e-11));
+    EXPECT_TRUE(at::allclose(model.layer->running_var, whole.layer->running_var, 1e-9, 1e-11));
+    EXPECT_EQ(model.layer->num_batches_tracked.item<std::int64_t>(), 2);
+    if (options.is_affine) {  // the sum of the ranks' own gradients
+      EXPECT_TRUE(at::allclose(summed(model.layer->weight.grad()), whole.layer->weight.grad(), 1e-8, 1e-10));
+      EXPECT_TRUE(at::allclose(summed(model.layer->bias.grad()), whole.layer->bias.grad(), 1e-8, 1e-10));
+    }
+  }
+
+  at::Tensor summed(const at::Tensor& tensor) const {
+    const at::Tensor sum = tensor.clone();
+    group_->all_reduce(sum.mutable_data_ptr(), static_cast<std::size_t>(sum.numel()), DType::float64,
+                       mpi::ReduceOp::sum);
+    return sum;
+  }
+
+  /// A batch for every rank, the same on all ranks.
+  template <class SamplesOf>
+  std::vector<at::Tensor> batches(const std::vector<std::int64_t>& rest, const SamplesOf& samples_of) const {
+    torch::manual_seed(7);
+    std::vector<at::Tensor> result;
+    for (int r = 0; r < size(); ++r) {
+      result.push_back(torch::randn(with_samples(samples_of(r), rest), at::kDouble) * (r + 1) + r);
+    }
+    return result;
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  std::unique_ptr<mpi::Collectives> collectives_;
+  mpi::Collectives* group_ = collectives_.get();          // the ranks that share statistics
+  std::size_t index_ = static_cast<std::size_t>(rank());  // among them
+};
+
+// Case 86.
+TEST_F(SyncBatchNormTest, BatchesOfAnySizeAndShapeGiveWhatOneProcessGets) {
+  const auto unequal = [](int r) { return r + 2; };
+  for (const std::vector<std::int64_t>& rest : std::vector<std::vector<std::int64_t>>{{3}, {3, 5}, {3, 4, 2}}) {
+    expect_as_one_process(*synchronised(3), batches(rest, unequal), {});
+  }
+}
+
+// Case 86.
+TEST_F(SyncBatchNormTest, CumulativeStatisticsAndNoScale) {
+  const BatchNormOptions options{.eps = 1e-3, .momentum = std::nullopt, .is_affine = false};
+  expect_as_one_process(*synchronised(3, options), batches({3, 5}, [](int r) { return r + 2; }), options);
+}
+
+// Case 86.
+TEST_F(SyncBatchNormTest, OneValuePerChannelAndRankIsEnough) {
+  const auto one = [](int) { return 1; };
+  const auto model = synchronised(3);
+  if (size() == 1) {
+    EXPECT_THROW(model->layer->forward(torch::zeros({1, 3}, at::kDouble)), c10::Error);
+  } else {
+    expect_as_one_process(*model, batches({3}, one), {});
+    EXPECT_THROW(model->forward(torch::zeros({rank() == 0 ? 1 : 0, 3}, at::kDouble)), ConfigError);
+  }
+}
+
+// Case 86.
+TEST_F(SyncBatchNormTest, RunningStatisticsAreThoseOfAllData) {
+  const auto model = synchronised(2, {.momentum = 0.99});
+  std::vector<at::Tensor> all;
+  at::Tensor mine;
+  for (int k = 0; k < size(); ++k) {
+    const auto length = static_cast<std::int64_t>(std::pow(10, k + 1));
+    const at::Tensor values = torch::tensor({std::pow(0.1, k - 1), std::pow(0.3, k - 1)}, at::kDouble);
+    const at::Tensor input = values.view({1, 2, 1}).expand({2, 2, length}).contiguous();
+    all.push_back(input.transpose(0, 1).flatten(1));
+    if (k == rank()) mine = input;
+  }
+  for (int step = 0; step < 100; ++step) model->forward(mine).mean().backward();
+  const at::Tensor data = at::cat(all, 1);
+  EXPECT_TRUE(at::allclose(model->layer->running_mean, data.mean(1), 1e-9));
+  EXPECT_TRUE(at::allclose(model->layer->running_var, data.var(1, /*unbiased=*/true), 1e-9, 1e-12));
+}
+
+// Case 86.
+TEST_F(SyncBatchNormTest, ChannelsLastStaysChannelsLast) {
+  const auto model = synchronised(3);
+  std::vector<at::Tensor> inputs = batches({3, 4, 2}, [](int r) { return r + 2; });
+  for (at::Tensor& input : inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
+  expect_as_one_process(*model, inputs, {});
+  const at::Tensor input = inputs[index_].clone().requires_grad_();
+  const at::Tensor output = model->forward(input);
+  EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
+  output.square().sum().backward();
+  EXPECT_TRUE(input.grad().is_contiguous(at::MemoryFormat::ChannelsLast));
+}
+
+// Case 86.
+TEST_F(SyncBatchNormTest, ASubGroupSharesStatistics) {
+  const auto group = collectives_->split(rank() % 2);
+  group_ = group.get();
+  index_ = static_cast<std::size_t>(rank() / 2);
+  const auto model = std::make_shared<OneLayer>(3, BatchNormOptions{}, at::kDouble);
+  convert_to_sync_batch_norm(*model, *group);
+  std::vector<at::Tensor> members;
+  const std::vector<at::Tensor> all = batches({3, 5}, [](int r) { return r + 2; });
+  for (std::size_t r = 0; r < all.size(); ++r) {
+    if (static_cast<int>(r) % 2 == rank() % 2) members.push_back(all[r]);
+  }
+  expect_as_one_process(*model, members, {});
+}
+
+// Case 87.
+TEST_F(SyncBatchNormTest, RanksMayHaveNothing) {
+  if (size() == 1) return;  // the layer is the ordinary one
+  for (const bool needs_gradient : {true, false}) {
+    expect_as_one_process(*synchronised(3), batches({3, 4, 2}, [](int r) { return r == 0 ? 0 : r + 1; }), {},
+                          needs_gradient);
+    const auto model = synchronised(3);
+    const at::Tensor nothing = torch::zeros({0, 3, 4, 2}, at::kDouble).requires_grad_(needs_gradient);
+    const at::Tensor output = model->forward(nothing);
+    EXPECT_EQ(output.sizes(), nothing.sizes());
+    output.sum().backward();
+    EXPECT_EQ(model->layer->weight.grad().abs().sum().item<double>(), 0.0);
+    EXPECT_EQ(model->layer->running_mean.abs().sum().item<double>(), 0.0);
+    EXPECT_TRUE(at::equal(model->layer->running_var, torch::ones({3}, at::kDouble)));
+    EXPECT_EQ(nothing.grad().defined(), needs_gradient);
+  }
+}
+
+// Case 88.
+TEST_F(SyncBatchNormTest, EvaluationDoesNotCommunicate) {
+  const auto model = synchronised(3);
+  if (rank() == 0) {
+    model->eval();
+    const at::Tensor input = torch::ones({1, 3}, at::kDouble);
+    const at::Tensor expected =
+        at::batch_norm(input, model->layer->weight, model->layer->bias, model->layer->running_mean,
+                       model->layer->running_var, false, 0, 1e-5, false);
+    for (int i = 0; i < 6; ++i) EXPECT_TRUE(at::equal(model->forward(input), expected));
+    model->train();
+  }
+  // A gather that only rank 0 had started would meet those of the others here.
+  expect_as_one_process(*model, batches({3, 5}, [](int r) { return r + 2; }), {});
+}
+
+TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
+  const auto model = synchronised(2, {}, at::kFloat);
+  torch::manual_seed(3);
+  const at::Tensor all = torch::randn({4 * size(), 2, 8}) + 4096;
+  const at::Tensor output = model->forward(all.narrow(0, 4 * rank(), 4));
+  OneLayer whole(2, {}, at::kDouble);
+  const at::Tensor expected = whole.forward(all.to(at::kDouble)).narrow(0, 4 * rank(), 4);
+  EXPECT_TRUE(at::allclose(model->layer->running_var.to(at::kDouble), whole.layer->running_var, 1e-4));
+  // The product of a value near 2^12 with the scale is rounded to multiples of 2^-11 before the shift takes it back.
+  EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected, 0, 4e-3));
+}
+
+TEST_F(SyncBatchNormTest, SixteenBitInputsAreNormalisedInSinglePrecision) {
+  const auto model = synchronised(3, {}, at::kFloat);
+  torch::manual_seed(3);
+  const at::Tensor all = torch::randn({4 * size(), 3, 8}).to(at::kBFloat16);
+  const at::Tensor input = all.narrow(0, 4 * rank(), 4).clone().requires_grad_();
+  const at::Tensor output = model->forward(input);
+  OneLayer whole(3, {}, at::kDouble);
+  const at::Tensor wide = all.to(at::kDouble).requires_grad_();
+  const at::Tensor expected = whole.forward(wide);
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected.narrow(0, 4 * rank(), 4), 0x1p-8, 0x1p-8));
+  EXPECT_TRUE(at::allclose(model->layer->running_var.to(at::kDouble), whole.layer->running_var, 1e-5));
+  expected.pow(3).sum().backward();
+  (output.to(at::kFloat).pow(3)).sum().backward();
+  EXPECT_EQ(input.grad().scalar_type(), at::kBFloat16);
+  const double largest = wide.grad().abs().max().item<double>();
+  EXPECT_TRUE(at::allclose(input.grad().to(at::kDouble), wide.grad().narrow(0, 4 * rank(), 4), 0, 0.03 * largest));
+}
+
+TEST_F(SyncBatchNormTest, ReductionsInFlightAreNotInTheWay) {
+  const auto model = synchronised(3);
+  std::vector<double> value = {1.0 + rank()};
+  const mpi::Ticket ticket = collectives_->start_all_reduce(value.data(), 1, DType::float64, mpi::ReduceOp::sum);
+  const std::vector<at::Tensor> all = batches({3, 5}, [](int r) { return r + 2; });
+  const at::Tensor mine = all[index_].clone().requires_grad_();
+  model->forward(mine).pow(3).sum().backward();
+  collectives_->wait(ticket);
+  OneLayer whole(3, {}, at::kDouble);
+  const at::Tensor together = at::cat(all).requires_grad_();
+  whole.forward(together).pow(3).sum().backward();
+  EXPECT_TRUE(at::allclose(mine.grad(), together.grad().split_with_sizes(sizes_of(all))[index_], 1e-8, 1e-10));
+  EXPECT_EQ(value[0], size() * (size() + 1) / 2.0);
+}
+
+TEST_F(SyncBatchNormTest, LayersGoBackToTheirOwnStatistics) {
+  const auto model = synchronised(3);
+  revert_sync_batch_norm(*model);
+  OneLayer plain(3, {}, at::kDouble);
+  const at::Tensor mine = batches({3, 5}, [](int r) { return r + 2; })[index_];
+  EXPECT_TRUE(at::equal(model->forward(mine), plain.forward(mine)));
+}
+
+TEST_F(SyncBatchNormTest, InputsThatDifferInNeedingGradientsAreRefused) {
+  if (size() == 1) return;
+  const auto model = synchronised(3);
+  const at::Tensor input = torch::ones({2, 3}, at::kDouble).requires_grad_(rank() == 1);
+  EXPECT_THROW(model->forward(input), ConfigError);
+}
+
+TEST_F(SyncBatchNormTest, SecondDerivativesAreRefused) {
+  if (size() == 1) return;
+  const auto model = synchronised(3);
+  const at::Tensor input = torch::randn({2, 3}, at::kDouble).requires_grad_();
+  const at::Tensor loss = model->forward(input).pow(3).sum();
+  EXPECT_THROW(torch::autograd::grad({loss}, {input}, {}, true, /*create_graph=*/true), ConfigError);
+}
+
+TEST_F(SyncBatchNormTest, LayersOfTorchAreNamed) {
+  class Mixed : public models::Model {
+   public:
+    Mixed() { inner = register_module("inner", torch::nn::BatchNorm2d(3)); }
+    at::Tensor forward(const at::Tensor& input) override { return inner(input); }
+    torch::nn::BatchNorm2d inner{nullptr};
+  };
+  const auto model = std::make_shared<Mixed>();
+  try {
+    convert_to_sync_batch_norm(*model, *collectives_);
+    ADD_FAILURE() << "accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(),
+                 "layer 'inner' is a torch::nn::BatchNorm2d, which cannot be synchronised; use models::BatchNorm");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
