@@ -32,7 +32,7 @@ enum class BufferMode {
 enum class AnomalyCheck { off, once, always };
 
 struct DdpOptions {
-  ReducerOptions reducer;
+  ReducerOptions reducer = {};
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
   int hosts = 0;                         ///< as for Topology::of

@@ -18,7 +18,7 @@
 namespace lockstep::parallel {
 
 struct ReducerOptions {
-  BucketLimits limits;
+  BucketLimits limits = {};
   /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
   bool finds_unused = false;
   /// The graph of the first synchronised step is that of all: how often each parameter is used is learned there.
