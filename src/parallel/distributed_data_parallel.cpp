@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
@@ -38,6 +39,11 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
+  options.weighs_samples = ddp.boolean("weigh_samples");
+  if (ddp.text("comm_hook") != "none") {
+    const CommHookRow& row = find_row(builtin_comm_hooks(), ddp.text("comm_hook"), ddp.cite("comm_hook"));
+    options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
+  }
   const std::string& shares = ddp.text("shared_parameters");
   options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
   return options;
@@ -58,6 +64,12 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   }
   broadcast_buffers(options_.root);
   reducer_ = std::make_unique<GradientReducer>(parameters, options_.reducer, collectives, world_);
+  if (options_.comm_hook) {
+    ChosenHook chosen;
+    world_.together([&] { chosen = options_.comm_hook(collectives); });
+    hook_memory_ = std::move(chosen.memory);
+    reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
+  }
   store_ = std::make_unique<ParameterStore>(std::move(parameters), world_, collectives, options_.shares_parameters);
   store_->connect(*reducer_);
 }
@@ -67,15 +79,20 @@ DistributedDataParallel::~DistributedDataParallel() = default;
 void DistributedDataParallel::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
   if (before_forward_) before_forward_();
-  const bool is_alone = collectives_->world_size() == 1;
-  if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
-  if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
-  // Slices fit where the ranks that divide a reduction are those that share the parameters.
-  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
+  if (synchronises_) synchronise_before_forward();
+  // Slices fit where the ranks that divide a reduction are those that share the parameters, and all have inputs.
+  const bool fits = store_->is_shared() == (collectives_->local_size() > 1) && !before_forward_;
   const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
                                    : Synchronisation::whole);
+}
+
+/// Brings buffers to where all ranks have them alike, if that was asked for.
+void DistributedDataParallel::synchronise_before_forward() {
+  if (collectives_->world_size() == 1) return;
+  if (options_.buffers == BufferMode::broadcast) broadcast_buffers(buffer_root_);
+  if (options_.buffers == BufferMode::average) synchronise_buffers();
 }
 
 bool DistributedDataParallel::is_watching() const {
