@@ -166,6 +166,7 @@ class DistributedDataParallel {
 
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
+  void choose_hook();
   void begin_forward();
   void synchronise_before_forward();
   bool is_watching() const;
