@@ -48,9 +48,9 @@ using RangeConsumer = std::function<void(std::size_t begin, const std::byte* val
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
 /// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
-/// 1/world_size for `average`; a NaN goes before any number. Every rank gets the same bits, on every backend and in every repetition.
-/// Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error, before any peer knows.
-/// Waits give up after the time-out that make_collectives was given.
+/// 1/world_size for `average`; a NaN goes before any number. Every rank gets the same bits, on every backend and in
+/// every repetition. Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error,
+/// before any peer knows. Waits give up after the time-out that make_collectives was given.
 /// @throws CommError  from every member: a peer failed, is late, or asks for something else (then on every rank, naming
 ///                    both sides). The object is of no use afterwards: every later call throws, too
 class Collectives {
