@@ -55,7 +55,9 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
     options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
   }
   const std::string& shares = ddp.text("shared_parameters");
-  options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
+  // The same on every rank, though some may be alone on their hosts.
+  const bool has_shared_memory = collectives.name() == "shm" || collectives.name() == "hierarchical";
+  options.shares_parameters = shares == "true" || (shares == "auto" && has_shared_memory);
   return options;
 }
 
