@@ -64,7 +64,7 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
-  verify_same_model(*model_, world_);
+  verify_same_model(*model_, world_, options_.ignored);
   world_.together([&] {
     if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
   });

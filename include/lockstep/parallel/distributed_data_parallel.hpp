@@ -194,6 +194,8 @@ class DistributedDataParallel {
 };
 
 /// Throws the same ConfigError on every rank if the ranks' models differ, naming the first difference. Collective.
-void verify_same_model(const models::Model& model, const mpi::Communicator& world);
+/// @param ignored  full names of parameters and buffers that may differ
+void verify_same_model(const models::Model& model, const mpi::Communicator& world,
+                       const std::vector<std::string>& ignored = {});
 
 }  // namespace lockstep::parallel
