@@ -159,13 +159,21 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   if (!optimizer.completes_step()) only_accumulates.emplace(*this);
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
-  const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
-  const at::Tensor loss = models::total_loss(losses);
+  const at::Tensor loss = [&] {
+    const auto casts = autocast();
+    return models::total_loss(model_->losses(forward(batch.input), batch.target));
+  }();
   name_anomalous(loss);
   StepResult result;
   result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
   return result;
+}
+
+std::optional<models::Autocast> DistributedDataParallel::autocast() const {
+  if (!options_.autocast) return std::nullopt;
+  return std::optional<models::Autocast>(std::in_place, store_->parameter(0).tensor.device().type(),
+                                         *options_.autocast);
 }
 
 void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
@@ -191,6 +199,7 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
+  const auto casts = autocast();
   const at::Tensor output = forward(batch.input);
   return metrics::classification_sums(output, batch.target, models::total_loss(model_->losses(output, batch.target)));
 }
