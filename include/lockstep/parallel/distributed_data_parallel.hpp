@@ -9,6 +9,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
 #include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
@@ -51,6 +52,8 @@ struct DdpOptions {
   /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};
   int root = 0;   ///< rank whose values all others start from
+  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
+  bool reports_times = false;  ///< train_step notes times, for `report`
 
   /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
@@ -151,6 +154,10 @@ class DistributedDataParallel {
   /// Gives all ranks one rank's parameters and buffers. Collective.
   void broadcast_state(int root);
 
+  /// Where the time of train_step goes, with reports_times. One rank has no communication, so no times either.
+  /// Collective.
+  DdpReport report() const;
+
   /// What the communication hook of DdpOptions has learned; null: nothing.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
@@ -183,6 +190,7 @@ class DistributedDataParallel {
   mpi::Communicator world_;
   mpi::Collectives* collectives_;
   DdpOptions options_;
+  std::unique_ptr<StepRecorder> recorder_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GradientReducer> reducer_;  // or
   std::unique_ptr<LaneReducer> lanes_;
