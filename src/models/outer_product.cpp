@@ -10,7 +10,6 @@
 
 // Everything below `run` must be inlined into the function that names the processor.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
-#define LOCKSTEP_UNROLL _Pragma("GCC unroll 4")
 
 namespace lockstep::models {
 
@@ -59,17 +58,12 @@ LOCKSTEP_INLINE void write_tile(const Part& part, const float* factors, const fl
     for (std::int64_t n = 0; n < part.product.samples; ++n) {
       const float* const values = panel + n * kPanelColumns + first;
       V row[kVectors];
-      LOCKSTEP_UNROLL
       for (std::int64_t v = 0; v < kVectors; ++v) row[v] = *reinterpret_cast<const Unaligned*>(values + v * kLength);
-      LOCKSTEP_UNROLL
       for (std::int64_t r = 0; r < kRows; ++r) {
-        LOCKSTEP_UNROLL
         for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += factors[n * kRows + r] * row[v];
       }
     }
-    LOCKSTEP_UNROLL
     for (std::int64_t r = 0; r < kRows; ++r) {
-      LOCKSTEP_UNROLL
       for (std::int64_t v = 0; v < kVectors; ++v) {
         float* const place = to + r * part.product.columns + first + v * kLength;
         if constexpr (kIsStreamed) {
