@@ -89,6 +89,27 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   }
 }
 
+TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
+  const testing::TemporaryFolder folder;
+  const std::string common =
+      kSmall + " --train.lanes=8 --train.clip_grad=norm:1.0 --model.dropout=0.1 --train.max_epochs=0 ";
+  const std::string straight = folder.path("straight");
+  const std::string moved = folder.path("moved");
+  ASSERT_EQ(run_ranks(1, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + moved + common + "--train.max_steps=9").exit_code, 0);
+  ASSERT_EQ(run_ranks(3, "--resume=must --run.dir=" + moved + common + "--train.max_steps=17").exit_code, 0);
+  ASSERT_EQ(run_ranks(1, "--resume=must --run.dir=" + moved + common + "--train.max_steps=30").exit_code, 0);
+  const std::string end = "/ckpt/" + checkpoints::folder_name(30);
+  EXPECT_EQ(differences(moved + end, straight + end), "");
+  for (const char* series : {"loss", "grad_norm"}) {
+    const auto expected = report::read_series(straight + "/metrics.jsonl", series);
+    EXPECT_EQ(expected.size(), 30U) << series;
+    EXPECT_EQ(report::read_series(moved + "/metrics.jsonl", series), expected) << series;
+  }
+  EXPECT_EQ(report::read_series(moved + "/metrics.jsonl", "val/loss").back(),
+            report::read_series(straight + "/metrics.jsonl", "val/loss").back());
+}
+
 TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
