@@ -110,6 +110,7 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);
   options.hosts = hosts;
+  if (train.text("precision") == "bf16") options.autocast = at::kBFloat16;
   options.recompute = parts_of(sections.at("model").text("recompute"));
   model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
 

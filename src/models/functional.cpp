@@ -13,6 +13,8 @@
 
 #include <algorithm>
 
+#include "linear_kernels.hpp"
+
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {
 
@@ -66,9 +68,13 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor input = input_.unpack();
     const at::Tensor weight = weight_.unpack();
     const at::Tensor rows = output_gradient.reshape({-1, weight.size(0)});  // [N, O]
-    if (task_should_compute_output(0)) result[0] = rows.mm(weight).view_as(input);
+    if (task_should_compute_output(0)) {
+      // With create_graph the product is recorded, too.
+      const at::Tensor gradient = at::GradMode::is_enabled() ? rows.mm(weight) : linear_input_gradient(rows, weight);
+      result[0] = gradient.view_as(input);
+    }
     if (task_should_compute_output(1)) {
-      result[1] = weight_gradient(weight, rows.t(), input.reshape({-1, weight.size(1)}));
+      result[1] = weight_gradient(weight, rows, input.reshape({-1, weight.size(1)}));
     }
     if (task_should_compute_output(2)) result[2] = bias_gradient(rows);
     return result;
@@ -81,13 +87,17 @@ class LinearBackward : public torch::autograd::Node {
   }
 
  private:
-  /// @param columns  [O, N]
-  /// @param input    [N, I]
-  static at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& columns, const at::Tensor& input) {
+  /// @param rows   [N, O]
+  /// @param input  [N, I]
+  static at::Tensor weight_gradient(const at::Tensor& weight, const at::Tensor& rows, const at::Tensor& input) {
     const bool is_written = write_to_sink(
-        weight, columns.scalar_type(), [&](at::Tensor view) { at::mm_out(view, columns, input); },
-        [&](const at::Tensor& view) { view.addmm_(columns, input); });
-    return is_written ? at::Tensor() : columns.mm(input);
+        weight, rows.scalar_type(), [&](const at::Tensor& view) { linear_weight_gradient(rows, input, view); },
+        [&](const at::Tensor& view) { view.addmm_(rows.t(), input); });
+    if (is_written) return {};
+    if (at::GradMode::is_enabled()) return rows.t().mm(input);
+    const at::Tensor result = at::empty_like(weight);
+    linear_weight_gradient(rows, input, result);
+    return result;
   }
 
   at::Tensor bias_gradient(const at::Tensor& rows) const {
@@ -172,10 +182,10 @@ class EmbeddingBackward : public torch::autograd::Node {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool has_sink = is_trained_into_sink(weight) || is_trained_into_sink(bias);
-  if (!has_sink || !records(weight)) return at::linear(input, weight, bias);
+  if (at::autocast::is_autocast_enabled(weight.device().type())) return at::linear(input, weight, bias);
+  if (!at::GradMode::is_enabled()) return linear_output(input, weight, bias);
   const std::shared_ptr<LinearBackward> node(new LinearBackward(input, weight, bias), torch::autograd::deleteNode);
-  return output_of(node, [&] { return at::linear(input, weight, bias); });
+  return output_of(node, [&] { return linear_output(input, weight, bias); });
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {

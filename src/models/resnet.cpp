@@ -108,6 +108,8 @@ class ResNet18 : public Model {
       if (parameter.dim() != 4) continue;
       const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
       parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+      // Laid out like the images, or every forward and backward would first turn them.
+      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
     }
   }
 

@@ -186,6 +186,15 @@ KeySpecs ddp_keys() {
        .type = KeyType::boolean,
        .default_value = "false",
        .help = "a step that is not told its weight counts samples instead of ranks; trainer always does, by its plan"},
+      {.name = "ddp.check_writes",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "for finding mistakes: who writes to a parameter outside of an update is named, and the run ends"},
+      {.name = "ddp.report",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "tell at the end what bounds a step, with the times of each bucket on the slowest rank, and draw them "
+               "into ddp.svg"},
   };
   return keys_of_rows(common, builtin_comm_hooks());
 }

@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <array>
 
+#include "step_recorder.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
@@ -50,6 +52,8 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
                           : check == "once" ? AnomalyCheck::once
                                             : AnomalyCheck::always;
   options.weighs_samples = ddp.boolean("weigh_samples");
+  options.checks_writes = ddp.boolean("check_writes");
+  options.reports_times = ddp.boolean("report");
   if (ddp.text("comm_hook") != "none") {
     const CommHookRow& row = find_row(builtin_comm_hooks(), ddp.text("comm_hook"), ddp.cite("comm_hook"));
     options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
@@ -83,17 +87,22 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   }
   broadcast_buffers(options_.root);
   const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
-  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy));
+  store_ =
+      std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy), options_.checks_writes);
+  if (options_.reports_times && collectives.world_size() > 1) recorder_ = std::make_unique<StepRecorder>();
+  if (recorder_) store_->record_into(*recorder_);
   slices_fit_ = world_.agree(store_->is_shared() == (collectives.local_size() > 1));
   if (options_.lanes > 0) {
     world_.together([&] { require_lanes(parameters); });
     lanes_ = std::make_unique<LaneReducer>(
         std::move(parameters), [this] { return buffers(); }, options_.reducer.limits, collectives,
         mpi::LaneTree::even(options_.lanes, collectives.world_size()));
+    if (recorder_) lanes_->record_into(*recorder_);
     store_->connect(*lanes_);
   } else {
     reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
     if (options_.comm_hook) choose_hook();
+    if (recorder_) reducer_->record_into(*recorder_);
     store_->connect(*reducer_);
   }
 }
@@ -137,7 +146,8 @@ void DistributedDataParallel::begin_forward() {
 
 /// Brings buffers to where all ranks have them alike, if that was asked for.
 void DistributedDataParallel::synchronise_before_forward() {
-  if (collectives_->world_size() == 1) return;
+  if (collectives_->world_size() == 1 || options_.buffers == BufferMode::off) return;
+  const StepRecorder::Meeting meeting(recorder_.get());
   if (options_.buffers == BufferMode::broadcast) broadcast_buffers(buffer_root_);
   if (options_.buffers == BufferMode::average) synchronise_buffers();
 }
@@ -155,17 +165,28 @@ at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
                                                std::optional<double> weight) {
+  const bool completes_step = optimizer.completes_step();
   std::optional<NoSync> only_accumulates;
-  if (!optimizer.completes_step()) only_accumulates.emplace(*this);
+  if (!completes_step) only_accumulates.emplace(*this);
+  if (recorder_) recorder_->micro_batch_begins();
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
-  const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
-  const at::Tensor loss = models::total_loss(losses);
+  const at::Tensor loss = [&] {
+    const auto casts = autocast();
+    return models::total_loss(model_->losses(forward(batch.input), batch.target));
+  }();
   name_anomalous(loss);
   StepResult result;
   result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
+  if (recorder_) recorder_->micro_batch_ends(completes_step);
   return result;
+}
+
+std::optional<models::Autocast> DistributedDataParallel::autocast() const {
+  if (!options_.autocast) return std::nullopt;
+  return std::optional<models::Autocast>(std::in_place, store_->parameter(0).tensor.device().type(),
+                                         *options_.autocast);
 }
 
 void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
@@ -191,6 +212,7 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
+  const auto casts = autocast();
   const at::Tensor output = forward(batch.input);
   return metrics::classification_sums(output, batch.target, models::total_loss(model_->losses(output, batch.target)));
 }
@@ -234,7 +256,13 @@ void DistributedDataParallel::broadcast_state(int root) {
   broadcast_buffers(root);
 }
 
+DdpReport DistributedDataParallel::report() const {
+  if (recorder_) return recorder_->report(world_);
+  return {.steps = 0, .ranks = std::vector<StepTimeline>(static_cast<std::size_t>(world_.size()))};
+}
+
 void DistributedDataParallel::reset_state() {
+  if (recorder_) recorder_->drop_step();
   if (lanes_) lanes_->reset();
   if (reducer_) reducer_->reset();
   store_->drop_gradients();

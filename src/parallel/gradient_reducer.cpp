@@ -22,6 +22,7 @@
 #include "missing_gradients.hpp"
 #include "output_watch.hpp"
 #include "sparse_gradients.hpp"
+#include "step_recorder.hpp"
 
 namespace lockstep::parallel {
 
@@ -119,6 +120,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     if (!is_expecting_) return;
     is_expecting_ = false;
     has_begun_ = false;
+    if (recorder_ != nullptr) recorder_->backward_ends();
     if (is_learning()) {
       learn();
     } else if (!has_marked_unused_) {
@@ -219,6 +221,7 @@ class GradientReducer::Impl : public AccumulatorListener {
   }
 
   void set_divisor(int ranks) { divisor_ = ranks; }
+  void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
   const std::vector<Bucket>& buckets() const { return buckets_.plan(); }
   bool is_rebuilt() const { return is_rebuilt_; }
   bool could_be_static() const { return could_be_static_; }
@@ -373,7 +376,8 @@ class GradientReducer::Impl : public AccumulatorListener {
     state.is_ready = true;
     ++ready_count_;
     if (!is_rebuilt_ && finished_steps_ == 0) arrival_.push_back(i);
-    --pending_[buckets_.bucket_of(i)];
+    const std::size_t b = buckets_.bucket_of(i);
+    if (--pending_[b] == 0 && recorder_ != nullptr) recorder_->bucket_ready(b);
     while (started_ < buckets_.size() && pending_[started_] == 0) start(started_);
   }
 
@@ -420,6 +424,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     ++started_;
     if (is_last) fill_tail();
     if (is_for_hook(b)) completions_[b] = hook_(buckets_.as_hook_sees(b, parameters_));
+    if (recorder_ != nullptr) recorder_->bucket_launched(b);
     if (bucket.is_sparse || is_silent_ || (hook_ && !is_last)) return;
     std::byte* memory = buckets_.memory(b);
     std::size_t count = buckets_.reduced_count(b);
@@ -449,7 +454,17 @@ class GradientReducer::Impl : public AccumulatorListener {
     forget_uses();
   }
 
+  /// Bucket by bucket, so that each wait can be told; otherwise the first range waits for all.
+  void await_buckets() {
+    for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      recorder_->wait_begins(b);
+      collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+      recorder_->wait_ends(b);
+    }
+  }
+
   void complete_sliced() {
+    if (recorder_ != nullptr) await_buckets();
     std::vector<std::byte> tail(buckets_.tail_slice().count * buckets_.element_bytes(buckets_.size() - 1));
     collectives_.reduce_range(
         tickets_.back(), buckets_.tail_slice(), [&](std::size_t begin, const std::byte* values, std::size_t count) {
@@ -462,14 +477,20 @@ class GradientReducer::Impl : public AccumulatorListener {
 
   void complete_whole() {
     // The tail first, so that nothing is under way should a hook fail.
-    if (hook_ && !is_silent_) collectives_.wait(tickets_.back());
+    if (hook_ && !is_silent_) {
+      const StepRecorder::Meeting meeting(recorder_);
+      collectives_.wait(tickets_.back());
+    }
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
+      if (recorder_ != nullptr) recorder_->wait_begins(b);
       if (is_for_hook(b)) take_hook_result(b);
       if (!hook_ && !buckets_.bucket(b).is_sparse) collectives_.wait(tickets_[b]);
+      if (recorder_ != nullptr) recorder_->wait_ends(b);
     }
     tail_ = buckets_.read_tail(buckets_.tail_memory());
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (specs_[i].is_sparse) {
+        const StepRecorder::Meeting meeting(recorder_);
         if (!is_silent_ && has_gradient(i)) average_sparse(parameters_[i].tensor, world_, divisor_);
       } else if (buckets_.view(i).defined()) {
         give(i);
@@ -566,6 +587,7 @@ class GradientReducer::Impl : public AccumulatorListener {
   CommHook hook_;
   bool is_silent_ = false;  // of the hook
   std::function<void(const std::vector<Bucket>&)> listener_;
+  StepRecorder* recorder_ = nullptr;
   int divisor_;
 
   GradientBuckets buckets_;
@@ -652,6 +674,10 @@ void GradientReducer::set_divisor(int ranks) {
 
 void GradientReducer::reset() {
   if (impl_) impl_->reset();
+}
+
+void GradientReducer::record_into(StepRecorder& recorder) {
+  if (impl_) impl_->record_into(recorder);
 }
 
 const std::vector<Bucket>& GradientReducer::buckets() const noexcept {

@@ -10,6 +10,8 @@
 #include <stdexcept>
 #include <utility>
 
+#include "step_recorder.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
@@ -116,17 +118,24 @@ class LaneReducer::Impl {
     if (lane_ == 0) return;
     if (lane_ != steps_.size()) throw std::logic_error("lanes: an update before the last lane of this rank's step");
     lane_ = 0;
+    if (recorder_ != nullptr) recorder_->backward_ends();
     // Ranges stay open only until another operation is performed: what all ranks need whole comes first.
     const mpi::Ticket used = used_->start(collectives_, tree_, false);
     const mpi::Ticket statistics = statistics_->start(collectives_, tree_, false);
-    for (std::size_t b = 0; b < rows_.size(); ++b) tickets_[b] = rows_[b].start(collectives_, tree_, wants_slices_);
-    collectives_.wait(used);
-    collectives_.wait(statistics);
+    for (std::size_t b = 0; b < rows_.size(); ++b) {
+      tickets_[b] = rows_[b].start(collectives_, tree_, wants_slices_);
+      if (recorder_ != nullptr) recorder_->bucket_launched(b);
+    }
+    {
+      const StepRecorder::Meeting meeting(recorder_);
+      collectives_.wait(used);
+      collectives_.wait(statistics);
+    }
     set_buffers();
     std::fill(is_kept_.begin(), is_kept_.end(), char{0});
     is_sliced_ = wants_slices_;
+    if (recorder_ != nullptr || !is_sliced_) await_buckets();
     if (is_sliced_) return;
-    for (const mpi::Ticket ticket : tickets_) collectives_.wait(ticket);
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (has_gradient(i)) parameters_[i].tensor.mutable_grad() = views_[0][i];
     }
@@ -163,6 +172,7 @@ class LaneReducer::Impl {
     is_sliced_ = false;
   }
 
+  void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
   const std::vector<Bucket>& plan() const { return plan_; }
   const mpi::LaneTree& tree() const { return tree_; }
 
@@ -171,6 +181,18 @@ class LaneReducer::Impl {
     std::size_t bucket = 0;
     std::int64_t offset = 0;
   };
+
+  void await_buckets() {
+    for (std::size_t b = 0; b < tickets_.size(); ++b) {
+      if (recorder_ != nullptr) recorder_->wait_begins(b);
+      if (is_sliced_) {
+        collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+      } else {
+        collectives_.wait(tickets_[b]);
+      }
+      if (recorder_ != nullptr) recorder_->wait_ends(b);
+    }
+  }
 
   void end_lane() {
     const torch::NoGradGuard no_grad;
@@ -229,6 +251,7 @@ class LaneReducer::Impl {
   std::vector<NamedParameter> parameters_;
   std::function<std::vector<at::Tensor>()> buffers_;
   mpi::Collectives& collectives_;
+  StepRecorder* recorder_ = nullptr;
   mpi::LaneTree tree_;
   std::span<const mpi::LaneTree::Step> steps_;  // of this rank's lanes
   std::vector<Bucket> plan_;
@@ -270,6 +293,8 @@ void LaneReducer::release() noexcept { impl_->release(); }
 void LaneReducer::on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) { listener(impl_->plan()); }
 
 void LaneReducer::reset() { impl_->reset(); }
+
+void LaneReducer::record_into(StepRecorder& recorder) { impl_->record_into(recorder); }
 
 const mpi::LaneTree& LaneReducer::tree() const noexcept { return impl_->tree(); }
 

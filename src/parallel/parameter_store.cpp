@@ -13,6 +13,9 @@
 #include <set>
 #include <utility>
 
+#include "step_recorder.hpp"
+#include "write_guard.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
@@ -66,10 +69,11 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters) {
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, mpi::Communicator sharers)
+                               mpi::Collectives& collectives, mpi::Communicator sharers, bool checks_writes)
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
+      checks_writes_(checks_writes),
       host_(std::move(sharers)),
       sharers_(&collectives) {
   const mpi::Communicator leaders = world.split(host_.is_root() ? 0 : 1);  // one rank of each copy
@@ -91,12 +95,14 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
   }
   divide({});
   host_.barrier();
+  if (checks_writes_) world.together([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
 }
 
 ParameterStore::~ParameterStore() = default;
 
 std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
-  return is_shared() ? shared_memory(host_, bytes) : private_memory(bytes);
+  if (is_shared()) return shared_memory(host_, bytes);
+  return checks_writes_ ? private_pages(bytes) : private_memory(bytes);
 }
 
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
@@ -131,7 +137,10 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
 
 void ParameterStore::connect(GradientSource& source) {
   source_ = &source;
-  source.on_new_buckets([this](const std::vector<Bucket>& buckets) { divide(buckets); });
+  source.on_new_buckets([this](const std::vector<Bucket>& buckets) {
+    divide(buckets);
+    if (recorder_ != nullptr) recorder_->set_buckets(buckets);
+  });
 }
 
 /// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
@@ -163,6 +172,18 @@ bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const 
 }
 
 void ParameterStore::visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
+  if (recorder_ == nullptr) return visit_all(visit, is_last);
+  recorder_->visits_begin();
+  visit_all(
+      [&](const optim::GradientPiece& piece) {
+        recorder_->piece_begins(index_[piece.block][piece.segment]);
+        visit(piece);
+        recorder_->piece_ends();
+      },
+      is_last);
+}
+
+void ParameterStore::visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
   const bool is_sliced = source_ != nullptr && source_->is_sliced();
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
     for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
@@ -209,7 +230,10 @@ void ParameterStore::drop_gradients() {
 void ParameterStore::write(const std::function<void()>& body) {
   // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
   if (source_ == nullptr || !source_->is_sliced()) meet();
-  body();
+  {
+    const WriteGuard::Opened opened(guard_.get());
+    body();
+  }
   meet();  // nobody reads before all have written
 }
 
@@ -220,11 +244,15 @@ void ParameterStore::write_whole(const std::function<void()>& body) {
 }
 
 void ParameterStore::meet() const {
-  if (is_shared()) sharers_->barrier();
+  if (!is_shared()) return;
+  const StepRecorder::Meeting meeting(recorder_);
+  sharers_->barrier();
 }
 
 void ParameterStore::sum_over_owners(std::span<double> values) const {
-  if (is_shared()) sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+  if (!is_shared()) return;
+  const StepRecorder::Meeting meeting(recorder_);
+  sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }
 
 }  // namespace lockstep::parallel

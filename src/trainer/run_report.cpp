@@ -13,6 +13,7 @@
 #include <sstream>
 
 #include "curves.hpp"
+#include "ddp_report.hpp"
 
 namespace lockstep::trainer {
 
@@ -115,6 +116,13 @@ void RunReport::on_step(const engine::StepReport& step) {
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
                                  .eta_seconds = eta_seconds_});
+}
+
+void RunReport::on_ddp_report(const parallel::DdpReport& report) {
+  const std::string text = parallel::timeline_text(report);
+  if (!text.empty()) log::plain(text);
+  log::info("ddp.report: " + parallel::bound_sentence(report));
+  draw_ddp_report(report, folder_);
 }
 
 void RunReport::on_end(engine::Outcome outcome) {

@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
 #include <lockstep/report/eta.hpp>
 #include <lockstep/report/metrics_writer.hpp>
 #include <lockstep/report/progress_bar.hpp>
@@ -17,7 +18,7 @@
 namespace lockstep::trainer {
 
 /// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv, STATUS.json
-/// and the curves. Lives on rank 0.
+/// and the drawings. Lives on rank 0.
 class RunReport {
  public:
   explicit RunReport(std::string folder);
@@ -25,6 +26,7 @@ class RunReport {
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const engine::Record& record);
   void on_step(const engine::StepReport& step);
+  void on_ddp_report(const parallel::DdpReport& report);
   void on_end(engine::Outcome outcome);
   void on_failure(const std::exception& failure, int exit_code);
 

@@ -69,6 +69,27 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   EXPECT_NE(eval.output.find("val/count 50"), std::string::npos) << eval.output;
 }
 
+TEST(TrainTest, AReportSaysWhatBoundsAStepAndDrawsIt) {
+  const testing::TemporaryFolder folder;
+  const std::string run = "--data.train_size=480 --train.max_epochs=1 --ddp.report=true --ddp.check_writes=true ";
+  const Outcome together =
+      run_ranks(2, run + "--ddp.bucket_bytes=4000 --ddp.last_bucket_bytes=0 --run.dir=" + folder.path("together"));
+  ASSERT_EQ(together.exit_code, 0) << together.output;
+  for (const char* words : {", the slowest of 2: a median step of the last ",
+                            "communication exposed by rank: ", "ddp.report: ", "-bound; communication exposed "}) {
+    EXPECT_NE(together.output.find(words), std::string::npos) << words << " in " << together.output;
+    EXPECT_NE(testing::read_file(folder / "together/train.log").find(words), std::string::npos) << words;
+  }
+  const std::string drawing = testing::read_file(folder / "together/ddp.svg");
+  for (const char* words : {"<svg ", ", the slowest</text>", ">bucket 1</text>", ">compute</text>", "</svg>\n"}) {
+    EXPECT_NE(drawing.find(words), std::string::npos) << words;
+  }
+  const Outcome alone = run_ranks(1, run + "--run.dir=" + folder.path("alone"));
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  EXPECT_NE(alone.output.find("ddp.report: one rank: there is no communication"), std::string::npos) << alone.output;
+  EXPECT_FALSE(fs::exists(folder / "alone/ddp.svg"));
+}
+
 TEST(TrainTest, NothingIsLeftInSharedMemory) {
   const auto entries = [] {
     std::vector<std::string> names;

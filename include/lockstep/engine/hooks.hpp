@@ -3,6 +3,7 @@
 
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -34,6 +35,9 @@ std::unique_ptr<Hook> log_hook(const Section& log);
 /// @param directory   the run's checkpoint folder
 /// @param config_ini  the resolved configuration, which is stored in every checkpoint
 std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, std::string directory, std::string config_ini);
+
+/// Tells rank 0 after training where the time of its steps went. Priority::very_low.
+std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
 
 /// The keys of sections run, train, eval, log, ckpt, and `resume`.
 KeySpecs engine_keys();

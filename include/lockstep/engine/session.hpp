@@ -5,6 +5,7 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -33,6 +34,8 @@ struct TrainRequest {
   Reporter reporter;                 ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
+  /// Called on rank 0 after training, with ddp.report.
+  std::function<void(const parallel::DdpReport&)> on_report = {};
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< beside the built-in ones
 };
 

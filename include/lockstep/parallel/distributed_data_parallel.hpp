@@ -4,10 +4,12 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/metrics/classification.hpp>
+#include <lockstep/models/autocast.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
 #include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
@@ -47,7 +49,11 @@ struct DdpOptions {
   std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
   int lanes = 0;  ///< > 0: results do not depend on the number of ranks, see LaneReducer; each rank's forwards are then
                   ///< the lanes that LaneTree::even gives it
+  /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
+  std::optional<at::ScalarType> autocast = {};
   int root = 0;   ///< rank whose values all others start from
+  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
+  bool reports_times = false;  ///< train_step notes times, for `report`
 
   /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
@@ -78,8 +84,8 @@ struct StepResult {
 ///     static_graph                  ReducerOptions::has_static_graph
 ///     delay_all_reduce_named_params none: BucketLimits decide what is reduced together
 ///     param_to_hook_all_reduce      none, for the same reason
-///     mixed_precision               none: a parameter of 16 bits has gradients of 16 bits, unless its grad_dtype says
-///                                   float32; fp16_hook and bf16_hook send 16 bits for others
+///     mixed_precision               DdpOptions::autocast. A parameter of 16 bits has gradients of 16 bits, unless its
+///                                   grad_dtype says float32; fp16_hook and bf16_hook send 16 bits for others
 ///     device_mesh                   none: see process_group
 ///     skip_all_reduce_unused_params none: unused parameters travel with their bucket
 ///     register_comm_hook            DdpOptions::comm_hook, or GradientReducer::set_comm_hook for a hook of your own
@@ -148,6 +154,10 @@ class DistributedDataParallel {
   /// Gives all ranks one rank's parameters and buffers. Collective.
   void broadcast_state(int root);
 
+  /// Where the time of train_step goes, with reports_times. One rank has no communication, so no times either.
+  /// Collective.
+  DdpReport report() const;
+
   /// What the communication hook of DdpOptions has learned; null: nothing.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
@@ -164,6 +174,7 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
+  std::optional<models::Autocast> autocast() const;
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void choose_hook();
@@ -179,6 +190,7 @@ class DistributedDataParallel {
   mpi::Communicator world_;
   mpi::Collectives* collectives_;
   DdpOptions options_;
+  std::unique_ptr<StepRecorder> recorder_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GradientReducer> reducer_;  // or
   std::unique_ptr<LaneReducer> lanes_;

@@ -17,6 +17,8 @@
 
 namespace lockstep::parallel {
 
+class StepRecorder;
+
 struct ReducerOptions {
   BucketLimits limits = {};
   /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
@@ -90,6 +92,9 @@ class GradientReducer : public GradientSource {
 
   /// Forgets a step that an exception cut short, so that the next prepare starts afresh. Collective.
   void reset();
+
+  /// Tells `recorder` from now on when buckets are ready, launched and awaited; it outlives the reducer.
+  void record_into(StepRecorder& recorder);
 
   const std::vector<Bucket>& buckets() const noexcept;
   bool is_rebuilt() const noexcept;

@@ -16,6 +16,8 @@
 
 namespace lockstep::parallel {
 
+class StepRecorder;
+
 /// Averages gradients over lanes, fixed parts of a global batch, by one tree: the same bits however many ranks compute
 /// the lanes.
 ///
@@ -50,6 +52,9 @@ class LaneReducer : public GradientSource {
 
   /// Forgets the lanes of a step that an exception cut short, on every rank before its buckets were reduced.
   void reset();
+
+  /// Tells `recorder` from now on when buckets are launched and awaited; it outlives the reducer.
+  void record_into(StepRecorder& recorder);
 
   const mpi::LaneTree& tree() const noexcept;
 

@@ -18,6 +18,9 @@
 
 namespace lockstep::parallel {
 
+class StepRecorder;
+class WriteGuard;
+
 /// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
 /// gradients would be divided twice.
 /// @throws ConfigError  one belongs to a living ParameterStore
@@ -36,15 +39,19 @@ class ParameterStore : public optim::FlatParameters {
   /// @param world        all ranks
   /// @param collectives  of the same ranks; outlives the store
   /// @param sharers      the ranks of one host that share a copy with this one; or this one alone
+  /// @param checks_writes  whoever writes to a parameter outside of `write` ends the job with exit code 2, naming the
+  ///                       parameter and with its stack. Costs system calls in every write
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
-                 mpi::Communicator sharers);
+                 mpi::Communicator sharers, bool checks_writes = false);
   ~ParameterStore() override;
 
   bool is_shared() const noexcept { return host_.size() > 1; }
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(GradientSource& source);
+  /// Tells `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
+  void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
 
   std::span<const optim::Block> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
@@ -69,6 +76,7 @@ class ParameterStore : public optim::FlatParameters {
   void add_block(DType dtype, const std::vector<std::size_t>& members);
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
   void divide(const std::vector<Bucket>& buckets);
+  void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
   void visit_whole(std::size_t block, std::size_t segment,
                    const std::function<void(const optim::GradientPiece&)>& visit) const;
   void meet() const;
@@ -79,10 +87,13 @@ class ParameterStore : public optim::FlatParameters {
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block
+  bool checks_writes_;
+  std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
   mpi::Communicator host_;
   mpi::Collectives* sharers_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
   GradientSource* source_ = nullptr;
+  StepRecorder* recorder_ = nullptr;
 };
 
 }  // namespace lockstep::parallel

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
@@ -65,6 +66,28 @@ TEST_F(RunStateTest, ARestoredRunGoesOnBitForBit) {
   EXPECT_TRUE(has_same_parameters(straight, resumed));
   const std::vector<double> tail(straight.losses.begin() + 5, straight.losses.end());
   EXPECT_EQ(resumed.losses, tail);
+}
+
+// All that writes parameters lawfully: initial values, updates, restoring. And nobody writes in an evaluation.
+TEST_F(RunStateTest, CheckedWritesAndReportsChangeNoBit) {
+  const Settings watched = {{"ddp.check_writes", "true"}, {"ddp.report", "true"}, {"train.clip_grad", "norm:1"}};
+  const Settings longer = {{"train.max_steps", "12"}, {"train.clip_grad", "norm:1"}};
+  SmallRun plain(world_, with(kBase, longer));
+  plain.trainer.train();
+  SmallRun first(world_, with(kBase, watched));
+  first.trainer.train();
+  const checkpoints::Archive archive = through_a_file(first.trainer, shared_);
+  SmallRun resumed(world_, with(with(kBase, watched), longer));
+  parallel::DdpReport report;
+  resumed.trainer.add_hook(Priority::very_low, ddp_report_hook([&report](const auto& given) { report = given; }));
+  restore(resumed.trainer, archive);
+  resumed.trainer.train();
+  EXPECT_TRUE(has_same_parameters(plain, resumed));
+  EXPECT_EQ(evaluate(resumed.strategy, *resumed.splits.test, 100).loss,
+            evaluate(plain.strategy, *plain.splits.test, 100).loss);
+  // Rank 0 is told; of 7 steps the first 3 do not count.
+  EXPECT_EQ(report.ranks.size(), static_cast<std::size_t>(world_.is_root() ? world_.size() : 0));
+  EXPECT_EQ(report.steps, world_.is_root() && world_.size() > 1 ? 4 : 0);
 }
 
 TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {

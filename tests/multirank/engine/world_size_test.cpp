@@ -73,6 +73,19 @@ INSTANTIATE_TEST_SUITE_P(Cases, WorldSizeTest,
                            return std::string(test.param.model) + test.param.global_batch + test.param.precision;
                          });
 
+// fp32 parameters and sums, products in bfloat16: near the fp32 curve, and the same bits when repeated.
+TEST(PrecisionTest, Bf16TrainsNearFp32) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const auto losses_in = [&world](const char* precision) {
+    return losses_on(world, {.model = "mlp", .global_batch = "48", .precision = precision});
+  };
+  const std::vector<double> fp32 = losses_in("fp32");
+  const std::vector<double> bf16 = losses_in("bf16");
+  EXPECT_EQ(bf16, losses_in("bf16"));
+  EXPECT_NE(bf16, fp32);
+  for (std::size_t i = 0; i < fp32.size(); ++i) EXPECT_LE(relative(bf16[i], fp32[i]), 0.05) << "step " << i;
+}
+
 // Micro_batches only bound memory: the curve stays.
 TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
   const mpi::Communicator world = mpi::Communicator::world();

@@ -238,16 +238,6 @@ TEST_F(GradientSinkTest, OnlyTheParameterItselfHasTheSink) {
   EXPECT_EQ(sink_of(weight.sunk), nullptr);
 }
 
-TEST_F(GradientSinkTest, LayersWithoutASinkBuildLibTorchsGraph) {
-  const Twins weight{4, 6};
-  const at::Tensor input = torch::randn({3, 6});
-  EXPECT_EQ(models::linear(input, weight.plain, {}).grad_fn()->name(),
-            at::linear(input, weight.plain).grad_fn()->name());
-  EXPECT_EQ(models::linear(input, weight.sunk, {}).grad_fn()->name(), "LinearBackward");
-  const torch::NoGradGuard no_grad;
-  EXPECT_EQ(models::linear(input, weight.sunk, {}).grad_fn(), nullptr);
-}
-
 TEST_F(GradientSinkTest, ViewsThatDoNotFitAreRefused) {
   const at::Tensor leaf = torch::zeros({4, 6}).requires_grad_();
   EXPECT_THROW(attach_sink(leaf, torch::zeros({6, 4})), std::logic_error);

@@ -1,36 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/plot/line_chart.hpp>
 
-#include <boost/property_tree/ptree.hpp>
-#include <boost/property_tree/xml_parser.hpp>
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 #include <set>
-#include <sstream>
+
+#include "svg_reading.hpp"
 
 namespace lockstep::plot {
 namespace {
-
-using Tree = boost::property_tree::ptree;
-
-/// Throws unless the text is well-formed XML.
-Tree parsed(const std::string& svg) {
-  std::istringstream text(svg);
-  Tree tree;
-  boost::property_tree::read_xml(text, tree);
-  return tree.get_child("svg");
-}
-
-std::vector<std::string> texts_of(const std::string& svg) {
-  std::vector<std::string> texts;
-  for (const auto& [name, child] : parsed(svg)) {
-    if (name == "text") texts.push_back(child.data());
-  }
-  return texts;
-}
 
 /// The `d` of the paths and the centres of the dots that show data.
 std::vector<std::string> data_of(const std::string& svg) {
@@ -43,10 +24,6 @@ std::vector<std::string> data_of(const std::string& svg) {
     }
   }
   return shapes;
-}
-
-bool contains(const std::vector<std::string>& texts, const std::string& text) {
-  return std::find(texts.begin(), texts.end(), text) != texts.end();
 }
 
 /// Without title, labels and names the plot's box is a matter of the tick labels alone: x 40.1 to 696, y 24 to 388.

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/trainer.hpp>
+
+namespace lockstep::engine {
+
+namespace {
+
+class DdpReportHook : public Hook {
+ public:
+  explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> tell) : tell_(std::move(tell)) {}
+
+  void after_train(Trainer& trainer, Outcome) override {
+    const parallel::DdpReport report = trainer.strategy().model().report();
+    if (trainer.strategy().world().is_root() && tell_) tell_(report);
+  }
+
+ private:
+  std::function<void(const parallel::DdpReport&)> tell_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell) {
+  return std::make_unique<DdpReportHook>(std::move(tell));
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "linear_kernels.hpp"
+
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <torch/types.h>
+
+#include <optional>
+#include <string_view>
+
+#include "outer_product.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+/// With more rows oneDNN packs the weight of a forward after all, and takes longer than the BLAS.
+constexpr std::int64_t kMostRowsOfOneDnnForward = 15;
+
+bool is_plain(const at::Tensor& tensor) {
+  static const bool has_one_dnn = at::hasMKLDNN();
+  return has_one_dnn && tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.numel() > 0;
+}
+
+/// x W^T + b by oneDNN; `weight` may be laid out in any way.
+at::Tensor product_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  using Scalars = c10::List<std::optional<at::Scalar>>;
+  using Function = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
+                              Scalars, std::optional<std::string_view>);
+  static const auto function =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Function>();
+  static const Scalars none;
+  const auto some_bias = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
+  return function.call(input, weight, some_bias, "none", none, "");
+}
+
+}  // namespace
+
+at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  // Of shapes that do not fit LibTorch has more to say.
+  const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
+  const bool is_faster = fits && input.numel() <= kMostRowsOfOneDnnForward * weight.size(1);
+  if (!is_faster || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
+  return product_of_one_dnn(input, weight, bias);
+}
+
+at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
+  if (!is_plain(gradient) || !is_plain(weight)) return gradient.mm(weight);
+  return product_of_one_dnn(gradient, weight.t(), {});
+}
+
+void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to) {
+  const std::int64_t samples = gradient.size(0);
+  const bool is_outer_product = samples <= kMostSamples && is_plain(gradient) && is_plain(input) &&
+                                gradient.is_contiguous() && input.is_contiguous() && to.is_contiguous();
+  if (!is_outer_product) {
+    at::mm_out(to, gradient.t(), input);
+    return;
+  }
+  write_outer_product({.left = gradient.const_data_ptr<float>(),
+                       .right = input.const_data_ptr<float>(),
+                       .samples = samples,
+                       .rows = gradient.size(1),
+                       .columns = input.size(1)},
+                      to.mutable_data_ptr<float>());
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "svg.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace lockstep::plot {
+
+namespace {
+
+constexpr double kCharWidth = 6.7;
+
+std::string escaped(const std::string& text) {
+  std::string safe;
+  for (const char c : text) {
+    if (c == '&') {
+      safe += "&amp;";
+    } else if (c == '<') {
+      safe += "&lt;";
+    } else if (c == '>') {
+      safe += "&gt;";
+    } else if (c == '"') {
+      safe += "&quot;";
+    } else {
+      safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML knows no control characters
+    }
+  }
+  return safe;
+}
+
+}  // namespace
+
+double text_width(const std::string& text) {
+  const auto is_first_byte = [](char c) { return (static_cast<unsigned char>(c) & 0xC0) != 0x80; };
+  return kCharWidth * static_cast<double>(std::count_if(text.begin(), text.end(), is_first_byte));
+}
+
+std::string number(double value) {
+  std::string text = fmt::format("{:.2f}", value);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text == "-0" ? "0" : text;
+}
+
+std::string text_at(double x, double y, const std::string& attributes, const std::string& text) {
+  return fmt::format("<text x=\"{}\" y=\"{}\"{}>{}</text>\n", number(x), number(y), attributes, escaped(text));
+}
+
+std::string line_between(double x1, double y1, double x2, double y2, const std::string& stroke) {
+  return fmt::format("<path d=\"M{} {}L{} {}\" {}/>\n", number(x1), number(y1), number(x2), number(y2), stroke);
+}
+
+std::string svg_head(int width, int height, const std::string& title, double left) {
+  std::string svg = fmt::format(
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\" "
+      "font-family=\"system-ui, 'Segoe UI', 'DejaVu Sans', Helvetica, Arial, sans-serif\" font-size=\"12\" "
+      "fill=\"#374151\">\n<title>{2}</title>\n<rect width=\"{0}\" height=\"{1}\" fill=\"#ffffff\"/>\n",
+      width, height, escaped(title));
+  if (!title.empty()) svg += text_at(left, 30, " font-size=\"16\" font-weight=\"600\" fill=\"#111827\"", title);
+  return svg;
+}
+
+double place_x(const Ticks& ticks, const Box& box, double value) {
+  return box.left + (value - ticks.low) / (ticks.high - ticks.low) * (box.right - box.left);
+}
+
+std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& label) {
+  const std::vector<std::string> labels = tick_labels(ticks.values);
+  std::string svg;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const double x = place_x(ticks, box, ticks.values[i]);
+    svg += line_between(x, box.bottom, x, box.bottom + 5, "stroke=\"#6b7280\"");
+    svg += text_at(x, box.bottom + 19, " text-anchor=\"middle\"", labels[i]);
+  }
+  svg += line_between(box.left, box.bottom, box.right, box.bottom, "stroke=\"#6b7280\"");
+  svg += text_at((box.left + box.right) / 2, box.bottom + 40, " text-anchor=\"middle\"", label);
+  return svg;
+}
+
+std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const Box& room) {
+  std::vector<LegendEntry> entries;
+  double x = room.left;
+  double y = room.top;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (names[i].empty()) continue;
+    const double width = kKeyWidth + text_width(names[i]);
+    if (x > room.left && x + width > room.right) {
+      x = room.left;
+      y += kLegendRow;
+    }
+    entries.push_back({i, x, y});
+    x += width + 18;
+  }
+  return entries;
+}
+
+}  // namespace lockstep::plot

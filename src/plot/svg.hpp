@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What charts are drawn with.
+#pragma once
+
+#include <lockstep/plot/ticks.hpp>
+
+#include <array>
+#include <cstddef>
+#include <string>
+#include <vector>
+
+namespace lockstep::plot {
+
+// Told apart on white by hue and by lightness.
+inline constexpr std::array<const char*, 8> kColours = {"#1f6fb4", "#d1495b", "#2a8c4a", "#8458b3",
+                                                        "#e08214", "#0f9ba8", "#7a4a2b", "#6b7280"};
+inline constexpr const char* kGridStroke = "stroke=\"#e5e7eb\"";
+inline constexpr double kMargin = 24;
+inline constexpr double kLegendRow = 20;
+inline constexpr double kKeyWidth = 24;  // of the key before a legend's name, with the gap behind it
+
+struct Box {
+  double left, top, right, bottom;
+};
+
+/// In pixels, of the 12 px font, on average.
+double text_width(const std::string& text);
+
+/// At most two decimals, and none that say nothing.
+std::string number(double value);
+
+/// @param attributes  of the element, each after a blank
+std::string text_at(double x, double y, const std::string& attributes, const std::string& text);
+std::string line_between(double x1, double y1, double x2, double y2, const std::string& stroke);
+
+/// The image's beginning: size, font, white ground, and the title unless it is empty.
+std::string svg_head(int width, int height, const std::string& title, double left);
+
+double place_x(const Ticks& ticks, const Box& box, double value);
+
+/// The line below `box` with its marks and its name.
+std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& label);
+
+/// Names in rows, from the left edge of their room.
+struct LegendEntry {
+  std::size_t index;  ///< of the name
+  double x, y;        ///< where the key before the name begins, on the text's base line
+};
+
+/// Places for all names that are not empty.
+std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const Box& room);
+
+}  // namespace lockstep::plot

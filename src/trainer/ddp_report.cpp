@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ddp_report.hpp"
+
+#include <lockstep/plot/timeline_chart.hpp>
+#include <lockstep/report/run_files.hpp>
+
+namespace lockstep::trainer {
+
+namespace {
+
+enum Kind : std::size_t { compute, update, transfer, wait, under_way };
+
+const std::vector<plot::BarKind> kKinds = {
+    {"compute"}, {"update"}, {"transfer"}, {"wait"}, {"under way", /*is_thin=*/true}};
+
+plot::Bar bar(double begin_s, double end_s, Kind kind) { return {1000 * begin_s, 1000 * end_s, kind}; }
+
+}  // namespace
+
+void draw_ddp_report(const parallel::DdpReport& report, const std::string& folder) {
+  if (report.steps == 0 || report.ranks.size() < 2) return;
+  const std::size_t slowest = parallel::slowest_rank(report);
+  const parallel::StepTimeline& step = report.ranks[slowest];
+  plot::TimelineChart chart{.title = "A step of rank " + std::to_string(slowest) + ", the slowest",
+                            .x_label = "ms",
+                            .end = 1000 * step.end,
+                            .kinds = kKinds,
+                            .rows = {}};
+  chart.rows.push_back({"step", {bar(0, step.backward_end, compute), bar(step.meeting_begin, step.meeting_end, wait)}});
+  for (std::size_t b = 0; b < step.buckets.size(); ++b) {
+    const parallel::BucketTimes& times = step.buckets[b];
+    chart.rows.push_back(
+        {"bucket " + std::to_string(b),
+         {bar(times.launched, times.wait_begin, under_way), bar(times.wait_begin, times.wait_end, wait),
+          bar(times.visit_begin, times.visit_begin + times.transfer, transfer),
+          bar(times.visit_end - times.update, times.visit_end, update)}});
+  }
+  report::write_text(folder + "/ddp.svg", plot::timeline_chart(chart));
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/parallel/ddp_report.hpp>
+
+#include <string>
+
+namespace lockstep::trainer {
+
+/// Draws the slowest rank's step into <folder>/ddp.svg, if there is one to show.
+void draw_ddp_report(const parallel::DdpReport& report, const std::string& folder);
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products of small integers are exact in float32, whatever the order of the sums: all ways must have the same bits.
+#include "linear_kernels.hpp"
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <stdexcept>
+
+#include "outer_product.hpp"
+
+namespace lockstep::models {
+namespace {
+
+at::Tensor integers(std::initializer_list<std::int64_t> sizes) { return torch::randint(-8, 9, sizes, at::kFloat); }
+
+/// left^T right, on top of values that must not matter.
+at::Tensor outer_product(const at::Tensor& left, const at::Tensor& right, std::int64_t shift = 0) {
+  const std::int64_t count = left.size(1) * right.size(1);
+  const at::Tensor memory = torch::full({count + shift}, 1e30);
+  const OuterProduct product{.left = left.const_data_ptr<float>(),
+                             .right = right.const_data_ptr<float>(),
+                             .samples = left.size(0),
+                             .rows = left.size(1),
+                             .columns = right.size(1)};
+  write_outer_product(product, memory.mutable_data_ptr<float>() + shift);
+  return memory.narrow(0, shift, count).view({left.size(1), right.size(1)});
+}
+
+TEST(OuterProductTest, EverySizeIsExact) {
+  torch::manual_seed(1);
+  for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{8}, kMostSamples}) {
+    for (const std::int64_t rows : {1, 3, 4, 9}) {
+      for (const std::int64_t columns : {1, 15, 63, 64, 65, 144, 200}) {
+        const at::Tensor left = integers({samples, rows});
+        const at::Tensor right = integers({samples, columns});
+        const at::Tensor expected = left.t().to(at::kDouble).mm(right.to(at::kDouble)).to(at::kFloat);
+        EXPECT_TRUE(at::equal(outer_product(left, right), expected)) << samples << " " << rows << " " << columns;
+        EXPECT_TRUE(at::equal(outer_product(left, right, 1), expected)) << "not aligned";
+      }
+    }
+  }
+}
+
+// In the order of the samples, wherever the element lies: in a tile or in what is left of a row.
+TEST(OuterProductTest, EveryElementIsSummedInTheSameOrder) {
+  torch::manual_seed(2);
+  const at::Tensor left = torch::randn({7, 1}).expand({7, 5}).contiguous();
+  const at::Tensor right = torch::randn({7, 1}).expand({7, 67}).contiguous();
+  float sum = 0;
+  for (std::int64_t n = 0; n < 7; ++n) sum += left[n][0].item<float>() * right[n][0].item<float>();
+  EXPECT_TRUE(at::equal(outer_product(left, right), torch::full({5, 67}, sum)));
+}
+
+TEST(OuterProductTest, ThreadsDivideTheRows) {
+  torch::manual_seed(3);
+  const at::Tensor left = torch::randn({8, 1031});
+  const at::Tensor right = torch::randn({8, 515});
+  const int before = at::get_num_threads();
+  at::set_num_threads(1);
+  const at::Tensor alone = outer_product(left, right);
+  at::set_num_threads(3);
+  EXPECT_TRUE(at::equal(outer_product(left, right), alone));
+  at::set_num_threads(before);
+}
+
+TEST(OuterProductTest, MoreSamplesAreRefused) {
+  EXPECT_THROW(outer_product(torch::ones({kMostSamples + 1, 2}), torch::ones({kMostSamples + 1, 2})), std::logic_error);
+}
+
+TEST(LinearKernelsTest, AllProductsAreThoseOfLibTorch) {
+  torch::manual_seed(4);
+  for (const std::int64_t n : {0, 1, 8, 15, 16, 40, 65, 130}) {
+    const at::Tensor input = integers({n, 36});
+    const at::Tensor gradient = integers({n, 20});
+    const at::Tensor weight = integers({20, 36});
+    const at::Tensor bias = integers({20});
+    EXPECT_TRUE(at::equal(linear_output(input, weight, bias), at::linear(input, weight, bias))) << n;
+    EXPECT_TRUE(at::equal(linear_output(input, weight, {}), at::linear(input, weight))) << n;
+    EXPECT_TRUE(at::equal(linear_input_gradient(gradient, weight), gradient.mm(weight))) << n;
+    const at::Tensor to = torch::full({20, 36}, 1e30);
+    linear_weight_gradient(gradient, input, to);
+    EXPECT_TRUE(at::equal(to, gradient.t().mm(input))) << n;
+    // Of any layout and type.
+    const at::Tensor turned = gradient.t().contiguous().t();
+    linear_weight_gradient(turned, input, to);
+    EXPECT_TRUE(at::equal(to, gradient.t().mm(input))) << n;
+    EXPECT_TRUE(at::equal(linear_output(input.to(at::kDouble), weight.to(at::kDouble), {}),
+                          at::linear(input, weight).to(at::kDouble)))
+        << n;
+  }
+}
+
+TEST(LinearKernelsTest, OutputsHaveTheShapeOfTheInput) {
+  const at::Tensor input = integers({2, 3, 6});
+  const at::Tensor weight = integers({4, 6});
+  EXPECT_TRUE(at::equal(linear_output(input, weight, {}), at::linear(input, weight)));
+  EXPECT_TRUE(at::equal(linear_output(input[0][0], weight, {}), at::linear(input[0][0], weight)));
+}
+
+}  // namespace
+}  // namespace lockstep::models
