@@ -209,14 +209,22 @@ class PlainBackward : public RecomputeBackward {
   variable_list parameters_;
 };
 
+/// The block's trained parameters, each once, under however many names.
+variable_list trained_parameters_of(const Block& block) {
+  variable_list parameters;
+  for (const at::Tensor& parameter : block.parameters()) {
+    const auto is_this = [&parameter](const at::Tensor& other) { return other.is_same(parameter); };
+    const bool is_known = std::any_of(parameters.begin(), parameters.end(), is_this);
+    if (parameter.requires_grad() && !is_known) parameters.push_back(parameter);
+  }
+  return parameters;
+}
+
 /// @param next  runs the block the first time
 at::Tensor recompute_through(Block& block, const at::Tensor& input, RecomputeMode mode,
                              const std::function<at::Tensor(const at::Tensor&)>& next) {
   if (!at::GradMode::is_enabled()) return next(input);
-  variable_list parameters;
-  for (const at::Tensor& parameter : block.parameters()) {
-    if (parameter.requires_grad()) parameters.push_back(parameter);
-  }
+  variable_list parameters = trained_parameters_of(block);
   if (!input.requires_grad() && parameters.empty()) return next(input);
   Surroundings surroundings = Surroundings::now(input.device());
   at::Tensor output;

@@ -3,9 +3,11 @@
 // the ranks share the parameters.
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/join.hpp>
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <optional>
 
 #include "ddp.hpp"
@@ -31,10 +33,10 @@ struct Recipe {
   OptimSettings optim;
   DdpOptions ddp;
   optim::OptimWrapper::WrapperOptions wrapper;
-  int micro_steps = 0;
+  int micro_steps = 0;  // of this rank
   bool scales_loss = true;
   bool zeroes = false;  // gradients between steps, instead of dropping them
-  bool has_hook = false;
+  parallel::CommHook hook;
   Json use;  // [step][rank] of the model "branches"
 };
 
@@ -70,17 +72,26 @@ DdpOptions ddp_of(const Json& stored) {
   return options;
 }
 
+parallel::CommHook hook_of(const std::string& name) {
+  if (name == "allreduce_hook") return parallel::all_reduce_hook(world());
+  if (name == "bf16_compress_hook") return parallel::bf16_hook(world());
+  if (name == "fp16_compress_hook") return parallel::fp16_hook(world());
+  throw std::runtime_error("no communication hook is called '" + name + "'");
+}
+
 Recipe recipe_of(const Json& one_case) {
-  Recipe recipe{.model = one_case.at("model"),
-                .dtype = dtype_of(one_case),
-                .optim = optim_of(one_case.at("optimizer")),
-                .ddp = ddp_of(one_case.at("ddp_options")),
-                .wrapper = {},
-                .micro_steps = one_case.at("micro_steps"),
-                .scales_loss = one_case.value("scale_loss", true),
-                .zeroes = !one_case.value("set_to_none", true),
-                .has_hook = one_case.contains("hook"),
-                .use = one_case.value("use", Json())};
+  const Json& micro_steps = one_case.at("micro_steps");
+  Recipe recipe{
+      .model = one_case.at("model"),
+      .dtype = dtype_of(one_case),
+      .optim = optim_of(one_case.at("optimizer")),
+      .ddp = ddp_of(one_case.at("ddp_options")),
+      .wrapper = {},
+      .micro_steps = micro_steps.is_array() ? micro_steps[static_cast<std::size_t>(world().rank())] : micro_steps,
+      .scales_loss = one_case.value("scale_loss", true),
+      .zeroes = !one_case.value("set_to_none", true),
+      .hook = one_case.contains("hook") ? hook_of(one_case["hook"]) : parallel::CommHook(),
+      .use = one_case.value("use", Json())};
   recipe.wrapper.accumulation_steps = one_case.value("accumulate", 1);
   recipe.wrapper.clip.max_norm = one_case.value("clip_norm", 0.0);
   recipe.wrapper.clip.norm_type = one_case.contains("norm_type") ? number(one_case["norm_type"]) : 2;
@@ -117,10 +128,29 @@ class Run {
         model_(build_model(recipe.model, recipe.dtype)),
         wrapper_(model_, communicator(), world(), with_sharing(recipe.ddp, shares)),
         optimizer_(make_optimizer(wrapper_.parameters(), recipe.optim, recipe.wrapper)) {
-    if (recipe.has_hook) wrapper_.reducer().set_comm_hook(parallel::all_reduce_hook(world()));
+    if (recipe.hook) wrapper_.reducer().set_comm_hook(recipe.hook);
   }
 
   Outcome by_hand() {
+    train_by_hand();
+    return finish();
+  }
+
+  Outcome by_train_step() {
+    train_by_train_step();
+    return finish();
+  }
+
+  /// By hand or by train_step, while ranks may run out of inputs.
+  Outcome joined(const parallel::JoinOptions& options, bool is_by_hand) {
+    parallel::Join join(wrapper_, options);
+    is_by_hand ? train_by_hand() : train_by_train_step();
+    join.finish();
+    return finish();
+  }
+
+ private:
+  void train_by_hand() {
     for (int step = 0; step < recipe_.micro_steps; ++step) {
       const data::Batch batch = begin(step);
       const bool is_last_part = (step + 1) % recipe_.wrapper.accumulation_steps == 0;
@@ -135,20 +165,17 @@ class Run {
       if (is_last_part) update();
       note_running_mean();
     }
-    return finish();
   }
 
-  Outcome by_train_step() {
+  void train_by_train_step() {
     for (int step = 0; step < recipe_.micro_steps; ++step) {
       const parallel::StepResult result = wrapper_.train_step(begin(step), optimizer_, share());
       outcome_.losses.push_back(result.loss);
       if (result.update.grad_norm) outcome_.norms.push_back(*result.update.grad_norm);
       note_running_mean();
     }
-    return finish();
   }
 
- private:
   static DdpOptions with_sharing(DdpOptions options, bool shares) {
     options.shares_parameters = shares;
     return options;
@@ -245,7 +272,9 @@ void expect_as_stored(const Outcome& outcome, const Json& one_case) {
   expect_close(outcome.losses, one_case.at("loss_per_rank")[rank], tolerance, "loss");
   if (one_case.contains("final_parameters")) {
     expect_close(outcome.parameters, one_case["final_parameters"], tolerance, "final ");
-    expect_close(outcome.first_gradients, one_case.at("grads_first_update"), tolerance, "gradient of ");
+  }
+  if (one_case.contains("grads_first_update")) {
+    expect_close(outcome.first_gradients, one_case["grads_first_update"], tolerance, "gradient of ");
   }
   if (one_case.contains("grads_after_first_micro_step_per_rank")) {
     expect_close(outcome.first_local_gradients, one_case["grads_after_first_micro_step_per_rank"][rank], tolerance,
@@ -259,7 +288,9 @@ void expect_as_stored(const Outcome& outcome, const Json& one_case) {
   }
   if (one_case.contains("final_buffers_per_rank")) {
     expect_close(outcome.buffers, one_case["final_buffers_per_rank"][rank], tolerance, "final ");
-    const Json& means = one_case.at("running_mean_bn1_after_each_step_per_rank")[rank];
+  }
+  if (one_case.contains("running_mean_bn1_after_each_step_per_rank")) {
+    const Json& means = one_case["running_mean_bn1_after_each_step_per_rank"][rank];
     EXPECT_EQ(outcome.running_means.size(), means.size());
     for (std::size_t step = 0; step < means.size(); ++step) {
       expect_close(outcome.running_means[step], means[step], tolerance, "running mean");
@@ -319,6 +350,53 @@ void run_training(const Json& one_case) {
   }
 }
 
+void run_join(const Json& one_case) {
+  require_known_fields(one_case, {"name", "world_size", "dtype", "model", "optimizer", "ddp_options", "micro_steps",
+                                  "divide_by_initial", "loss_per_rank", "final_parameters", "final_buffers_per_rank"});
+  if (one_case.at("world_size") != world().world_size()) return;
+  const Recipe recipe = recipe_of(one_case);
+  const parallel::JoinOptions options{.divide_by_initial = one_case.at("divide_by_initial")};
+  const Outcome outcome = Run(recipe, /*shares=*/false).joined(options, /*is_by_hand=*/true);
+  expect_as_stored(outcome, one_case);
+  expect_equal(Run(recipe, /*shares=*/false).joined(options, /*is_by_hand=*/false), outcome);
+}
+
+/// The largest gradient that a rank brings into the first step, over all ranks.
+double largest_local_gradient(const Recipe& recipe) {
+  const std::shared_ptr<models::Model> model = build_model(recipe.model, recipe.dtype);
+  const data::Batch batch = stored_batch(recipe.model, 0, world().rank(), recipe.dtype);
+  models::total_loss(model->losses(model->forward(batch.input), batch.target)).backward();
+  double largest = 0;
+  for (const auto& [name, gradient] : gradients_of(*model)) {
+    largest = std::max(largest, gradient.abs().max().item<double>());
+  }
+  world().all_reduce(&largest, 1, DType::float64, mpi::ReduceOp::max);
+  return largest;
+}
+
+/// Gradients that travel in 16 bits. Two ranks round what upstream rounds. More ranks add in float32 and round once,
+/// where upstream rounds every addition; and one rank sends nothing, so it rounds nothing.
+void run_compression(const Json& one_case) {
+  require_known_fields(one_case, {"name", "world_size", "dtype", "model", "optimizer", "ddp_options", "micro_steps",
+                                  "hook", "loss_per_rank", "grads_first_update", "final_parameters"});
+  if (one_case.at("world_size") != world().world_size()) return;
+  const Recipe recipe = recipe_of(one_case);
+  const Outcome outcome = Run(recipe, /*shares=*/false).by_hand();
+  expect_equal(Run(recipe, /*shares=*/false).by_train_step(), outcome);
+  if (world().world_size() == 2) return expect_as_stored(outcome, one_case);
+
+  // A rounding changes a value by half a unit at most. Upstream casts, divides and adds W - 1 times; here two are left.
+  const double unit = std::ldexp(largest_local_gradient(recipe), one_case["hook"] == "bf16_compress_hook" ? -8 : -11);
+  const Tolerance of_gradients{.absolute = unit / 2 * (world().world_size() + 3)};
+  const Tolerance of_parameters{.absolute = unit * one_case["optimizer"]["lr"].get<double>() * recipe.micro_steps};
+  double slope = 0;  // of the loss, as all parameters change
+  for (const auto& [name, gradient] : outcome.first_gradients) slope += gradient.abs().sum().item<double>();
+  expect_close(outcome.first_gradients, one_case.at("grads_first_update"), of_gradients, "gradient of ");
+  expect_close(outcome.parameters, one_case.at("final_parameters"), of_parameters, "final ");
+  expect_close(outcome.losses, one_case.at("loss_per_rank")[static_cast<std::size_t>(world().rank())],
+               Tolerance{.absolute = of_parameters.absolute * slope}, "loss");
+}
+
 /// Trains the model "branches" by hand, in ranks' branches by step, until something is refused.
 /// @return  the step in which it was, or -1
 int first_refusal(const parallel::ReducerOptions& options,
@@ -356,7 +434,9 @@ void run_errors(const Json& one_case) {
 }  // namespace
 
 std::vector<Handler> training_handlers() {
-  std::vector<Handler> handlers = {{.file = "unused_errors.json", .run = run_errors}};
+  std::vector<Handler> handlers = {{.file = "compress_hooks.json", .run = run_compression},
+                                   {.file = "join.json", .run = run_join},
+                                   {.file = "unused_errors.json", .run = run_errors}};
   for (const char* name : {"accumulate", "buffers", "clip", "plain", "static_graph", "unused"}) {
     handlers.push_back({.file = std::string(name) + ".json", .run = run_training});
   }

@@ -17,11 +17,14 @@ class CountingCollectives : public mpi::Collectives {
     int range_reductions = 0;
     int waits = 0;
     int broadcasts = 0;
+    int gathers = 0;
     int barriers = 0;
     int buckets = 0;
     int others = 0;
 
-    int all() const { return all_reduces + range_reductions + waits + broadcasts + barriers + buckets + others; }
+    int all() const {
+      return all_reduces + range_reductions + waits + broadcasts + gathers + barriers + buckets + others;
+    }
   };
 
   explicit CountingCollectives(std::unique_ptr<mpi::Collectives> inner) : inner_(std::move(inner)) {}
@@ -73,7 +76,7 @@ class CountingCollectives : public mpi::Collectives {
     inner_->broadcast(bytes, root);
   }
   void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    ++counts_.others;
+    ++counts_.gathers;
     inner_->all_gather(mine, all);
   }
   void reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op, void* slice) override {
@@ -86,13 +89,18 @@ class CountingCollectives : public mpi::Collectives {
   }
   std::unique_ptr<mpi::Collectives> split(int color) override {
     ++counts_.others;
-    return inner_->split(color);
+    auto part = std::make_unique<CountingCollectives>(inner_->split(color));
+    last_split_ = part.get();
+    return part;
   }
+  /// What the last split gave, while its owner keeps it; null before.
+  CountingCollectives* last_split() const noexcept { return last_split_; }
 
  private:
   std::unique_ptr<mpi::Collectives> inner_;
   Counts counts_;
   std::function<void()> on_start_;
+  CountingCollectives* last_split_ = nullptr;
 };
 
 }  // namespace lockstep::testing

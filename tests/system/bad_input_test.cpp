@@ -5,6 +5,9 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cstdlib>
+
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -196,6 +199,24 @@ TEST_P(BadInputTest, TasksThatMpiDoesNotSee) {
       testing::trainer_program() + " " + run_dir());
   EXPECT_EQ(outcome.exit_code, kConfiguration) << outcome.output;
   EXPECT_NE(outcome.output.find("srun --mpi=pmix"), std::string::npos) << outcome.output;
+}
+
+// Case 106. The peers of a rank that fails alone do not wait for their own deadline, which is minutes away.
+TEST(FragileDataTest, WhatOneRankCannotReadEndsTheJobAtOnce) {
+  const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
+  const std::string program = std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
+  for (const int workers : {0, 1}) {
+    const testing::TemporaryFolder folder;
+    const Outcome outcome = testing::run_shell(
+        testing::mpirun_command(3) + " " + program + " --data.name=fragile --data.workers=" + std::to_string(workers) +
+        " --data.path=" + folder.path("failed") + " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000" +
+        " --run.dir=" + folder.path("run") + "; code=$?; touch " + folder.path("ended") + "; exit $code");
+    EXPECT_EQ(outcome.exit_code, kData) << outcome.output;
+    EXPECT_NE(outcome.output.find("r1/3"), std::string::npos) << outcome.output;
+    EXPECT_NE(outcome.output.find("shard 1: cannot be read any more"), std::string::npos) << outcome.output;
+    const auto took = fs::last_write_time(folder / "ended") - fs::last_write_time(folder / "failed");
+    EXPECT_LT(std::chrono::duration<double>(took).count(), 3.0) << outcome.output;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, BadInputTest, ::testing::Values(1, 2),

@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -16,24 +17,9 @@ using testing::run_ranks;
 const std::string kSmall =
     " --data.train_size=480 --data.test_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
 
-/// Paths of arrays that differ between two checkpoints, "" when none does.
+/// Paths of what differs between two stored checkpoints, "" when nothing does.
 std::string differences(const std::string& a, const std::string& b) {
-  const checkpoints::Archive left = checkpoints::read(a);
-  const checkpoints::Archive right = checkpoints::read(b);
-  std::string text;
-  if (left.array_paths() != right.array_paths()) text += "paths ";
-  for (const std::string& path : left.array_paths()) {
-    if (path.starts_with("/meta/") || !right.has(path)) continue;  // the configurations differ in run.dir and resume
-    const auto& x = left.array(path);
-    const auto& y = right.array(path);
-    const bool is_same = x.shape == y.shape && x.dtype == y.dtype && x.bytes.size() == y.bytes.size() &&
-                         std::equal(x.bytes.begin(), x.bytes.end(), y.bytes.begin());
-    if (!is_same) text += path + " ";
-  }
-  for (const char* name : {"step", "epoch", "samples_seen"}) {
-    if (left.integer("/", name) != right.integer("/", name)) text += std::string("/@") + name + " ";
-  }
-  return text;
+  return testing::differences(checkpoints::read(a), checkpoints::read(b));
 }
 
 struct Case {
@@ -101,6 +87,27 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   for (std::size_t i = 0; i < losses.size(); ++i) {
     EXPECT_NEAR(losses[i].second, expected[i].second, 1e-10 * expected[i].second) << i;
   }
+}
+
+TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
+  const testing::TemporaryFolder folder;
+  const std::string common =
+      kSmall + " --train.lanes=8 --train.clip_grad=norm:1.0 --model.dropout=0.1 --train.max_epochs=0 ";
+  const std::string straight = folder.path("straight");
+  const std::string moved = folder.path("moved");
+  ASSERT_EQ(run_ranks(1, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + moved + common + "--train.max_steps=9").exit_code, 0);
+  ASSERT_EQ(run_ranks(3, "--resume=must --run.dir=" + moved + common + "--train.max_steps=17").exit_code, 0);
+  ASSERT_EQ(run_ranks(1, "--resume=must --run.dir=" + moved + common + "--train.max_steps=30").exit_code, 0);
+  const std::string end = "/ckpt/" + checkpoints::folder_name(30);
+  EXPECT_EQ(differences(moved + end, straight + end), "");
+  for (const char* series : {"loss", "grad_norm"}) {
+    const auto expected = report::read_series(straight + "/metrics.jsonl", series);
+    EXPECT_EQ(expected.size(), 30U) << series;
+    EXPECT_EQ(report::read_series(moved + "/metrics.jsonl", series), expected) << series;
+  }
+  EXPECT_EQ(report::read_series(moved + "/metrics.jsonl", "val/loss").back(),
+            report::read_series(straight + "/metrics.jsonl", "val/loss").back());
 }
 
 TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {

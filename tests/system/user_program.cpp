@@ -1,15 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A user's own program: the trainer with one more model in its table, which brings a key of its own.
+// A user's own program: the trainer with one more model in its table, which brings a key of its own, and with one more
+// source of data, which fails on one rank.
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
 #include <torch/types.h>
 
+#include <atomic>
+#include <cstdlib>
+#include <fstream>
+#include <string>
+
 namespace {
 
 using lockstep::Section;
 using lockstep::Task;
+namespace data = lockstep::data;
 namespace models = lockstep::models;
 
 class Scaled : public models::Model {
@@ -28,6 +36,35 @@ std::shared_ptr<models::Model> make_scaled(const Section& model, const Task& tas
   return std::make_shared<Scaled>(model, task);
 }
 
+/// Another data set, of which rank 1 cannot read the fifth batch. When it fails it makes the file `stamp`.
+class Fragile : public data::Dataset {
+ public:
+  Fragile(std::shared_ptr<const data::Dataset> inner, std::string stamp)
+      : inner_(std::move(inner)), stamp_(std::move(stamp)) {}
+  std::int64_t size() const override { return inner_->size(); }
+  Task task() const override { return inner_->task(); }
+  std::uint64_t digest() const override { return inner_->digest(); }
+  data::Batch get(std::span<const std::int64_t> indices) const override {
+    const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    if (++batches_ == 5 && rank != nullptr && std::string(rank) == "1") {
+      std::ofstream(stamp_).flush();
+      throw lockstep::DataError("shard 1", "cannot be read any more");
+    }
+    return inner_->get(indices);
+  }
+
+ private:
+  std::shared_ptr<const data::Dataset> inner_;
+  std::string stamp_;
+  mutable std::atomic<int> batches_ = 0;
+};
+
+data::Splits open_fragile(const Section& section) {
+  data::Splits splits = data::builtin_sources().front().open(section);
+  splits.train = std::make_shared<Fragile>(splits.train, section.text("path"));
+  return splits;
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -39,5 +76,7 @@ int main(int argc, char** argv) {
                                      .default_value = "1",
                                      .help = "factor on the images (scaled)"}},
                            .make = make_scaled});
+  tables.sources.push_back(
+      {.name = "fragile", .help = "the first source, until it fails", .keys = {}, .open = open_fragile});
   lockstep::trainer::run(argc, argv, tables);
 }

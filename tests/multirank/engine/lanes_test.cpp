@@ -16,6 +16,7 @@ namespace {
 /// Everything that must not depend on the number of ranks.
 struct Outcome {
   std::vector<double> losses;
+  std::vector<double> norms;
   double evaluation = 0;
   std::string values;  // of all parameters and buffers
 
@@ -30,6 +31,7 @@ std::string bytes_of(const at::Tensor& tensor) {
 Outcome outcome_of(SmallRun& run) {
   Outcome outcome;
   outcome.losses = run.losses;
+  outcome.norms = run.norms;
   outcome.evaluation = evaluate(run.strategy, *run.trainer.splits().test, 16).mean_loss();
   for (const auto& parameter : run.strategy.model().model().parameters()) outcome.values += bytes_of(parameter);
   for (const auto& buffer : run.strategy.model().model().buffers()) outcome.values += bytes_of(buffer);
@@ -46,11 +48,6 @@ Settings common(const char* steps) {
   return {{"train.global_batch_size", "24"}, {"train.lanes", "8"},  {"train.max_epochs", "0"},
           {"train.max_steps", steps},        {"data.workers", "0"}, {"data.train_size", "200"},
           {"data.test_size", "50"}};
-}
-
-Settings with(Settings settings, const Settings& more) {
-  settings.insert(settings.end(), more.begin(), more.end());
-  return settings;
 }
 
 /// The long run has the steps of the promise, the short one enough to tell.
@@ -88,6 +85,7 @@ TEST_P(LanesTest, AnyNumberOfRanksGivesTheSameBits) {
     if (size == 1) alone = outcome;
     if (world.rank() != 0) continue;
     EXPECT_EQ(outcome.losses, alone.losses) << size << " ranks";
+    EXPECT_EQ(outcome.norms, alone.norms) << size << " ranks";
     EXPECT_EQ(outcome.evaluation, alone.evaluation) << size << " ranks";
     EXPECT_TRUE(outcome.values == alone.values) << size << " ranks";
   }

@@ -17,11 +17,6 @@ const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},  {"da
                         {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"train.global_batch_size", "12"},
                         {"train.max_epochs", "0"}, {"train.max_steps", "5"}};
 
-Settings with(Settings settings, const Settings& changes) {
-  settings.insert(settings.end(), changes.begin(), changes.end());
-  return settings;
-}
-
 /// Writes what `trainer` holds, then reads it on every rank, as a run does.
 checkpoints::Archive through_a_file(Trainer& trainer, const std::string& folder) {
   const mpi::Communicator& world = trainer.strategy().world();

@@ -17,9 +17,9 @@ namespace lockstep::engine {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 /// The defaults of every key, changed by `settings` ("optim.lr", "0.1").
-inline Sections sections_of(const Settings& settings) {
+inline Sections sections_of(const Settings& settings, const Tables& tables = builtin_tables()) {
   Sections sections;
-  for (const KeySpec& key : all_keys(builtin_tables())) {
+  for (const KeySpec& key : all_keys(tables)) {
     const std::string name = key.name.find('.') == std::string::npos ? "" : key.name.substr(0, key.name.find('.'));
     sections.try_emplace(name, Section(name)).first->second.declare(key);
   }
@@ -30,25 +30,35 @@ inline Sections sections_of(const Settings& settings) {
   return sections;
 }
 
-/// Notes the loss of every step.
-class LossHook : public Hook {
+inline Settings with(Settings settings, const Settings& more) {
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
+}
+
+/// Notes the loss of every step, and the norm of its gradients where they are clipped.
+class NotingHook : public Hook {
  public:
-  explicit LossHook(std::vector<double>& losses) : losses_(&losses) {}
-  void after_step(Trainer&, const StepReport& report) override { losses_->push_back(report.loss); }
+  NotingHook(std::vector<double>& losses, std::vector<double>& norms) : losses_(&losses), norms_(&norms) {}
+  void after_step(Trainer&, const StepReport& report) override {
+    losses_->push_back(report.loss);
+    if (report.grad_norm) norms_->push_back(*report.grad_norm);
+  }
 
  private:
   std::vector<double>* losses_;
+  std::vector<double>* norms_;
 };
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.
 struct SmallRun {
-  SmallRun(const mpi::Communicator& world, const Settings& settings)
-      : sections(sections_of(settings)),
+  /// @param tables  outlives the run
+  SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables())
+      : sections(sections_of(settings, tables)),
         splits(data::open(sections.at("data"))),
-        strategy(sections, splits.train->task(), world),
-        trainer(sections, strategy, splits) {
+        strategy(sections, splits.train->task(), world, tables),
+        trainer(sections, strategy, splits, tables) {
     trainer.add_hook(Priority::very_high, schedule_hook());
-    trainer.add_hook(Priority::normal, std::make_unique<LossHook>(losses));
+    trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
   Sections sections;
@@ -56,6 +66,7 @@ struct SmallRun {
   Strategy strategy;
   Trainer trainer;
   std::vector<double> losses;
+  std::vector<double> norms;
 };
 
 }  // namespace lockstep::engine

@@ -54,6 +54,56 @@ TEST_F(BuffersTest, AreSynchronisedBeforeEveryForwardAsTheyAreThen) {
   }
 }
 
+/// Where buffers are averaged in a step.
+enum class Place { before_forward, after_forward, during_backward };
+
+// Case 84: what the wrapper does is a reduction at that place, and a caller's own may be under way during backward.
+TEST_F(BuffersTest, AreAveragedAsByAReductionAtTheSamePlace) {
+  const auto train = [&](Place place, bool is_by_hand) {
+    auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 4});
+    const auto norm = model->register_module("norm", std::make_shared<models::BatchNorm>(4));
+    model->to(at::kDouble);
+    const bool is_before = place == Place::before_forward;
+    const auto wrapper = wrap(model, {.buffers = is_before && !is_by_hand ? BufferMode::average : BufferMode::off});
+    const std::vector<at::Tensor> statistics = {norm->running_mean, norm->running_var};
+    std::vector<mpi::Ticket> tickets;
+    const auto start = [&] {
+      for (const at::Tensor& buffer : statistics) {
+        tickets.push_back(
+            collectives_->start_all_reduce(buffer.mutable_data_ptr(), 4, DType::float64, mpi::ReduceOp::average));
+      }
+    };
+    const auto complete = [&] {
+      for (const mpi::Ticket ticket : tickets) collectives_->wait(ticket);
+      tickets.clear();
+    };
+    std::vector<at::Tensor> traces;
+    for (int step = 0; step < 3; ++step) {
+      drop_gradients(*model);
+      if (is_before && is_by_hand) start();
+      complete();
+      const at::Tensor output = wrapper->run([&] {
+        return models::run(*norm, model->forward(batch_of(rank(), step, {3, 4}, 5).input));
+      });
+      if (!is_before && is_by_hand) start();
+      if (!is_before && !is_by_hand) wrapper->synchronise_buffers();
+      if (place == Place::after_forward) complete();
+      output.square().square().sum().backward();
+      complete();
+      for (const at::Tensor& buffer : statistics) traces.push_back(buffer.clone());
+      for (const at::Tensor& gradient : gradients_of(*model)) traces.push_back(gradient);
+    }
+    return traces;
+  };
+  const std::vector<at::Tensor> before = train(Place::before_forward, false);
+  const std::vector<at::Tensor> after = train(Place::after_forward, false);
+  expect_equal(train(Place::before_forward, true), before);
+  expect_equal(train(Place::after_forward, true), after);
+  expect_equal(train(Place::during_backward, true), after);
+  EXPECT_TRUE(is_same_everywhere(after[0]));
+  EXPECT_EQ(is_same_everywhere(before[0]), size() == 1);
+}
+
 // Case 89: whether or not steps have been trained before.
 TEST_F(BuffersTest, OneRankMayEvaluateAlone) {
   for (const BufferMode mode : {BufferMode::off, BufferMode::broadcast, BufferMode::average}) {

@@ -12,8 +12,12 @@
 #include <memory>
 #include <vector>
 
+#include "support/counting_collectives.hpp"
+
 namespace lockstep::parallel {
 namespace {
+
+using testing::CountingCollectives;
 
 using models::BatchNorm;
 using models::BatchNormOptions;
@@ -45,7 +49,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<at::Tensor>& batches) {
   return sizes;
 }
 
-class SyncBatchNormTest : public testing::Test {
+class SyncBatchNormTest : public ::testing::Test {
  protected:
   SyncBatchNormTest() : collectives_(mpi::make_collectives(world_, {.backend = "auto", .timeout_s = 60})) {}
 
@@ -221,6 +225,38 @@ TEST_F(SyncBatchNormTest, EvaluationDoesNotCommunicate) {
   }
   // A gather that only rank 0 had started would meet those of the others here.
   expect_as_one_process(*model, batches({3, 5}, [](int r) { return r + 2; }), {});
+}
+
+// Case 88.
+TEST_F(SyncBatchNormTest, AForwardIsOneGatherAndABackwardOneReduction) {
+  CountingCollectives counted(mpi::make_collectives(world_, {.backend = "auto", .timeout_s = 60}));
+  OneLayer model(3, {}, at::kDouble);
+  EXPECT_EQ(convert_to_sync_batch_norm(model, counted), 1U);
+  const bool is_split = size() > 1;  // layers have collectives of their own, and one rank has none
+  EXPECT_EQ(counted.take_counts().others, is_split ? 1 : 0);
+  if (!is_split) return;
+  CountingCollectives& own = *counted.last_split();
+  const at::Tensor input = batches({3, 5}, [](int r) { return r + 2; })[index_];
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor leaf = input.clone().requires_grad_();
+    const at::Tensor output = model.forward(leaf);
+    const CountingCollectives::Counts forward = own.take_counts();
+    EXPECT_EQ(forward.gathers, 1);
+    EXPECT_EQ(forward.all(), 1);
+    output.pow(3).sum().backward();
+    const CountingCollectives::Counts backward = own.take_counts();
+    EXPECT_EQ(backward.all_reduces, 1);
+    EXPECT_EQ(backward.waits, 1);
+    EXPECT_EQ(backward.all(), 2);
+  }
+  model.forward(input).pow(3).sum().backward();  // an input without gradient needs no sums
+  const CountingCollectives::Counts counts = own.take_counts();
+  EXPECT_EQ(counts.gathers, 1);
+  EXPECT_EQ(counts.all(), 1);
+  model.eval();
+  model.forward(input.clone().requires_grad_()).sum().backward();
+  EXPECT_EQ(own.take_counts().all(), 0);
+  EXPECT_EQ(counted.take_counts().all(), 0);
 }
 
 TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {

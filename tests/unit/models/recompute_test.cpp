@@ -103,6 +103,21 @@ TEST(RecomputeTest, EverythingIsAsWithoutIt) {
   }
 }
 
+// Case 68: a weight that a block has under two names is one input of the recomputed function.
+TEST(RecomputeTest, AWholeModelMayShareWeights) {
+  const at::Tensor values = torch::randn({4, 6});
+  const std::vector<at::Tensor> expected = traces(*stack(), values);
+  for (const RecomputeMode mode : kModes) {
+    const auto model = stack();
+    torch::manual_seed(5);
+    recompute(*model, values, mode).square().sum().backward();
+    EXPECT_TRUE(model->units[0]->linear->weight.is_same(model->units[2]->linear->weight));
+    for (std::size_t i = 0; i < model->parameters().size(); ++i) {
+      EXPECT_TRUE(at::allclose(model->parameters()[i].grad(), expected[1 + i], 1e-5, 1e-6)) << i;
+    }
+  }
+}
+
 TEST(RecomputeTest, BackwardMayComeAfterTheTap) {
   const at::Tensor values = torch::randn({4, 6}).requires_grad_();
   const std::vector<at::Tensor> expected = traces(*stack(), values);

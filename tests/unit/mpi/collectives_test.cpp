@@ -57,7 +57,17 @@ TEST(CommKeysTest, DeclareBackendAndTimeOut) {
     EXPECT_NO_THROW(section.set("backend", backend, "test"));
   }
   EXPECT_THROW(section.set("backend", "gloo", "test"), ConfigError);
-  EXPECT_THROW(section.set("timeout_s", "0", "test"), ConfigError);
+}
+
+// Case 99. A wait without an end does not exist: every wait has a deadline, and a deadline is a positive number.
+TEST(CommKeysTest, ATimeOutIsAPositiveNumber) {
+  Section section = Section::with_defaults("comm", comm_keys());
+  for (const char* text : {"abc", "-1", "0", "-0", "", "1e999", "inf", "nan", "5s"}) {
+    EXPECT_THROW(section.set("timeout_s", text, "test"), ConfigError) << text;
+  }
+  for (const char* text : {"0.5", "2147483647", "4294967295"}) {
+    EXPECT_NO_THROW(section.set("timeout_s", text, "test")) << text;
+  }
 }
 
 TEST(SelfCollectivesTest, RefusesWhatMakesNoSense) {

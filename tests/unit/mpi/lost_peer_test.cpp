@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <string>
@@ -37,6 +38,32 @@ TEST(LostPeerTest, AKilledRankEndsTheJobOfPlainMpi) {
   EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.output;
 }
 
+// Cases 97 and 102. Survivors linger for 20 s when they have said who is missing, so a job that ends before was ended.
+TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
+  struct Way {
+    const char* arguments;
+    int exit_code;
+    const char* words;  // of a survivor, or of the rank itself
+  };
+  const Way ways[] = {
+      {"kill", 128 + SIGKILL, "rank 1 (last seen in all_reduce #"},
+      {"term", 128 + SIGTERM, "rank 1 (last seen in all_reduce #"},
+      {"abort", 128 + SIGABRT, "rank 1 (last seen in all_reduce #"},
+      {"vanish 1", 1, "rank 1 (last seen in all_reduce #"},
+      {"vanish 0", 1, "rank 1 (last seen in all_reduce #"},  // mpirun calls that improper
+      {"exit 0", 70, "lockstep: rank 1: the program exits in the middle of the job"},
+      {"exit 1", 70, "lockstep: rank 1: the program exits in the middle of the job"},
+  };
+  for (const Way& way : ways) {
+    const auto begin = std::chrono::steady_clock::now();
+    const auto outcome = run_job(std::string("shm ") + way.arguments);
+    const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+    EXPECT_EQ(outcome.exit_code, way.exit_code) << way.arguments << ": " << outcome.output;
+    EXPECT_TRUE(has(outcome.output, way.words)) << way.arguments << ": " << outcome.output;
+    EXPECT_LT(seconds.count(), 15) << way.arguments;
+  }
+}
+
 // Case 109: whatever happens to a job, nothing of it stays behind.
 TEST(LostPeerTest, AKilledRankLeavesNoSharedMemoryBehind) {
   run_job("shm kill");
@@ -55,6 +82,7 @@ TEST(LostPeerTest, ARankThatStopsForAWhileIsWaitedFor) {
   }
 }
 
+// Case 102.
 TEST(LostPeerTest, ARankThatStopsForTooLongIsNamed) {
   for (const std::string backend : {"shm", "mpi"}) {
     const auto outcome = run_job(backend + " stop 4 1");

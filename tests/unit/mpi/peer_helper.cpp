@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// usage: peer_helper BACKEND kill | stop SECONDS TIMEOUT_S
-// A job that reduces for ever, or until rank 1 was stopped and went on. Meanwhile rank 1 is killed, or stopped for so
-// many seconds. Who gets an error prints it and ends the job.
+// usage: peer_helper BACKEND kill | term | abort | exit CODE | vanish CODE | stop SECONDS TIMEOUT_S
+// A job that reduces for ever, or until rank 1 was stopped and went on. Meanwhile rank 1 is ended by a signal or by
+// itself (vanish: so that nothing of the program hears of it), or stopped for so many seconds. Who gets an error prints
+// it and ends the job.
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
@@ -17,6 +18,14 @@ namespace {
 using namespace lockstep;
 
 constexpr int kVictim = 1;
+
+void end_as(const std::string& way, int code) {
+  if (way == "kill") raise(SIGKILL);
+  if (way == "term") raise(SIGTERM);
+  if (way == "abort") std::abort();
+  if (way == "exit") std::exit(code);
+  if (way == "vanish") _exit(code);
+}
 
 /// Stops this process; a child of it makes it go on.
 void stop_for(double seconds) {
@@ -46,13 +55,13 @@ int run(int argc, char** argv) {
     const double timeout_s = way == "stop" ? std::atof(argv[4]) : 30;
     const auto collectives = make_collectives(world, {.backend = argv[1], .timeout_s = timeout_s, .hosts = hosts});
     reduce(*collectives, 50);
-    if (world.rank() == kVictim && way == "kill") raise(SIGKILL);
     if (world.rank() == kVictim && way == "stop") stop_for(std::atof(argv[3]));
-    reduce(*collectives, way == "kill" ? 1'000'000 : 50);
+    if (world.rank() == kVictim) end_as(way, argc > 3 ? std::atoi(argv[3]) : 0);
+    reduce(*collectives, way == "stop" ? 50 : 1'000'000);
   } catch (const CommError& error) {
     std::fprintf(stderr, "rank %d says: %s\n", world.rank(), error.what());
     std::fflush(nullptr);
-    if (way == "kill") std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends the job of a dead rank
+    if (way != "stop") std::this_thread::sleep_for(std::chrono::seconds(20));  // mpirun ends the job of a dead rank
     mpi::Environment::abort(error.exit_code());
   }
   world.barrier();
