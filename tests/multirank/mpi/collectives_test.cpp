@@ -172,8 +172,7 @@ std::string refusal_of(const Communicator& world, const std::string& backend, in
 
 TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
   const auto world = Communicator::world();
-  EXPECT_EQ(refusal_of(world, "nccl"),
-            "comm.backend: nccl is not in this build; use auto, self, shm, mpi or hierarchical");
+  EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
   EXPECT_EQ(refusal_of(world, "auto", 5), "comm.hosts: 5 hosts cannot be had of " + std::to_string(world.size()) +
                                               (world.size() == 1 ? " rank" : " ranks") +
                                               "; use 0 for the hosts as they are");
