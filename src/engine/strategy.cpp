@@ -97,8 +97,10 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
     micro_batches_ = lanes_ > 0 ? count_lanes(train, world) : count_micro_batches(train, world);
     if (lanes_ > 0) first_lane_ = mpi::LaneTree::even(static_cast<int>(lanes_), world.size()).first_lane(world.rank());
   });
-  collectives_ = mpi::make_collectives(
-      world, {.backend = sections.at("comm").text("backend"), .timeout_s = sections.at("comm").real("timeout_s")});
+  const auto hosts = static_cast<int>(sections.at("comm").integer("hosts"));
+  collectives_ = mpi::make_collectives(world, {.backend = sections.at("comm").text("backend"),
+                                               .timeout_s = sections.at("comm").real("timeout_s"),
+                                               .hosts = hosts});
 
   std::shared_ptr<models::Model> built;
   world.together([&] {
@@ -107,6 +109,7 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   });
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);
+  options.hosts = hosts;
   options.recompute = parts_of(sections.at("model").text("recompute"));
   model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
 

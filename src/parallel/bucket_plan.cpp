@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 
 #include <algorithm>
 #include <functional>
@@ -134,7 +136,13 @@ std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& param
 }
 
 KeySpecs ddp_keys() {
-  return {
+  std::vector<std::string> hooks = {"none"};
+  std::string hook_help = "how gradients travel: none (as they are)";
+  for (const CommHookRow& row : builtin_comm_hooks()) {
+    hooks.push_back(row.name);
+    hook_help += ", " + row.name + " (" + row.help + ")";
+  }
+  const KeySpecs common = {
       {.name = "ddp.bucket_bytes",
        .type = KeyType::integers,
        .default_value = "26214400",
@@ -159,12 +167,7 @@ KeySpecs ddp_keys() {
        .help = "buffers between ranks: off (averaged before an evaluation or checkpoint only), broadcast (rank 0's, "
                "before each step) or average (before each step)",
        .choices = {"off", "broadcast", "average"}},
-      {.name = "ddp.comm_hook",
-       .type = KeyType::choice,
-       .default_value = "none",
-       .help = "how gradients travel: none (as they are), fp16, bf16 (rounded), powersgd (low rank), noop (not at all, "
-               "to measure)",
-       .choices = {"none", "fp16", "bf16", "powersgd", "noop"}},
+      {.name = "ddp.comm_hook", .type = KeyType::choice, .default_value = "none", .help = hook_help, .choices = hooks},
       {.name = "ddp.sync_batch_norm",
        .type = KeyType::boolean,
        .default_value = "false",
@@ -179,7 +182,12 @@ KeySpecs ddp_keys() {
        .default_value = "auto",
        .help = "keep one copy of the parameters per host; auto: where several ranks use the shm backend",
        .choices = {"auto", "true", "false"}},
+      {.name = "ddp.weigh_samples",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "a step that is not told its weight counts samples instead of ranks; trainer always does, by its plan"},
   };
+  return keys_of_rows(common, builtin_comm_hooks());
 }
 
 }  // namespace lockstep::parallel

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/models/recompute.hpp>
+#include <lockstep/mpi/topology.hpp>
 #include <lockstep/parallel/anomalous_parameters.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
@@ -47,6 +49,11 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.anomaly_check = check == "off"    ? AnomalyCheck::off
                           : check == "once" ? AnomalyCheck::once
                                             : AnomalyCheck::always;
+  options.weighs_samples = ddp.boolean("weigh_samples");
+  if (ddp.text("comm_hook") != "none") {
+    const CommHookRow& row = find_row(builtin_comm_hooks(), ddp.text("comm_hook"), ddp.cite("comm_hook"));
+    options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
+  }
   const std::string& shares = ddp.text("shared_parameters");
   options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
   return options;
@@ -73,7 +80,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
   }
   broadcast_buffers(options_.root);
-  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, options_.shares_parameters);
+  const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
+  store_ = std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy));
+  slices_fit_ = world_.agree(store_->is_shared() == (collectives.local_size() > 1));
   if (options_.lanes > 0) {
     world_.together([&] { require_lanes(parameters); });
     lanes_ = std::make_unique<LaneReducer>(
@@ -82,6 +91,12 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     store_->connect(*lanes_);
   } else {
     reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
+    if (options_.comm_hook) {
+      ChosenHook chosen;
+      world_.together([&] { chosen = options_.comm_hook(collectives); });
+      hook_memory_ = std::move(chosen.memory);
+      reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
+    }
     store_->connect(*reducer_);
   }
 }
@@ -104,17 +119,20 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
 
 void DistributedDataParallel::begin_forward() {
   if (!at::GradMode::is_enabled()) return;
-  // Slices fit where the ranks that divide a reduction are those that share the parameters.
-  const bool fits = store_->is_shared() == (collectives_->local_size() > 1);
-  if (lanes_) return lanes_->begin_lane(may_slice_ && fits);
+  if (lanes_) return lanes_->begin_lane(may_slice_ && slices_fit_);
   if (before_forward_) before_forward_();
-  const bool is_alone = collectives_->world_size() == 1;
-  if (synchronises_ && !is_alone && options_.buffers == BufferMode::broadcast) broadcast_buffers(0);
-  if (synchronises_ && !is_alone && options_.buffers == BufferMode::average) synchronise_buffers();
-  const bool is_sliced = may_slice_ && fits && reducer_->supports_slices();
+  if (synchronises_) synchronise_before_forward();
+  const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
                                    : Synchronisation::whole);
+}
+
+/// Brings buffers to where all ranks have them alike, if that was asked for.
+void DistributedDataParallel::synchronise_before_forward() {
+  if (collectives_->world_size() == 1) return;
+  if (options_.buffers == BufferMode::broadcast) broadcast_buffers(buffer_root_);
+  if (options_.buffers == BufferMode::average) synchronise_buffers();
 }
 
 bool DistributedDataParallel::is_watching() const {

@@ -86,13 +86,21 @@ std::vector<double> GradientBuckets::read_tail(const std::byte* memory) const {
 
 GradBucket GradientBuckets::as_hook_sees(std::size_t b, const std::vector<NamedParameter>& parameters) const {
   const Bucket& bucket = buckets_[b];
-  GradBucket seen{.index = b, .count = buckets_.size(), .buffer = {}, .gradients = {}, .parameters = {}};
+  const auto is_seen = [](const Bucket& each) { return !each.is_sparse && !each.slots.empty(); };
+  const auto here = buckets_.begin() + static_cast<std::ptrdiff_t>(b);
+  GradBucket seen{.index = static_cast<std::size_t>(std::count_if(buckets_.begin(), here, is_seen)),
+                  .count = static_cast<std::size_t>(std::count_if(buckets_.begin(), buckets_.end(), is_seen)),
+                  .buffer = {},
+                  .gradients = {},
+                  .parameters = {},
+                  .places = {}};
   seen.buffer = at::from_blob(
       memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {},
       at::TensorOptions().dtype(scalar_type_of(bucket.dtype)));
   for (const Slot& slot : bucket.slots) {
     seen.gradients.push_back(views_[slot.parameter]);
     seen.parameters.push_back(parameters[slot.parameter].tensor);
+    seen.places.push_back(slot.parameter);
   }
   return seen;
 }

@@ -196,11 +196,12 @@ class GradientReducer::Impl : public AccumulatorListener {
     forget_uses();
   }
 
-  void set_comm_hook(CommHook hook) {
+  void set_comm_hook(CommHook hook, bool is_silent) {
     if (hook_) throw ConfigError("ddp: a communication hook is set already; a wrapper takes one");
     if (!hook) throw ConfigError("ddp: the communication hook is empty");
     if (finished_steps_ > 0) throw ConfigError("ddp: set the communication hook before the first step");
     hook_ = std::move(hook);
+    is_silent_ = is_silent;
   }
 
   bool supports_slices() const {
@@ -223,8 +224,9 @@ class GradientReducer::Impl : public AccumulatorListener {
 
   std::vector<int> use_counts() const {
     std::vector<int> counts;
+    const int ranks = is_silent_ ? 1 : collectives_.world_size();
     for (std::size_t i = 0; i < states_.size() && !tail_.empty(); ++i) {
-      counts.push_back(static_cast<int>(std::lround(tail_[1 + i] * collectives_.world_size())));
+      counts.push_back(static_cast<int>(std::lround(tail_[1 + i] * ranks)));
     }
     return counts;
   }
@@ -405,13 +407,18 @@ class GradientReducer::Impl : public AccumulatorListener {
     if (!state.has_graph) gradient = view;
   }
 
+  /// Sparse gradients and a tail alone are reduced without the hook.
+  bool is_for_hook(std::size_t b) const {
+    return hook_ && !buckets_.bucket(b).is_sparse && !buckets_.bucket(b).slots.empty();
+  }
+
   void start(std::size_t b) {
     const Bucket& bucket = buckets_.bucket(b);
     const bool is_last = b + 1 == buckets_.size();
     ++started_;
     if (is_last) fill_tail();
-    if (hook_ && !bucket.slots.empty()) completions_[b] = hook_(buckets_.as_hook_sees(b, parameters_));
-    if (bucket.is_sparse || (hook_ && !is_last)) return;
+    if (is_for_hook(b)) completions_[b] = hook_(buckets_.as_hook_sees(b, parameters_));
+    if (bucket.is_sparse || is_silent_ || (hook_ && !is_last)) return;
     std::byte* memory = buckets_.memory(b);
     std::size_t count = buckets_.reduced_count(b);
     if (hook_) {  // the tail goes alone
@@ -452,15 +459,16 @@ class GradientReducer::Impl : public AccumulatorListener {
   }
 
   void complete_whole() {
+    // The tail first, so that nothing is under way should a hook fail.
+    if (hook_ && !is_silent_) collectives_.wait(tickets_.back());
     for (std::size_t b = 0; b < buckets_.size(); ++b) {
-      const Bucket& bucket = buckets_.bucket(b);
-      if (hook_ && !bucket.slots.empty()) take_hook_result(b);
-      if (!bucket.is_sparse && (!hook_ || b + 1 == buckets_.size())) collectives_.wait(tickets_[b]);
+      if (is_for_hook(b)) take_hook_result(b);
+      if (!hook_ && !buckets_.bucket(b).is_sparse) collectives_.wait(tickets_[b]);
     }
     tail_ = buckets_.read_tail(buckets_.tail_memory());
     for (std::size_t i = 0; i < states_.size(); ++i) {
-      if (specs_[i].is_sparse && !hook_) {
-        average_sparse(parameters_[i].tensor, world_, divisor_);
+      if (specs_[i].is_sparse) {
+        if (!is_silent_) average_sparse(parameters_[i].tensor, world_, divisor_);
       } else if (buckets_.view(i).defined()) {
         give(i);
       }
@@ -471,10 +479,6 @@ class GradientReducer::Impl : public AccumulatorListener {
     const at::Tensor result = completions_[b]();
     completions_[b] = nullptr;
     const GradBucket seen = buckets_.as_hook_sees(b, parameters_);
-    if (result.is_sparse()) {
-      parameters_[buckets_.bucket(b).slots.front().parameter].tensor.mutable_grad() = result;
-      return;
-    }
     if (result.numel() != seen.buffer.numel() || result.scalar_type() != seen.buffer.scalar_type()) {
       throw ConfigError("ddp: the communication hook returned " + std::to_string(result.numel()) + " elements of " +
                         std::string(result.dtype().name()) + " for a bucket of " + std::to_string(seen.buffer.numel()) +
@@ -526,7 +530,12 @@ class GradientReducer::Impl : public AccumulatorListener {
   }
 
   [[noreturn]] void fail(const std::string& missing) {
-    const std::string description = describe_missing(world_.all_gather(missing));
+    std::vector<std::string> all(static_cast<std::size_t>(world_.size()));
+    if (is_silent_) {
+      all[static_cast<std::size_t>(world_.rank())] = missing;
+    } else {
+      all = world_.all_gather(missing);
+    }
     begin_step();
     is_sliced_ = false;
     std::string remedy;
@@ -541,8 +550,10 @@ class GradientReducer::Impl : public AccumulatorListener {
           "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if "
           "the loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
     }
-    throw_agreed(ExitCode::configuration,
-                 "ddp: the previous reduction cannot be finished: no gradient for " + description + "; " + remedy);
+    const std::string text =
+        "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) + "; " + remedy;
+    if (is_silent_) throw ConfigError(text);
+    throw_agreed(ExitCode::configuration, text);
   }
 
   std::vector<NamedParameter> parameters_;
@@ -551,6 +562,7 @@ class GradientReducer::Impl : public AccumulatorListener {
   mpi::Collectives& collectives_;
   const mpi::Communicator& world_;
   CommHook hook_;
+  bool is_silent_ = false;  // of the hook
   std::function<void(const std::vector<Bucket>&)> listener_;
   int divisor_;
 
@@ -617,8 +629,8 @@ void GradientReducer::release() noexcept {
   if (impl_) impl_->release();
 }
 
-void GradientReducer::set_comm_hook(CommHook hook) {
-  if (impl_) impl_->set_comm_hook(std::move(hook));
+void GradientReducer::set_comm_hook(CommHook hook, bool is_silent) {
+  if (impl_) impl_->set_comm_hook(std::move(hook), is_silent);
 }
 
 bool GradientReducer::supports_slices() const noexcept { return impl_ && impl_->supports_slices(); }

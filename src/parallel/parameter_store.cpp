@@ -42,16 +42,15 @@ std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
 }  // namespace
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, bool is_shared)
+                               mpi::Collectives& collectives, mpi::Communicator sharers)
     : parameters_(std::move(parameters)),
       specs_(specs_of(parameters_)),
-      host_(is_shared ? world.split_by_host() : world.split(world.rank())),
+      host_(std::move(sharers)),
       sharers_(&collectives) {
   const mpi::Communicator leaders = world.split(host_.is_root() ? 0 : 1);  // one rank of each copy
-  // The lowest rank of a host names it.
-  if (is_shared && host_.size() != collectives.world_size()) {
-    std::int32_t lowest = world.rank();
-    lowest = host_.all_reduce(lowest, mpi::Op::min);
+  // Some hosts may have one rank: what all do together must not depend on this one's.
+  if (!world.agree(host_.size() == 1 || host_.size() == world.size())) {
+    const std::int32_t lowest = host_.all_reduce(static_cast<std::int32_t>(world.rank()), mpi::Op::min);
     own_sharers_ = collectives.split(lowest);
     sharers_ = own_sharers_.get();
   }

@@ -7,11 +7,13 @@
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/parallel/gradient_reducer.hpp>
 #include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -32,14 +34,17 @@ enum class BufferMode {
 enum class AnomalyCheck { off, once, always };
 
 struct DdpOptions {
-  ReducerOptions reducer;
+  ReducerOptions reducer = {};
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
+  int hosts = 0;                         ///< as for Topology::of
   bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
   bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
-  std::vector<std::string> ignored = {};    ///< full names of parameters and buffers that each rank keeps to itself
+  /// Makes what replaces the averages of gradients; empty: nothing does.
+  std::function<ChosenHook(mpi::Collectives&)> comm_hook = {};
+  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
   int lanes = 0;  ///< > 0: results do not depend on the number of ranks, see LaneReducer; each rank's forwards are then
                   ///< the lanes that LaneTree::even gives it
   int root = 0;   ///< rank whose values all others start from
@@ -56,6 +61,30 @@ struct StepResult {
 
 /// Trains one model on all ranks: each rank feeds its share of a batch, gradients are averaged, and all ranks hold the
 /// same parameters after every update. Averages weigh ranks equally; unequal shares are weighed through `weight`.
+///
+/// Where the arguments of PyTorch's DistributedDataParallel are, in its order:
+///
+///     module                        model, a models::Model: it knows its losses; or any forward through run
+///     device_ids, output_device     none: a rank has one device, where the model's parameters are
+///     dim                           none: a rank gets its own samples, nothing is scattered
+///     broadcast_buffers             DdpOptions::buffers; off by default, and then averaged before evaluations
+///     init_sync                     always: ranks begin with the root's values
+///     process_group                 world and collectives of a group: Communicator::split, Collectives::split
+///     bucket_cap_mb                 BucketLimits::bucket_bytes, in bytes
+///     bucket_cap_mb_list            the same: several numbers
+///     find_unused_parameters        ReducerOptions::finds_unused
+///     check_reduction               always checked: a parameter without a gradient is an error that names it
+///     gradient_as_bucket_view       always: `.grad` is a view of its bucket
+///     static_graph                  ReducerOptions::has_static_graph
+///     delay_all_reduce_named_params none: BucketLimits decide what is reduced together
+///     param_to_hook_all_reduce      none, for the same reason
+///     mixed_precision               none: a parameter of 16 bits has gradients of 16 bits, unless its grad_dtype says
+///                                   float32; fp16_hook and bf16_hook send 16 bits for others
+///     device_mesh                   none: see process_group
+///     skip_all_reduce_unused_params none: unused parameters travel with their bucket
+///     register_comm_hook            DdpOptions::comm_hook, or GradientReducer::set_comm_hook for a hook of your own
+///     join                          parallel::Join
+///     no_sync                       no_sync
 class DistributedDataParallel {
  public:
   /// Checks that all ranks brought the same model before any data moves, gives everyone the root's parameters and
@@ -119,6 +148,9 @@ class DistributedDataParallel {
   /// Gives all ranks one rank's parameters and buffers. Collective.
   void broadcast_state(int root);
 
+  /// What the communication hook of DdpOptions has learned; null: nothing.
+  HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
+
   /// After an exception in forward or backward, on every rank: drops gradients and forgets the step. Collective.
   void reset_state();
 
@@ -135,6 +167,7 @@ class DistributedDataParallel {
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void begin_forward();
+  void synchronise_before_forward();
   bool is_watching() const;
   double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
   /// Buffers that are not ignored, as they are now: a module may have replaced them.
@@ -148,12 +181,15 @@ class DistributedDataParallel {
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GradientReducer> reducer_;  // or
   std::unique_ptr<LaneReducer> lanes_;
-  at::ScalarType dtype_;  // of the parameters: inputs are converted to it
+  std::shared_ptr<HookMemory> hook_memory_;
+  at::ScalarType dtype_;     // of the parameters: inputs are converted to it
+  bool slices_fit_ = false;  // the ranks that divide a reduction are those that share the parameters
   bool synchronises_ = true;
   std::optional<models::Tap> tap_;
   bool has_named_anomalous_ = false;
   bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
   std::function<void()> before_forward_;  // of a Join
+  int buffer_root_ = 0;                   // whose buffers are broadcast
 };
 
 /// Throws the same ConfigError on every rank if the ranks' models differ, naming the first difference. Collective.

@@ -18,7 +18,7 @@
 namespace lockstep::parallel {
 
 struct ReducerOptions {
-  BucketLimits limits;
+  BucketLimits limits = {};
   /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
   bool finds_unused = false;
   /// The graph of the first synchronised step is that of all: how often each parameter is used is learned there.
@@ -76,9 +76,11 @@ class GradientReducer : public GradientSource {
   void release() noexcept override;
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override;
 
-  /// Replaces averaging. Before the first backward, and once.
+  /// Replaces averaging of dense gradients. Before the first backward, and once.
+  /// @param is_silent  the hook sends nothing, and then the reducer does not either: sparse gradients, use_counts and
+  ///                   complaints about missing gradients are each rank's own, too
   /// @throws ConfigError  there is a hook already, or a step has run
-  void set_comm_hook(CommHook hook);
+  void set_comm_hook(CommHook hook, bool is_silent = false);
   /// Whether gradients can be given in slices: not with a hook or sparse gradients.
   bool supports_slices() const noexcept;
 

@@ -30,10 +30,10 @@ class ParameterStore : public optim::FlatParameters {
   /// @param parameters   in registration order, on CPU
   /// @param world        all ranks
   /// @param collectives  of the same ranks; outlives the store
-  /// @param is_shared    one copy for the ranks of a host; the same on every rank
+  /// @param sharers      the ranks of one host that share a copy with this one; or this one alone
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
-                 bool is_shared);
+                 mpi::Communicator sharers);
   ~ParameterStore() override;
 
   bool is_shared() const noexcept { return host_.size() > 1; }

@@ -14,6 +14,7 @@ enum class Stream : std::uint32_t {
   order = 2,           ///< of the samples of an epoch
   digits = 3,          ///< the drawn digits
   forward = 4,         ///< dropout and whatever else LibTorch draws in a forward pass
+  compression = 5,     ///< where the compression of gradients begins
   user = 1000,         ///< this and above are free for a user's program
 };
 

@@ -39,11 +39,12 @@ Outcome outcome_of(SmallRun& run) {
 struct Case {
   const char* name;
   Settings settings;
+  Settings together = {};  // what several ranks have beside
 };
 
 Settings common(const char* steps) {
-  return {{"train.global_batch_size", "24"}, {"train.lanes", "8"},      {"train.max_epochs", "0"},
-          {"train.max_steps", steps},        {"data.workers", "0"},     {"data.train_size", "200"},
+  return {{"train.global_batch_size", "24"}, {"train.lanes", "8"},  {"train.max_epochs", "0"},
+          {"train.max_steps", steps},        {"data.workers", "0"}, {"data.train_size", "200"},
           {"data.test_size", "50"}};
 }
 
@@ -61,6 +62,15 @@ const char* steps() {
 const Settings kCnn = {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}};
 const Settings kResnet = {{"model.name", "resnet18"}, {"model.width", "8"}};
 
+/// A small gpt with dropout, over text that every rank can read.
+Settings gpt() {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return {{"data.name", "text"},    {"data.path", std::string(source != nullptr ? source : ".") + "/README.md"},
+          {"data.block", "16"},     {"model.name", "gpt"},
+          {"model.layers", "2"},    {"model.heads", "2"},
+          {"model.features", "32"}, {"model.dropout", "0.1"}};
+}
+
 class LanesTest : public ::testing::TestWithParam<Case> {};
 
 TEST_P(LanesTest, AnyNumberOfRanksGivesTheSameBits) {
@@ -71,7 +81,7 @@ TEST_P(LanesTest, AnyNumberOfRanksGivesTheSameBits) {
     const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
     if (world.rank() >= size) continue;
     Settings settings = GetParam().settings;
-    if (size == 1) settings.emplace_back("comm.backend", "auto");
+    if (size > 1) settings = with(settings, GetParam().together);
     SmallRun run(ranks, settings);
     run.trainer.train();
     const Outcome outcome = outcome_of(run);
@@ -93,8 +103,12 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"cnnClipped", with(with(common(steps()), kCnn), {{"train.clip_grad", "norm:0.5"}})},
         Case{"cnnPrivate", with(with(common(steps()), kCnn), {{"ddp.shared_parameters", "false"}})},
         Case{"cnnSgd", with(with(common(steps()), kCnn), {{"optim.name", "sgd"}, {"optim.momentum", "0.9"}})},
+        Case{"cnnMpi", with(common(steps()), kCnn), {{"comm.backend", "mpi"}}},
+        Case{"cnnHierarchical", with(common(steps()), kCnn), {{"comm.backend", "hierarchical"}, {"comm.hosts", "2"}}},
+        Case{"gpt", with(common(steps()), gpt())},
         Case{"uneven", with(with(common(steps()), kCnn), {{"train.lanes", "6"}})},
-        Case{"resnet18", with(with(common("2"), kResnet), {{"train.global_batch_size", "8"}, {"data.test_size", "20"}})}),
+        Case{"resnet18",
+             with(with(common("2"), kResnet), {{"train.global_batch_size", "8"}, {"data.test_size", "20"}})}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Without lanes the same settings do differ: the test above can fail.

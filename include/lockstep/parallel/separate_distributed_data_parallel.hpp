@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <deque>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// One for each child that is trained, by its name.
+using OptimWrappers = std::map<std::string, optim::OptimWrapper>;
+
+/// Trains the children of one model by an optimizer each, which may step at different times: a generator and its
+/// discriminator, say. Every child with something to train gets a wrapper, with collectives of its own; the others get
+/// the root's values, once.
+///
+/// A backward that runs through a child averages the child's gradients, whoever wanted them. What another step left is
+/// part of the next update, as without ranks: either run a child that is not to be trained with requires_grad off or on
+/// detached tensors, or drop its gradients (`child(name).parameters().drop_gradients()`) before its own step.
+class SeparateDistributedDataParallel {
+ public:
+  /// Checks that all ranks brought the same model, and wraps its children. Collective.
+  /// @param collectives  of the ranks of `world`; outlives the wrapper
+  /// @throws ConfigError  the models differ; nothing is trained; a trained parameter belongs to the model itself, to
+  /// two
+  ///                      children, or to a child that is no models::Block; on every rank
+  SeparateDistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
+                                  mpi::Collectives& collectives, const DdpOptions& options);
+  ~SeparateDistributedDataParallel();
+
+  /// Runs forwards, backwards and updates as the user wants them, on the model's children.
+  using Step = std::function<models::LossMap(const data::Batch& batch, OptimWrappers& optimizers)>;
+  /// Calls `step`. Meanwhile every child that runs through models::run is prepared as by its wrapper's forward, and
+  /// only accumulates where the optimizer of its name is not about to complete its step.
+  /// @throws ConfigError  an optimizer's name is not that of a wrapped child
+  models::LossMap train_step(const data::Batch& batch, OptimWrappers& optimizers, const Step& step);
+
+  /// While one lives, forwards of any child only accumulate gradients on this rank.
+  class NoSync {
+   public:
+    explicit NoSync(SeparateDistributedDataParallel& wrapper);
+
+   private:
+    std::deque<DistributedDataParallel::NoSync> all_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
+
+  std::vector<std::string> names() const;  ///< of the wrapped children, in alphabetical order
+  /// @throws ConfigError  no child of this name is wrapped
+  DistributedDataParallel& child(const std::string& name);
+  models::Model& model() noexcept { return *model_; }
+
+ private:
+  struct Child {
+    models::Block* block;
+    std::unique_ptr<mpi::Collectives> collectives;  // its own, since backward may mix the buckets of children
+    std::unique_ptr<DistributedDataParallel> wrapper;
+  };
+  void require_separable() const;
+  void broadcast_rest(const mpi::Communicator& world, const DdpOptions& options) const;
+
+  std::shared_ptr<models::Model> model_;
+  std::map<std::string, Child> children_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// What hooks send in the place of a bucket, in memory where reductions are fastest, kept from step to step.
+class MessagePool {
+ public:
+  /// @param collectives  outlives the pool
+  explicit MessagePool(mpi::Collectives& collectives) : collectives_(&collectives) {}
+
+  /// [count] elements that hold anything, and are overwritten when the slot is taken again. Collective: the same slots
+  /// in the same order on all ranks.
+  at::Tensor take(std::size_t slot, std::int64_t count, at::ScalarType type);
+
+  mpi::Collectives& collectives() const noexcept { return *collectives_; }
+
+ private:
+  mpi::Collectives* collectives_;
+  std::vector<mpi::BucketMemory> memory_;  // by slot
+};
+
+/// Starts the reduction of a whole tensor that lies densely in memory.
+mpi::Ticket start_all_reduce(mpi::Collectives& collectives, const at::Tensor& values, mpi::ReduceOp op);
+
+}  // namespace lockstep::parallel

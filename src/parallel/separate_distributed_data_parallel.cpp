@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/parallel/separate_distributed_data_parallel.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+namespace lockstep::parallel {
+
+namespace {
+
+/// A child as a model of its own, whose parameters keep their full names.
+class ChildModel : public models::Model {
+ public:
+  ChildModel(const std::string& name, std::shared_ptr<models::Block> child) {
+    child_ = register_module(name, std::move(child));
+  }
+  at::Tensor forward(const at::Tensor& input) override { return models::run(*child_, input); }
+
+ private:
+  std::shared_ptr<models::Block> child_;
+};
+
+bool is_trained(const torch::nn::Module& module) {
+  const auto parameters = module.parameters();
+  return std::any_of(parameters.begin(), parameters.end(), [](const at::Tensor& each) { return each.requires_grad(); });
+}
+
+}  // namespace
+
+SeparateDistributedDataParallel::SeparateDistributedDataParallel(std::shared_ptr<models::Model> model,
+                                                                 const mpi::Communicator& world,
+                                                                 mpi::Collectives& collectives,
+                                                                 const DdpOptions& options)
+    : model_(std::move(model)) {
+  verify_same_model(*model_, world);
+  world.together([this] { require_separable(); });
+  for (const auto& item : model_->named_children()) {
+    if (!is_trained(*item.value())) continue;
+    const auto block = std::dynamic_pointer_cast<models::Block>(item.value());
+    Child child{.block = block.get(), .collectives = collectives.split(0), .wrapper = nullptr};
+    child.wrapper = std::make_unique<DistributedDataParallel>(std::make_shared<ChildModel>(item.key(), block), world,
+                                                              *child.collectives, options);
+    children_.emplace(item.key(), std::move(child));
+  }
+  broadcast_rest(world, options);
+}
+
+SeparateDistributedDataParallel::~SeparateDistributedDataParallel() = default;
+
+void SeparateDistributedDataParallel::require_separable() const {
+  for (const auto& item : model_->named_parameters(/*recurse=*/false)) {
+    if (!item.value().requires_grad()) continue;
+    throw ConfigError("ddp: parameter '" + item.key() + "' belongs to no child of the model; move it into one");
+  }
+  std::map<const void*, std::string> owners;
+  for (const auto& child : model_->named_children()) {
+    if (!is_trained(*child.value())) continue;
+    if (dynamic_cast<const models::Block*>(child.value().get()) == nullptr) {
+      throw ConfigError("ddp: child '" + child.key() + "' is trained but is no models::Block; make it one");
+    }
+    for (const at::Tensor& parameter : child.value()->parameters()) {
+      const auto [owner, is_new] = owners.emplace(parameter.unsafeGetTensorImpl(), child.key());
+      if (is_new || owner->second == child.key() || !parameter.requires_grad()) continue;
+      throw ConfigError("ddp: children '" + owner->second + "' and '" + child.key() +
+                        "' share a parameter, so they cannot be trained separately");
+    }
+  }
+  if (!is_trained(*model_)) {
+    throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
+  }
+}
+
+/// What belongs to no wrapped child.
+void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& world, const DdpOptions& options) const {
+  const auto give = [&](const auto& items) {
+    for (const auto& item : items) {
+      const bool is_ignored =
+          std::find(options.ignored.begin(), options.ignored.end(), item.key()) != options.ignored.end();
+      const bool is_wrapped = children_.contains(item.key().substr(0, item.key().find('.')));
+      if (!is_ignored && !is_wrapped) broadcast(item.value(), world, options.root);
+    }
+  };
+  give(model_->named_parameters());
+  give(model_->named_buffers());
+}
+
+models::LossMap SeparateDistributedDataParallel::train_step(const data::Batch& batch, OptimWrappers& optimizers,
+                                                            const Step& step) {
+  for (const auto& [name, optimizer] : optimizers) child(name);
+  const models::ScopedTap tap([&](models::Block& block, const at::Tensor& input, const auto& next) {
+    for (auto& [name, child] : children_) {
+      if (child.block != &block) continue;
+      std::optional<DistributedDataParallel::NoSync> only_accumulates;
+      const auto optimizer = optimizers.find(name);
+      if (optimizer != optimizers.end() && !optimizer->second.completes_step())
+        only_accumulates.emplace(*child.wrapper);
+      return child.wrapper->run([&] { return next(input); });
+    }
+    return next(input);
+  });
+  return step(batch, optimizers);
+}
+
+SeparateDistributedDataParallel::NoSync::NoSync(SeparateDistributedDataParallel& wrapper) {
+  for (auto& [name, child] : wrapper.children_) all_.emplace_back(*child.wrapper);
+}
+
+std::vector<std::string> SeparateDistributedDataParallel::names() const {
+  std::vector<std::string> names;
+  for (const auto& [name, child] : children_) names.push_back(name);
+  return names;
+}
+
+DistributedDataParallel& SeparateDistributedDataParallel::child(const std::string& name) {
+  const auto found = children_.find(name);
+  if (found != children_.end()) return *found->second.wrapper;
+  std::string known;
+  for (const std::string& each : names()) known += (known.empty() ? "" : ", ") + each;
+  throw ConfigError("ddp: no child '" + name + "' is trained; the trained ones are: " + known);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where parameters lie and how gradients travel changes no bit: one copy per rank or per host, gradients averaged whole
+// or in slices while they are visited, any backend, a step by hand or by train_step.
+#include "parallel_test.hpp"
+
+namespace lockstep::parallel {
+namespace {
+
+using SlicesTest = ParallelTest;
+
+const std::vector<std::int64_t> kWidths = {20, 300, 40, 3};
+
+/// Parameters of less than a piece and of several pieces, some in float32 and some in float64; the last layer serves
+/// odd steps only.
+class Wide : public Layers {
+ public:
+  Wide() : Layers(kWidths) {
+    layers[0]->to(at::kFloat);
+    layers[1]->to(at::kFloat);
+    scale = register_parameter("scale", torch::full({}, 0.5, at::kDouble));
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    const at::Tensor hidden = at::tanh(run(0, input));
+    const at::Tensor wide = at::tanh(run(1, hidden)).to(at::kDouble) * scale;
+    return uses_last ? run(2, wide) : wide.slice(1, 0, 3);
+  }
+
+  at::Tensor scale;
+  bool uses_last = true;
+};
+
+struct Recipe {
+  Settings optim;
+  optim::OptimWrapper::WrapperOptions options;
+  bool finds_unused = false;
+};
+
+enum class Form { by_hand, by_train_step };
+
+const std::vector<Recipe>& recipes() {
+  static const Settings sgd = {{"name", "sgd"}, {"lr", "0.125"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const Settings adam = {{"name", "adamw"}, {"lr", "0.0625"}, {"weight_decay", "0.1"}};
+  static const std::vector<Recipe> all = {
+      {sgd, {}},
+      {adam, {}},
+      {sgd, {.accumulation_steps = 1, .clip = {.max_norm = 0.125}}},
+      {adam, {.accumulation_steps = 3, .clip = {.max_norm = 0.125}}},
+      {adam, {.accumulation_steps = 2, .clip = {.max_norm = 0.125, .norm_type = 1, .max_value = 0.001}}, true},
+  };
+  return all;
+}
+
+/// Trains 6 micro_batches and returns the parameters and the last norm.
+std::vector<at::Tensor> train(DistributedDataParallel& wrapper, Wide& model, const Recipe& recipe, Form form,
+                              int rank) {
+  auto optimizer = make_optimizer(wrapper.parameters(), recipe.optim, recipe.options);
+  const std::int64_t parts = recipe.options.accumulation_steps;
+  double norm = 0;
+  for (int i = 0; i < 6; ++i) {
+    const data::Batch batch = batch_of(rank, i, kWidths, 2, at::kFloat);
+    model.uses_last = !recipe.finds_unused || i % 4 < 2;
+    if (form == Form::by_train_step) {
+      norm = wrapper.train_step(batch, optimizer).update.grad_norm.value_or(norm);
+      continue;
+    }
+    std::optional<DistributedDataParallel::NoSync> only_here;
+    if ((i + 1) % parts != 0) only_here.emplace(wrapper);
+    const at::Tensor loss = models::total_loss(model.losses(wrapper.forward(batch.input), batch.target));
+    (loss / static_cast<double>(parts)).backward();
+    if (only_here) continue;
+    const optim::Clip& clip = recipe.options.clip;
+    if (clip.max_norm > 0) norm = optim::gradient_norm(wrapper.parameters(), clip.norm_type);
+    optimizer.optimizer().step(optim::change_by(clip, norm));
+    wrapper.parameters().drop_gradients();
+  }
+  std::vector<at::Tensor> result = values_of(model);
+  result.push_back(torch::full({}, norm, at::kDouble));
+  return result;
+}
+
+TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
+  std::vector<std::unique_ptr<mpi::Collectives>> backends;
+  backends.push_back(make_collectives());
+  if (size() > 1) backends.push_back(make_collectives("mpi"));
+  for (std::size_t r = 0; r < recipes().size(); ++r) {
+    SCOPED_TRACE("recipe " + std::to_string(r));
+    const Recipe& recipe = recipes()[r];
+    std::vector<at::Tensor> expected;
+    for (const auto& backend : backends) {
+      for (const bool shares : {false, true}) {
+        for (const Form form : {Form::by_hand, Form::by_train_step}) {
+          SCOPED_TRACE(std::string(backend->name()) + (shares ? ", shared" : ", private") +
+                       (form == Form::by_hand ? ", by hand" : ", by train_step"));
+          auto model = std::make_shared<Wide>();
+          DistributedDataParallel wrapper(model, world_, *backend,
+                                          {.reducer = {.limits = {.bucket_bytes = {9000}, .last_bucket_bytes = 1000},
+                                                       .finds_unused = recipe.finds_unused},
+                                           .shares_parameters = shares});
+          EXPECT_EQ(wrapper.parameters().is_shared(), shares && size() > 1);
+          const std::vector<at::Tensor> values = train(wrapper, *model, recipe, form, rank());
+          if (expected.empty()) expected = values;
+          expect_equal(values, expected);
+        }
+      }
+    }
+    for (const at::Tensor& value : expected) EXPECT_TRUE(is_same_everywhere(value));
+    EXPECT_FALSE(at::equal(expected[0], Wide().parameters()[0]));
+  }
+}
+
+// Hooks and sparse gradients need the whole; the mode is chosen step by step.
+TEST_F(SlicesTest, AreTakenOnlyWhereTheyCanBe) {
+  if (collectives_->local_size() == 1) GTEST_SKIP() << "needs several ranks that share memory";
+  for (const bool has_hook : {false, true}) {
+    auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 2});
+    const auto wrapper = wrap(model, {.shares_parameters = true});
+    if (has_hook) wrapper->reducer().set_comm_hook(all_reduce_hook(*collectives_));
+    EXPECT_EQ(wrapper->reducer().supports_slices(), !has_hook);
+    auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}});
+    wrapper->train_step(batch_of(rank(), 0, {3, 2}), optimizer);
+    EXPECT_FALSE(model->layers[0]->weight.grad().defined());
+    // By hand `.grad` can be read.
+    wrapper->forward(batch_of(rank(), 1, {3, 2}).input).sum().backward();
+    EXPECT_FALSE(wrapper->reducer().is_sliced());
+    EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));
+  }
+}
+
+// Nobody visits the slices of a step that is not taken.
+TEST_F(SlicesTest, EndWithAStepWhoseNormIsNotFinite) {
+  for (const bool shares : {false, true}) {
+    auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 2});
+    const auto wrapper = wrap(model, {.shares_parameters = shares});
+    auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}}, {.clip = {.max_norm = 1}});
+    const std::vector<at::Tensor> before = values_of(*model);
+    data::Batch batch = batch_of(rank(), 0, {3, 2});
+    if (is_last()) batch.input = batch.input / 0.0;
+    const StepResult result = wrapper->train_step(batch, optimizer);
+    EXPECT_FALSE(result.update.is_finite);
+    EXPECT_FALSE(wrapper->reducer().is_sliced());
+    expect_gradients(*model, std::vector<at::Tensor>(2));
+    expect_equal(values_of(*model), before);
+    EXPECT_TRUE(wrapper->train_step(batch_of(rank(), 1, {3, 2}), optimizer).update.updated);
+    EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::parallel
