@@ -79,6 +79,7 @@ class NcclCollectives final : public OrderedCollectives {
         places_(kMostJobs) {}
 
   std::string_view name() const noexcept override { return "nccl"; }
+  bool has_device_buckets() const noexcept override { return true; }
 
   BucketMemory allocate_bucket(std::size_t bytes) override {
     complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});

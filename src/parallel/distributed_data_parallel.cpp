@@ -23,6 +23,16 @@ BufferMode buffer_mode(const std::string& name) {
   return name == "average" ? BufferMode::average : BufferMode::off;
 }
 
+void require_one_device(const std::vector<NamedParameter>& parameters) {
+  const at::Device device = parameters.front().tensor.device();
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.tensor.device() == device) continue;
+    throw ConfigError("ddp: parameter '" + parameters.front().name + "' is on " + device.str() + ", '" +
+                      parameter.name + "' on " + parameter.tensor.device().str() +
+                      "; move the model to one device before it is wrapped");
+  }
+}
+
 /// A flag that is up for as long as this lives.
 class Raised {
  public:
@@ -71,8 +81,14 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   world_.together([&] {
     parameters = trained_parameters(*model_, options_.ignored);
     require_unwrapped(parameters);
+    require_one_device(parameters);
   });
   dtype_ = parameters.front().tensor.scalar_type();
+  device_ = parameters.front().tensor.device();
+  world_.together([&] {
+    if (device_.is_cpu() || !options_.shares_parameters) return;
+    throw ConfigError("ddp.shared_parameters=true is for the CPU: GPUs do not share memory; use auto");
+  });
   for (const auto& item : model_->named_parameters()) {
     const bool is_ignored =
         std::find(options_.ignored.begin(), options_.ignored.end(), item.key()) != options_.ignored.end();
@@ -108,6 +124,7 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
     throw ConfigError("ddp: " + std::to_string(options_.lanes) + " lanes do not give " +
                       std::to_string(collectives_->world_size()) + " ranks one each");
   }
+  if (!device_.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
   for (const NamedParameter& parameter : parameters) {
     const at::ScalarType type = parameter.tensor.scalar_type();
     const bool is_plain = parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
@@ -140,10 +157,11 @@ bool DistributedDataParallel::is_watching() const {
 }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
-  const bool needs_cast = input.is_floating_point() && input.scalar_type() != dtype_;
+  const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
+  const at::Tensor moved = input.to(device_, type, /*non_blocking=*/true);
   std::optional<models::ScopedTap> scoped;
   if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
-  return run([&] { return models::run(*model_, needs_cast ? input.to(dtype_) : input); });
+  return run([&] { return models::run(*model_, moved); });
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
@@ -152,12 +170,13 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   if (!optimizer.completes_step()) only_accumulates.emplace(*this);
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
-  const models::LossMap losses = model_->losses(forward(batch.input), batch.target);
+  const at::Tensor target = batch.target.to(device_, batch.target.scalar_type(), /*non_blocking=*/true);
+  const models::LossMap losses = model_->losses(forward(batch.input), target);
   const at::Tensor loss = models::total_loss(losses);
   name_anomalous(loss);
   StepResult result;
-  result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
+  result.loss = loss.item<double>();  // last: on a GPU the host waits here
   return result;
 }
 
@@ -185,7 +204,8 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
   const at::Tensor output = forward(batch.input);
-  return metrics::classification_sums(output, batch.target, models::total_loss(model_->losses(output, batch.target)));
+  const at::Tensor target = batch.target.to(device_);
+  return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));
 }
 
 std::vector<at::Tensor> DistributedDataParallel::buffers() const {

@@ -78,7 +78,11 @@ void change_flat(const at::Tensor& tensor, const Change& change) {
 }  // namespace
 
 void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root) {
-  change_flat(tensor, [&](const at::Tensor& flat) { world.broadcast(bytes_of(flat), root); });
+  change_flat(tensor, [&](const at::Tensor& flat) {
+    const at::Tensor on_host = flat.cpu();
+    world.broadcast(bytes_of(on_host), root);
+    if (!on_host.is_same(flat)) flat.copy_(on_host);
+  });
 }
 
 void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root) {

@@ -70,6 +70,8 @@ class Collectives {
   virtual int local_rank() const noexcept { return 0; }
   virtual int local_size() const noexcept { return 1; }  ///< how many they are
 
+  /// Whether buckets are memory of a GPU.
+  virtual bool has_device_buckets() const noexcept { return false; }
   /// Memory in which all_reduce is fastest. May be asked for at any time.
   /// @param bytes  the same on every rank; may be 0
   virtual BucketMemory allocate_bucket(std::size_t bytes) = 0;

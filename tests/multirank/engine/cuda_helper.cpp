@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Does what a run does with LibTorch before it chooses its device, opens lockstep_gpu.so, and says whether LibTorch
+// knows of CUDA then. It does not where anything has asked for CUDA before.
+#include <ATen/detail/CUDAHooksInterface.h>
+#include <dlfcn.h>
+
+#include <cstdio>
+#include <exception>
+
+#include "small_run.hpp"
+
+int main() {
+  const lockstep::Sections sections = lockstep::engine::sections_of({});
+  const auto splits = lockstep::data::open(sections.at("data"));
+  const std::vector<std::int64_t> indices = {0, 1};
+  if (splits.train->get(indices).input.size(0) != 2) return 1;
+  if (dlopen("lockstep_gpu.so", RTLD_NOW | RTLD_LOCAL) == nullptr) {
+    std::printf("%s\n", dlerror());
+    return 1;
+  }
+  try {
+    at::detail::getCUDAHooks().showConfig();
+    std::printf("LibTorch knows CUDA\n");
+  } catch (const std::exception& error) {
+    std::printf("LibTorch does not know CUDA: %s\n", error.what());
+  }
+}
