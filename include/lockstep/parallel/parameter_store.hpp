@@ -18,6 +18,11 @@
 
 namespace lockstep::parallel {
 
+/// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
+/// gradients would be divided twice.
+/// @throws ConfigError  one belongs to a living ParameterStore
+void require_unwrapped(const std::vector<NamedParameter>& parameters);
+
 /// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them.
 ///
 /// The model's parameters become views of the blocks, in registration order; nothing may replace a parameter's storage
@@ -69,6 +74,7 @@ class ParameterStore : public optim::FlatParameters {
   void meet() const;
 
   std::vector<NamedParameter> parameters_;
+  std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
