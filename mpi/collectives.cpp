@@ -4,9 +4,12 @@
 #include <lockstep/mpi/topology.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <string>
 
 #include "backends.hpp"
+#include "reduction.hpp"
 
 namespace lockstep::mpi {
 
@@ -20,7 +23,74 @@ std::string automatic_backend(const Topology& topology, int world_size) {
   return topology.host_count == world_size ? "mpi" : "hierarchical";
 }
 
+template <class T>
+void fill(void* values, std::size_t count, ReduceOp op) {
+  using Limits = std::numeric_limits<T>;
+  T neutral{};
+  switch (op) {
+    case ReduceOp::sum:
+    case ReduceOp::average:
+      if constexpr (Limits::has_infinity) neutral = T{-0.0};  // 0 would turn a sum of -0 into 0
+      break;
+    case ReduceOp::product:
+      neutral = T{1};
+      break;
+    case ReduceOp::min:
+      neutral = Limits::has_infinity ? Limits::infinity() : Limits::max();
+      break;
+    case ReduceOp::max:
+      neutral = Limits::has_infinity ? -Limits::infinity() : Limits::lowest();
+      break;
+  }
+  std::fill_n(static_cast<T*>(values), count, neutral);
+}
+
+void fill_halves(void* values, std::size_t count, ReduceOp op, std::uint16_t (*round)(float)) {
+  float neutral = 0;
+  fill<float>(&neutral, 1, op);
+  std::fill_n(static_cast<std::uint16_t*>(values), count, round(neutral));
+}
+
 }  // namespace
+
+std::vector<std::vector<std::byte>> Collectives::all_gather_any(std::span<const std::byte> mine) {
+  const std::uint64_t size = mine.size();
+  std::vector<std::uint64_t> sizes(static_cast<std::size_t>(world_size()));
+  all_gather(std::as_bytes(std::span(&size, 1)), std::as_writable_bytes(std::span(sizes)));
+  const std::size_t largest = *std::max_element(sizes.begin(), sizes.end());
+  std::vector<std::byte> padded(mine.begin(), mine.end());
+  padded.resize(largest);
+  std::vector<std::byte> all(sizes.size() * largest);
+  all_gather(padded, all);
+  std::vector<std::vector<std::byte>> contributions;
+  for (std::size_t rank = 0; rank < sizes.size(); ++rank) {
+    const auto begin = all.begin() + static_cast<std::ptrdiff_t>(rank * largest);
+    contributions.emplace_back(begin, begin + static_cast<std::ptrdiff_t>(sizes[rank]));
+  }
+  return contributions;
+}
+
+void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op) {
+  require_reducible(dtype, op);
+  switch (dtype) {
+    case DType::float32:
+      return fill<float>(values, count, op);
+    case DType::float64:
+      return fill<double>(values, count, op);
+    case DType::float16:
+      return fill_halves(values, count, op, float_to_half);
+    case DType::bfloat16:
+      return fill_halves(values, count, op, float_to_bfloat16);
+    case DType::int32:
+      return fill<std::int32_t>(values, count, op);
+    case DType::int64:
+      return fill<std::int64_t>(values, count, op);
+    case DType::boolean:
+      return fill<bool>(values, count, op);
+    default:
+      return fill<std::uint8_t>(values, count, op);
+  }
+}
 
 Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes) {
   const std::size_t block = std::max<std::size_t>(kBlockBytes / element_bytes, 1);

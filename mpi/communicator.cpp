@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <exception>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 
 #include "chunks.hpp"
@@ -213,7 +214,22 @@ void Communicator::together(const std::function<void()>& step) const {
   throw_agreed(static_cast<ExitCode>(*failed), fine == 0 ? text : "rank " + std::to_string(rank) + ": " + text);
 }
 
+std::vector<int> Communicator::world_ranks() const {
+  MPI_Group mine = MPI_GROUP_NULL;
+  MPI_Group world = MPI_GROUP_NULL;
+  check(MPI_Comm_group(comm_, &mine), "MPI_Comm_group");
+  check(MPI_Comm_group(MPI_COMM_WORLD, &world), "MPI_Comm_group");
+  std::vector<int> ranks(static_cast<std::size_t>(size_));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> world_ranks(ranks.size());
+  check(MPI_Group_translate_ranks(mine, size_, ranks.data(), world, world_ranks.data()), "MPI_Group_translate_ranks");
+  MPI_Group_free(&mine);
+  MPI_Group_free(&world);
+  return world_ranks;
+}
+
 Communicator Communicator::split(int color, int key) const {
+  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; colors begin at 0");
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
   return Communicator(Adopt{}, part);

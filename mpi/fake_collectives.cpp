@@ -19,10 +19,11 @@ class FakeCollectives final : public OrderedCollectives {
   FakeCollectives(int rank, int world_size) : OrderedCollectives(rank, world_size) {}
 
   std::string_view name() const noexcept override { return "fake"; }
-  BucketMemory allocate_bucket(std::size_t bytes) override { return allocate_private_bucket(bytes); }
-  std::unique_ptr<Collectives> split(int) override { return make_fake_collectives(world_size(), rank()); }
 
  protected:
+  BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
+  std::unique_ptr<Collectives> make_part(int) override { return make_fake_collectives(world_size(), rank()); }
+
   void announce(const Job& job) override {
     for (int peer = 0; peer < world_size(); ++peer) {
       if (job.nodes_of(peer) == job.nodes_of(rank())) continue;

@@ -19,7 +19,6 @@ namespace lockstep::mpi {
 namespace {
 
 constexpr double kGraceSeconds = 5;  // for a rank of this host that waits for another host, to say so first
-constexpr int kNoticeTag = 100;
 
 WaitOptions with_grace(WaitOptions options) {
   options.grace_s = kGraceSeconds;
@@ -47,10 +46,10 @@ class HierarchicalCollectives final : public OrderedCollectives {
   std::string_view name() const noexcept override { return "hierarchical"; }
   int local_rank() const noexcept override { return memory_.rank(); }
   int local_size() const noexcept override { return memory_.size(); }
-  BucketMemory allocate_bucket(std::size_t bytes) override;
-  std::unique_ptr<Collectives> split(int color) override;
 
  protected:
+  BucketMemory allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  std::unique_ptr<Collectives> make_part(int color) override;
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
@@ -79,13 +78,7 @@ class HierarchicalCollectives final : public OrderedCollectives {
   std::array<std::uint64_t, kMostJobs> progress_after_{};  ///< of the jobs that were performed
 };
 
-BucketMemory HierarchicalCollectives::allocate_bucket(std::size_t bytes) {
-  complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-  return memory_.allocate(bytes);
-}
-
-std::unique_ptr<Collectives> HierarchicalCollectives::split(int color) {
-  complete({.call = {.kind = Kind::split}});
+std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
   Communicator part = messages_.comm().split(color, rank());
   const std::int32_t mine = host_;
   std::vector<std::int32_t> hosts(static_cast<std::size_t>(part.size()));
@@ -123,18 +116,11 @@ void HierarchicalCollectives::await_all(const Job& job) {
 /// @return  the same on all hosts
 std::string HierarchicalCollectives::compare_hosts(const Job& job, const std::string& fault) {
   std::vector<Notice> notices(static_cast<std::size_t>(layout_.host_count()));
-  Notice& mine = notices[host_];
-  mine.call = job.call;
-  fault.copy(mine.fault.data(), mine.fault.size() - 1);
-  Exchange exchange(messages_.comm().handle(), kNoticeTag);
+  notices[host_].call = job.call;
+  fault.copy(notices[host_].fault.data(), Notice().fault.size() - 1);
   std::vector<int> leaders;
-  for (int host = 0; host < layout_.host_count(); ++host) {
-    leaders.push_back(layout_.ranks_of(host).front());
-    if (host == host_) continue;
-    exchange.receive(reinterpret_cast<std::byte*>(&notices[host]), sizeof(Notice), leaders.back());
-    exchange.send(reinterpret_cast<const std::byte*>(&mine), sizeof(Notice), leaders.back());
-  }
-  messages_.await(exchange, job.call, "the host of rank ");
+  for (int host = 0; host < layout_.host_count(); ++host) leaders.push_back(layout_.ranks_of(host).front());
+  messages_.exchange_notices(leaders, std::span(notices), job.call, "the host of rank ");
   for (const Notice& notice : notices) {
     if (notice.fault[0] != '\0') return notice.fault.data();
   }

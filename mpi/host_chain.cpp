@@ -39,7 +39,7 @@ HostLayout::HostLayout(const std::vector<int>& host_of_rank) {
 /// Messages to or from one rank, of which a few may be under way.
 class HostChain::Link {
  public:
-  Link(const Messages& messages, const Call& call, int peer, int tag)
+  Link(Messages& messages, const Call& call, int peer, int tag)
       : messages_(messages), call_(call), peer_(peer), tag_(tag) {}
 
   void receive(std::size_t piece, std::byte* to, std::size_t bytes) { flight(piece).receive(to, bytes, peer_); }
@@ -58,7 +58,7 @@ class HostChain::Link {
  private:
   Exchange& flight(std::size_t piece) { return flights_[piece % kFlights].emplace(messages_.comm().handle(), tag_); }
 
-  const Messages& messages_;
+  Messages& messages_;
   const Call& call_;
   int peer_;
   int tag_;
@@ -228,7 +228,7 @@ class HostChain::Run {
   std::vector<std::byte*> places_;
 };
 
-HostChain::HostChain(const HostLayout& layout, const Messages& messages)
+HostChain::HostChain(const HostLayout& layout, Messages& messages)
     : layout_(layout), messages_(messages), rank_(messages.comm().rank()), host_(layout.host_of(rank_)) {
   const auto& segments = layout.segments();
   for (std::size_t i = 0; i < segments.size(); ++i) {

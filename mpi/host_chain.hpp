@@ -52,7 +52,7 @@ class HostLayout {
 /// once each way, as in a ring. Slices travel in pieces, so that all hosts work at the same time.
 class HostChain {
  public:
-  HostChain(const HostLayout& layout, const Messages& messages);
+  HostChain(const HostLayout& layout, Messages& messages);
 
   /// Reduces this rank's slice. Does nothing on a rank that carries none.
   /// @param arrays   of this host's ranks, `count` elements each
@@ -77,7 +77,7 @@ class HostChain {
   void prepare(Part& part, const Job& job) const;
 
   const HostLayout& layout_;
-  const Messages& messages_;
+  Messages& messages_;
   int rank_;
   int host_;
   std::vector<int> way_back_;  ///< hosts, beginning with that of the last segment

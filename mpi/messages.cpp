@@ -22,10 +22,10 @@ using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
 constexpr std::size_t kMessageBytes = 1 << 20;  // of values to one peer at a time; bounds the scratch memory
-constexpr int kCallTag = 1;
 constexpr int kValuesTag = 2;
 constexpr auto kSpinTime = 50us;    // then a third process should get the processor
 constexpr auto kYieldTime = 100ms;  // then this is not a message under way but a peer that is late
+constexpr auto kLookTime = 50ms;    // between two looks at what may be in the way
 constexpr timespec kNap{.tv_sec = 0, .tv_nsec = 100'000};
 
 }  // namespace
@@ -74,18 +74,17 @@ MPI_Request* Exchange::add(int peer) {
 }
 
 Messages::Messages(Communicator comm, const WaitOptions& options, Rendezvous* host)
-    : comm_(std::move(comm)), options_(options), host_(host), ranks_(static_cast<std::size_t>(comm_.size())) {
+    : comm_(std::move(comm)),
+      options_(options),
+      host_(host),
+      ranks_(static_cast<std::size_t>(comm_.size())),
+      world_ranks_(comm_.world_ranks()) {
   std::iota(ranks_.begin(), ranks_.end(), 0);
 }
 
 void Messages::meet(const Job& job) {
-  std::vector<Call> calls(static_cast<std::size_t>(comm_.size()), job.call);
-  Exchange exchange(comm_.handle(), kCallTag);
-  for_each_peer([&](int peer) {
-    exchange.receive(reinterpret_cast<std::byte*>(&calls[peer]), sizeof(Call), peer);
-    exchange.send(reinterpret_cast<const std::byte*>(&job.call), sizeof(Call), peer);
-  });
-  await(exchange, job.call);
+  std::vector<Call> calls(ranks_.size(), job.call);
+  exchange_notices(ranks_, std::span(calls), job.call);
   const std::string fault = disagreement(ranks_, [&calls](int peer) -> const Call& { return calls[peer]; });
   if (!fault.empty()) fail(fault);
 }
@@ -177,28 +176,50 @@ void Messages::all_gather(const Job& job) {
   });
 }
 
-void Messages::await(Exchange& exchange, const Call& call, const std::string& peer_name) const {
+void Messages::await(Exchange& exchange, const Call& call, const std::string& peer_name) {
   const Clock::time_point start = Clock::now();
+  Clock::time_point next_look = start + kLookTime;
   while (!exchange.is_done()) {
-    const Clock::duration waited = Clock::now() - start;
-    if (waited >= kYieldTime) {
-      if (host_ != nullptr) host_->throw_if_given_up();
-      const double seconds = std::chrono::duration<double>(waited).count();
-      if (seconds >= options_.timeout_s) {
-        std::string late;
-        for (const int peer : exchange.late_peers()) {
-          late += (late.empty() ? "" : ", ") + peer_name + std::to_string(peer);
-        }
-        fail(lateness(comm_.rank(), seconds, call, late));
-      }
+    const Clock::time_point now = Clock::now();
+    if (now >= next_look) {
+      look_around(exchange, call, std::chrono::duration<double>(now - start).count(), peer_name);
+      next_look = now + kLookTime;
+    }
+    if (now - start >= kYieldTime) {
       nanosleep(&kNap, nullptr);
-    } else if (options_.is_crowded || waited >= kSpinTime) {
+    } else if (options_.is_crowded || now - start >= kSpinTime) {
       sched_yield();
     }
   }
 }
 
-void Messages::fail(const std::string& reason) const {
+/// Throws where waiting for longer is of no use.
+void Messages::look_around(const Exchange& exchange, const Call& call, double seconds, const std::string& peer_name) {
+  if (host_ != nullptr) host_->throw_if_given_up();
+  const std::vector<int> late_peers = exchange.late_peers();
+  // What a peer sent before it went elsewhere may still be under way at first.
+  constexpr double kSettledSeconds = 0.5;
+  for (const int peer : late_peers) {
+    if (seconds >= kSettledSeconds && is_crossed(world_ranks_[peer], 0)) fail(crossing(comm_.rank(), peer, call));
+  }
+  if (seconds < options_.timeout_s) return;
+  std::string late;
+  for (const int peer : late_peers) late += (late.empty() ? "" : ", ") + peer_name + std::to_string(peer);
+  if (!late.empty()) fail(lateness(comm_.rank(), seconds, call, late));
+}
+
+/// A rank that has told this one about a call goes on only when it has heard the same.
+bool Messages::is_awaited_by(int world_rank, std::uint32_t peer_thread) {
+  if (peer_thread != 0) return false;  // it waits in shared memory; which thread waits here is not known
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  if (found == world_ranks_.end()) return false;
+  int is_there = 0;
+  MPI_Iprobe(static_cast<int>(found - world_ranks_.begin()), kCallTag, comm_.handle(), &is_there, MPI_STATUS_IGNORE);
+  return is_there != 0;
+}
+
+void Messages::fail(const std::string& reason) {
+  note_end();
   if (host_ != nullptr) host_->give_up(reason);
   throw CommError("comm: " + reason);
 }

@@ -17,17 +17,12 @@ class MpiCollectives final : public OrderedCollectives {
 
   std::string_view name() const noexcept override { return "mpi"; }
 
-  BucketMemory allocate_bucket(std::size_t bytes) override {
-    complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-    return allocate_private_bucket(bytes);
-  }
-
-  std::unique_ptr<Collectives> split(int color) override {
-    complete({.call = {.kind = Kind::split}});
+ protected:
+  BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
+  std::unique_ptr<Collectives> make_part(int color) override {
     return make_mpi_collectives(messages_.comm().split(color, rank()), options_);
   }
 
- protected:
   void perform(const Job& job) override {
     messages_.meet(job);
     switch (job.call.kind) {

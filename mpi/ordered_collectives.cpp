@@ -115,6 +115,17 @@ void OrderedCollectives::throw_if_failed() const {
 
 void OrderedCollectives::complete(const Job& job) { wait(start(job)); }
 
+BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
+  complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
+  return allocate(bytes);
+}
+
+std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
+  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; colors begin at 0");
+  complete({.call = {.kind = Kind::split}});
+  return make_part(color);
+}
+
 Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
   require_reducible(dtype, op);
   return start({.call = {.count = count, .kind = Kind::all_reduce, .op = op, .dtype = dtype},

@@ -22,6 +22,9 @@ class OrderedCollectives : public Collectives {
   int rank() const noexcept final { return rank_; }
   int world_size() const noexcept final { return world_size_; }
 
+  BucketMemory allocate_bucket(std::size_t bytes) final;
+  std::unique_ptr<Collectives> split(int color) final;
+
   Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) final;
   Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) final;
   Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
@@ -39,8 +42,9 @@ class OrderedCollectives : public Collectives {
   static constexpr std::size_t kMostElementBytes = 8;
   static constexpr std::uint64_t kMostJobs = 1024;  ///< whose particulars are kept
 
-  /// Does a call to its end, after all that were started before it.
-  void complete(const Job& job);
+  // What allocate_bucket and split do once all ranks have come.
+  virtual BucketMemory allocate(std::size_t bytes) = 0;
+  virtual std::unique_ptr<Collectives> make_part(int color) = 0;
 
   /// Lets the peers see that this rank has come to a call. Does not wait.
   virtual void announce(const Job&) {}
@@ -69,6 +73,8 @@ class OrderedCollectives : public Collectives {
   Ticket start(Job job);
   Ticket start_lanes(Kind kind, void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
                      const LaneTree& tree);
+  /// Does a call to its end, after all that were started before it.
+  void complete(const Job& job);
   void work_off(std::uint64_t sequence);
   void make_room(std::uint64_t sequence);
   void perform_until(std::uint64_t sequence);

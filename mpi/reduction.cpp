@@ -56,16 +56,16 @@ struct Product {
     result = static_cast<V>(result * value);
   }
 };
-struct Min {
+struct Min {  // of a NaN and a number, the NaN
   template <class V>
   LOCKSTEP_INLINE static void combine(V& result, const V& value) {
-    result = result < value ? result : value;
+    result = (result < value) | (result != result) ? result : value;
   }
 };
 struct Max {
   template <class V>
   LOCKSTEP_INLINE static void combine(V& result, const V& value) {
-    result = result > value ? result : value;
+    result = (result > value) | (result != result) ? result : value;
   }
 };
 

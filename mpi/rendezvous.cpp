@@ -51,6 +51,9 @@ struct alignas(kLineBytes) Rendezvous::Line {
   std::atomic<std::uint32_t> changes;   ///< grows with every change of this line; sleepers wait on it
   std::atomic<std::uint32_t> sleepers;  ///< ranks that may be asleep on `changes`
   std::atomic<std::uint32_t> has_left;
+  std::atomic<std::uint32_t> thread;            ///< with which the rank was here last
+  std::atomic<std::uint64_t> awaited_arrival;   ///< what it waits for, if it has done so for long
+  std::atomic<std::uint64_t> awaited_progress;  ///< likewise
   ProcessId process;
 };
 
@@ -69,12 +72,15 @@ Rendezvous::Rendezvous(const Communicator& host, std::vector<int> names, std::sp
                        const WaitOptions& options)
     : options_(options),
       names_(std::move(names)),
+      world_ranks_(host.world_ranks()),
       rank_(host.rank()),
       size_(host.size()),
       board_(reinterpret_cast<Board*>(memory.data())),
       lines_(reinterpret_cast<Line*>(board_ + 1), static_cast<std::size_t>(size_)),
       postings_(reinterpret_cast<Posting*>(lines_.data() + lines_.size()), size_ * kPostings) {
   lines_[rank_].process = ProcessId::mine();
+  lines_[rank_].thread.store(this_thread(), std::memory_order_relaxed);
+  note_use();
   host.barrier();
   std::vector<ProcessId> processes;
   for (const Line& line : lines_) processes.push_back(line.process);
@@ -82,6 +88,7 @@ Rendezvous::Rendezvous(const Communicator& host, std::vector<int> names, std::sp
 }
 
 Rendezvous::~Rendezvous() {
+  note_end();
   lines_[rank_].has_left.store(1, std::memory_order_release);
   lines_[rank_].changes.fetch_add(1);
   futex_wake_all(lines_[rank_].changes);
@@ -92,6 +99,9 @@ const Posting& Rendezvous::posting(int rank, std::uint64_t sequence) const {
 }
 
 void Rendezvous::arrive(const Posting& posting) {
+  note_use();
+  lines_[rank_].thread.store(this_thread(), std::memory_order_relaxed);
+  arrived_ = posting.call.sequence;
   postings_[rank_ * kPostings + posting.call.sequence % kPostings] = posting;
   publish(lines_[rank_].arrived, posting.call.sequence);
 }
@@ -132,10 +142,23 @@ void Rendezvous::await_patiently(Counter counter, std::uint64_t value, const Cal
     sched_yield();
     if (has_reached(counter, value, behind)) return;
   }
+  Line& mine = lines_[rank_];
+  std::atomic<std::uint64_t>& awaited = counter == &Line::arrived ? mine.awaited_arrival : mine.awaited_progress;
+  awaited.store(value, std::memory_order_release);
   while (!has_reached(counter, value, behind)) {
     throw_if_hopeless(counter, value, call, start);
     sleep_until_changed(counter, value, behind);
   }
+  awaited.store(0, std::memory_order_release);  // not after a failure: peers that wait elsewhere shall see why
+}
+
+bool Rendezvous::is_awaited_by(int world_rank, std::uint32_t peer_thread) {
+  const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);
+  if (found == world_ranks_.end()) return false;
+  const Line& line = lines_[static_cast<std::size_t>(found - world_ranks_.begin())];
+  const bool is_waiting = line.awaited_arrival.load(std::memory_order_acquire) > arrived_ ||
+                          line.awaited_progress.load(std::memory_order_acquire) > progress_;
+  return is_waiting && line.thread.load(std::memory_order_relaxed) == peer_thread;
 }
 
 void Rendezvous::sleep_until_changed(Counter counter, std::uint64_t value, int rank) {
@@ -158,6 +181,9 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
     if ((lines_[rank].*counter).load(std::memory_order_acquire) >= value) continue;
     if (is_dead) give_up(where_is(rank) + " has died while " + here);
     if (has_left) give_up(where_is(rank) + " has left while " + here);
+    if (is_crossed(world_ranks_[rank], lines_[rank].thread.load(std::memory_order_relaxed))) {
+      give_up(crossing(names_[rank_], names_[rank], call));
+    }
     late += (late.empty() ? "" : ", ") + where_is(rank);
   }
   const std::chrono::duration<double> waited = Clock::now() - start;
@@ -172,8 +198,9 @@ std::string Rendezvous::where_is(int rank) const {
   return "rank " + std::to_string(names_[rank]) + " (" + place + ")";
 }
 
-void Rendezvous::throw_if_given_up() const {
+void Rendezvous::throw_if_given_up() {
   if (board_->state.load(std::memory_order_acquire) != Board::given_up) return;
+  note_end();
   const std::string who = board_->rank == rank_ ? "this rank" : "rank " + std::to_string(names_[board_->rank]);
   throw CommError("comm: " + who + " gave up: " + board_->reason.data());
 }
@@ -191,6 +218,7 @@ void Rendezvous::tell_peers(const std::string& reason) {
 }
 
 void Rendezvous::give_up(const std::string& reason) {
+  note_end();
   tell_peers(reason);
   throw CommError("comm: " + reason);
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "call.hpp"
+#include "crossing.hpp"
 #include "peer_watch.hpp"
 
 namespace lockstep::mpi {
@@ -38,7 +39,7 @@ struct WaitOptions {
 ///
 /// A wait spins, then yields, then sleeps in the kernel. It ends with CommError when a peer gave up, died, left, or
 /// is late; then all ranks' waits end.
-class Rendezvous {
+class Rendezvous final : private WaitingPlace {
  public:
   static constexpr std::uint64_t kPostings = 1024;  ///< of each rank stay readable
 
@@ -49,7 +50,7 @@ class Rendezvous {
   /// @param names   what its ranks are called in error texts
   /// @param memory  zeroed, bytes_for(host.size()) bytes, the same on every rank
   Rendezvous(const Communicator& host, std::vector<int> names, std::span<std::byte> memory, const WaitOptions& options);
-  ~Rendezvous();  ///< tells the others that this rank has left
+  ~Rendezvous() override;  ///< tells the others that this rank has left
 
   void arrive(const Posting& posting);
   void advance();  ///< one more part is done
@@ -64,7 +65,7 @@ class Rendezvous {
   const Posting& posting(int rank, std::uint64_t sequence) const;
 
   /// Throws what this rank or a peer gave up for, if one did.
-  void throw_if_given_up() const;
+  void throw_if_given_up();
   /// Makes every rank's waits fail, unless they do already.
   void tell_peers(const std::string& reason);
   /// The same, and throws.
@@ -76,6 +77,7 @@ class Rendezvous {
   using Counter = std::atomic<std::uint64_t> Line::*;
   using Clock = std::chrono::steady_clock;
 
+  bool is_awaited_by(int world_rank, std::uint32_t peer_thread) override;
   void publish(std::atomic<std::uint64_t>& counter, std::uint64_t value);
   void await(Counter counter, std::uint64_t value, const Call& call);
   void await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind);
@@ -86,8 +88,10 @@ class Rendezvous {
 
   WaitOptions options_;
   std::vector<int> names_;
+  std::vector<int> world_ranks_;
   int rank_;
   int size_;
+  std::uint64_t arrived_ = 0;  ///< as in this rank's line
   std::uint64_t progress_ = 0;
   Board* board_;
   std::span<Line> lines_;

@@ -20,10 +20,10 @@ class SelfCollectives final : public OrderedCollectives {
 
   std::string_view name() const noexcept override { return "self"; }
 
-  BucketMemory allocate_bucket(std::size_t bytes) override { return allocate_private_bucket(bytes); }
-  std::unique_ptr<Collectives> split(int) override { return make_self_collectives(); }
-
  protected:
+  BucketMemory allocate(std::size_t bytes) override { return allocate_private_bucket(bytes); }
+  std::unique_ptr<Collectives> make_part(int) override { return make_self_collectives(); }
+
   void perform(const Job& job) override {
     const std::size_t count = job.call.count;
     if (job.call.kind == Kind::all_gather) std::copy_n(job.values, count, job.result);

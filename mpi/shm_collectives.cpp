@@ -34,10 +34,12 @@ class ShmCollectives final : public OrderedCollectives {
   std::string_view name() const noexcept override { return "shm"; }
   int local_rank() const noexcept override { return rank(); }
   int local_size() const noexcept override { return world_size(); }
-  BucketMemory allocate_bucket(std::size_t bytes) override;
-  std::unique_ptr<Collectives> split(int color) override;
 
  protected:
+  BucketMemory allocate(std::size_t bytes) override { return memory_.allocate(bytes); }
+  std::unique_ptr<Collectives> make_part(int color) override {
+    return make_shm_collectives(memory_.communicator().split(color, rank()), options_);
+  }
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
@@ -67,16 +69,6 @@ class ShmCollectives final : public OrderedCollectives {
   std::vector<std::byte*> targets_;                        ///< the first array of each rank, to write to
   std::array<std::uint64_t, kMostJobs> progress_after_{};  ///< of the jobs that were performed
 };
-
-BucketMemory ShmCollectives::allocate_bucket(std::size_t bytes) {
-  complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-  return memory_.allocate(bytes);
-}
-
-std::unique_ptr<Collectives> ShmCollectives::split(int color) {
-  complete({.call = {.kind = Kind::split}});
-  return make_shm_collectives(memory_.communicator().split(color, rank()), options_);
-}
 
 void ShmCollectives::perform(const Job& job) {
   await_all(job);

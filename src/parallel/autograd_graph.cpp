@@ -2,6 +2,7 @@
 #include "autograd_graph.hpp"
 
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -12,12 +13,22 @@ namespace lockstep::parallel {
 
 using torch::autograd::Node;
 
+namespace {
+
+/// Where a backward from `root` begins: of a leaf, the accumulator of its gradient, if there is one.
+Node* first_node(const at::Tensor& root) {
+  if (!root.defined() || !root.requires_grad()) return nullptr;
+  return root.grad_fn() ? root.grad_fn().get() : torch::autograd::impl::try_get_grad_accumulator(root).get();
+}
+
+}  // namespace
+
 void AutogradGraph::collect(std::span<const at::Tensor> roots) {
   if (slots_.empty()) slots_.resize(1024);
   std::fill(slots_.begin(), slots_.end(), nullptr);
   size_ = 0;
   for (const at::Tensor& root : roots) {
-    Node* const node = root.defined() ? root.grad_fn().get() : nullptr;
+    Node* const node = first_node(root);
     if (node != nullptr && insert(node)) to_visit_.push_back(node);
   }
   while (!to_visit_.empty()) {

@@ -180,7 +180,7 @@ KeySpecs ddp_keys() {
       {.name = "ddp.shared_parameters",
        .type = KeyType::choice,
        .default_value = "auto",
-       .help = "keep one copy of the parameters per host; auto: where several ranks use the shm backend",
+       .help = "keep one copy of the parameters per host; auto: where the backend has shared memory",
        .choices = {"auto", "true", "false"}},
       {.name = "ddp.weigh_samples",
        .type = KeyType::boolean,

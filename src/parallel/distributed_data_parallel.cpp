@@ -65,14 +65,16 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
     options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
   }
   const std::string& shares = ddp.text("shared_parameters");
-  options.shares_parameters = shares == "true" || (shares == "auto" && collectives.local_size() > 1);
+  // The same on every rank, though some may be alone on their hosts.
+  const bool has_shared_memory = collectives.name() == "shm" || collectives.name() == "hierarchical";
+  options.shares_parameters = shares == "true" || (shares == "auto" && has_shared_memory);
   return options;
 }
 
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
-  verify_same_model(*model_, world_);
+  verify_same_model(*model_, world_, options_.ignored);
   world_.together([&] {
     if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
   });
@@ -107,12 +109,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     store_->connect(*lanes_);
   } else {
     reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
-    if (options_.comm_hook) {
-      ChosenHook chosen;
-      world_.together([&] { chosen = options_.comm_hook(collectives); });
-      hook_memory_ = std::move(chosen.memory);
-      reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
-    }
+    if (options_.comm_hook) choose_hook();
     store_->connect(*reducer_);
   }
 }
@@ -125,6 +122,9 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
                       std::to_string(collectives_->world_size()) + " ranks one each");
   }
   if (!device_.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
+  if (options_.comm_hook) {
+    throw ConfigError("ddp: with lanes, gradients travel as they are; set ddp.comm_hook=none");
+  }
   for (const NamedParameter& parameter : parameters) {
     const at::ScalarType type = parameter.tensor.scalar_type();
     const bool is_plain = parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
@@ -132,6 +132,13 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
     throw ConfigError("ddp: with lanes, gradients must be dense float32 or float64 like their parameters; '" +
                       parameter.name + "' has others");
   }
+}
+
+void DistributedDataParallel::choose_hook() {
+  ChosenHook chosen;
+  world_.together([&] { chosen = options_.comm_hook(*collectives_); });
+  hook_memory_ = std::move(chosen.memory);
+  reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
 }
 
 void DistributedDataParallel::begin_forward() {

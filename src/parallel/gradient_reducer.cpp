@@ -54,10 +54,7 @@ class GradientReducer::Impl : public AccumulatorListener {
         world_(world),
         divisor_(collectives.world_size()),
         states_(parameters_.size()) {
-    world_.together([this] {
-      specs_ = specs_of(parameters_);
-      require_unwrapped(parameters_);
-    });
+    world_.together([this] { specs_ = specs_of(parameters_); });
     if (options_.finds_unused && options_.has_static_graph) {
       log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
       options_.finds_unused = false;
@@ -86,9 +83,10 @@ class GradientReducer::Impl : public AccumulatorListener {
     if (!is_expecting_) return outputs;
     if (options_.finds_unused) find_unused(outputs);
     if (!options_.finds_unused && !options_.has_static_graph) return outputs;
-    return pass_through(std::move(outputs), [this] {
+    return pass_through(std::move(outputs), [this, alive = std::weak_ptr<void>(alive_)] {
       // Queued here and not in a hook: a hook may belong to a backward inside this one.
-      if (is_learning()) torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+      if (alive.expired() || !is_learning()) return;
+      torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
     });
   }
 
@@ -123,7 +121,11 @@ class GradientReducer::Impl : public AccumulatorListener {
     if (!is_expecting_) return;
     is_expecting_ = false;
     has_begun_ = false;
-    if (is_learning()) learn();
+    if (is_learning()) {
+      learn();
+    } else if (!has_marked_unused_) {
+      mark_unused();  // backward reached no parameter
+    }
     std::string missing;
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (states_[i].is_ready) continue;
@@ -197,7 +199,6 @@ class GradientReducer::Impl : public AccumulatorListener {
     has_late_tail_ = false;
     if (finished_steps_ == 0) {
       for (State& state : states_) state = {};
-      arrival_.clear();
     }
     begin_step();
     forget_uses();
@@ -319,6 +320,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     has_marked_unused_ = false;
     ready_count_ = 0;
     started_ = 0;
+    if (finished_steps_ == 0) arrival_.clear();  // of a first step that was not finished
     std::fill(is_kept_.begin(), is_kept_.end(), char{0});
     for (State& state : states_) {
       state.is_ready = false;
@@ -481,7 +483,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     }
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (specs_[i].is_sparse) {
-        if (!is_silent_) average_sparse(parameters_[i].tensor, world_, divisor_);
+        if (!is_silent_ && has_gradient(i)) average_sparse(parameters_[i].tensor, world_, divisor_);
       } else if (buckets_.view(i).defined()) {
         give(i);
       }
@@ -604,7 +606,8 @@ class GradientReducer::Impl : public AccumulatorListener {
   std::vector<char> first_unused_;    // of the first step
   std::unique_ptr<AccumulatorHooks> hooks_;
   AutogradGraph graph_;
-  std::mutex mutex_;  // backward may run on one thread per device
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // graphs may outlive the reducer
+  std::mutex mutex_;                                        // backward may run on one thread per device
 
   Synchronisation synchronisation_ = Synchronisation::none;  // latched at forward
   bool is_expecting_ = false;

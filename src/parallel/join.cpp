@@ -42,6 +42,7 @@ Join::Join(std::vector<DistributedDataParallel*> wrappers, const JoinOptions& op
     if (wrapper->options_.weighs_samples) {
       throw ConfigError("join: a rank without inputs cannot say how many samples it has; set ddp.weigh_samples=false");
     }
+    if (wrapper->lanes_) throw ConfigError("join: with lanes, all ranks have inputs; set train.lanes=0");
     if (wrapper->before_forward_) throw ConfigError("join: the wrapper is in a Join already");
   }
   wrappers_ = std::move(wrappers);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/gradient_sink.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
@@ -32,7 +31,7 @@ bool contains(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) 
 }
 
 void require_trainable(const NamedParameter& parameter) {
-  if (!parameter.tensor.defined()) throw ConfigError("ddp: parameter '" + parameter.name + "' is not initialised");
+  if (parameter.tensor.is_meta()) throw ConfigError("ddp: parameter '" + parameter.name + "' is not initialised");
   if (!at::isFloatingType(parameter.tensor.scalar_type())) {
     throw ConfigError("ddp: parameter '" + parameter.name + "' is " +
                       std::string(name_of(dtype_of(parameter.tensor, parameter.name))) +
@@ -64,14 +63,6 @@ std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
     throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");
   }
   return trained;
-}
-
-void require_unwrapped(const std::vector<NamedParameter>& parameters) {
-  for (const NamedParameter& parameter : parameters) {
-    if (models::sink_of(parameter.tensor) == nullptr) continue;
-    throw ConfigError("ddp: parameter '" + parameter.name +
-                      "' belongs to another wrapper; destroy that one before the model is wrapped again");
-  }
 }
 
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters) {

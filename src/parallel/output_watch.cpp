@@ -19,7 +19,8 @@ struct Listener : torch::CustomClassHolder {
 };
 
 struct PassThrough : torch::autograd::Function<PassThrough> {
-  static variable_list forward(AutogradContext* context, const variable_list& inputs,
+  /// As a TensorList the tensors are inputs of the function; a vector would be a constant.
+  static variable_list forward(AutogradContext* context, at::TensorList inputs,
                                const std::function<void()>* on_backward) {
     context->set_materialize_grads(false);
     context->saved_data["listener"] = c10::IValue::make_capsule(c10::make_intrusive<Listener>(*on_backward));
@@ -43,7 +44,7 @@ std::vector<at::Tensor> pass_through(std::vector<at::Tensor> outputs, std::funct
     if (output.defined() && output.requires_grad()) live.push_back(output);
   }
   if (live.empty()) return outputs;
-  const variable_list passed = PassThrough::apply(live, &on_backward);
+  const variable_list passed = PassThrough::apply(at::TensorList(live), &on_backward);
   std::size_t next = 0;
   for (at::Tensor& output : outputs) {
     if (output.defined() && output.requires_grad()) output = passed[next++];

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
@@ -9,6 +10,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <new>
+#include <set>
 #include <utility>
 
 namespace lockstep::parallel {
@@ -46,11 +48,34 @@ std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
   return dtypes;
 }
 
+/// The parameters of all living stores.
+std::set<const c10::TensorImpl*>& claimed() {
+  static std::set<const c10::TensorImpl*> tensors;
+  return tensors;
+}
+
+/// @return  gives the parameters free again when it is destroyed
+std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) claimed().insert(parameter.tensor.unsafeGetTensorImpl());
+  return {nullptr, [parameters](void*) {
+            for (const NamedParameter& each : parameters) claimed().erase(each.tensor.unsafeGetTensorImpl());
+          }};
+}
+
 }  // namespace
+
+void require_unwrapped(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) {
+    if (!claimed().contains(parameter.tensor.unsafeGetTensorImpl())) continue;
+    throw ConfigError("ddp: parameter '" + parameter.name +
+                      "' belongs to another wrapper; destroy that one before the model is wrapped again");
+  }
+}
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
                                mpi::Collectives& collectives, mpi::Communicator sharers)
     : parameters_(std::move(parameters)),
+      claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
       device_(parameters_.front().tensor.device()),
       host_(std::move(sharers)),
@@ -206,6 +231,7 @@ at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment)
 }
 
 void ParameterStore::drop_gradients() {
+  if (source_ != nullptr) source_->release();
   for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
 }
 

@@ -95,6 +95,7 @@ models::LossMap SeparateDistributedDataParallel::train_step(const data::Batch& b
   const models::ScopedTap tap([&](models::Block& block, const at::Tensor& input, const auto& next) {
     for (auto& [name, child] : children_) {
       if (child.block != &block) continue;
+      if (!is_trained(block)) break;  // it rests
       std::optional<DistributedDataParallel::NoSync> only_accumulates;
       const auto optimizer = optimizers.find(name);
       if (optimizer != optimizers.end() && !optimizer->second.completes_step())

@@ -18,11 +18,26 @@ void describe(std::ostream& out, const char* kind, const std::string& name, cons
 }
 
 /// One line for each parameter and buffer: what must be the same on all ranks.
-std::string signature(const models::Model& model) {
+std::string signature(const models::Model& model, const std::vector<std::string>& ignored) {
+  const auto is_ignored = [&](const std::string& name) {
+    return std::find(ignored.begin(), ignored.end(), name) != ignored.end();
+  };
   std::ostringstream out;
-  for (const auto& item : model.named_parameters()) describe(out, "parameter", item.key(), item.value());
-  for (const auto& item : model.named_buffers()) describe(out, "buffer", item.key(), item.value());
+  for (const auto& item : model.named_parameters()) {
+    if (!is_ignored(item.key())) describe(out, "parameter", item.key(), item.value());
+  }
+  for (const auto& item : model.named_buffers()) {
+    if (!is_ignored(item.key())) describe(out, "buffer", item.key(), item.value());
+  }
   return out.str();
+}
+
+/// Says how many lines there are, if the numbers differ.
+std::string counts_of(const std::string& a, const std::string& b) {
+  const auto in_a = std::count(a.begin(), a.end(), '\n');
+  const auto in_b = std::count(b.begin(), b.end(), '\n');
+  if (in_a == in_b) return "";
+  return " (" + std::to_string(in_a) + " and " + std::to_string(in_b) + " parameters and buffers)";
 }
 
 std::string line_at(const std::string& text, std::size_t position) {
@@ -34,8 +49,9 @@ std::string line_at(const std::string& text, std::size_t position) {
 
 }  // namespace
 
-void verify_same_model(const models::Model& model, const mpi::Communicator& world) {
-  const std::vector<std::string> signatures = world.all_gather(signature(model));
+void verify_same_model(const models::Model& model, const mpi::Communicator& world,
+                       const std::vector<std::string>& ignored) {
+  const std::vector<std::string> signatures = world.all_gather(signature(model, ignored));
   for (std::size_t rank = 1; rank < signatures.size(); ++rank) {
     const std::string& a = signatures[0];
     const std::string& b = signatures[rank];
@@ -46,7 +62,7 @@ void verify_same_model(const models::Model& model, const mpi::Communicator& worl
     const std::size_t newline = position == 0 ? std::string::npos : a.rfind('\n', position - 1);
     const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
     throw_agreed(ExitCode::configuration, "ddp: the ranks' models differ: rank 0 has " + line_at(a, begin) + ", rank " +
-                                              std::to_string(rank) + " has " + line_at(b, begin) +
+                                              std::to_string(rank) + " has " + line_at(b, begin) + counts_of(a, b) +
                                               "; build the same model on every rank");
   }
 }

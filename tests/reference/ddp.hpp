@@ -19,6 +19,8 @@ at::ScalarType dtype_of(const Json& one_case);  ///< of its field `dtype`
 
 void expect_close(const at::Tensor& actual, const Json& expected, const Tolerance& tolerance, const std::string& what);
 
+std::vector<Handler> model_handlers();
 std::vector<Handler> sync_batch_norm_handlers();
+std::vector<Handler> training_handlers();
 
 }  // namespace lockstep::testing::reference

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "ddp.hpp"
+#include "ddp_models.hpp"
 
 namespace lockstep::testing::reference {
 namespace {
@@ -73,37 +74,6 @@ void run_steps(const Json& one_case) {
   expect_close(model->forward(tensor_of(evaluation.at("x"), dtype)), evaluation.at("y"), tolerance, "y of evaluation");
 }
 
-/// conv1 2->4, bn1, ReLU, conv2 4->6 with stride 2, bn2, ReLU, mean over space, fc 6->3.
-class ConvModel : public models::Model {
- public:
-  ConvModel() {
-    conv1_ =
-        register_module("conv1", std::make_shared<models::Conv2d>(2, 4, 3, models::Conv2dOptions{.has_bias = false}));
-    norm1_ = register_module("bn1", std::make_shared<models::BatchNorm>(4));
-    conv2_ = register_module("conv2", std::make_shared<models::Conv2d>(4, 6, 3, models::Conv2dOptions{.stride = 2}));
-    norm2_ = register_module("bn2", std::make_shared<models::BatchNorm>(6));
-    head_ = register_module("fc", std::make_shared<models::Linear>(6, 3));
-  }
-  at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor x = at::relu(run(*norm1_, run(*conv1_, input)));
-    return run(*head_, at::relu(run(*norm2_, run(*conv2_, x))).mean({2, 3}));
-  }
-
- private:
-  std::shared_ptr<models::Conv2d> conv1_;
-  std::shared_ptr<models::BatchNorm> norm1_;
-  std::shared_ptr<models::Conv2d> conv2_;
-  std::shared_ptr<models::BatchNorm> norm2_;
-  std::shared_ptr<models::Linear> head_;
-};
-
-void set_state(models::Model& model, const Json& state, at::ScalarType dtype) {
-  const torch::NoGradGuard no_grad;
-  for (const auto& named : {model.named_parameters(), model.named_buffers()}) {
-    for (const auto& item : named) item.value().copy_(tensor_of(state.at(item.key()), dtype));
-  }
-}
-
 /// Averages over ranks, in place.
 void average(const at::Tensor& tensor) {
   world().all_reduce(tensor.mutable_data_ptr(), static_cast<std::size_t>(tensor.numel()),
@@ -133,13 +103,11 @@ void run_training(const Json& one_case) {
   require_known_fields(one_case, {"world_size", "dtype", "rank_batch_sizes", "optimizer", "steps",
                                   "loss_per_step_per_rank", "grads_first_step", "final_parameters", "final_buffers"});
   if (one_case.at("world_size") != world().world_size()) return;
-  static const Json start = load("ddp/model_conv.json");
+  const Json& start = stored_model("conv");
   const at::ScalarType dtype = dtype_of(one_case);
   const Tolerance tolerance = dtype == at::kDouble ? Tolerance{.absolute = 1e-12, .relative = 1e-10}
                                                    : Tolerance{.absolute = 5e-6, .relative = 5e-5};
-  const auto model = std::make_shared<ConvModel>();
-  model->to(dtype);
-  set_state(*model, start.at("initial"), dtype);
+  const std::shared_ptr<models::Model> model = build_model("conv", dtype);
   parallel::convert_to_sync_batch_norm(*model, world());
   Sgd sgd(one_case.at("optimizer"));
   const int rank = world().rank();
@@ -173,8 +141,7 @@ void run_training(const Json& one_case) {
 
 std::vector<Handler> sync_batch_norm_handlers() {
   return {{.file = "sync_batchnorm.json", .run = run_steps},
-          {.file = "sync_batchnorm_training.json", .run = run_training},
-          {.file = "model_conv.json", .extra_fields = {"parameter_order", "initial", "x", "y"}}};
+          {.file = "sync_batchnorm_training.json", .run = run_training}};
 }
 
 }  // namespace lockstep::testing::reference

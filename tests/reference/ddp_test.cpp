@@ -31,7 +31,13 @@ void expect_close(const at::Tensor& actual, const Json& expected, const Toleranc
 
 namespace {
 
-TEST(ReferenceTest, DataParallelTrainingIsThatOfTorch) { run_topic("ddp", sync_batch_norm_handlers()); }
+TEST(ReferenceTest, DataParallelTrainingIsThatOfTorch) {
+  std::vector<Handler> all;
+  for (const auto& handlers : {model_handlers(), sync_batch_norm_handlers(), training_handlers()}) {
+    all.insert(all.end(), handlers.begin(), handlers.end());
+  }
+  run_topic("ddp", all);
+}
 
 }  // namespace
 }  // namespace lockstep::testing::reference

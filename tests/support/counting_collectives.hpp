@@ -58,6 +58,16 @@ class CountingCollectives : public mpi::Collectives {
   void reduce_range(mpi::Ticket ticket, mpi::Slice range, const mpi::RangeConsumer& consume) override {
     inner_->reduce_range(ticket, range, consume);
   }
+  mpi::Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, mpi::ReduceOp op,
+                                const mpi::LaneTree& tree) override {
+    ++counts_.others;
+    return inner_->start_lane_reduce(nodes, count, stride, dtype, op, tree);
+  }
+  mpi::Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, mpi::ReduceOp op,
+                                const mpi::LaneTree& tree) override {
+    ++counts_.others;
+    return inner_->start_lane_ranges(nodes, count, stride, dtype, op, tree);
+  }
   void broadcast(std::span<std::byte> bytes, int root) override {
     ++counts_.broadcasts;
     inner_->broadcast(bytes, root);

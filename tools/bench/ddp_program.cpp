@@ -24,12 +24,15 @@ namespace {
 using namespace lockstep;  // this is a program of its own
 
 constexpr std::int64_t kClasses = 10;
+constexpr std::int64_t kStepsOfEpoch = 1'000'000;
 
-/// Random samples. Rank r's share of every global batch is what the peers' rank r draws, so shuffling must be off and
-/// an epoch be one step.
+/// Random samples, over and over. Rank r's share of every global batch is what the peers' rank r draws, so shuffling
+/// must be off.
 class Noise : public data::Dataset {
  public:
-  Noise(std::vector<std::int64_t> shape, std::int64_t share, std::int64_t ranks) : shape_(std::move(shape)) {
+  /// @param steps  global batches in an epoch
+  Noise(std::vector<std::int64_t> shape, std::int64_t share, std::int64_t ranks, std::int64_t steps)
+      : shape_(std::move(shape)), steps_(steps) {
     std::vector<std::int64_t> sizes = shape_;
     sizes.insert(sizes.begin(), share);
     std::vector<at::Tensor> inputs;
@@ -44,16 +47,18 @@ class Noise : public data::Dataset {
     target_ = at::cat(targets);
   }
 
-  std::int64_t size() const override { return input_.size(0); }
+  std::int64_t size() const override { return input_.size(0) * steps_; }
   Task task() const override { return {.sample_shape = shape_, .classes = kClasses}; }
   data::Batch get(std::span<const std::int64_t> indices) const override {
     const at::Tensor chosen = at::tensor(at::ArrayRef<std::int64_t>(indices.data(), indices.size()), at::kLong);
-    return {input_.index_select(0, chosen), target_.index_select(0, chosen)};
+    const at::Tensor rows = chosen.remainder(input_.size(0));
+    return {input_.index_select(0, rows), target_.index_select(0, rows)};
   }
   std::uint64_t digest() const override { return static_cast<std::uint64_t>(input_.numel()); }
 
  private:
   std::vector<std::int64_t> shape_;
+  std::int64_t steps_;
   at::Tensor input_;
   at::Tensor target_;
 };
@@ -74,9 +79,12 @@ data::Source noise_source() {
                    count("data.share", "noise: samples per rank and step"),
                    count("data.ranks", "noise: ranks")},
           .open = [](const Section& data) {
-            const auto samples =
-                std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"));
-            return data::Splits{.train = samples, .test = samples};
+            const auto samples = [&data](std::int64_t steps) {
+              return std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"),
+                                             steps);
+            };
+            // The trainer evaluates after an epoch: none ends among the timed steps.
+            return data::Splits{.train = samples(kStepsOfEpoch), .test = samples(1)};
           }};
 }
 

@@ -13,6 +13,7 @@
 #include <memory>
 #include <span>
 #include <string_view>
+#include <vector>
 
 namespace lockstep::mpi {
 
@@ -48,14 +49,14 @@ using RangeConsumer = std::function<void(std::size_t begin, const std::byte* val
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
 /// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
-/// 1/world_size for `average`: every rank gets the same bits, on every backend and in every repetition.
+/// 1/world_size for `average`; a NaN goes before any number. Every rank gets the same bits, on every backend and in
+/// every repetition. Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error,
+/// before any peer knows. Waits give up after the time-out that make_collectives was given.
 ///
 /// Memory is host memory, but with nccl it may be a GPU's, too. Then NCCL chooses the order of the sum (the same on
-/// every rank), 16-bit floats may be rounded at every addition, nothing can be summed by lanes, and operations are
-/// asynchronous: they follow what the current stream of LibTorch has so far, and "returns when" means that later work
-/// of that stream finds the result, while the host goes on.
-/// Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error, before any peer knows.
-/// Waits give up after the time-out that make_collectives was given.
+/// every rank) and what becomes of a NaN, 16-bit floats may be rounded at every addition, nothing can be summed by
+/// lanes, and operations are asynchronous: they follow what the current stream of LibTorch has so far, and "returns
+/// when" means that later work of that stream finds the result, while the host goes on.
 /// @throws CommError  from every member: a peer failed, is late, or asks for something else (then on every rank, naming
 ///                    both sides). The object is of no use afterwards: every later call throws, too
 class Collectives {
@@ -125,15 +126,25 @@ class Collectives {
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  /// Contributions of any sizes, 0 among them, by rank.
+  std::vector<std::vector<std::byte>> all_gather_any(std::span<const std::byte> mine);
   /// Slice r of the sum goes to rank r, where slices are those of slice_of(count, r, world_size, size_of(dtype)).
   /// @param values  count elements, left unspecified
   /// @param slice   slice_of(...).count elements
   virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
-  /// The ranks with the same `color`, as a new object of the same backend where that can serve them.
+  /// The ranks with the same `color`, in the order of their ranks here, as a new object of the same backend where that
+  /// can serve them.
+  /// @param color  at least 0
   virtual std::unique_ptr<Collectives> split(int color) = 0;
 };
+
+/// Fills `values` with what a rank contributes to a reduction that it has nothing to say to: the result is what the
+/// others' values give, to the bit. For an average, whose divisor counts this rank, the sum is.
+/// @throws std::logic_error  values of this type cannot be reduced by `op`
+/// Not collective.
+void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op);
 
 struct CollectivesOptions {
   std::string backend = "auto";              ///< auto, self, shm, mpi, hierarchical or nccl

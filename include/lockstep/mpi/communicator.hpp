@@ -17,8 +17,8 @@ enum class Op { sum, min, max };
 
 /// A group of ranks with a private line of communication (a duplicate of the communicator it was made from).
 ///
-/// For control and small data; gradients go through Collectives. All members but rank, size and handle are collective:
-/// every rank of the group calls them in the same order. Counts beyond 2^31 - 1 are sent in pieces.
+/// For control and small data; gradients go through Collectives. All members but rank, size, handle and world_ranks are
+/// collective: every rank of the group calls them in the same order. Counts beyond 2^31 - 1 are sent in pieces.
 /// Instantiated for float, double, std::int32_t, std::int64_t, std::uint8_t, std::uint64_t and std::byte (which has
 /// no reductions).
 /// @throws CommError  from every member, when MPI reports a failure
@@ -65,6 +65,9 @@ class Communicator {
   /// Whether every rank says yes.
   bool agree(bool yes) const;
 
+  /// The rank of each member in MPI_COMM_WORLD. Not collective.
+  std::vector<int> world_ranks() const;
+
   /// Runs `step` on every rank and makes its failure everybody's: when it throws anywhere, every rank throws the error
   /// of the lowest failing rank, of the same class and text, marked as agreed. A failure on some of several ranks is
   /// prefixed with "rank R: ". `step` itself must not use this communicator in a way that a failing rank would leave
@@ -72,6 +75,7 @@ class Communicator {
   void together(const std::function<void()>& step) const;
 
   /// The ranks with the same `color`, ordered by `key` then rank.
+  /// @throws std::logic_error  a negative color, before any peer knows
   Communicator split(int color, int key = 0) const;
   /// The ranks on this host (MPI_COMM_TYPE_SHARED).
   Communicator split_by_host() const;

@@ -166,6 +166,7 @@ class DistributedDataParallel {
 
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
+  void choose_hook();
   void begin_forward();
   void synchronise_before_forward();
   bool is_watching() const;
@@ -194,6 +195,8 @@ class DistributedDataParallel {
 };
 
 /// Throws the same ConfigError on every rank if the ranks' models differ, naming the first difference. Collective.
-void verify_same_model(const models::Model& model, const mpi::Communicator& world);
+/// @param ignored  full names of parameters and buffers that may differ
+void verify_same_model(const models::Model& model, const mpi::Communicator& world,
+                       const std::vector<std::string>& ignored = {});
 
 }  // namespace lockstep::parallel

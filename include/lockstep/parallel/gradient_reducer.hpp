@@ -50,7 +50,6 @@ class GradientReducer : public GradientSource {
   /// @param parameters   in registration order; each has requires_grad
   /// @param collectives  outlives the reducer
   /// @param world        the same ranks; for what is agreed now and then, and to explain failures
-  /// @throws ConfigError  a parameter belongs to a living reducer already
   GradientReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
                   const mpi::Communicator& world);
   ~GradientReducer() override;  ///< removes the hooks; gradients stay as they are

@@ -24,13 +24,9 @@ struct NamedParameter {
 /// The parameters of a module that require a gradient, in registration order, each once even if it is registered under
 /// several names: the first counts. Gradients of an nn::Embedding with `sparse` are sparse.
 /// @param ignored  full names to leave out
-/// @throws ConfigError  there is none, or one has gaps or is not of a floating-point type
+/// @throws ConfigError  there is none, or one has gaps, has no values (device meta) or is not of a floating-point type
 std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
                                                const std::vector<std::string>& ignored = {});
-
-/// A parameter serves one wrapper: with two, its gradients would be summed and divided twice.
-/// @throws ConfigError  one has a gradient sink already
-void require_unwrapped(const std::vector<NamedParameter>& parameters);
 
 /// What bucket assignment needs to know.
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters);

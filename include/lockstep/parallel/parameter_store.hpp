@@ -19,6 +19,11 @@
 
 namespace lockstep::parallel {
 
+/// A parameter serves one wrapper: with two, one would update memory that the model does not use any more, and
+/// gradients would be divided twice.
+/// @throws ConfigError  one belongs to a living ParameterStore
+void require_unwrapped(const std::vector<NamedParameter>& parameters);
+
 /// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them. The
 /// blocks lie on the device of the parameters.
 ///
@@ -78,6 +83,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void meet() const;
 
   std::vector<NamedParameter> parameters_;
+  std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
   at::Device device_;
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <random>
 
 #include "every_backend.hpp"
@@ -240,39 +243,113 @@ TEST(AllReduceTest, MoreTicketsInFlightThanTheBackendKeeps) {
   });
 }
 
-TEST(AllReduceTest, HundredsOfRandomOperationsBackToBack) {
+/// A reduction that was started, and how to check it when it is waited for.
+struct Running {
+  Ticket ticket;
+  std::function<void()> check;
+};
+
+/// Starts a random reduction of values of type T at `place`.
+template <class T>
+Running start_random(Collectives& collectives, std::mt19937& generator, std::byte* place, std::size_t count,
+                     const std::vector<ReduceOp>& ops) {
+  const ReduceOp op = ops[generator() % ops.size()];
+  store(place, whole_numbers<T>(count, collectives.rank()));
+  const int world_size = collectives.world_size();
+  return {.ticket = collectives.start_all_reduce(place, count, kDType<T>, op),
+          .check = [=] { EXPECT_EQ(fetch<T>(place, count), expected_result<T>(count, op, world_size)); }};
+}
+
+// Case 112.
+TEST(AllReduceTest, AThousandRandomOperationsBackToBack) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
-    struct Running {
-      Ticket ticket;
-      std::byte* place;
-      std::size_t count;
-      ReduceOp op;
-    };
     constexpr std::size_t kPlaces = 4;
-    constexpr std::size_t kMostCount = 20'000;
-    const BucketMemory bucket = collectives.allocate_bucket(kPlaces * kMostCount * sizeof(float));
-    std::vector<std::byte> outside(kPlaces * kMostCount * sizeof(float));
+    constexpr std::size_t kPlaceBytes = 80'000;
+    const BucketMemory bucket = collectives.allocate_bucket(kPlaces * kPlaceBytes);
+    std::vector<std::byte> outside(kPlaces * kPlaceBytes);
     std::mt19937 generator(11);  // the same on every rank
     std::deque<Running> running;
     const auto finish_first = [&] {
-      const Running first = running.front();
+      collectives.wait(running.front().ticket);
+      running.front().check();
       running.pop_front();
-      collectives.wait(first.ticket);
-      EXPECT_EQ(fetch<float>(first.place, first.count),
-                expected_result<float>(first.count, first.op, collectives.world_size()));
     };
-    for (std::size_t i = 0; i < 300; ++i) {
-      if (running.size() == kPlaces || generator() % 3 == 0) {
-        while (!running.empty()) finish_first();
-      }
+    for (std::size_t i = 0; i < 1000; ++i) {
+      while (running.size() == kPlaces || (!running.empty() && generator() % 3 == 0)) finish_first();
       std::byte* const memory = generator() % 3 == 0 ? outside.data() : bucket.bytes.data();
-      std::byte* const place = memory + (i % kPlaces) * kMostCount * sizeof(float);
-      const std::size_t count = generator() % (generator() % 4 == 0 ? kMostCount : 300);
-      const ReduceOp op = kRealOps[generator() % kRealOps.size()];
-      store(place, whole_numbers<float>(count, collectives.rank()));
-      running.push_back({collectives.start_all_reduce(place, count, DType::float32, op), place, count, op});
+      std::byte* const place = memory + (i % kPlaces) * kPlaceBytes + generator() % 70;  // at odd addresses, too
+      const std::size_t count = generator() % (generator() % 8 == 0 ? kPlaceBytes / 8 - 70 : 300);
+      switch (generator() % 4) {
+        case 0:
+          running.push_back(start_random<double>(collectives, generator, place, count, kRealOps));
+          break;
+        case 1:
+          running.push_back(start_random<std::uint8_t>(collectives, generator, place, count, kIntegerOps));
+          break;
+        case 2:
+          running.push_back(start_random<std::int32_t>(collectives, generator, place, count, kIntegerOps));
+          break;
+        default:
+          running.push_back(start_random<float>(collectives, generator, place, count, kRealOps));
+      }
     }
     while (!running.empty()) finish_first();
+  });
+}
+
+// Case 113.
+TEST(AllReduceTest, ScaledSumsAndAveragesAgreeWithDoublePrecision) {
+  constexpr std::size_t kCount = 1000;
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const int size = collectives.world_size();
+    std::vector<double> exact(kCount, 0);
+    for (int rank = 0; rank < size; ++rank) {
+      const std::vector<float> values = random_values(kCount, rank);
+      for (std::size_t i = 0; i < kCount; ++i) exact[i] += values[i];
+    }
+    const auto expect_factor = [&](const char* what, float before, ReduceOp op, float after, double factor) {
+      std::vector<float> values = random_values(kCount, collectives.rank());
+      for (float& value : values) value *= before;
+      collectives.all_reduce(values.data(), kCount, DType::float32, op);
+      for (std::size_t i = 0; i < kCount; ++i) {
+        EXPECT_NEAR(values[i] * after, exact[i] * factor, 1e-6 * (1 + std::abs(exact[i]))) << what;
+      }
+    };
+    expect_factor("before", 1.0F / 3.0F, ReduceOp::sum, 1, 1.0 / 3);
+    expect_factor("after", 1, ReduceOp::sum, 1.0F / 3.0F, 1.0 / 3);
+    expect_factor("average", 1, ReduceOp::average, 1, 1.0 / size);
+    expect_factor("all", 0.5F, ReduceOp::average, 3, 1.5 / size);
+  });
+}
+
+/// The bits of what the first rank contributes when all others contribute the neutral element.
+template <class T>
+void expect_neutral(Collectives& collectives, DType dtype, const std::vector<ReduceOp>& ops,
+                    const std::vector<T>& values) {
+  for (const ReduceOp op : ops) {
+    std::vector<T> mine = values;
+    if (collectives.rank() != 0) fill_with_neutral(mine.data(), mine.size(), dtype, op);
+    collectives.all_reduce(mine.data(), mine.size(), dtype, op);
+    EXPECT_EQ(std::memcmp(mine.data(), values.data(), values.size() * sizeof(T)), 0)
+        << name_of(dtype) << ", operation " << static_cast<int>(op);
+  }
+}
+
+// Case 124.
+TEST(AllReduceTest, ARankWithNothingToSayContributesTheNeutralElement) {
+  const std::vector<ReduceOp> ops = {ReduceOp::sum, ReduceOp::product, ReduceOp::min, ReduceOp::max};
+  const float infinity = std::numeric_limits<float>::infinity();
+  const std::vector<float> floats = {0.0F, -0.0F, 1.5F, -3e38F, 1e-40F, infinity, -infinity};
+  with_every_backend([&](Collectives& collectives, const Communicator&) {
+    expect_neutral<float>(collectives, DType::float32, ops, floats);
+    expect_neutral<double>(collectives, DType::float64, ops, {0.0, -0.0, 1.5, -1e300});
+    const std::vector<float> halves = {0.0F, -0.0F, 1.5F, -6e4F, infinity};
+    expect_neutral(collectives, DType::float16, ops, halves_of(halves, float_to_half));
+    expect_neutral(collectives, DType::bfloat16, ops, halves_of(halves, float_to_bfloat16));
+    expect_neutral<std::int32_t>(collectives, DType::int32, ops, {0, -5, std::numeric_limits<std::int32_t>::max()});
+    expect_neutral<std::int64_t>(collectives, DType::int64, ops, {0, std::numeric_limits<std::int64_t>::min()});
+    expect_neutral<std::uint8_t>(collectives, DType::uint8, ops, {0, 5, 255});
+    expect_neutral<std::uint8_t>(collectives, DType::boolean, {ReduceOp::min, ReduceOp::max}, {0, 1});
   });
 }
 

@@ -5,6 +5,9 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
 #include <thread>
 
@@ -21,6 +24,7 @@ std::vector<std::byte> bytes_of(int rank, std::size_t count) {
   return bytes;
 }
 
+// Case 117.
 TEST(CollectivesTest, BroadcastFromEveryRank) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     for (const std::size_t count : {std::size_t{0}, std::size_t{1}, std::size_t{1000}, kSeveralChunks}) {
@@ -47,6 +51,26 @@ TEST(CollectivesTest, AllGatherInRankOrder) {
   });
 }
 
+// Case 114.
+TEST(CollectivesTest, ContributionsOfDifferentSizesAreGathered) {
+  constexpr std::size_t kRowBytes = 17;
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const auto size_of_rank = [&](int rank, int round) {
+      if (round == 0) return std::size_t{0};
+      return rank == round % collectives.world_size() ? 0 : kRowBytes * (rank + 1) * round;
+    };
+    for (const int round : {0, 1, 2, 3, 20'000}) {
+      const auto all =
+          collectives.all_gather_any(bytes_of(collectives.rank(), size_of_rank(collectives.rank(), round)));
+      EXPECT_EQ(all.size(), static_cast<std::size_t>(collectives.world_size()));
+      for (int rank = 0; rank < collectives.world_size(); ++rank) {
+        EXPECT_TRUE(all[rank] == bytes_of(rank, size_of_rank(rank, round))) << "rank " << rank << ", round " << round;
+      }
+    }
+  });
+}
+
+// Case 114: a length that does not divide gives the first ranks one block more.
 TEST(CollectivesTest, ReduceScatterGivesEachRankItsSlice) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     const int size = collectives.world_size();
@@ -130,9 +154,29 @@ void expect_sum_of_ones(Collectives& collectives) {
   EXPECT_EQ(*value, static_cast<float>(collectives.world_size()));
 }
 
+// Case 119.
+TEST(CollectivesTest, ABarrierCompletesWhatWasStartedBefore) {
+  with_every_backend([](Collectives& collectives, const Communicator&) {
+    const BucketMemory bucket = collectives.allocate_bucket(1000 * sizeof(float));
+    auto* const inside = reinterpret_cast<float*>(bucket.bytes.data());
+    std::vector<float> outside(1000);
+    for (int round = 1; round <= 20; ++round) {
+      std::fill_n(inside, 1000, static_cast<float>(round));
+      outside.assign(1000, static_cast<float>(2 * round));
+      collectives.start_all_reduce(inside, 1000, DType::float32, ReduceOp::sum);
+      collectives.start_all_reduce(outside.data(), 1000, DType::float32, ReduceOp::sum);
+      collectives.barrier();
+      const auto size = static_cast<float>(collectives.world_size());
+      EXPECT_EQ(std::vector<float>(inside, inside + 1000), std::vector<float>(1000, size * static_cast<float>(round)));
+      EXPECT_EQ(outside, std::vector<float>(1000, size * static_cast<float>(2 * round)));
+    }
+  });
+}
+
+// Case 118.
 TEST(CollectivesTest, SplitServesEachColorAndLeavesTheParentUsable) {
   with_every_backend([](Collectives& collectives, const Communicator& world) {
-    for (int cycle = 0; cycle < 10; ++cycle) {
+    for (int cycle = 0; cycle < 3; ++cycle) {
       const auto part = collectives.split(world.rank() % 2);
       EXPECT_EQ(part->name(), collectives.name());
       EXPECT_EQ(part->rank(), world.rank() / 2);
@@ -141,6 +185,41 @@ TEST(CollectivesTest, SplitServesEachColorAndLeavesTheParentUsable) {
       expect_sum_of_ones(collectives);
     }
   });
+}
+
+std::size_t count_entries(const char* folder) {
+  const std::filesystem::directory_iterator entries(folder);
+  return static_cast<std::size_t>(std::distance(begin(entries), end(entries)));
+}
+
+std::size_t count_mappings() {
+  std::ifstream maps("/proc/self/maps");
+  const std::string text(std::istreambuf_iterator<char>(maps), {});
+  std::size_t mappings = 0;
+  for (std::size_t at = text.find("lockstep"); at != std::string::npos; at = text.find("lockstep", at + 1)) {
+    mappings += text.compare(at - 7, 7, "/memfd:") == 0 ? 1 : 0;
+  }
+  return mappings;
+}
+
+// Cases 109, 118, 125.
+TEST(CollectivesTest, AHundredLivesLeaveNothingBehind) {
+  const auto world = Communicator::world();
+  for (const std::string& backend : backends_for(world.size())) {
+    SCOPED_TRACE(backend);
+    const auto live = [&](bool has_parts) {
+      const auto collectives = make_backend(world, backend);
+      expect_sum_of_ones(*collectives);
+      if (has_parts) expect_sum_of_ones(*collectives->split(world.rank() % 2));
+    };
+    live(true);  // MPI opens some files for good
+    const std::size_t files = count_entries("/proc/self/fd");
+    const std::size_t threads = count_entries("/proc/self/task");
+    for (int cycle = 0; cycle < 100; ++cycle) live(cycle % 10 == 0);
+    EXPECT_EQ(count_entries("/proc/self/fd"), files);
+    EXPECT_EQ(count_entries("/proc/self/task"), threads);
+    EXPECT_EQ(count_mappings(), 0U);
+  }
 }
 
 TEST(CollectivesTest, SeveralObjectsLiveSideBySide) {
@@ -173,9 +252,11 @@ std::string refusal_of(const Communicator& world, const std::string& backend, in
 TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
   const auto world = Communicator::world();
   EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
-  EXPECT_EQ(refusal_of(world, "auto", 5), "comm.hosts: 5 hosts cannot be had of " + std::to_string(world.size()) +
-                                              (world.size() == 1 ? " rank" : " ranks") +
-                                              "; use 0 for the hosts as they are");
+  const std::string size = std::to_string(world.size());
+  const std::string one_more = std::to_string(world.size() + 1);
+  EXPECT_EQ(refusal_of(world, "auto", world.size() + 1), "comm.hosts: " + one_more + " hosts cannot be had of " + size +
+                                                             (world.size() == 1 ? " rank" : " ranks") +
+                                                             "; use 0 for the hosts as they are");
   if (world.size() > 1) {
     EXPECT_EQ(refusal_of(world, "shm", 2),
               "comm.backend: shm serves the ranks of one host, not of 2; use auto, hierarchical or mpi");
@@ -195,6 +276,7 @@ TEST(MakeCollectivesTest, WrongArgumentsAreMistakesInTheProgram) {
     EXPECT_THROW(collectives.broadcast(bytes, collectives.world_size()), std::logic_error);
     EXPECT_THROW(collectives.all_gather(bytes, std::span(bytes).first(3)), std::logic_error);
     EXPECT_THROW(collectives.wait({99}), std::logic_error);
+    EXPECT_THROW(collectives.split(-1), std::logic_error);
     expect_sum_of_ones(collectives);
   });
 }

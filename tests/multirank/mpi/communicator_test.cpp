@@ -99,6 +99,7 @@ TEST(CommunicatorTest, CutsCountsThatAnIntCannotHold) {
 
 std::string text_of(int rank, std::size_t length) { return std::string(length, static_cast<char>('A' + rank)); }
 
+// Case 117.
 TEST(CommunicatorTest, CarriesTextsOfAnyLength) {
   const auto world = Communicator::world();
   for (const std::size_t unit : {0U, 1U, 1000U, 3U << 20}) {
@@ -137,6 +138,17 @@ TEST(CommunicatorTest, SplitsByColorAndOrdersByKey) {
   EXPECT_EQ(world.all_reduce<std::int32_t>(1), world.size());
 }
 
+TEST(CommunicatorTest, RefusesNegativeColors) { EXPECT_THROW(Communicator::world().split(-1), std::logic_error); }
+
+TEST(CommunicatorTest, KnowsItsMembersInTheWorld) {
+  const auto world = Communicator::world();
+  const Communicator half = world.split(world.rank() % 2, -world.rank());
+  const std::vector<int> ranks = half.world_ranks();
+  EXPECT_EQ(ranks.size(), static_cast<std::size_t>(half.size()));
+  EXPECT_EQ(ranks[half.rank()], world.rank());
+  EXPECT_TRUE(std::is_sorted(ranks.rbegin(), ranks.rend()));
+}
+
 TEST(CommunicatorTest, IsALineOfItsOwn) {
   const auto world = Communicator::world();
   const Communicator other(world.handle());
@@ -158,6 +170,7 @@ TEST(CommunicatorTest, MovedFromHoldsTheNullHandle) {
   EXPECT_EQ(assigned.all_reduce<std::int32_t>(1), assigned.size());
 }
 
+// Case 118.
 TEST(CommunicatorTest, HundredsOfThemDoNotUseUpMpi) {
   const auto world = Communicator::world();
   for (int i = 0; i < 100; ++i) {

@@ -125,6 +125,7 @@ TEST(HierarchicalTest, EveryPlacementRoundsSixteenBitFloatsOnce) {
 TEST(HierarchicalTest, EveryPlacementHasTheBitsOfTheLaneTree) {
   const auto world = Communicator::world();
   for (const int lanes : {4, 5, 8, 13}) {
+    if (lanes < world.size()) continue;
     const LaneTree tree = LaneTree::even(lanes, world.size());
     const std::size_t nodes = tree.nodes_of(world.rank()).size();
     std::vector<float> mine;
@@ -175,7 +176,7 @@ std::string error_of(const std::function<void()>& step) {
 // Case 115.
 TEST(HierarchicalTest, ADisagreementInsideAHostIsNamedOnAllHosts) {
   const auto world = Communicator::world();
-  if (world.size() < 4) return;
+  if (world.size() != 4) return;
   const auto collectives = make_hierarchical_collectives(Communicator(world.handle()), {0, 0, 1, 1}, {.timeout_s = 20});
   std::vector<float> values(4);
   const std::size_t count = world.rank() == 3 ? 3 : 4;
@@ -189,7 +190,7 @@ TEST(HierarchicalTest, ADisagreementInsideAHostIsNamedOnAllHosts) {
 
 TEST(HierarchicalTest, ALateHostIsNamed) {
   const auto world = Communicator::world();
-  if (world.size() < 4) return;
+  if (world.size() != 4) return;
   const auto collectives =
       make_hierarchical_collectives(Communicator(world.handle()), {0, 0, 1, 1}, {.timeout_s = 0.5});
   collectives->barrier();

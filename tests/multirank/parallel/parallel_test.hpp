@@ -17,6 +17,8 @@
 #include <utility>
 #include <vector>
 
+#include "support/optimizer.hpp"
+
 namespace lockstep::parallel {
 
 using models::Linear;
@@ -119,7 +121,7 @@ inline void expect_equal(const std::vector<at::Tensor>& actual, const std::vecto
     if (!actual[i].defined() || !expected[i].defined()) continue;
     const bool is_equal = tolerance == 0 ? at::equal(actual[i], expected[i])
                                          : at::allclose(actual[i], expected[i], tolerance, tolerance / 100);
-    EXPECT_TRUE(is_equal) << actual[i] << "\ninstead of\n" << expected[i];
+    EXPECT_TRUE(is_equal) << "off by up to " << (actual[i] - expected[i]).abs().max().item<double>();
   }
 }
 
@@ -128,19 +130,8 @@ inline void expect_gradients(const models::Model& model, const std::vector<at::T
   expect_equal(gradients_of(model), expected, tolerance);
 }
 
-using Settings = std::map<std::string, std::string>;  // of section `optim`, by key
-
-inline optim::OptimWrapper make_optimizer(ParameterStore& store, const Settings& settings,
-                                          const optim::OptimWrapper::WrapperOptions& options = {}) {
-  Section section = Section::with_defaults("optim", optim::optim_keys());
-  for (const auto& [key, value] : settings) section.set(key, value, "test");
-  const optim::Rule& rule = optim::find_rule(section.text("name"));
-  std::vector<optim::ParameterInfo> infos;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    infos.push_back({.name = store.parameter(i).name, .dims = store.parameter(i).tensor.dim()});
-  }
-  return {optim::Optimizer(rule, optim::build_groups(section, rule, infos), store), store, options};
-}
+using testing::make_optimizer;
+using Settings = testing::OptimSettings;
 
 class ParallelTest : public ::testing::Test {
  protected:

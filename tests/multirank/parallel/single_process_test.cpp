@@ -26,9 +26,9 @@ data::Batch part_of(const data::Batch& batch, int rank) {
   return {.input = batch.input.narrow(0, 2 * rank, 2), .target = batch.target.narrow(0, 2 * rank, 2)};
 }
 
-void subtract_gradients(const models::Model& model) {
+void descend(const models::Model& model) {
   const torch::NoGradGuard no_grad;
-  for (auto& parameter : model.parameters()) parameter.sub_(parameter.grad());
+  for (auto& parameter : model.parameters()) parameter.sub_(parameter.grad(), 0.0625);
 }
 
 // Cases 23 and 24: counts of ranks that are no powers of two are among those of this program. Gradients always are
@@ -51,8 +51,8 @@ TEST_F(SingleProcessTest, OfAllSamplesGivesTheSameParameters) {
       drop_gradients(alone);
       models::total_loss(model->losses(wrapper->forward(mine.input), mine.target)).backward();
       loss_of(alone, batch).backward();
-      subtract_gradients(*model);
-      subtract_gradients(alone);
+      descend(*model);
+      descend(alone);
       expect_equal(values_of(*model), values_of(alone), variant.tolerance);
       EXPECT_TRUE(is_same_everywhere(model->layers[1]->weight));
     }

@@ -218,6 +218,27 @@ TEST_F(UnusedTest, ARankMayUseNothing) {
   }
 }
 
+// What forward returns may be a parameter itself.
+TEST_F(UnusedTest, AReturnedParameterIsUsed) {
+  for (const ReducerOptions& options : {kFindsUnused, kIsStatic}) {
+    auto model = std::make_shared<Layers>(kWidths);
+    Layers alone(kWidths);
+    const auto wrapper = wrap(model, {.reducer = options});
+    const auto outputs = [](Layers& of, int r, int step) {
+      return std::pair(of.run(0, batch_of(r, step, kWidths).input), of.layers[1]->bias);
+    };
+    const auto loss = [](const std::pair<at::Tensor, at::Tensor>& from, int r) {
+      return from.first.sum() + (r + 1) * from.second.square().sum();
+    };
+    for (int step = 0; step < 3; ++step) {
+      drop_gradients(*model);
+      loss(wrapper->run([&] { return outputs(*model, rank(), step); }), rank()).backward();
+      expect_gradients(*model,
+                       average_gradients(alone, size(), [&](int r) { return loss(outputs(alone, r, step), r); }));
+    }
+  }
+}
+
 // A sparse gradient that no rank used stays, too.
 TEST_F(UnusedTest, AStaleSparseGradientStays) {
   struct Model : models::Model {

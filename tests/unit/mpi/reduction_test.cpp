@@ -118,6 +118,20 @@ TEST(ReductionTest, Products) {
   EXPECT_EQ(wrapped[0], std::numeric_limits<std::int32_t>::min());
 }
 
+TEST(ReductionTest, MinAndMaxOfANanAreNan) {
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  const std::vector<float> numbers(77, 1);
+  const std::vector<float> nans(77, nan);
+  for (const VectorWidth width : widths()) {
+    for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
+      for (const auto& ranks : {std::vector{numbers, nans, numbers}, {nans, numbers}, {numbers, nans}}) {
+        const std::vector<float> result = reduced<float>(ranks, DType::float32, op, width);
+        EXPECT_TRUE(std::all_of(result.begin(), result.end(), [](float value) { return std::isnan(value); }));
+      }
+    }
+  }
+}
+
 TEST(ReductionTest, MinOfFlagsIsAllAndMaxIsAny) {
   const std::vector<std::uint8_t> one = {0, 0, 1, 1};
   const std::vector<std::uint8_t> other = {0, 1, 0, 1};

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/parallel/post_local_sgd.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <vector>
+
+namespace lockstep::parallel {
+
+class PostLocalSgd::Memory : public HookMemory {
+ public:
+  Memory(mpi::Collectives& all_ranks, mpi::Collectives& group_ranks, const PostLocalSgdOptions& given)
+      : all(all_ranks), group(group_ranks), options(given) {
+    if (options.start_step < 0) throw ConfigError("post-local SGD: start_step must not be negative");
+    if (options.period < 1) throw ConfigError("post-local SGD: period must be at least 1");
+  }
+
+  HookState state() const override { return {.tensors = {}, .integers = {{"step", step}}}; }
+  void load_state(const HookState& state) override {
+    if (!state.integers.contains("step")) throw CheckpointError("the state of post-local SGD has no 'step'");
+    step = state.integers.at("step");
+  }
+
+  mpi::Collectives& all;
+  mpi::Collectives& group;
+  PostLocalSgdOptions options;
+  std::int64_t step = 0;  // begun so far
+};
+
+PostLocalSgd::PostLocalSgd(mpi::Collectives& all, mpi::Collectives& group, const PostLocalSgdOptions& options)
+    : memory_(std::make_shared<Memory>(all, group, options)) {}
+
+ChosenHook PostLocalSgd::choice() const {
+  const CommHook hook = [memory = memory_](const GradBucket& bucket) {
+    const bool is_local = memory->step >= memory->options.start_step;
+    if (bucket.is_last()) ++memory->step;
+    return all_reduce_hook(is_local ? memory->group : memory->all)(bucket);
+  };
+  return {.hook = hook, .memory = memory_};
+}
+
+void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
+  ParameterStore& store = wrapper.parameters();
+  if (store.sharers().size() > memory_->group.world_size()) {
+    throw ConfigError(
+        "post-local SGD: ranks that share parameters must be in one group; set "
+        "ddp.shared_parameters=false");
+  }
+  const std::int64_t local_steps = memory_->step - 1 - memory_->options.start_step;
+  if (local_steps < 0 || local_steps % memory_->options.period != 0) return;
+  std::vector<at::Tensor> averages;
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    averages.push_back(store.parameter(i).tensor.detach().clone());
+    all_reduce(averages.back(), memory_->all, mpi::ReduceOp::average);
+  }
+  store.write_whole([&] {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < store.size(); ++i) store.parameter(i).tensor.copy_(averages[i]);
+  });
+}
+
+}  // namespace lockstep::parallel

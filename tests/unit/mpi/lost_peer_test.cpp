@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Real processes that are killed or stopped in the middle of their work.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <csignal>
+#include <filesystem>
+#include <string>
+
+#include "support/program.hpp"
+
+namespace lockstep::mpi {
+namespace {
+
+lockstep::testing::Outcome run_job(const std::string& arguments) {
+  constexpr double kLimitSeconds = 60;
+  return lockstep::testing::run_shell(std::string("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") +
+                                          LOCKSTEP_MPIRUN_COMMAND + " -np 3 " + LOCKSTEP_PEER_HELPER + " " + arguments,
+                                      kLimitSeconds);
+}
+
+bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
+
+// Case 104. Both survivors come to know within a moment, one from the dead rank and one from the other.
+TEST(LostPeerTest, AKilledRankIsNamedByTheSurvivorsOnItsHost) {
+  for (const std::string backend : {"shm", "hierarchical"}) {
+    const auto outcome = run_job(backend + " kill");
+    EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.output;
+    EXPECT_TRUE(has(outcome.output, "rank 0 says: comm: ")) << outcome.output;
+    EXPECT_TRUE(has(outcome.output, "rank 1 (last seen in all_reduce #")) << outcome.output;
+    EXPECT_TRUE(has(outcome.output, ") has died while rank ")) << outcome.output;
+  }
+}
+
+TEST(LostPeerTest, AKilledRankEndsTheJobOfPlainMpi) {
+  const auto outcome = run_job("mpi kill");
+  EXPECT_EQ(outcome.exit_code, 128 + SIGKILL) << outcome.output;
+}
+
+// Case 109: whatever happens to a job, nothing of it stays behind.
+TEST(LostPeerTest, AKilledRankLeavesNoSharedMemoryBehind) {
+  run_job("shm kill");
+  const std::filesystem::directory_iterator files("/dev/shm");
+  EXPECT_EQ(std::count_if(begin(files), end(files),
+                          [](const auto& file) { return file.path().filename().string().starts_with("lockstep"); }),
+            0);
+}
+
+// Case 105.
+TEST(LostPeerTest, ARankThatStopsForAWhileIsWaitedFor) {
+  for (const std::string backend : {"shm", "mpi", "hierarchical"}) {
+    const auto outcome = run_job(backend + " stop 1 20");
+    EXPECT_EQ(outcome.exit_code, 0) << backend << ": " << outcome.output;
+    EXPECT_EQ(outcome.output, "") << backend;
+  }
+}
+
+TEST(LostPeerTest, ARankThatStopsForTooLongIsNamed) {
+  for (const std::string backend : {"shm", "mpi"}) {
+    const auto outcome = run_job(backend + " stop 4 1");
+    EXPECT_EQ(outcome.exit_code, 5) << backend << ": " << outcome.output;
+    EXPECT_TRUE(has(outcome.output, "rank 0 says: comm: ") || has(outcome.output, "rank 2 says: comm: "))
+        << backend << ": " << outcome.output;
+    EXPECT_TRUE(has(outcome.output, "for rank 1")) << backend << ": " << outcome.output;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::mpi
