@@ -81,20 +81,24 @@ class NcclCollectives final : public OrderedCollectives {
   std::string_view name() const noexcept override { return "nccl"; }
   bool has_device_buckets() const noexcept override { return true; }
 
-  BucketMemory allocate_bucket(std::size_t bytes) override {
-    complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-    return NcclLink::allocate(link(), bytes);
+ protected:
+  BucketMemory allocate(std::size_t bytes) override {
+    const std::shared_ptr<NcclLink>& connected = link();
+    BucketMemory memory;
+    comm_.together([&] { memory = NcclLink::allocate(connected, bytes); });  // one GPU may be fuller than the others
+    return memory;
   }
 
-  std::unique_ptr<Collectives> split(int color) override {
-    complete({.call = {.kind = Kind::split}});
+  std::unique_ptr<Collectives> make_part(int color) override {
     return make_nccl_collectives(comm_.split(color, rank()), gpu_, host_->split(color), options_);
   }
 
- protected:
   void announce(const Job& job) override {
     Place& place = place_of(job);
-    place.is_on_device = job.call.count > 0 && is_on_device(job.values);
+    place.is_on_device = job.values != nullptr && job.call.count > 0 && is_on_device(job.values);
+    if (place.is_on_device && job.tree != nullptr) {
+      throw std::logic_error("comm: nccl cannot sum device memory by lanes");
+    }
     if (link_) link_->throw_if_failed();
     compare(job, place);
     if (place.is_on_device) {
@@ -177,7 +181,6 @@ class NcclCollectives final : public OrderedCollectives {
   }
 
   void queue(const Job& job) {
-    if (job.tree != nullptr) throw std::logic_error("comm: nccl cannot sum device memory by lanes");
     const gpu::ModuleApi& api = gpu_->api();
     const Call& call = job.call;
     link()->start(call, [&](gpu::Link* link) -> gpu::Fault {

@@ -21,7 +21,6 @@ using namespace std::chrono_literals;
 constexpr auto kSpinTime = 200us;  // NCCL launches on a thread of its own in some tens of microseconds
 constexpr auto kNap = 200us;
 constexpr auto kLookInterval = 100ms;
-constexpr double kDiagnosisSeconds = 10;  // for the peers to say where they are
 constexpr double kFarewellSeconds = 30;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
@@ -39,8 +38,7 @@ std::string in_seconds(double seconds) {
 NcclLink::NcclLink(const Communicator& comm, std::shared_ptr<const Gpu> gpu, const NcclOptions& options)
     : gpu_(std::move(gpu)),
       options_(options),
-      diagnosis_(Communicator(comm.handle()),
-                 {.timeout_s = std::min(kDiagnosisSeconds, options.wait.timeout_s), .is_crowded = true}) {
+      diagnosis_(Communicator(comm.handle()), {.timeout_s = options.diagnosis_limit_s, .is_crowded = true}) {
   connect(comm);
   watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
@@ -51,14 +49,15 @@ void NcclLink::connect(const Communicator& comm) {
     if (comm.is_root()) check(api().make_unique_id(reinterpret_cast<char*>(id.data())), "an id for the ranks");
   });
   comm.broadcast(std::span<std::byte>(id));
-  check(api().open(gpu_->index(), reinterpret_cast<const char*>(id.data()), comm.size(), comm.rank(), &link_),
-        "connecting " + std::to_string(comm.size()) + " ranks");
+  const std::string what = "connecting " + std::to_string(comm.size()) + " ranks";
   try {
-    settle("connecting " + std::to_string(comm.size()) +
-               " ranks (NCCL_DEBUG=INFO tells more; NCCL_SOCKET_IFNAME names the network)",
-           options_.wait.timeout_s);
-  } catch (const CommError&) {
-    close();
+    comm.together([&] {  // or the others would wait for a rank that does not come
+      check(api().open(gpu_->index(), reinterpret_cast<const char*>(id.data()), comm.size(), comm.rank(), &link_),
+            what);
+    });
+    settle(what + " (NCCL_DEBUG=INFO tells more; NCCL_SOCKET_IFNAME names the network)", options_.wait.timeout_s);
+  } catch (const std::exception&) {
+    if (link_ != nullptr) close();
     throw;
   }
 }

@@ -22,8 +22,9 @@
 namespace lockstep::mpi {
 
 struct NcclOptions {
-  WaitOptions wait;
-  double abort_limit_s = 30;  ///< an abort that takes longer ends the process
+  WaitOptions wait = {};
+  double diagnosis_limit_s = 10;  ///< for the peers to say where they are, once an operation is late
+  double abort_limit_s = 30;      ///< an abort that takes longer ends the process
 };
 
 /// One rank's end of an NCCL communicator: operations, the memory it knows, deadlines, and a thread that watches.

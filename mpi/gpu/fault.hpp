@@ -42,24 +42,12 @@ Fault guarded(Work work) noexcept {
   return text.c_str();
 }
 
-/// Makes `device` the calling thread's until the end of the scope.
-class OnDevice {
- public:
-  explicit OnDevice(int device) {
-    check(cudaGetDevice(&before_), "cudaGetDevice");
-    if (device == before_) return;
-    check(cudaSetDevice(device), "cudaSetDevice");
-    has_changed_ = true;
-  }
-  ~OnDevice() {
-    if (has_changed_) cudaSetDevice(before_);
-  }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-
- private:
-  int before_ = 0;
-  bool has_changed_ = false;
-};
+/// Makes `device` that of the calling thread, for good: a rank computes on one GPU. To go back to the one before would
+/// bring up the first GPU of the host in every thread that has never chosen, and take memory from the rank there.
+inline void choose(int device) {
+  int chosen = 0;
+  check(cudaGetDevice(&chosen), "cudaGetDevice");
+  if (chosen != device) check(cudaSetDevice(device), "cudaSetDevice");
+}
 
 }  // namespace lockstep::mpi::gpu

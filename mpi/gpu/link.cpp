@@ -62,7 +62,7 @@ cudaEvent_t make_event() {
 }  // namespace
 
 Link::Link(int device, const ncclUniqueId& id, int ranks, int rank) : device_(device), ranks_(ranks), rank_(rank) {
-  const OnDevice here(device_);
+  choose(device_);
   int lowest = 0;
   int highest = 0;
   check(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
@@ -75,6 +75,7 @@ Link::Link(int device, const ncclUniqueId& id, int ranks, int rank) : device_(de
 
 Link::~Link() {
   // Whatever fails here can neither be told nor helped.
+  cudaSetDevice(device_);
   if (comm_ != nullptr) is_finalized_ ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
   for (const auto& event : events_) cudaEventDestroy(event->handle);
   if (begin_ != nullptr) cudaEventDestroy(begin_);
@@ -103,14 +104,14 @@ void Link::finalize() {
 }
 
 void Link::abort() {
-  const OnDevice here(device_);
+  choose(device_);
   const std::lock_guard<std::mutex> hold(mutex_);
   if (comm_ == nullptr) return;
   check(ncclCommAbort(std::exchange(comm_, nullptr)), "ncclCommAbort");
 }
 
 void* Link::allocate(std::size_t bytes, void** registration) {
-  const OnDevice here(device_);
+  choose(device_);
   void* memory = nullptr;
   *registration = nullptr;
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
@@ -125,7 +126,7 @@ void* Link::allocate(std::size_t bytes, void** registration) {
 }
 
 void Link::release(void* memory, void* registration) {
-  const OnDevice here(device_);
+  choose(device_);
   check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
 #if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
   {
@@ -148,7 +149,7 @@ void Link::follow_current_stream() {
 }
 
 void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
-  const OnDevice here(device_);
+  choose(device_);
   follow_current_stream();
   with_comm("ncclAllReduce", [&](ncclComm_t comm) {
     return ncclAllReduce(values, values, count, nccl_type(dtype), nccl_op(op), comm, stream_);
@@ -156,14 +157,14 @@ void Link::all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op)
 }
 
 void Link::broadcast(void* memory, std::size_t bytes, int root) {
-  const OnDevice here(device_);
+  choose(device_);
   follow_current_stream();
   with_comm("ncclBroadcast",
             [&](ncclComm_t comm) { return ncclBroadcast(memory, memory, bytes, ncclInt8, root, comm, stream_); });
 }
 
 void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
-  const OnDevice here(device_);
+  choose(device_);
   follow_current_stream();
   with_comm("ncclAllGather", [&](ncclComm_t comm) { return ncclAllGather(mine, all, bytes, ncclInt8, comm, stream_); });
 }
@@ -172,7 +173,7 @@ void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
 void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, void* mine, DType dtype, ReduceOp op) {
   const ncclDataType_t type = nccl_type(dtype);
   const ncclRedOp_t operation = nccl_op(op);
-  const OnDevice here(device_);
+  choose(device_);
   follow_current_stream();
   with_comm("ncclReduce", [&](ncclComm_t comm) {
     check(ncclGroupStart(), "ncclGroupStart");
@@ -188,7 +189,7 @@ void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, 
 }
 
 Event* Link::mark() {
-  const OnDevice here(device_);
+  choose(device_);
   if (free_.empty()) {
     events_.push_back(std::make_unique<Event>());
     free_.reserve(events_.size());
@@ -202,13 +203,13 @@ Event* Link::mark() {
 }
 
 void Link::await(const Event& event) const {
-  const OnDevice here(device_);
+  choose(device_);
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)).stream();
   check(cudaStreamWaitEvent(current, event.handle, 0), "cudaStreamWaitEvent");
 }
 
 bool Link::is_over(const Event& event) const {
-  const OnDevice here(device_);
+  choose(device_);
   const cudaError_t state = cudaEventQuery(event.handle);
   if (state == cudaErrorNotReady) {
     cudaGetLastError();  // no error, but it would be taken for one

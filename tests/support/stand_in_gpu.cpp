@@ -50,6 +50,8 @@ using mpi::gpu::Fault;
 using mpi::gpu::Link;
 
 StandIn state;
+std::string poll_fault;
+int aborts = 0;
 std::recursive_mutex mutex;
 std::map<const std::byte*, std::size_t> device_memory;
 
@@ -183,7 +185,7 @@ Fault open(int, const char* id, int ranks, int rank, Link** link) {
 Fault poll(Link* link, bool* is_under_way) {
   return guarded([&] {
     if (link->is_aborted) throw std::runtime_error("the link was aborted");
-    if (!state.poll_fault.empty()) throw std::runtime_error(state.poll_fault);
+    if (!poll_fault.empty()) throw std::runtime_error(poll_fault);
     if (link->polls_left > 0 && --link->polls_left == 0 && link->exchange && !state.never_ends) {
       std::exchange(link->exchange, nullptr)();
     }
@@ -201,7 +203,7 @@ Fault finalize(Link* link) {
 Fault abort(Link* link) {
   std::this_thread::sleep_for(std::chrono::duration<double>(state.abort_seconds));
   return guarded([&] {
-    if (!link->is_aborted) ++state.aborts;
+    if (!link->is_aborted) ++aborts;
     link->is_aborted = true;
   });
 }
@@ -217,6 +219,7 @@ Fault close(Link* link) {
 Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration) {
   return guarded([&] {
     require_idle(*link);
+    if (!state.allocation_fault.empty()) throw std::runtime_error(state.allocation_fault);
     *memory = std::aligned_alloc(64, (bytes + 63) / 64 * 64);
     std::memset(*memory, 0, bytes);
     *registration = *memory;
@@ -314,9 +317,21 @@ Fault drop(Link* link, Event* event) {
 void reset_stand_in() {
   const std::lock_guard hold(mutex);
   state = {};
+  poll_fault.clear();
+  aborts = 0;
 }
 
 StandIn& stand_in() { return state; }
+
+void set_stand_in_fault(const std::string& fault) {
+  const std::lock_guard hold(mutex);
+  poll_fault = fault;
+}
+
+int stand_in_aborts() {
+  const std::lock_guard hold(mutex);
+  return aborts;
+}
 
 const mpi::gpu::ModuleApi& stand_in_api() {
   static mpi::gpu::ModuleApi api;

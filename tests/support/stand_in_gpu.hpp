@@ -21,23 +21,27 @@ namespace lockstep::testing {
 struct StandIn {
   int polls = 2;  ///< until a call on a link is no longer under way
   bool never_connects = false;
-  bool never_ends = false;   ///< operations do not end before an abort
-  std::string poll_fault;    ///< NCCL's asynchronous error
-  std::string id_fault;      ///< the root gets no id
+  bool never_ends = false;  ///< operations do not end before an abort
+  std::string id_fault;     ///< the root gets no id
+  std::string allocation_fault;
   double abort_seconds = 0;  ///< that an abort takes
   int nccl_loaded = 22809;
   std::string uuid = "GPU-of-rank-";  ///< followed by the rank in MPI_COMM_WORLD, unless `shares_gpu`
   bool shares_gpu = false;
 
-  int links = 0;        ///< alive
-  int allocations = 0;  ///< alive
-  int aborts = 0;
+  int links = 0;                   ///< alive
+  int allocations = 0;             ///< alive
   std::vector<std::string> calls;  ///< operations, in order
 };
 
 /// Back to the defaults; call it before each test.
 void reset_stand_in();
+/// To be changed while no link lives that could look at it.
 StandIn& stand_in();
+/// NCCL's asynchronous error from now on, on every link of this process; empty: none.
+void set_stand_in_fault(const std::string& fault);
+/// Links aborted since the reset.
+int stand_in_aborts();
 const mpi::gpu::ModuleApi& stand_in_api();
 std::shared_ptr<const mpi::Gpu> stand_in_gpu();
 

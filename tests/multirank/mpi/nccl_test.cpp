@@ -14,6 +14,7 @@
 #include <thread>
 #include <vector>
 
+#include "nccl_link.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -35,8 +36,8 @@ class NcclTest : public ::testing::Test {
  protected:
   void SetUp() override { testing::reset_stand_in(); }
 
-  std::unique_ptr<Collectives> make(double timeout_s = 60) const {
-    return make_collectives(world_, {.backend = "nccl", .timeout_s = timeout_s, .gpu = testing::stand_in_gpu()});
+  std::unique_ptr<Collectives> make() const {
+    return make_collectives(world_, {.backend = "nccl", .timeout_s = 60, .gpu = testing::stand_in_gpu()});
   }
 
   /// What `body` throws as an Error of this kind.
@@ -50,13 +51,32 @@ class NcclTest : public ::testing::Test {
     return "nothing was thrown";
   }
 
+  /// Begins a call in memory that lives as long as the test.
+  void start_all_reduce(NcclLink& link) {
+    const Call call = {
+        .sequence = kSequence, .count = 16, .kind = Kind::all_reduce, .op = ReduceOp::sum, .dtype = DType::float32};
+    link.start(call, [&](gpu::Link* end) {
+      return testing::stand_in_api().all_reduce(end, memory_.get(), call.count, call.dtype, call.op);
+    });
+  }
+
+  static void await_abort() {
+    for (int i = 0; i < 1200 && testing::stand_in_aborts() == 0; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+    EXPECT_EQ(testing::stand_in_aborts(), 1);
+  }
+
   void expect_alike(const std::string& text) const {
     const auto texts = world_.all_gather(text);
     for (const std::string& other : texts) EXPECT_EQ(other, texts[0]);
   }
 
+  static constexpr std::uint64_t kSequence = 7;
+
   Communicator world_ = Communicator::world();
   StandInDevice device_;
+  std::shared_ptr<std::byte> memory_ = testing::stand_in_memory(64);
 };
 
 TEST_F(NcclTest, EveryOperationOnDeviceMemory) { nccl_cases::every_operation(world_, device_); }
@@ -71,7 +91,7 @@ TEST_F(NcclTest, EndsAndBeginsAgainInTheSameProcess) {
   nccl_cases::again(world_, device_);
   EXPECT_EQ(stand_in().links, 0);
   EXPECT_EQ(stand_in().allocations, 0);
-  EXPECT_EQ(stand_in().aborts, 0);
+  EXPECT_EQ(testing::stand_in_aborts(), 0);
 }
 
 TEST_F(NcclTest, ABucketOutlivesTheCollectives) {
@@ -89,37 +109,63 @@ TEST_F(NcclTest, AFailingRootStrandsNobody) {
   const std::string fault = fault_of<CommError>([&] { collectives->allocate_bucket(64); });
   EXPECT_NE(fault.find("comm: nccl: an id for the ranks: no network"), std::string::npos) << fault;
   expect_alike(fault);
+  EXPECT_EQ(fault_of<CommError>([&] { collectives->barrier(); }), fault);
 }
+
+TEST_F(NcclTest, ARankWithoutMemoryFailsTogetherWithTheOthers) {
+  if (world_.rank() == world_.size() - 1) stand_in().allocation_fault = "out of memory";
+  const auto collectives = make();
+  const std::string fault = fault_of<CommError>([&] { collectives->allocate_bucket(64); });
+  EXPECT_NE(fault.find("comm: nccl: a bucket of 64 bytes: out of memory"), std::string::npos) << fault;
+  expect_alike(fault);
+  EXPECT_EQ(stand_in().allocations, 0);
+}
+
+// The links below have short deadlines of their own: those of a whole Collectives would hold for its ranks' meetings,
+// too, and a loaded machine may be late for one.
 
 TEST_F(NcclTest, ConnectingHasADeadline) {
   stand_in().never_connects = true;
-  const auto collectives = make(2);
-  const std::string fault = fault_of<CommError>([&] { collectives->allocate_bucket(64); });
-  EXPECT_NE(fault.find("did not end within 2.0 s: a peer is late or cannot be reached"), std::string::npos) << fault;
-  EXPECT_EQ(stand_in().aborts, 1);
+  const std::string fault =
+      fault_of<CommError>([&] { NcclLink(world_, testing::stand_in_gpu(), {.wait = {.timeout_s = 0.5}}); });
+  EXPECT_NE(fault.find("did not end within 0.5 s: a peer is late or cannot be reached"), std::string::npos) << fault;
+  EXPECT_EQ(testing::stand_in_aborts(), 1);
   EXPECT_EQ(stand_in().links, 0);
 }
 
 TEST_F(NcclTest, AnOperationThatDoesNotEndIsAbortedAndExplained) {
-  const auto collectives = make(2);
-  const BucketMemory bucket = collectives->allocate_bucket(64);
   stand_in().never_ends = true;
-  const Ticket ticket = collectives->start_all_reduce(bucket.bytes.data(), 16, DType::float32, ReduceOp::sum);
-  collectives->wait(ticket);  // the host does not wait
-  for (int i = 0; i < 100 && stand_in().aborts == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  EXPECT_EQ(stand_in().aborts, 1);
-  const std::string fault = fault_of<CommError>([&] { collectives->barrier(); });
-  EXPECT_NE(fault.find("all_reduce #2 of 16 float32 (sum) is not over after"), std::string::npos) << fault;
+  NcclLink link(world_, testing::stand_in_gpu(), {.wait = {.timeout_s = 2}, .diagnosis_limit_s = 100});
+  start_all_reduce(link);
+  link.await(kSequence);  // the host does not wait
+  await_abort();
+  const std::string fault = fault_of<CommError>([&] { link.throw_if_failed(); });
+  EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) is not over after"), std::string::npos) << fault;
   EXPECT_NE(fault.find("on any rank"), std::string::npos) << fault;
+}
+
+TEST_F(NcclTest, AnOperationThatAPeerDoesNotJoinIsExplained) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  stand_in().never_ends = true;
+  NcclLink link(world_, testing::stand_in_gpu(), {.wait = {.timeout_s = 2}, .diagnosis_limit_s = 1});
+  const int absent = world_.size() - 1;
+  if (world_.rank() != absent) {
+    start_all_reduce(link);
+    await_abort();
+    const std::string fault = fault_of<CommError>([&] { link.throw_if_failed(); });
+    EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) is not over after"), std::string::npos) << fault;
+    EXPECT_NE(fault.find("rank " + std::to_string(absent)), std::string::npos) << fault;
+  }
   world_.barrier();
+  EXPECT_EQ(testing::stand_in_aborts(), world_.rank() == absent ? 0 : 1);
 }
 
 TEST_F(NcclTest, TheFirstErrorOfNcclIsWhatEveryLaterCallReports) {
   const auto collectives = make();
   const BucketMemory bucket = collectives->allocate_bucket(64);
-  stand_in().poll_fault = "remote process exited";
-  for (int i = 0; i < 100 && stand_in().aborts == 0; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(50));
-  stand_in().poll_fault = "";
+  testing::set_stand_in_fault("remote process exited");
+  await_abort();
+  testing::set_stand_in_fault("");
   for (int i = 0; i < 2; ++i) {
     const std::string fault = fault_of<CommError>(
         [&] { collectives->start_all_reduce(bucket.bytes.data(), 16, DType::float32, ReduceOp::sum); });
@@ -133,7 +179,7 @@ TEST_F(NcclTest, RanksThatAskForDifferentThingsAllHearOfIt) {
   if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
   const bool is_odd = world_.rank() == world_.size() - 1;
   {
-    const auto collectives = make(20);
+    const auto collectives = make();
     const BucketMemory bucket = collectives->allocate_bucket(64);
     const std::string fault = fault_of<CommError>(
         [&] { collectives->start_all_reduce(bucket.bytes.data(), is_odd ? 15 : 16, DType::float32, ReduceOp::sum); });
@@ -143,7 +189,7 @@ TEST_F(NcclTest, RanksThatAskForDifferentThingsAllHearOfIt) {
     expect_alike(fault);
   }
   {
-    const auto collectives = make(20);
+    const auto collectives = make();
     const BucketMemory bucket = collectives->allocate_bucket(64);
     std::vector<float> on_host(16);
     void* const values = is_odd ? static_cast<void*>(on_host.data()) : bucket.bytes.data();
