@@ -22,7 +22,9 @@ std::vector<at::Tensor> gradients_of(FlatParameters& parameters) {
   std::vector<at::Tensor> gradients;
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
-      if (parameters.has_gradient(b, s)) gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
+      const bool is_empty = parameters.blocks()[b].segments[s].count == 0;  // which has no largest element
+      if (is_empty || !parameters.has_gradient(b, s)) continue;
+      gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
     }
   }
   return gradients;
@@ -113,8 +115,9 @@ void Optimizer::step_tensors(const TensorChange& change) {
       const Segment& segment = block.segments[s];
       for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
         std::byte* const begin = state_[b][slot].get() + static_cast<std::size_t>(segment.offset) * element;
-        update.states[slot].push_back(
-            at::from_blob(begin, {segment.count}, update.parameters.back().options().requires_grad(false)));
+        const at::TensorOptions options = update.parameters.back().options().requires_grad(false);
+        update.states[slot].push_back(at::from_blob(
+            begin, {segment.count}, [](void*) {}, options, options.device()));
       }
     }
   }

@@ -36,8 +36,7 @@ GradientBuckets::GradientBuckets(std::vector<Bucket> buckets, const std::vector<
   const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(buckets_.back().dtype));
   device_tail_ = at::from_blob(
       const_cast<std::byte*>(tail_memory()), {static_cast<std::int64_t>(tail_count_)},
-      [owner = memory_.back().owner](void*) {}, options.device(device));
-  host_tail_ = at::empty(device_tail_.sizes(), options.pinned_memory(device.is_cuda()));
+      [owner = memory_.back().owner](void*) {}, options.device(device), device);
 }
 
 std::size_t GradientBuckets::reduced_count(std::size_t b) const {
@@ -54,9 +53,11 @@ const std::byte* GradientBuckets::tail_memory() const {
 
 void GradientBuckets::write_tail(std::span<const double> values) {
   if (!device_tail_.defined()) return encode_tail(values, const_cast<std::byte*>(tail_memory()));
-  // The copy of the step before is over: its result was read since.
-  encode_tail(values, static_cast<std::byte*>(host_tail_.mutable_data_ptr()));
-  device_tail_.copy_(host_tail_, /*non_blocking=*/true);
+  // LibTorch gives pinned memory away again only when copies from it are over.
+  const at::TensorOptions on_host = device_tail_.options().device(at::kCPU);
+  const at::Tensor encoded = at::empty(device_tail_.sizes(), on_host.pinned_memory(device_tail_.is_cuda()));
+  encode_tail(values, static_cast<std::byte*>(encoded.mutable_data_ptr()));
+  device_tail_.copy_(encoded, /*non_blocking=*/true);
 }
 
 void GradientBuckets::encode_tail(std::span<const double> values, std::byte* place) const {
@@ -113,9 +114,10 @@ GradBucket GradientBuckets::as_hook_sees(std::size_t b, const std::vector<NamedP
                   .gradients = {},
                   .parameters = {},
                   .places = {}};
+  const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
   seen.buffer = at::from_blob(
-      memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {},
-      parameters.front().tensor.options().requires_grad(false).dtype(scalar_type_of(bucket.dtype)));
+      memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {}, options.dtype(scalar_type_of(bucket.dtype)),
+      options.device());
   for (const Slot& slot : bucket.slots) {
     seen.gradients.push_back(views_[slot.parameter]);
     seen.parameters.push_back(parameters[slot.parameter].tensor);

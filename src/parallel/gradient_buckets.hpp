@@ -54,8 +54,7 @@ class GradientBuckets {
 
   std::vector<Bucket> buckets_;
   std::size_t tail_count_ = 0;
-  at::Tensor device_tail_;                 // where buckets lie on a GPU: the tail,
-  at::Tensor host_tail_;                   // and what is copied to it
+  at::Tensor device_tail_;                 // defined where buckets lie on a GPU
   std::vector<mpi::BucketMemory> memory_;  // by bucket
   std::vector<std::size_t> bucket_of_;     // by parameter
   std::vector<std::int64_t> offset_of_;    // by parameter

@@ -15,7 +15,7 @@ at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::Ten
   const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
   if (memory.bytes.size() < bytes) memory = collectives_->allocate_bucket(bytes);
   return at::from_blob(
-      memory.bytes.data(), {count}, [owner = memory.owner](void*) {}, options);
+      memory.bytes.data(), {count}, [owner = memory.owner](void*) {}, options, options.device());
 }
 
 mpi::Ticket start_all_reduce(mpi::Collectives& collectives, const at::Tensor& values, mpi::ReduceOp op) {

@@ -47,7 +47,7 @@ TEST_F(NcclTrainingTest, ParametersAreThoseOfTheCpu) {
       expect_equal(actual, expected);
     }
   }
-  EXPECT_EQ(testing::stand_in().aborts, 0);
+  EXPECT_EQ(testing::stand_in_aborts(), 0);
 }
 
 TEST_F(NcclTrainingTest, GradientsLieInDeviceBucketsAndAreAverages) {
