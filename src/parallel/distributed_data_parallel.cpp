@@ -33,6 +33,11 @@ void require_one_device(const std::vector<NamedParameter>& parameters) {
   }
 }
 
+/// The host does not wait for the copy. A batch may have no target.
+at::Tensor moved(const at::Tensor& tensor, at::Device device) {
+  return tensor.defined() ? tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
+}
+
 /// A flag that is up for as long as this lives.
 class Raised {
  public:
@@ -165,10 +170,10 @@ bool DistributedDataParallel::is_watching() const {
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
   const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
-  const at::Tensor moved = input.to(device_, type, /*non_blocking=*/true);
+  const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
   std::optional<models::ScopedTap> scoped;
   if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
-  return run([&] { return models::run(*model_, moved); });
+  return run([&] { return models::run(*model_, here); });
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
@@ -177,7 +182,7 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   if (!optimizer.completes_step()) only_accumulates.emplace(*this);
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
-  const at::Tensor target = batch.target.to(device_, batch.target.scalar_type(), /*non_blocking=*/true);
+  const at::Tensor target = moved(batch.target, device_);
   const models::LossMap losses = model_->losses(forward(batch.input), target);
   const at::Tensor loss = models::total_loss(losses);
   name_anomalous(loss);
@@ -211,7 +216,7 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
   const at::Tensor output = forward(batch.input);
-  const at::Tensor target = batch.target.to(device_);
+  const at::Tensor target = moved(batch.target, device_);
   return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));
 }
 
