@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 
 #include <cstdio>
-#include <exception>
 
 #include "small_run.hpp"
 
@@ -18,10 +17,6 @@ int main() {
     std::printf("%s\n", dlerror());
     return 1;
   }
-  try {
-    at::detail::getCUDAHooks().showConfig();
-    std::printf("LibTorch knows CUDA\n");
-  } catch (const std::exception& error) {
-    std::printf("LibTorch does not know CUDA: %s\n", error.what());
-  }
+  // Its CUDA half says yes without a driver, what stands in for it says no.
+  std::printf(at::detail::getCUDAHooks().hasCUDART() ? "LibTorch knows CUDA\n" : "LibTorch does not know CUDA\n");
 }
