@@ -57,7 +57,8 @@ std::string arguments_of(const Call& call) {
 
 bool is_same(const Call& a, const Call& b) {
   return a.sequence == b.sequence && a.kind == b.kind && a.count == b.count && a.root == b.root && a.op == b.op &&
-         a.dtype == b.dtype && a.lanes == b.lanes && a.layout == b.layout && a.stride == b.stride;
+         a.dtype == b.dtype && a.lanes == b.lanes && a.layout == b.layout && a.stride == b.stride &&
+         a.is_on_device == b.is_on_device;
 }
 
 }  // namespace
@@ -83,7 +84,8 @@ const char* name_of(ReduceOp op) {
 }
 
 std::string describe(const Call& call) {
-  return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call);
+  return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call) +
+         (call.is_on_device ? " on the GPU" : "");
 }
 
 std::string lateness(int rank, double seconds, const Call& call, const std::string& late) {

@@ -33,6 +33,7 @@ struct Call {
   Kind kind = Kind::barrier;
   ReduceOp op = ReduceOp::sum;
   DType dtype = DType::uint8;
+  bool is_on_device = false;  ///< the memory is a GPU's
 };
 
 /// Whether the call combines the values of all ranks.

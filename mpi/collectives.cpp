@@ -104,11 +104,11 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
   return {.begin = border(index), .count = border(index + 1) - border(index)};
 }
 
-std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options) {
-  const Topology topology = Topology::of(world, options.hosts);
-  const int ranks_here = world.split_by_host().size();
-  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = ranks_here > topology.host_cpus};
-  const std::string backend = options.backend == "auto" ? automatic_backend(topology, world.size()) : options.backend;
+namespace {
+
+std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std::string& chosen,
+                                           const Topology& topology, const WaitOptions& wait) {
+  const std::string backend = chosen == "auto" ? automatic_backend(topology, world.size()) : chosen;
   if (backend == "self") {
     if (world.size() == 1) return make_self_collectives();
     throw_agreed(ExitCode::configuration,
@@ -123,8 +123,23 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
   if (backend == "hierarchical") {
     return make_hierarchical_collectives(Communicator(world.handle()), topology.host_of_rank, wait);
   }
-  throw_agreed(ExitCode::configuration,
-               "comm.backend: " + backend + " is not in this build; use auto, self, shm, mpi or hierarchical");
+  throw_agreed(ExitCode::configuration, "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
+}
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options) {
+  const Topology topology = Topology::of(world, options.hosts);
+  const int ranks_here = world.split_by_host().size();
+  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = ranks_here > topology.host_cpus};
+  const bool is_for_gpus = options.gpu && (options.backend == "nccl" || world.size() > 1);
+  if (!is_for_gpus) return make_for_host(world, options.backend, topology, wait);
+  if (options.backend != "auto" && options.backend != "nccl") {
+    throw_agreed(ExitCode::configuration,
+                 "comm.backend: " + options.backend + " does not reach the memory of GPUs; use auto or nccl");
+  }
+  return make_nccl_collectives(Communicator(world.handle()), options.gpu, make_for_host(world, "auto", topology, wait),
+                               {.wait = wait});
 }
 
 KeySpecs comm_keys() {
@@ -133,7 +148,7 @@ KeySpecs comm_keys() {
        .type = KeyType::choice,
        .default_value = "auto",
        .help = "how gradients travel: self (one rank), shm (one host), mpi (any hosts), hierarchical (shared memory "
-               "inside a host, MPI between hosts); auto takes the fastest",
+               "inside a host, MPI between hosts), nccl (GPUs); auto takes the fastest",
        .choices = {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}},
       {.name = "comm.timeout_s",
        .type = KeyType::real,

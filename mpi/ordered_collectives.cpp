@@ -19,7 +19,7 @@ Ticket OrderedCollectives::start(Job job) {
   }
   make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
-  announce(job);
+  remember_failure([&] { announce(job); });
   return {++started_};
 }
 
@@ -59,12 +59,7 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
                            std::to_string(range.begin) + " in " + describe(call));
   }
   guard([&] { perform_until(ticket.sequence); });
-  try {
-    take(job, range, consume);
-  } catch (const CommError& error) {  // what `consume` throws is none of ours
-    failure_ = error.what();
-    throw;
-  }
+  remember_failure([&] { take(job, range, consume); });
 }
 
 void OrderedCollectives::hand_over(const std::byte* result, const Job& job, Slice range, const RangeConsumer& consume) {
@@ -81,6 +76,16 @@ void OrderedCollectives::guard(Work work) {
   } catch (const std::exception& error) {
     failure_ = error.what();
     tell_peers(failure_);
+    throw;
+  }
+}
+
+template <class Work>
+void OrderedCollectives::remember_failure(Work work) {
+  try {
+    work();
+  } catch (const CommError& error) {
+    failure_ = error.what();
     throw;
   }
 }
@@ -117,13 +122,17 @@ void OrderedCollectives::complete(const Job& job) { wait(start(job)); }
 
 BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
   complete({.call = {.count = bytes, .kind = Kind::allocate_bucket}});
-  return allocate(bytes);
+  BucketMemory memory;
+  remember_failure([&] { memory = allocate(bytes); });
+  return memory;
 }
 
 std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
   if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; colors begin at 0");
   complete({.call = {.kind = Kind::split}});
-  return make_part(color);
+  std::unique_ptr<Collectives> part;
+  remember_failure([&] { part = make_part(color); });
+  return part;
 }
 
 Ticket OrderedCollectives::start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {

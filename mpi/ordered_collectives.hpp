@@ -83,6 +83,9 @@ class OrderedCollectives : public Collectives {
   /// Runs `work`; what it throws makes every later call fail.
   template <class Work>
   void guard(Work work);
+  /// The same for failures of the communication only: what else `work` throws changes nothing.
+  template <class Work>
+  void remember_failure(Work work);
   Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMostJobs]; }
 
   int rank_;

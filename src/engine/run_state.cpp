@@ -30,7 +30,7 @@ std::string path(const std::string& group, const std::string& name) {
 
 /// The tensor's values in row-major order; borrows its memory where that is row-major already.
 Array array_of(const at::Tensor& tensor, const std::string& what) {
-  const auto values = std::make_shared<at::Tensor>(tensor.detach().contiguous());
+  const auto values = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
   return {.dtype = parallel::dtype_of(*values, what),
           .shape = values->sizes().vec(),
           .bytes = parallel::bytes_of(*values),

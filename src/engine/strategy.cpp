@@ -5,6 +5,7 @@
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
 
 #include <ATen/Parallel.h>
@@ -85,6 +86,11 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
     : world_(&world), seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))) {
   const Section& train = sections.at("train");
   const mpi::Topology topology = mpi::Topology::of(world);
+  // First of all: LibTorch settles once whether there is CUDA.
+  const mpi::DeviceChoice chosen = mpi::choose_device(sections.at("run").text("device"), world, topology.local_rank);
+  if (!chosen.remark.empty() && world.is_root()) log::warning(chosen.remark);
+  if (chosen.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(chosen.gpu->index()));
+  log::debug("device: " + (chosen.gpu ? device_.str() + " (" + chosen.gpu->name() + ")" : std::string("cpu")));
   lanes_ = train.integer("lanes");
   threads_ = set_threads(sections.at("run"), topology, lanes_ > 0);
   const auto loaders = static_cast<int>(sections.at("data").integer("workers"));
@@ -94,18 +100,23 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   log::debug("threads: " + std::to_string(threads_) + " for computing, " + std::to_string(loaders) + " for loading");
 
   world.together([&] {
+    if (lanes_ > 0 && chosen.gpu) {
+      throw ConfigError(train.cite("lanes") + ": sums by lanes are made on the CPU; use run.device=cpu");
+    }
     micro_batches_ = lanes_ > 0 ? count_lanes(train, world) : count_micro_batches(train, world);
     if (lanes_ > 0) first_lane_ = mpi::LaneTree::even(static_cast<int>(lanes_), world.size()).first_lane(world.rank());
   });
   const auto hosts = static_cast<int>(sections.at("comm").integer("hosts"));
   collectives_ = mpi::make_collectives(world, {.backend = sections.at("comm").text("backend"),
                                                .timeout_s = sections.at("comm").real("timeout_s"),
-                                               .hosts = hosts});
+                                               .hosts = hosts,
+                                               .gpu = chosen.gpu});
 
   std::shared_ptr<models::Model> built;
   world.together([&] {
     const at::ScalarType dtype = train.text("precision") == "fp64" ? at::kDouble : at::kFloat;
     built = models::build(sections.at("model"), task, seed_, dtype, tables.models);
+    built->to(device_);
   });
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);

@@ -136,7 +136,8 @@ StepReport Trainer::run_step(data::Loader& loader) {
     const auto place = static_cast<std::uint64_t>(part);
     models::seed_generators(
         strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
-        has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place : rank << 32 | place);
+        has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place : rank << 32 | place,
+        strategy_->device());
     const auto samples = static_cast<double>(batch.input.size(0));
     // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
     const double weight = has_lanes ? 1 : world_size * samples / global_batch;

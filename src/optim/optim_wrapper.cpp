@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/tensor_update.hpp>
 
-#include <ATen/core/Tensor.h>
+#include <torch/types.h>
 
 #include <cmath>
 
@@ -27,7 +28,24 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   return report;
 }
 
+/// The host learns the norm last, when all work is queued.
+UpdateReport OptimWrapper::clip_and_step_tensors() {
+  parameters_->finish_gradients();
+  UpdateReport report;
+  at::Tensor norm;
+  if (options_.clip.max_norm > 0) norm = gradient_norm_tensor(*parameters_, options_.clip.norm_type);
+  optimizer_.step_tensors(change_by(options_.clip, norm));
+  if (norm.defined()) {
+    report.grad_norm = norm.item<double>();
+    report.is_finite = std::isfinite(*report.grad_norm);
+    if (!report.is_finite) optimizer_.uncount_step();
+  }
+  report.updated = report.is_finite;
+  return report;
+}
+
 UpdateReport OptimWrapper::clip_and_step() {
+  if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors();
   UpdateReport report;
   if (options_.clip.max_norm > 0) {
     parameters_->finish_gradients();

@@ -66,6 +66,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     }
     group_of_.push_back(std::move(group_of_segment));
     steps_.emplace_back(block.segments.size(), 0);
+    was_counted_.emplace_back(block.segments.size(), 0);
     coefficients_.emplace_back(block.segments.size());
   }
   if (!numbers.empty()) throw std::logic_error("no parameter is named '" + numbers.begin()->first + "'");

@@ -40,7 +40,8 @@ CommHook rounding_hook(at::ScalarType type, double factor, CommHook inner, mpi::
   const auto pool = std::make_shared<MessagePool>(collectives);
   return [type, factor, inner = std::move(inner), pool](const GradBucket& bucket) -> Completion {
     if (factor != 1) bucket.buffer.mul_(factor);
-    const at::Tensor rounded = pool->take(bucket.index, bucket.buffer.numel(), type).copy_(bucket.buffer);
+    const at::Tensor rounded =
+        pool->take(bucket.index, bucket.buffer.numel(), bucket.buffer.options().dtype(type)).copy_(bucket.buffer);
     return [buffer = bucket.buffer, completion = inner(moved(bucket, rounded))] { return buffer.copy_(completion()); };
   };
 }

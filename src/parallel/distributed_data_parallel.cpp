@@ -25,6 +25,21 @@ BufferMode buffer_mode(const std::string& name) {
   return name == "average" ? BufferMode::average : BufferMode::off;
 }
 
+void require_one_device(const std::vector<NamedParameter>& parameters) {
+  const at::Device device = parameters.front().tensor.device();
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.tensor.device() == device) continue;
+    throw ConfigError("ddp: parameter '" + parameters.front().name + "' is on " + device.str() + ", '" +
+                      parameter.name + "' on " + parameter.tensor.device().str() +
+                      "; move the model to one device before it is wrapped");
+  }
+}
+
+/// The host does not wait for the copy. A batch may have no target.
+at::Tensor moved(const at::Tensor& tensor, at::Device device) {
+  return tensor.defined() ? tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
+}
+
 /// A flag that is up for as long as this lives.
 class Raised {
  public:
@@ -77,8 +92,19 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   world_.together([&] {
     parameters = trained_parameters(*model_, options_.ignored);
     require_unwrapped(parameters);
+    require_one_device(parameters);
   });
   dtype_ = parameters.front().tensor.scalar_type();
+  device_ = parameters.front().tensor.device();
+  world_.together([&] {
+    if (device_.is_cpu()) return;
+    if (options_.shares_parameters) {
+      throw ConfigError("ddp.shared_parameters=true is for the CPU: GPUs do not share memory; use auto");
+    }
+    if (options_.checks_writes) {
+      throw ConfigError("ddp.check_writes=true is for the CPU: a GPU's memory cannot be made read-only; use false");
+    }
+  });
   for (const auto& item : model_->named_parameters()) {
     const bool is_ignored =
         std::find(options_.ignored.begin(), options_.ignored.end(), item.key()) != options_.ignored.end();
@@ -114,6 +140,7 @@ void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& p
     throw ConfigError("ddp: " + std::to_string(options_.lanes) + " lanes do not give " +
                       std::to_string(collectives_->world_size()) + " ranks one each");
   }
+  if (!device_.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
   if (options_.comm_hook) {
     throw ConfigError("ddp: with lanes, gradients travel as they are; set ddp.comm_hook=none");
   }
@@ -157,10 +184,11 @@ bool DistributedDataParallel::is_watching() const {
 }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
-  const bool needs_cast = input.is_floating_point() && input.scalar_type() != dtype_;
+  const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
+  const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
   std::optional<models::ScopedTap> scoped;
   if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
-  return run([&] { return models::run(*model_, needs_cast ? input.to(dtype_) : input); });
+  return run([&] { return models::run(*model_, here); });
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
@@ -171,22 +199,22 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   if (recorder_) recorder_->micro_batch_begins();
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
+  const at::Tensor target = moved(batch.target, device_);
   const at::Tensor loss = [&] {
     const auto casts = autocast();
-    return models::total_loss(model_->losses(forward(batch.input), batch.target));
+    return models::total_loss(model_->losses(forward(batch.input), target));
   }();
   name_anomalous(loss);
   StepResult result;
-  result.loss = loss.item<double>();
   result.update = optimizer.update_params(loss, share);
+  result.loss = loss.item<double>();  // last: on a GPU the host waits here
   if (recorder_) recorder_->micro_batch_ends(completes_step);
   return result;
 }
 
 std::optional<models::Autocast> DistributedDataParallel::autocast() const {
   if (!options_.autocast) return std::nullopt;
-  return std::optional<models::Autocast>(std::in_place, store_->parameter(0).tensor.device().type(),
-                                         *options_.autocast);
+  return std::optional<models::Autocast>(std::in_place, device_.type(), *options_.autocast);
 }
 
 void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
@@ -214,7 +242,8 @@ metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch&
   const torch::NoGradGuard no_grad;
   const auto casts = autocast();
   const at::Tensor output = forward(batch.input);
-  return metrics::classification_sums(output, batch.target, models::total_loss(model_->losses(output, batch.target)));
+  const at::Tensor target = moved(batch.target, device_);
+  return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));
 }
 
 std::vector<at::Tensor> DistributedDataParallel::buffers() const {

@@ -31,6 +31,12 @@ GradientBuckets::GradientBuckets(std::vector<Bucket> buckets, const std::vector<
       views_[slot.parameter] = view_of(place, parameter, scalar_type_of(bucket.dtype), memory_.back().owner);
     }
   }
+  if (!collectives.has_device_buckets()) return;
+  const at::Device device = parameters.front().tensor.device();
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(buckets_.back().dtype));
+  device_tail_ = at::from_blob(
+      const_cast<std::byte*>(tail_memory()), {static_cast<std::int64_t>(tail_count_)},
+      [owner = memory_.back().owner](void*) {}, options.device(device), device);
 }
 
 std::size_t GradientBuckets::reduced_count(std::size_t b) const {
@@ -46,7 +52,15 @@ const std::byte* GradientBuckets::tail_memory() const {
 }
 
 void GradientBuckets::write_tail(std::span<const double> values) {
-  auto* const place = const_cast<std::byte*>(tail_memory());
+  if (!device_tail_.defined()) return encode_tail(values, const_cast<std::byte*>(tail_memory()));
+  // LibTorch gives pinned memory away again only when copies from it are over.
+  const at::TensorOptions on_host = device_tail_.options().device(at::kCPU);
+  const at::Tensor encoded = at::empty(device_tail_.sizes(), on_host.pinned_memory(device_tail_.is_cuda()));
+  encode_tail(values, static_cast<std::byte*>(encoded.mutable_data_ptr()));
+  device_tail_.copy_(encoded, /*non_blocking=*/true);
+}
+
+void GradientBuckets::encode_tail(std::span<const double> values, std::byte* place) const {
   switch (buckets_.back().dtype) {
     case DType::float32:
       std::copy(values.begin(), values.end(), reinterpret_cast<float*>(place));
@@ -62,6 +76,12 @@ void GradientBuckets::write_tail(std::span<const double> values) {
       std::transform(values.begin(), values.end(), reinterpret_cast<std::uint16_t*>(place),
                      [](double value) { return float_to_half(static_cast<float>(value)); });
   }
+}
+
+std::vector<double> GradientBuckets::read_tail() const {
+  if (!device_tail_.defined()) return read_tail(tail_memory());
+  const at::Tensor values = device_tail_.cpu();
+  return read_tail(static_cast<const std::byte*>(values.const_data_ptr()));
 }
 
 std::vector<double> GradientBuckets::read_tail(const std::byte* memory) const {
@@ -94,9 +114,10 @@ GradBucket GradientBuckets::as_hook_sees(std::size_t b, const std::vector<NamedP
                   .gradients = {},
                   .parameters = {},
                   .places = {}};
+  const at::TensorOptions options = parameters.front().tensor.options().requires_grad(false);
   seen.buffer = at::from_blob(
-      memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {},
-      at::TensorOptions().dtype(scalar_type_of(bucket.dtype)));
+      memory(b), {bucket.count}, [owner = memory_[b].owner](void*) {}, options.dtype(scalar_type_of(bucket.dtype)),
+      options.device());
   for (const Slot& slot : bucket.slots) {
     seen.gradients.push_back(views_[slot.parameter]);
     seen.parameters.push_back(parameters[slot.parameter].tensor);

@@ -40,16 +40,21 @@ class GradientBuckets {
   std::size_t reduced_count(std::size_t b) const;
   mpi::Slice tail_slice() const;
   void write_tail(std::span<const double> values);
-  /// @param memory  of the tail, wherever it was reduced to
+  /// What the tail holds once its reduction was waited for. Where buckets lie on a GPU, the host waits for it here.
+  std::vector<double> read_tail() const;
+  /// @param memory  of a tail in host memory, wherever it was reduced to
   std::vector<double> read_tail(const std::byte* memory) const;
-  const std::byte* tail_memory() const;
 
   /// The bucket as a communication hook sees it.
   GradBucket as_hook_sees(std::size_t b, const std::vector<NamedParameter>& parameters) const;
 
  private:
+  const std::byte* tail_memory() const;
+  void encode_tail(std::span<const double> values, std::byte* place) const;
+
   std::vector<Bucket> buckets_;
   std::size_t tail_count_ = 0;
+  at::Tensor device_tail_;                 // defined where buckets lie on a GPU
   std::vector<mpi::BucketMemory> memory_;  // by bucket
   std::vector<std::size_t> bucket_of_;     // by parameter
   std::vector<std::int64_t> offset_of_;    // by parameter

@@ -34,7 +34,8 @@ std::vector<Bucket> plan_whole(const std::vector<ParameterSpec>& specs) {
 }
 
 void copy_values(const at::Tensor& to, const at::Tensor& from) {
-  if (to.scalar_type() == from.scalar_type() && to.strides() == from.strides() && is_flat(from)) {
+  const bool is_plain = to.is_cpu() && to.scalar_type() == from.scalar_type();
+  if (is_plain && to.strides() == from.strides() && is_flat(from)) {
     if (to.numel() > 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
     return;
   }
@@ -69,6 +70,7 @@ class GradientReducer::Impl : public AccumulatorListener {
 
   void prepare(Synchronisation synchronisation) {
     if (has_begun_) finish();  // throws, unless everything has come
+    look_at_late_tail();
     is_sliced_ = false;
     if (synchronisation != Synchronisation::none && rebuilds() && !is_rebuilt_ && finished_steps_ > 0) rebuild();
     synchronisation_ = synchronisation;
@@ -135,7 +137,11 @@ class GradientReducer::Impl : public AccumulatorListener {
     missing_count_ = static_cast<double>(states_.size() - ready_count_);
     while (started_ < buckets_.size()) start(started_);
     complete();
-    if (tail_[0] != 0) fail(missing);
+    if (has_late_tail_) {
+      late_missing_ = missing;
+    } else if (tail_[0] != 0) {
+      fail(missing);
+    }
     ++finished_steps_;
   }
 
@@ -192,6 +198,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     has_begun_ = false;
     is_callback_queued_ = false;
     is_sliced_ = false;
+    has_late_tail_ = false;
     if (finished_steps_ == 0) {
       for (State& state : states_) state = {};
     }
@@ -212,7 +219,7 @@ class GradientReducer::Impl : public AccumulatorListener {
       const at::Tensor& parameter = parameters_[i].tensor;
       if (specs_[i].is_sparse || scalar_type_of(specs_[i].dtype) != parameter.scalar_type()) return false;
     }
-    return !hook_;
+    return !hook_ && !collectives_.has_device_buckets();
   }
 
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) {
@@ -487,7 +494,13 @@ class GradientReducer::Impl : public AccumulatorListener {
       if (!hook_ && !buckets_.bucket(b).is_sparse) collectives_.wait(tickets_[b]);
       if (recorder_ != nullptr) recorder_->wait_ends(b);
     }
-    tail_ = buckets_.read_tail(buckets_.tail_memory());
+    has_late_tail_ = reads_tail_late();
+    if (has_late_tail_) {
+      std::fill(tail_.begin(), tail_.end(), 1.0);
+      tail_[0] = 0;
+    } else {
+      tail_ = buckets_.read_tail();
+    }
     for (std::size_t i = 0; i < states_.size(); ++i) {
       if (specs_[i].is_sparse) {
         const StepRecorder::Meeting meeting(recorder_);
@@ -496,6 +509,18 @@ class GradientReducer::Impl : public AccumulatorListener {
         give(i);
       }
     }
+  }
+
+  /// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, that
+  /// can be left for the next step: only a mistake shows later.
+  bool reads_tail_late() const {
+    return collectives_.has_device_buckets() && !hook_ && !options_.finds_unused && !options_.has_static_graph;
+  }
+
+  void look_at_late_tail() {
+    if (!std::exchange(has_late_tail_, false)) return;
+    tail_ = buckets_.read_tail();
+    if (tail_[0] != 0) fail(std::exchange(late_missing_, {}));
   }
 
   void take_hook_result(std::size_t b) {
@@ -598,6 +623,8 @@ class GradientReducer::Impl : public AccumulatorListener {
   std::vector<char> is_kept_;            // by parameter: its own part is averaged in place
   std::vector<double> tail_;          // average over ranks: missing gradients, then for each parameter if it was used
   std::vector<std::size_t> arrival_;  // of the first step
+  bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
+  std::string late_missing_;          // with it: this rank's parameters without a gradient
   std::vector<char> first_unused_;    // of the first step
   std::unique_ptr<AccumulatorHooks> hooks_;
   AutogradGraph graph_;

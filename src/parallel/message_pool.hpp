@@ -4,6 +4,7 @@
 #include <lockstep/mpi/collectives.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/TensorOptions.h>
 
 #include <cstddef>
 #include <cstdint>
@@ -19,7 +20,8 @@ class MessagePool {
 
   /// [count] elements that hold anything, and are overwritten when the slot is taken again. Collective: the same slots
   /// in the same order on all ranks.
-  at::Tensor take(std::size_t slot, std::int64_t count, at::ScalarType type);
+  /// @param options  type and device
+  at::Tensor take(std::size_t slot, std::int64_t count, const at::TensorOptions& options);
 
   mpi::Collectives& collectives() const noexcept { return *collectives_; }
 

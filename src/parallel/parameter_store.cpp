@@ -35,6 +35,13 @@ std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::siz
   return {std::move(region), begin};
 }
 
+std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
+  auto memory = std::make_shared<at::Tensor>(
+      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device)));
+  auto* const begin = static_cast<std::byte*>(memory->mutable_data_ptr());
+  return {std::move(memory), begin};
+}
+
 std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
   std::vector<DType> dtypes;
   for (const NamedParameter& parameter : parameters) {
@@ -73,6 +80,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
+      device_(parameters_.front().tensor.device()),
       checks_writes_(checks_writes),
       host_(std::move(sharers)),
       sharers_(&collectives) {
@@ -91,7 +99,12 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     add_block(dtype, members);
     const optim::Block& block = blocks_.back();
     const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(dtype);
-    if (host_.is_root()) leaders.broadcast(std::span<std::byte>(block.parameters, bytes));
+    const std::span<std::byte> values(block.parameters, bytes);
+    if (is_on_gpu()) {
+      collectives.broadcast(values, 0);
+    } else if (host_.is_root()) {
+      leaders.broadcast(values);
+    }
   }
   divide({});
   host_.barrier();
@@ -101,6 +114,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
 ParameterStore::~ParameterStore() = default;
 
 std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
+  if (is_on_gpu()) return device_memory(device_, bytes);
   if (is_shared()) return shared_memory(host_, bytes);
   return checks_writes_ ? private_pages(bytes) : private_memory(bytes);
 }
@@ -206,13 +220,7 @@ void ParameterStore::visit_all(const std::function<void(const optim::GradientPie
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
                                  const std::function<void(const optim::GradientPiece&)>& visit) const {
-  const at::Tensor& parameter = parameters_[index_[block][segment]].tensor;
-  at::Tensor& gradient = parameter.mutable_grad();
-  if (gradient.is_sparse()) gradient = gradient.to_dense();
-  if (gradient.scalar_type() != parameter.scalar_type() || gradient.strides() != parameter.strides()) {
-    const torch::NoGradGuard no_grad;
-    gradient = at::empty_like(parameter).copy_(gradient);  // optimizers walk both side by side
-  }
+  const at::Tensor gradient = aligned_gradient(block, segment);
   const auto* const values = static_cast<const std::byte*>(gradient.const_data_ptr());
   const optim::Segment& of = blocks_[block].segments[segment];
   const std::size_t element = size_of(blocks_[block].dtype);
@@ -220,6 +228,27 @@ void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
                   [&](std::int64_t begin, std::int64_t count, const std::byte* piece) {
                     visit({.block = block, .segment = segment, .begin = begin, .count = count, .values = piece});
                   });
+}
+
+at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segment) const {
+  const at::Tensor& parameter = parameters_[index_[block][segment]].tensor;
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (gradient.is_sparse()) gradient = gradient.to_dense();
+  if (gradient.scalar_type() != parameter.scalar_type() || gradient.strides() != parameter.strides()) {
+    const torch::NoGradGuard no_grad;
+    gradient = at::empty_like(parameter).copy_(gradient);  // optimizers walk both side by side
+  }
+  return gradient;
+}
+
+at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment) {
+  const at::Tensor values = parameters_[index_[block][segment]].tensor.detach();
+  return values.as_strided({values.numel()}, {1});
+}
+
+at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
+  const at::Tensor gradient = aligned_gradient(block, segment).detach();
+  return gradient.as_strided({gradient.numel()}, {1});
 }
 
 void ParameterStore::drop_gradients() {

@@ -80,7 +80,7 @@ Completion PowerSgd::start(const GradBucket& bucket) {
   for (const at::Tensor& gradient : uncompressed) count += gradient.numel();
   for (const Part& part : parts) count += part.matrix.size(0) * part.rank;
   // What is not compressed travels in front of the Ps.
-  const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.scalar_type());
+  const at::Tensor message = pool_.take(2 * bucket.index, count, bucket.buffer.options());
   std::int64_t begin = 0;
   const auto send = [&](const at::Tensor& values) {
     message.narrow(0, begin, values.numel()).view(values.sizes()).copy_(values);
@@ -154,7 +154,7 @@ at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
   at::Tensor q = at::empty({part.matrix.size(1), part.rank}, at::kDouble);
   double* const values = q.mutable_data_ptr<double>();
   for (std::int64_t i = 0; i < q.numel(); ++i) values[i] = sequence.normal();
-  return q.to(part.matrix.scalar_type());
+  return q.to(part.matrix.options());
 }
 
 /// Once the Ps are averaged: averages the Qs, and puts the products in the place of the gradients.
@@ -176,7 +176,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
     ps.push_back(orthonormalised(p.to(part.matrix.scalar_type())));
     count += part.q.numel();
   }
-  const at::Tensor qs = pool_.take(2 * bucket.index + 1, count, message.scalar_type());
+  const at::Tensor qs = pool_.take(2 * bucket.index + 1, count, message.options());
   begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     next_of(qs, parts[i].q.sizes()).copy_(at::mm(parts[i].matrix.t(), ps[i]));

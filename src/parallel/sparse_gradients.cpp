@@ -13,12 +13,12 @@ namespace lockstep::parallel {
 namespace {
 
 std::string bytes_as_text(const at::Tensor& tensor) {
-  const at::Tensor flat = tensor.contiguous();
+  const at::Tensor flat = tensor.cpu().contiguous();
   return {static_cast<const char*>(flat.const_data_ptr()), flat.nbytes()};
 }
 
 at::Tensor tensor_of(const std::string& text, at::IntArrayRef shape, const at::TensorOptions& options) {
-  return at::from_blob(const_cast<char*>(text.data()), shape, options).clone();
+  return at::from_blob(const_cast<char*>(text.data()), shape, options.device(at::kCPU)).clone().to(options.device());
 }
 
 }  // namespace
@@ -43,7 +43,8 @@ void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world,
     const std::int64_t rows = static_cast<std::int64_t>(values[rank].size()) / row_bytes;
     std::vector<std::int64_t> shape = parameter.sizes().vec();
     shape[0] = rows;
-    all_indices.push_back(tensor_of(indices[rank], {1, rows}, at::kLong));
+    all_indices.push_back(
+        tensor_of(indices[rank], {1, rows}, parameter.options().requires_grad(false).dtype(at::kLong)));
     all_values.push_back(tensor_of(values[rank], shape, parameter.options().requires_grad(false)));
   }
   if (all_indices.empty()) return;

@@ -54,8 +54,9 @@ at::Tensor view_of(std::byte* data, const at::Tensor& like, const std::shared_pt
 at::Tensor view_of(std::byte* data, const at::Tensor& like, at::ScalarType type, const std::shared_ptr<void>& owner) {
   const at::TensorOptions options = like.options().dtype(type).requires_grad(false);
   const auto keep = [owner](void*) {};
-  if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options);
-  return at::from_blob(data, like.sizes(), like.strides(), keep, options);
+  const at::Device device = like.device();  // said, since CUDA does not know whose a place without elements is
+  if (!is_flat(like)) return at::from_blob(data, like.sizes(), keep, options, device);
+  return at::from_blob(data, like.sizes(), like.strides(), keep, options, device);
 }
 
 bool is_flat(const at::Tensor& tensor) { return tensor.is_non_overlapping_and_dense(); }
@@ -78,7 +79,11 @@ void change_flat(const at::Tensor& tensor, const Change& change) {
 }  // namespace
 
 void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root) {
-  change_flat(tensor, [&](const at::Tensor& flat) { world.broadcast(bytes_of(flat), root); });
+  change_flat(tensor, [&](const at::Tensor& flat) {
+    const at::Tensor on_host = flat.cpu();
+    world.broadcast(bytes_of(on_host), root);
+    if (!on_host.is_same(flat)) flat.copy_(on_host);
+  });
 }
 
 void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root) {

@@ -42,6 +42,7 @@ class Strategy {
   std::int64_t lanes() const noexcept { return lanes_; }            ///< of a step, on all ranks; 0: off
   std::int64_t first_lane() const noexcept { return first_lane_; }  ///< of this rank
   int threads() const noexcept { return threads_; }                 ///< for computing, on this rank
+  at::Device device() const noexcept { return device_; }            ///< where this rank computes
 
  private:
   const mpi::Communicator* world_;
@@ -50,6 +51,7 @@ class Strategy {
   std::int64_t lanes_ = 0;
   std::int64_t first_lane_ = 0;
   int threads_ = 1;
+  at::Device device_ = at::kCPU;
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
   std::unique_ptr<optim::OptimWrapper> optimizer_;

@@ -4,6 +4,7 @@
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/mpi/communicator.hpp>
+#include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
 
 #include <cstddef>
@@ -44,20 +45,25 @@ Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
 /// The seam of all tensor communication. A backend is one file: self (one rank), shm (one host), mpi (any hosts),
-/// hierarchical (shared memory inside a host, MPI between hosts); nccl follows.
+/// hierarchical (shared memory inside a host, MPI between hosts), nccl (GPUs).
 ///
 /// Everything is collective: all ranks call the same members in the same order with the same counts, types and
 /// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
 /// 1/world_size for `average`; a NaN goes before any number. Every rank gets the same bits, on every backend and in
 /// every repetition. Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error,
 /// before any peer knows. Waits give up after the time-out that make_collectives was given.
+///
+/// Memory is host memory, but with nccl it may be a GPU's, too. Then NCCL chooses the order of the sum (the same on
+/// every rank) and what becomes of a NaN, 16-bit floats may be rounded at every addition, nothing can be summed by
+/// lanes, and operations are asynchronous: they follow what the current stream of LibTorch has so far, and "returns
+/// when" means that later work of that stream finds the result, while the host goes on.
 /// @throws CommError  from every member: a peer failed, is late, or asks for something else (then on every rank, naming
 ///                    both sides). The object is of no use afterwards: every later call throws, too
 class Collectives {
  public:
   virtual ~Collectives() = default;
 
-  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi" or "hierarchical"
+  virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi", "hierarchical" or "nccl"
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;
   /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm and
@@ -65,6 +71,8 @@ class Collectives {
   virtual int local_rank() const noexcept { return 0; }
   virtual int local_size() const noexcept { return 1; }  ///< how many they are
 
+  /// Whether buckets are memory of a GPU.
+  virtual bool has_device_buckets() const noexcept { return false; }
   /// Memory in which all_reduce is fastest. May be asked for at any time.
   /// @param bytes  the same on every rank; may be 0
   virtual BucketMemory allocate_bucket(std::size_t bytes) = 0;
@@ -87,8 +95,8 @@ class Collectives {
   /// @throws std::logic_error  kMostRangeTickets were started and nothing else since
   virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// Forms the result, with the bits of an all_reduce, for the elements of `range` only, and hands it to `consume` in
-  /// consecutive pieces of at most kPieceElements while they are in the first-level cache. Waits until all ranks have
-  /// come to this ticket and those before.
+  /// consecutive pieces of at most kPieceElements while they are in the first-level cache; device memory as one piece.
+  /// Waits until all ranks have come to this ticket and those before.
   ///
   /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
   /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
@@ -139,15 +147,16 @@ class Collectives {
 void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op);
 
 struct CollectivesOptions {
-  std::string backend = "auto";  ///< auto, self, shm, mpi or hierarchical
-  double timeout_s = 300;        ///< a wait longer than this throws CommError
-  int hosts = 0;                 ///< as for Topology::of
+  std::string backend = "auto";              ///< auto, self, shm, mpi, hierarchical or nccl
+  double timeout_s = 300;                    ///< a wait longer than this throws CommError
+  int hosts = 0;                             ///< as for Topology::of
+  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null: on the CPU
 };
 
 /// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, mpi where
-/// every rank has a host of its own, else hierarchical. Collective.
-/// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts), or one that is
-///                      not built (nccl), on every rank
+/// every rank has a host of its own, else hierarchical; nccl for several ranks with GPUs. Collective.
+/// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts, nccl without GPUs,
+///                      any other for several GPUs, nccl where ranks share a GPU), on every rank
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options);
 
 /// The keys of section `comm`.

@@ -30,9 +30,9 @@ struct Segment {
 /// A flat buffer of parameters of one dtype.
 struct Block {
   DType dtype = DType::float32;
-  std::byte* parameters = nullptr;
-  std::int64_t count = 0;         ///< elements, padding included
-  std::vector<Segment> segments;  ///< by ascending offset
+  std::byte* parameters = nullptr;  ///< on a GPU where FlatParameters::as_tensors
+  std::int64_t count = 0;           ///< elements, padding included
+  std::vector<Segment> segments;    ///< by ascending offset
 };
 
 /// A stretch of one parameter's averaged gradient, within one piece.
@@ -43,6 +43,8 @@ struct GradientPiece {
   std::int64_t count = 0;
   const std::byte* values = nullptr;  ///< valid during the call only
 };
+
+class TensorParameters;  // of tensor_update.hpp
 
 /// How optimizers see parameters; parallel::ParameterStore is the implementation.
 class FlatParameters {
@@ -63,6 +65,9 @@ class FlatParameters {
   /// collective.
   /// @param is_last  no further visit follows in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
+  /// Where blocks and states lie on a GPU: what updates work on in the place of visit_gradients, as whole tensors. This
+  /// rank then owns every parameter whole, and shares none. Else null.
+  virtual TensorParameters* as_tensors() noexcept { return nullptr; }
   /// Makes all gradients undefined.
   virtual void drop_gradients() = 0;
 

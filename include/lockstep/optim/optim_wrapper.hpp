@@ -65,6 +65,7 @@ class OptimWrapper {
 
  private:
   UpdateReport clip_and_step();
+  UpdateReport clip_and_step_tensors();
 
   Optimizer optimizer_;
   FlatParameters* parameters_;

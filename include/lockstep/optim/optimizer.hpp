@@ -40,6 +40,9 @@ struct Stretch {
   std::int64_t count;
 };
 
+struct TensorUpdate;  // of tensor_update.hpp
+struct TensorChange;
+
 /// A row of the table of optimizers: a per-element rule. A user's program adds rows.
 struct Rule {
   std::string name;
@@ -54,6 +57,8 @@ struct Rule {
   Coefficients (*coefficients)(const Options& options, std::int64_t step);
   void (*update32)(const Coefficients& coefficients, const Stretch<float>& stretch);
   void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch);
+  /// The same for parameters on a GPU; null: as for the built-in rule of this name.
+  void (*update_tensors)(const TensorUpdate& update) = nullptr;
 };
 
 /// The built-in rules: sgd, adamw.
@@ -92,6 +97,10 @@ class Optimizer {
   /// One update of every parameter that has a gradient, through FlatParameters::write. Gradients that are not averaged
   /// yet are averaged on the way, in the same pass. Collective like FlatParameters::finish_gradients and write.
   void step(const GradientChange& change = {});
+  /// The same where FlatParameters::as_tensors. The host does not wait for the GPU.
+  void step_tensors(const TensorChange& change);
+  /// Takes back that the last step_tensors was counted: it turned out to be void.
+  void uncount_step();
 
   const Rule& rule() const noexcept { return *rule_; }
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
@@ -118,6 +127,7 @@ class Optimizer {
   std::vector<std::vector<std::int64_t>> steps_;                // [block][segment]
   std::vector<std::vector<Coefficients>> coefficients_;         // [block][segment], of the step at hand
   std::vector<std::vector<std::shared_ptr<std::byte>>> state_;  // [block][slot]
+  std::vector<std::vector<char>> was_counted_;                  // [block][segment], by the last step_tensors
 };
 
 }  // namespace lockstep::optim

@@ -51,7 +51,7 @@ struct DdpOptions {
                   ///< the lanes that LaneTree::even gives it
   /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};
-  int root = 0;   ///< rank whose values all others start from
+  int root = 0;                ///< rank whose values all others start from
   bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
   bool reports_times = false;  ///< train_step notes times, for `report`
 
@@ -103,8 +103,8 @@ class DistributedDataParallel {
                           mpi::Collectives& collectives, const DdpOptions& options);
   ~DistributedDataParallel();
 
-  /// Runs the model; while gradients are enabled this decides whether the backward passes that follow synchronise.
-  /// Without gradients nothing is collective.
+  /// Runs the model on the device of its parameters; while gradients are enabled this decides whether the backward
+  /// passes that follow synchronise. Without gradients nothing is collective.
   at::Tensor forward(const at::Tensor& input);
 
   /// The same for a forward of another form: `function` runs the model and returns whatever it gives (see
@@ -195,8 +195,9 @@ class DistributedDataParallel {
   std::unique_ptr<GradientReducer> reducer_;  // or
   std::unique_ptr<LaneReducer> lanes_;
   std::shared_ptr<HookMemory> hook_memory_;
-  at::ScalarType dtype_;     // of the parameters: inputs are converted to it
-  bool slices_fit_ = false;  // the ranks that divide a reduction are those that share the parameters
+  at::ScalarType dtype_;          // of the parameters: inputs are converted to it
+  at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
+  bool slices_fit_ = false;       // the ranks that divide a reduction are those that share the parameters
   bool synchronises_ = true;
   std::optional<models::Tap> tap_;
   bool has_named_anomalous_ = false;

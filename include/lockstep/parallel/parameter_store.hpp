@@ -4,6 +4,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
+#include <lockstep/optim/tensor_update.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/gradient_source.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
@@ -26,21 +27,23 @@ class WriteGuard;
 /// @throws ConfigError  one belongs to a living ParameterStore
 void require_unwrapped(const std::vector<NamedParameter>& parameters);
 
-/// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them.
+/// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them. The
+/// blocks lie on the device of the parameters.
 ///
 /// The model's parameters become views of the blocks, in registration order; nothing may replace a parameter's storage
 /// afterwards. On CPU the ranks of a host can share one copy: each rank then writes its own parts, and optimizer state
 /// exists once per host. Who owns what follows the gradient buckets, so that each rank works on an even part of each.
-class ParameterStore : public optim::FlatParameters {
+class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
   ///
-  /// @param parameters   in registration order, on CPU
+  /// @param parameters   in registration order, all on one device
   /// @param world        all ranks
   /// @param collectives  of the same ranks; outlives the store
-  /// @param sharers      the ranks of one host that share a copy with this one; or this one alone
+  /// @param sharers      the ranks of one host that share a copy with this one; or this one alone, as it must be where
+  ///                     parameters lie on a GPU
   /// @param checks_writes  whoever writes to a parameter outside of `write` ends the job with exit code 2, naming the
-  ///                       parameter and with its stack. Costs system calls in every write
+  ///                       parameter and with its stack. Costs system calls in every write; on CPU
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
                  mpi::Communicator sharers, bool checks_writes = false);
@@ -59,6 +62,7 @@ class ParameterStore : public optim::FlatParameters {
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
+  optim::TensorParameters* as_tensors() noexcept override { return is_on_gpu() ? this : nullptr; }
   void write(const std::function<void()>& body) override;
   void sum_over_owners(std::span<double> values) const override;
 
@@ -73,7 +77,12 @@ class ParameterStore : public optim::FlatParameters {
   std::size_t index_of(std::size_t block, std::size_t segment) const { return index_.at(block).at(segment); }
 
  private:
+  bool is_on_gpu() const noexcept { return device_.is_cuda(); }
+  at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
+  at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
   void add_block(DType dtype, const std::vector<std::size_t>& members);
+  /// The gradient, of the dtype and strides of its parameter.
+  at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
   void divide(const std::vector<Bucket>& buckets);
   void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
@@ -84,6 +93,7 @@ class ParameterStore : public optim::FlatParameters {
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
+  at::Device device_;
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block

@@ -251,8 +251,7 @@ std::string refusal_of(const Communicator& world, const std::string& backend, in
 
 TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
   const auto world = Communicator::world();
-  EXPECT_EQ(refusal_of(world, "nccl"),
-            "comm.backend: nccl is not in this build; use auto, self, shm, mpi or hierarchical");
+  EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
   const std::string size = std::to_string(world.size());
   const std::string one_more = std::to_string(world.size() + 1);
   EXPECT_EQ(refusal_of(world, "auto", world.size() + 1), "comm.hosts: " + one_more + " hosts cannot be had of " + size +

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <memory>
+#include <string>
+
+namespace lockstep::mpi {
+
+namespace gpu {
+struct ModuleApi;
+}
+
+/// The GPUs that a driver offers to this process.
+struct GpuDriver {
+  int gpus = 0;
+  std::string fault;  ///< why there are none, in a few words
+};
+
+/// Asks the driver itself (libcuda.so.1): where there is none, nothing of CUDA gets into the process. Not collective.
+GpuDriver probe_gpu_driver();
+
+/// The GPU that a rank computes on, through the module that drives it (lockstep_gpu.so).
+class Gpu {
+ public:
+  /// Makes device `index` that of the calling thread.
+  /// @param api  outlives the object
+  /// @throws ConfigError  the device cannot be used
+  Gpu(const gpu::ModuleApi& api, int index);
+
+  int index() const noexcept { return index_; }  ///< as LibTorch numbers devices
+  const std::string& name() const noexcept { return name_; }
+  const std::string& uuid() const noexcept { return uuid_; }  ///< tells GPUs apart that several processes see
+  const gpu::ModuleApi& api() const noexcept { return *api_; }
+
+ private:
+  const gpu::ModuleApi* api_;
+  int index_;
+  std::string name_;
+  std::string uuid_;
+};
+
+/// What run.device came to.
+struct DeviceChoice {
+  std::shared_ptr<const Gpu> gpu;  ///< null: the CPU
+  std::string remark;              ///< why `auto` passed by a GPU that is there; else empty
+};
+
+/// Decides for all ranks alike where they compute, and opens the module if that is a GPU. To be called before anything
+/// asks LibTorch about CUDA, which settles once per process whether there is any.
+///
+/// Rank i of a host takes GPU i of those that it sees, counted round.
+/// @param device      cpu; cuda; auto: cuda where every rank can have it
+/// @param local_rank  position among the ranks of this host
+/// @throws ConfigError  `cuda`, and a rank has no driver, no GPU or no module; on every rank
+/// Collective.
+DeviceChoice choose_device(const std::string& device, const Communicator& world, int local_rank);
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optimizer.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <limits>
+#include <string_view>
+#include <vector>
+
+namespace lockstep::optim {
+
+/// FlatParameters as tensors.
+class TensorParameters {
+ public:
+  virtual ~TensorParameters() = default;
+
+  /// [count] A view of a whole segment.
+  virtual at::Tensor flat_parameter(std::size_t block, std::size_t segment) = 0;
+  /// [count] Its averaged gradient, laid out like it; an update may change it. After finish_gradients, while
+  /// has_gradient.
+  virtual at::Tensor flat_gradient(std::size_t block, std::size_t segment) = 0;
+};
+
+/// One update of parameters that have the same options, the same number of updates so far and one type, as whole
+/// tensors: P parameters, each flat.
+struct TensorUpdate {
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> gradients;            ///< may be changed
+  std::vector<std::vector<at::Tensor>> states;  ///< [slot][P], as many slots as the rule's state_names
+  const Options* options = nullptr;
+  std::int64_t step = 0;  ///< updates of these parameters including this one, from 1
+  at::Tensor is_void;     ///< [] float32: 1 where nothing shall change; undefined: change
+};
+
+/// What happens to gradients on their way into an update by tensors, without the host knowing the numbers.
+struct TensorChange {
+  at::Tensor factor;                                       ///< [] multiplies every element; undefined: 1
+  double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]
+  at::Tensor is_void;                                      ///< as in TensorUpdate
+};
+
+/// A rule's form for whole tensors, for one of builtin_rules; null: there is none.
+using TensorRule = void (*)(const TensorUpdate& update);
+TensorRule builtin_tensor_rule(std::string_view rule);
+
+/// The same as gradient_norm, on the device of the gradients. [] float64. Not collective.
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);
+/// The same as change_by. A norm that is not finite makes the update void.
+TensorChange change_by(const Clip& clip, const at::Tensor& norm);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/gpu.hpp>
+
+#include <dlfcn.h>
+
+#include <optional>
+
+#include "gpu/module_api.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+constexpr const char* kModule = "lockstep_gpu.so";
+
+std::string dl_fault() {
+  const char* const text = dlerror();
+  return text != nullptr ? text : "unknown error";
+}
+
+/// @return  null, with `fault`, where the module or something that it needs is missing, or there is no GPU
+const gpu::ModuleApi* open_module(std::string& fault) {
+  void* const library =
+      dlopen(kModule, RTLD_NOW | RTLD_LOCAL);  // stays for good: LibTorch knows its kernels from now on
+  if (library == nullptr) {
+    fault = dl_fault() + "; tools/setup --cuda brings what it takes, then build again";
+    return nullptr;
+  }
+  const auto open = reinterpret_cast<gpu::OpenModule>(dlsym(library, gpu::kOpenModule));
+  if (open == nullptr) {
+    fault = dl_fault();
+    return nullptr;
+  }
+  gpu::Fault refusal = nullptr;
+  const gpu::ModuleApi* const api = open(gpu::kApiVersion, &refusal);
+  if (api == nullptr) fault = std::string(kModule) + ": " + refusal;
+  return api;
+}
+
+/// @return  null, with `fault`, where this rank cannot have a GPU
+std::shared_ptr<const Gpu> open_gpu(int local_rank, std::string& fault) {
+  const GpuDriver driver = probe_gpu_driver();
+  fault = driver.fault;
+  if (driver.gpus == 0) return nullptr;
+  const gpu::ModuleApi* const api = open_module(fault);
+  if (api == nullptr) return nullptr;
+  try {
+    return std::make_shared<const Gpu>(*api, local_rank % api->device_count);
+  } catch (const ConfigError& error) {
+    fault = error.what();
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+GpuDriver probe_gpu_driver() {
+  constexpr int kSuccess = 0;
+  void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return {.gpus = 0, .fault = "there is no GPU driver (" + dl_fault() + ")"};
+  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
+  GpuDriver driver;
+  int code = -1;
+  if (init != nullptr && count != nullptr) code = init(0);
+  if (code == kSuccess) code = count(&driver.gpus);
+  if (code == kSuccess && driver.gpus > 0) return driver;  // and the library stays: CUDA comes back to it
+  dlclose(library);
+  const std::string reason = code == kSuccess ? "it shows none to this process" : "its error " + std::to_string(code);
+  return {.gpus = 0, .fault = "the GPU driver offers no GPU (" + reason + ")"};
+}
+
+Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
+  gpu::DeviceFacts facts;
+  const gpu::Fault fault = api.use_device(index, &facts);
+  if (fault != nullptr) throw ConfigError("GPU " + std::to_string(index) + " cannot be used: " + fault);
+  name_ = facts.name;
+  uuid_ = facts.uuid;
+}
+
+DeviceChoice choose_device(const std::string& device, const Communicator& world, int local_rank) {
+  if (device == "cpu") return {};
+  std::string fault;
+  DeviceChoice choice{.gpu = open_gpu(local_rank, fault), .remark = {}};
+  if (device == "cuda") {
+    world.together([&] {
+      if (!choice.gpu) throw ConfigError("run.device=cuda: " + fault + "; or use run.device=cpu");
+    });
+    return choice;
+  }
+  if (world.agree(choice.gpu != nullptr)) return choice;
+  // Without a driver anywhere there is nothing to remark.
+  const bool is_anywhere = world.all_reduce(static_cast<std::uint8_t>(probe_gpu_driver().gpus > 0), Op::max) != 0;
+  if (is_anywhere) {
+    const std::vector<std::string> faults = world.all_gather(fault);
+    for (std::size_t rank = 0; rank < faults.size() && choice.remark.empty(); ++rank) {
+      if (faults[rank].empty()) continue;
+      choice.remark =
+          "run.device=auto takes the CPU although there are GPUs: rank " + std::to_string(rank) + ": " + faults[rank];
+    }
+  }
+  choice.gpu = nullptr;
+  return choice;
+}
+
+}  // namespace lockstep::mpi

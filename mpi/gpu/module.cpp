@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// lockstep_gpu.so: the part of Lockstep that needs CUDA and NCCL. Loading it makes LibTorch's CUDA half known, too.
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include <array>
+#include <cstdio>
+#include <cstring>
+#include <string>
+
+#include "fault.hpp"
+#include "link.hpp"
+#include "module_api.hpp"
+
+namespace lockstep::mpi::gpu {
+
+namespace {
+
+std::string text_of(const cudaUUID_t& uuid) {
+  std::string text;
+  for (std::size_t i = 0; i < sizeof(uuid.bytes); ++i) {
+    std::array<char, 3> byte{};
+    std::snprintf(byte.data(), byte.size(), "%02x", static_cast<unsigned char>(uuid.bytes[i]));
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += byte.data();
+  }
+  return text;
+}
+
+Fault use_device(int device, DeviceFacts* facts) {
+  return guarded([&] {
+    check(cudaSetDevice(device), "cudaSetDevice");
+    cudaDeviceProp properties{};
+    check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
+    check(cudaFree(nullptr), "cudaFree");  // brings the device up, so that what is wrong with it shows here
+    std::snprintf(facts->name, sizeof(facts->name), "%s", properties.name);
+    std::snprintf(facts->uuid, sizeof(facts->uuid), "%s", text_of(properties.uuid).c_str());
+  });
+}
+
+Fault is_device_memory(const void* memory, bool* yes) {
+  return guarded([&] {
+    cudaPointerAttributes attributes{};
+    check(cudaPointerGetAttributes(&attributes, memory), "cudaPointerGetAttributes");
+    *yes = attributes.type == cudaMemoryTypeDevice || attributes.type == cudaMemoryTypeManaged;
+  });
+}
+
+Fault make_unique_id(char* id) {
+  static_assert(sizeof(ncclUniqueId) == kUniqueIdBytes);
+  return guarded([&] {
+    ncclUniqueId made;
+    check(ncclGetUniqueId(&made), "ncclGetUniqueId");
+    std::memcpy(id, &made, sizeof(made));
+  });
+}
+
+Fault open(int device, const char* id, int ranks, int rank, Link** link) {
+  return guarded([&] {
+    ncclUniqueId copy;
+    std::memcpy(&copy, id, sizeof(copy));
+    *link = new Link(device, copy, ranks, rank);
+  });
+}
+
+Fault close(Link* link) {
+  return guarded([&] { delete link; });
+}
+
+Fault poll(Link* link, bool* is_under_way) {
+  return guarded([&] { *is_under_way = link->is_under_way(); });
+}
+
+Fault finalize(Link* link) {
+  return guarded([&] { link->finalize(); });
+}
+
+Fault abort(Link* link) {
+  return guarded([&] { link->abort(); });
+}
+
+Fault allocate(Link* link, std::size_t bytes, void** memory, void** registration) {
+  return guarded([&] { *memory = link->allocate(bytes, registration); });
+}
+
+Fault release(Link* link, void* memory, void* registration) {
+  return guarded([&] { link->release(memory, registration); });
+}
+
+Fault all_reduce(Link* link, void* values, std::size_t count, DType dtype, ReduceOp op) {
+  return guarded([&] { link->all_reduce(values, count, dtype, op); });
+}
+
+Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
+  return guarded([&] { link->broadcast(memory, bytes, root); });
+}
+
+Fault all_gather(Link* link, const void* mine, void* all, std::size_t bytes) {
+  return guarded([&] { link->all_gather(mine, all, bytes); });
+}
+
+Fault reduce_scatter(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
+                     ReduceOp op) {
+  return guarded([&] { link->reduce_scatter(slices, counts, mine, dtype, op); });
+}
+
+Fault mark(Link* link, Event** event) {
+  return guarded([&] { *event = link->mark(); });
+}
+
+Fault await(Link* link, Event* event) {
+  return guarded([&] { link->await(*event); });
+}
+
+Fault is_over(Link* link, Event* event, bool* yes) {
+  return guarded([&] { *yes = link->is_over(*event); });
+}
+
+Fault drop(Link* link, Event* event) {
+  return guarded([&] { link->drop(event); });
+}
+
+ModuleApi make_api() {
+  ModuleApi api{.version = kApiVersion,
+                .device_count = 0,
+                .nccl_compiled = NCCL_VERSION_CODE,
+                .nccl_loaded = 0,
+                .use_device = use_device,
+                .is_device_memory = is_device_memory,
+                .make_unique_id = make_unique_id,
+                .open = open,
+                .poll = poll,
+                .finalize = finalize,
+                .abort = abort,
+                .close = close,
+                .allocate = allocate,
+                .release = release,
+                .all_reduce = all_reduce,
+                .broadcast = broadcast,
+                .all_gather = all_gather,
+                .reduce_scatter = reduce_scatter,
+                .mark = mark,
+                .await = await,
+                .is_over = is_over,
+                .drop = drop};
+  check(cudaGetDeviceCount(&api.device_count), "cudaGetDeviceCount");
+  check(ncclGetVersion(&api.nccl_loaded), "ncclGetVersion");
+  return api;
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const ModuleApi* lockstep_gpu_open(std::uint32_t version,
+                                                                                     Fault* fault) {
+  static ModuleApi api;
+  *fault = guarded([&] {
+    if (version != kApiVersion) {
+      throw std::runtime_error("lockstep_gpu.so speaks version " + std::to_string(kApiVersion) +
+                               " of its interface, the program version " + std::to_string(version) +
+                               "; build both from the same sources");
+    }
+    if (api.version == 0) api = make_api();
+  });
+  return *fault == nullptr ? &api : nullptr;
+}
+
+}  // namespace lockstep::mpi::gpu

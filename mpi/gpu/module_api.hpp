@@ -1,0 +1,81 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a program and lockstep_gpu.so say to each other: plain types and functions, so that the program needs neither
+// CUDA nor NCCL to be built or to run. No exception crosses.
+#pragma once
+
+#include <lockstep/core/dtype.hpp>
+#include <lockstep/mpi/collectives.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::mpi::gpu {
+
+/// Null: done. Otherwise what went wrong, in the words of CUDA or NCCL; valid until this thread's next call.
+using Fault = const char*;
+
+inline constexpr std::size_t kUniqueIdBytes = 128;
+inline constexpr std::uint32_t kApiVersion = 1;  ///< grows with every change of this file
+
+struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
+struct Event;  ///< a point in that stream
+
+struct DeviceFacts {
+  char name[256] = {};
+  char uuid[37] = {};  ///< of the GPU, or of the part of one that this process sees
+};
+
+/// What the module can do. "The current stream" is the one on which LibTorch queues the calling thread's work.
+///
+/// Operations of a link queue up behind the work that the current stream has so far, and return before they are done.
+/// Most leave the link under way for a while: `poll` until it is not before the next call on that link. One thread at a
+/// time uses a link; another one may call `poll`, `is_over` and `abort`.
+struct ModuleApi {
+  std::uint32_t version = 0;
+  std::int32_t device_count = 0;
+  std::int32_t nccl_compiled = 0;  ///< NCCL_VERSION_CODE of the header
+  std::int32_t nccl_loaded = 0;    ///< of the library in this process
+
+  /// Makes a device that of the calling thread.
+  Fault (*use_device)(int device, DeviceFacts* facts) = nullptr;
+  Fault (*is_device_memory)(const void* memory, bool* yes) = nullptr;
+
+  /// @param id  kUniqueIdBytes, for all ranks of one communicator
+  Fault (*make_unique_id)(char* id) = nullptr;
+  /// Begins to connect this rank with the others.
+  Fault (*open)(int device, const char* id, int ranks, int rank, Link** link) = nullptr;
+  Fault (*poll)(Link* link, bool* is_under_way) = nullptr;
+  /// Begins to end a link in good order, together with the peers; `close` follows.
+  Fault (*finalize)(Link* link) = nullptr;
+  /// Ends operations under way, whatever the peers do, and then the link; `close` follows. May hang.
+  Fault (*abort)(Link* link) = nullptr;
+  Fault (*close)(Link* link) = nullptr;
+
+  /// Zeroed memory, known to NCCL.
+  Fault (*allocate)(Link* link, std::size_t bytes, void** memory, void** registration) = nullptr;
+  /// Waits until the device is idle. A link that was aborted may be named here, too.
+  Fault (*release)(Link* link, void* memory, void* registration) = nullptr;
+
+  Fault (*all_reduce)(Link* link, void* values, std::size_t count, DType dtype, ReduceOp op) = nullptr;
+  Fault (*broadcast)(Link* link, void* memory, std::size_t bytes, int root) = nullptr;
+  Fault (*all_gather)(Link* link, const void* mine, void* all, std::size_t bytes) = nullptr;
+  /// Gives rank r the reduced slice r.
+  /// @param slices  of this rank's values, by rank
+  /// @param counts  elements of each, the same on all ranks
+  Fault (*reduce_scatter)(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
+                          ReduceOp op) = nullptr;
+
+  /// The point behind all that was queued on the link. Give it back with `drop`.
+  Fault (*mark)(Link* link, Event** event) = nullptr;
+  /// Has the current stream wait for it; the calling thread does not.
+  Fault (*await)(Link* link, Event* event) = nullptr;
+  Fault (*is_over)(Link* link, Event* event, bool* yes) = nullptr;
+  Fault (*drop)(Link* link, Event* event) = nullptr;
+};
+
+/// The one function that the module exports, as `lockstep_gpu_open`.
+/// @param fault  why the result is null: no GPU, or another version of this file
+using OpenModule = const ModuleApi* (*)(std::uint32_t version, Fault* fault);
+inline constexpr const char* kOpenModule = "lockstep_gpu_open";
+
+}  // namespace lockstep::mpi::gpu

@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Device memory travels by NCCL, on a stream of its own; host memory by a backend for the CPU.
+#include <lockstep/core/error.hpp>
+
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "backends.hpp"
+#include "messages.hpp"
+#include "nccl_link.hpp"
+#include "ordered_collectives.hpp"
+
+namespace lockstep::mpi {
+
+namespace {
+
+/// Calls on device memory that are compared over all ranks before NCCL gets them: it hangs, or mixes things up, where
+/// they differ. Ranks that differ mostly do so in their first steps.
+constexpr std::uint64_t kComparedCalls = 200;
+
+std::string version_text(int code) {
+  return std::to_string(code / 10000) + "." + std::to_string(code / 100 % 100) + "." + std::to_string(code % 100);
+}
+
+/// What ranks must know of each other before NCCL may connect them.
+struct Endpoint {
+  std::string uuid;
+  std::string host_id;  ///< NCCL_HOSTID: ranks that have different ones are on different hosts for NCCL
+  std::string version;
+
+  static Endpoint here(const Gpu& gpu) {
+    const char* const host_id = std::getenv("NCCL_HOSTID");
+    return {gpu.uuid(), host_id != nullptr ? host_id : "", version_text(gpu.api().nccl_loaded)};
+  }
+};
+
+/// @throws ConfigError  the ranks' NCCL or GPUs do not go together; on every rank
+void require_compatible(const Communicator& comm, const Gpu& gpu) {
+  comm.together([&gpu] {
+    const gpu::ModuleApi& api = gpu.api();
+    if (api.nccl_compiled == api.nccl_loaded) return;
+    throw ConfigError("comm: lockstep_gpu.so was built for NCCL " + version_text(api.nccl_compiled) + ", but " +
+                      version_text(api.nccl_loaded) + " is loaded; LD_LIBRARY_PATH must not name another libnccl");
+  });
+  const Endpoint mine = Endpoint::here(gpu);
+  const std::vector<std::string> versions = comm.all_gather(mine.version);
+  const std::vector<std::string> uuids = comm.all_gather(mine.uuid);
+  const std::vector<std::string> host_ids = comm.all_gather(mine.host_id);
+  std::map<std::pair<std::string, std::string>, std::size_t> owners;
+  for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
+    if (versions[rank] != versions[0]) {
+      throw_agreed(ExitCode::configuration, "comm: rank 0 has NCCL " + versions[0] + ", rank " + std::to_string(rank) +
+                                                " has " + versions[rank] + "; all ranks need the same");
+    }
+    const auto [owner, is_first] = owners.try_emplace({uuids[rank], host_ids[rank]}, rank);
+    if (is_first) continue;
+    throw_agreed(ExitCode::configuration,
+                 "comm: ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) +
+                     " have the same GPU (" + uuids[rank] +
+                     "), which NCCL does not serve; start one rank for each GPU, or, to try things out, give every "
+                     "rank an NCCL_HOSTID of its own");
+  }
+}
+
+class NcclCollectives final : public OrderedCollectives {
+ public:
+  NcclCollectives(Communicator comm, std::shared_ptr<const Gpu> gpu, std::unique_ptr<Collectives> host,
+                  const NcclOptions& options)
+      : OrderedCollectives(comm.rank(), comm.size()),
+        comm_(std::move(comm)),
+        gpu_(std::move(gpu)),
+        host_(std::move(host)),
+        options_(options),
+        messages_(Communicator(comm_.handle()), options.wait),
+        places_(kMostJobs) {}
+
+  std::string_view name() const noexcept override { return "nccl"; }
+  bool has_device_buckets() const noexcept override { return true; }
+
+ protected:
+  BucketMemory allocate(std::size_t bytes) override {
+    const std::shared_ptr<NcclLink>& connected = link();
+    BucketMemory memory;
+    comm_.together([&] { memory = NcclLink::allocate(connected, bytes); });  // one GPU may be fuller than the others
+    return memory;
+  }
+
+  std::unique_ptr<Collectives> make_part(int color) override {
+    return make_nccl_collectives(comm_.split(color, rank()), gpu_, host_->split(color), options_);
+  }
+
+  void announce(const Job& job) override {
+    Place& place = place_of(job);
+    place.is_on_device = job.values != nullptr && job.call.count > 0 && is_on_device(job.values);
+    if (place.is_on_device && job.tree != nullptr) {
+      throw std::logic_error("comm: nccl cannot sum device memory by lanes");
+    }
+    if (link_) link_->throw_if_failed();
+    compare(job, place);
+    if (place.is_on_device) {
+      queue(job);
+    } else if (job.call.kind == Kind::all_reduce || job.call.kind == Kind::reduce_ranges) {
+      place.ticket = start_on_host(job);
+    }
+  }
+
+  void perform(const Job& job) override {
+    const Place& place = place_of(job);
+    if (place.is_on_device) return link_->await(job.call.sequence);
+    const std::span<std::byte> values(job.values, job.call.count);
+    switch (job.call.kind) {
+      case Kind::all_reduce:
+        return host_->wait(place.ticket);
+      case Kind::reduce_ranges:
+        return;  // taken later
+      case Kind::broadcast:
+        return host_->broadcast(values, job.call.root);
+      case Kind::all_gather:
+        return host_->all_gather(values, {job.result, job.call.count * world_size()});
+      case Kind::reduce_scatter:
+        return host_->reduce_scatter(job.values, job.call.count, job.call.dtype, job.call.op, job.result);
+      case Kind::barrier:
+      case Kind::allocate_bucket:
+      case Kind::split:
+        return host_->barrier();
+    }
+  }
+
+  /// Device memory is handed over as one piece.
+  void take(const Job& job, Slice range, const RangeConsumer& consume) override {
+    const Place& place = place_of(job);
+    if (!place.is_on_device) return host_->reduce_range(place.ticket, range, consume);
+    if (range.count > 0) consume(range.begin, job.values + range.begin * job.element_bytes(), range.count);
+  }
+
+ private:
+  /// Where a call's memory lies, and what it is for the backend that has it.
+  struct Place {
+    bool is_on_device = false;
+    Ticket ticket;
+  };
+
+  Place& place_of(const Job& job) { return places_[job.call.sequence % kMostJobs]; }
+
+  bool is_on_device(const void* memory) const {
+    bool yes = false;
+    const gpu::Fault fault = gpu_->api().is_device_memory(memory, &yes);
+    if (fault != nullptr) throw CommError(std::string("comm: nccl: ") + fault);
+    return yes;
+  }
+
+  /// The ranks are connected when they first need to be.
+  const std::shared_ptr<NcclLink>& link() {
+    if (!link_) link_ = std::make_shared<NcclLink>(comm_, gpu_, options_);
+    return link_;
+  }
+
+  /// All ranks compare a call on host memory anyway when they do it.
+  void compare(const Job& job, const Place& place) {
+    if (compared_ == kComparedCalls) return;
+    ++compared_;
+    Job seen = job;
+    seen.call.is_on_device = place.is_on_device;
+    messages_.meet(seen);
+  }
+
+  Ticket start_on_host(const Job& job) {
+    const Call& call = job.call;
+    if (call.kind == Kind::all_reduce) {
+      return job.tree == nullptr
+                 ? host_->start_all_reduce(job.values, call.count, call.dtype, call.op)
+                 : host_->start_lane_reduce(job.values, call.count, call.stride, call.dtype, call.op, *job.tree);
+    }
+    return job.tree == nullptr
+               ? host_->start_reduce_ranges(job.values, call.count, call.dtype, call.op)
+               : host_->start_lane_ranges(job.values, call.count, call.stride, call.dtype, call.op, *job.tree);
+  }
+
+  void queue(const Job& job) {
+    const gpu::ModuleApi& api = gpu_->api();
+    const Call& call = job.call;
+    link()->start(call, [&](gpu::Link* link) -> gpu::Fault {
+      switch (call.kind) {
+        case Kind::all_reduce:
+        case Kind::reduce_ranges:
+          return api.all_reduce(link, job.values, call.count, call.dtype, call.op);
+        case Kind::broadcast:
+          return api.broadcast(link, job.values, call.count, call.root);
+        case Kind::all_gather:
+          return api.all_gather(link, job.values, job.result, call.count);
+        case Kind::reduce_scatter:
+          return reduce_scatter_on(link, job);
+        case Kind::barrier:
+        case Kind::allocate_bucket:
+        case Kind::split:
+          return nullptr;  // have no memory
+      }
+      return nullptr;
+    });
+  }
+
+  gpu::Fault reduce_scatter_on(gpu::Link* link, const Job& job) {
+    std::vector<const void*> slices;
+    std::vector<std::size_t> counts;
+    for (int owner = 0; owner < world_size(); ++owner) {
+      const Slice slice = slice_of(job.call.count, owner, world_size(), job.element_bytes());
+      slices.push_back(job.values + slice.begin * job.element_bytes());
+      counts.push_back(slice.count);
+    }
+    return gpu_->api().reduce_scatter(link, slices.data(), counts.data(), job.result, job.call.dtype, job.call.op);
+  }
+
+  Communicator comm_;
+  std::shared_ptr<const Gpu> gpu_;
+  std::unique_ptr<Collectives> host_;
+  NcclOptions options_;
+  Messages messages_;
+  std::shared_ptr<NcclLink> link_;  // null until it is needed
+  std::vector<Place> places_;       // by sequence number
+  std::uint64_t compared_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Collectives> make_nccl_collectives(Communicator comm, std::shared_ptr<const Gpu> gpu,
+                                                   std::unique_ptr<Collectives> host, const NcclOptions& options) {
+  require_compatible(comm, *gpu);
+  return std::make_unique<NcclCollectives>(std::move(comm), std::move(gpu), std::move(host), options);
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "nccl_link.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <future>
+#include <sched.h>
+#include <unistd.h>
+#include <utility>
+
+namespace lockstep::mpi {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+constexpr auto kSpinTime = 200us;  // NCCL launches on a thread of its own in some tens of microseconds
+constexpr auto kNap = 200us;
+constexpr auto kLookInterval = 100ms;
+constexpr double kFarewellSeconds = 30;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::string in_seconds(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", seconds);
+  return text.data();
+}
+
+}  // namespace
+
+NcclLink::NcclLink(const Communicator& comm, std::shared_ptr<const Gpu> gpu, const NcclOptions& options)
+    : gpu_(std::move(gpu)),
+      options_(options),
+      diagnosis_(Communicator(comm.handle()), {.timeout_s = options.diagnosis_limit_s, .is_crowded = true}) {
+  connect(comm);
+  watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
+}
+
+void NcclLink::connect(const Communicator& comm) {
+  std::array<std::byte, gpu::kUniqueIdBytes> id{};
+  comm.together([&] {  // the root's failure is everybody's
+    if (comm.is_root()) check(api().make_unique_id(reinterpret_cast<char*>(id.data())), "an id for the ranks");
+  });
+  comm.broadcast(std::span<std::byte>(id));
+  const std::string what = "connecting " + std::to_string(comm.size()) + " ranks";
+  try {
+    comm.together([&] {  // or the others would wait for a rank that does not come
+      check(api().open(gpu_->index(), reinterpret_cast<const char*>(id.data()), comm.size(), comm.rank(), &link_),
+            what);
+    });
+    settle(what + " (NCCL_DEBUG=INFO tells more; NCCL_SOCKET_IFNAME names the network)", options_.wait.timeout_s);
+  } catch (const std::exception&) {
+    if (link_ != nullptr) close();
+    throw;
+  }
+}
+
+NcclLink::~NcclLink() {
+  watch_.request_stop();
+  wakes_.notify_all();
+  if (watch_.joinable()) watch_.join();
+  if (!has_failed_ && std::uncaught_exceptions() == 0) {
+    try {
+      end_launch();
+      check(api().finalize(link_), "ending");
+      settle("ending", std::min(kFarewellSeconds, options_.wait.timeout_s));
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "lockstep: %s\n", error.what());
+      has_failed_ = true;
+    }
+  } else {
+    has_failed_ = true;
+  }
+  close();
+}
+
+void NcclLink::close() noexcept {
+  if (has_failed_) within_limit("abort", api().abort);
+  within_limit("close", api().close);
+}
+
+void NcclLink::within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) noexcept {
+  auto done = std::make_shared<std::promise<void>>();
+  const auto ended = done->get_future();
+  std::thread([done, step, link = link_] {
+    step(link);
+    done->set_value();
+  }).detach();
+  if (ended.wait_for(std::chrono::duration<double>(options_.abort_limit_s)) == std::future_status::ready) return;
+  std::fprintf(stderr, "lockstep: NCCL did not return from %s within %s; ending this process\n", what,
+               in_seconds(options_.abort_limit_s).c_str());
+  std::fflush(nullptr);
+  _exit(static_cast<int>(ExitCode::communication));
+}
+
+void NcclLink::check(gpu::Fault fault, const std::string& what) const {
+  if (fault == nullptr) return;
+  throw_if_failed();  // that came first
+  throw CommError("comm: nccl: " + what + ": " + fault);
+}
+
+void NcclLink::throw_if_failed() const {
+  if (!has_failed_) return;
+  const std::lock_guard hold(mutex_);
+  throw CommError("comm: nccl: " + failure_);
+}
+
+void NcclLink::settle(const std::string& what, double limit_s) {
+  const auto begin = Clock::now();
+  for (bool is_under_way = true;;) {
+    check(api().poll(link_, &is_under_way), what);
+    if (!is_under_way) return;
+    if (seconds_since(begin) >= limit_s) {
+      fail(what + " did not end within " + in_seconds(limit_s) + ": a peer is late or cannot be reached");
+      throw_if_failed();
+    }
+    if (Clock::now() - begin < kSpinTime) {
+      sched_yield();
+    } else {
+      std::this_thread::sleep_for(kNap);
+    }
+  }
+}
+
+/// What was started last is on the stream for good, and its end is marked. Until then NCCL takes no other call.
+void NcclLink::end_launch() {
+  if (operations_.empty() || operations_.back().end != nullptr) return;
+  Started& last = operations_.back();  // only this thread adds and removes
+  settle(describe(last.call), options_.wait.timeout_s);
+  gpu::Event* end = nullptr;
+  check(api().mark(link_, &end), describe(last.call));
+  const std::lock_guard hold(mutex_);
+  last.end = end;
+}
+
+bool NcclLink::is_over(const Started& operation) const {
+  if (operation.end == nullptr) return false;
+  bool yes = false;
+  check(api().is_over(link_, operation.end, &yes), describe(operation.call));
+  return yes;
+}
+
+void NcclLink::forget_finished() {
+  const std::lock_guard hold(mutex_);
+  while (!operations_.empty() && is_over(operations_.front())) {
+    check(api().drop(link_, operations_.front().end), "an event");
+    operations_.pop_front();
+  }
+}
+
+void NcclLink::start(const Call& call, const Operation& operation) {
+  throw_if_failed();
+  end_launch();
+  forget_finished();
+  {
+    const std::lock_guard hold(mutex_);
+    operations_.push_back({.call = call, .since = Clock::now(), .end = nullptr});
+  }
+  check(operation(link_), describe(call));
+}
+
+void NcclLink::await(std::uint64_t sequence) {
+  throw_if_failed();
+  end_launch();
+  const auto found = std::find_if(operations_.begin(), operations_.end(),
+                                  [sequence](const Started& started) { return started.call.sequence == sequence; });
+  if (found == operations_.end()) return;  // it is over
+  check(api().await(link_, found->end), describe(found->call));
+}
+
+BucketMemory NcclLink::allocate(const std::shared_ptr<NcclLink>& link, std::size_t bytes) {
+  link->throw_if_failed();
+  if (bytes == 0) return {};
+  link->end_launch();
+  void* memory = nullptr;
+  void* registration = nullptr;
+  const std::string what = "a bucket of " + std::to_string(bytes) + " bytes";
+  link->check(link->api().allocate(link->link_, bytes, &memory, &registration), what);
+  link->settle(what, link->options_.wait.timeout_s);
+  const auto release = [link, registration](void* address) { link->api().release(link->link_, address, registration); };
+  return {.bytes = {static_cast<std::byte*>(memory), bytes}, .owner = std::shared_ptr<void>(memory, release)};
+}
+
+// ---- the watching thread
+
+void NcclLink::watch(const std::stop_token& stop) {
+  std::mutex mutex;
+  std::unique_lock<std::mutex> hold(mutex);
+  while (!stop.stop_requested() && !has_failed_) {
+    wakes_.wait_for(hold, stop, kLookInterval, [] { return false; });
+    if (stop.stop_requested()) return;
+    try {
+      look();
+    } catch (const std::exception& error) {
+      std::string reason = error.what();
+      if (constexpr std::string_view kPrefix = "comm: nccl: "; reason.starts_with(kPrefix)) {
+        reason.erase(0, kPrefix.size());
+      }
+      fail(reason);
+    }
+  }
+}
+
+void NcclLink::look() {
+  bool is_under_way = false;
+  check(api().poll(link_, &is_under_way), "a peer or the network failed");
+  Call late;
+  double seconds = 0;
+  {
+    const std::lock_guard hold(mutex_);
+    const auto oldest = std::find_if(operations_.begin(), operations_.end(),
+                                     [this](const Started& started) { return !is_over(started); });
+    if (oldest == operations_.end()) return;
+    seconds = seconds_since(oldest->since);
+    late = oldest->call;
+  }
+  if (seconds >= options_.wait.timeout_s) fail(why_late(late, seconds));
+}
+
+/// The peers come to the same conclusion at about the same time, if they have come as far.
+std::string NcclLink::why_late(const Call& call, double seconds) {
+  try {
+    diagnosis_.meet({.call = call});
+    return describe(call) + " is not over after " + in_seconds(seconds) +
+           " on any rank; NCCL_DEBUG=INFO tells more, and comm.timeout_s is the limit";
+  } catch (const CommError& error) {
+    std::string reason = error.what();
+    reason.erase(0, std::string_view("comm: ").size());
+    return describe(call) + " is not over after " + in_seconds(seconds) + ": " + reason;
+  }
+}
+
+void NcclLink::fail(const std::string& reason) noexcept {
+  {
+    const std::lock_guard hold(mutex_);
+    if (has_failed_) return;
+    failure_ = reason;
+    has_failed_ = true;
+  }
+  within_limit("abort", api().abort);
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/mpi/gpu.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <thread>
+
+#include "call.hpp"
+#include "gpu/module_api.hpp"
+#include "messages.hpp"
+
+namespace lockstep::mpi {
+
+struct NcclOptions {
+  WaitOptions wait = {};
+  double diagnosis_limit_s = 10;  ///< for the peers to say where they are, once an operation is late
+  double abort_limit_s = 30;      ///< an abort that takes longer ends the process
+};
+
+/// One rank's end of an NCCL communicator: operations, the memory it knows, deadlines, and a thread that watches.
+///
+/// An operation queues up on the GPU and is over at some time that nobody on the host waits for. The watch gives up
+/// when NCCL reports an error, or when an operation is not over in time; then it aborts the communicator, which ends
+/// kernels that wait for a peer, and every call throws.
+/// @throws CommError  from every member: NCCL, CUDA or a peer failed
+class NcclLink {
+ public:
+  using Operation = std::function<gpu::Fault(gpu::Link* link)>;
+
+  /// Collective over `comm`.
+  /// @throws CommError  the ranks cannot be connected in time
+  NcclLink(const Communicator& comm, std::shared_ptr<const Gpu> gpu, const NcclOptions& options);
+  /// Ends in good order together with the peers, or alone while an exception is under way or after a failure.
+  ~NcclLink();
+  NcclLink(const NcclLink&) = delete;
+  NcclLink& operator=(const NcclLink&) = delete;
+
+  /// @param call  its sequence number is higher than those before
+  void start(const Call& call, const Operation& operation);
+  /// Has the current stream wait for the operation that `start` was given with this sequence number.
+  void await(std::uint64_t sequence);
+  /// Zeroed device memory, which keeps `link` alive.
+  static BucketMemory allocate(const std::shared_ptr<NcclLink>& link, std::size_t bytes);
+  void throw_if_failed() const;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Started {
+    Call call;
+    Clock::time_point since;
+    gpu::Event* end = nullptr;  ///< null while NCCL is still launching it
+  };
+
+  const gpu::ModuleApi& api() const noexcept { return gpu_->api(); }
+  void connect(const Communicator& comm);
+  /// Waits, in the calling thread, until NCCL has done what the last call began.
+  void settle(const std::string& what, double limit_s);
+  void end_launch();
+  void forget_finished();
+  bool is_over(const Started& operation) const;
+  void check(gpu::Fault fault, const std::string& what) const;
+  void watch(const std::stop_token& stop);
+  void look();
+  std::string why_late(const Call& call, double seconds);
+  void fail(const std::string& reason) noexcept;
+  void close() noexcept;
+  /// Runs what may hang; ends the process when it does.
+  void within_limit(const char* what, gpu::Fault (*step)(gpu::Link*)) noexcept;
+
+  std::shared_ptr<const Gpu> gpu_;
+  NcclOptions options_;
+  gpu::Link* link_ = nullptr;
+  Messages diagnosis_;
+  mutable std::recursive_mutex mutex_;  ///< of operations_ and failure_
+  std::deque<Started> operations_;
+  std::string failure_;
+  std::atomic<bool> has_failed_{false};
+  std::condition_variable_any wakes_;
+  std::jthread watch_;
+};
+
+}  // namespace lockstep::mpi

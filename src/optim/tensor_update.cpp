@@ -1,0 +1,138 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/tensor_update.hpp>
+
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
+#include <optional>
+#include <stdexcept>
+#include <tuple>
+
+namespace lockstep::optim {
+
+namespace {
+
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+std::vector<at::Tensor> gradients_of(FlatParameters& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
+      const bool is_empty = parameters.blocks()[b].segments[s].count == 0;  // which has no largest element
+      if (is_empty || !parameters.has_gradient(b, s)) continue;
+      gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
+    }
+  }
+  return gradients;
+}
+
+void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change) {
+  if (change.factor.defined()) at::_foreach_mul_(gradients, change.factor.to(gradients.front().scalar_type()));
+  if (change.limit == std::numeric_limits<double>::infinity()) return;
+  at::_foreach_clamp_max_(gradients, change.limit);  // a NaN stays
+  at::_foreach_clamp_min_(gradients, -change.limit);
+}
+
+// By LibTorch's fused kernels.
+
+void update_sgd(const TensorUpdate& update) {
+  const Options& options = *update.options;
+  const double momentum = options.at("momentum");
+  const std::vector<at::Tensor> none;
+  at::_fused_sgd_(update.parameters, update.gradients, momentum != 0 ? update.states[0] : none,
+                  options.at("weight_decay"), momentum, options.at("lr"), options.at("dampening"),
+                  options.at("nesterov") != 0, options.at("maximize") != 0, /*is_first_step=*/update.step == 1, {},
+                  optional(update.is_void));
+}
+
+void update_adamw(const TensorUpdate& update) {
+  const Options& options = *update.options;
+  const bool is_amsgrad = options.at("amsgrad") != 0;
+  const at::TensorOptions of_step = update.parameters.front().options().dtype(at::kFloat);
+  const std::vector<at::Tensor> steps(update.parameters.size(),
+                                      at::full({}, static_cast<double>(update.step), of_step));
+  const std::vector<at::Tensor> none;
+  at::_fused_adamw_(update.parameters, update.gradients, update.states[0], update.states[1],
+                    is_amsgrad ? update.states[2] : none, steps, options.at("lr"), options.at("beta1"),
+                    options.at("beta2"), options.at("weight_decay"), options.at("eps"), is_amsgrad,
+                    options.at("maximize") != 0, {}, optional(update.is_void));
+}
+
+}  // namespace
+
+TensorRule builtin_tensor_rule(std::string_view rule) {
+  if (rule == "sgd") return update_sgd;
+  return rule == "adamw" ? update_adamw : nullptr;
+}
+
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type) {
+  if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
+  if (gradients.empty()) return at::zeros({}, at::kDouble);
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& norm : at::_foreach_norm(gradients, norm_type)) norms.push_back(norm.to(at::kDouble));
+  return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+TensorChange change_by(const Clip& clip, const at::Tensor& norm) {
+  TensorChange change;
+  if (clip.max_norm > 0) {
+    change.factor = (clip.max_norm / (norm + 1e-6)).clamp_max(1.0);
+    change.is_void = norm.isfinite().logical_not().to(at::kFloat);
+  }
+  if (clip.max_value > 0) change.limit = clip.max_value;
+  return change;
+}
+
+void Optimizer::step_tensors(const TensorChange& change) {
+  const TensorRule form = rule_->update_tensors != nullptr ? rule_->update_tensors : builtin_tensor_rule(rule_->name);
+  if (form == nullptr) {
+    throw ConfigError("optim.name: " + rule_->name + " has no form for GPUs; take another, or run.device=cpu");
+  }
+  const torch::NoGradGuard no_grad;
+  parameters_->finish_gradients();
+  count_step();
+  // By block, group and number of updates.
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, TensorUpdate> updates;
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    const Block& block = parameters_->blocks()[b];
+    const std::size_t element = size_of(block.dtype);
+    was_counted_[b].assign(steps_[b].size(), 0);
+    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
+      if (!parameters_->has_gradient(b, s)) continue;
+      was_counted_[b][s] = 1;
+      TensorUpdate& update = updates[{b, group_of_[b][s], steps_[b][s]}];
+      update.options = &groups_[group_of_[b][s]].options;
+      update.step = steps_[b][s];
+      update.is_void = change.is_void;
+      update.parameters.push_back(parameters_->as_tensors()->flat_parameter(b, s));
+      update.gradients.push_back(parameters_->as_tensors()->flat_gradient(b, s));
+      update.states.resize(state_names_.size());
+      const Segment& segment = block.segments[s];
+      for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+        std::byte* const begin = state_[b][slot].get() + static_cast<std::size_t>(segment.offset) * element;
+        const at::TensorOptions options = update.parameters.back().options().requires_grad(false);
+        update.states[slot].push_back(at::from_blob(
+            begin, {segment.count}, [](void*) {}, options, options.device()));
+      }
+    }
+  }
+  parameters_->write([&] {
+    for (auto& [key, update] : updates) {
+      change_gradients(update.gradients, change);
+      form(update);
+    }
+  });
+}
+
+void Optimizer::uncount_step() {
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    for (std::size_t s = 0; s < was_counted_[b].size(); ++s) steps_[b][s] -= was_counted_[b][s];
+  }
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Training on GPUs beside training on CPUs, which other tests compare with PyTorch.
+#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/run_state.hpp>
+#include <lockstep/models/generators.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <algorithm>
+
+#include "gpu_test.hpp"
+#include "multirank/engine/small_run.hpp"
+#include "multirank/parallel/parallel_test.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using parallel::batch_of;
+using parallel::Layers;
+
+const std::vector<std::int64_t> kWidths = {16, 32, 24, 8};
+
+class GpuTrainingTest : public GpuTest {
+ protected:
+  std::unique_ptr<mpi::Collectives> collectives(bool is_on_gpu) const {
+    return mpi::make_collectives(world_, {.timeout_s = 60, .gpu = is_on_gpu ? device_->gpu() : nullptr});
+  }
+
+  /// Gradients of the third step (buckets were rebuilt by then), on the CPU.
+  std::vector<at::Tensor> gradients(bool is_on_gpu, const parallel::DdpOptions& options) const {
+    const auto all = collectives(is_on_gpu);
+    const auto model = std::make_shared<Layers>(kWidths);
+    if (is_on_gpu) model->to(device_->torch());
+    parallel::DistributedDataParallel wrapper(model, world_, *all, options);
+    for (int step = 0; step < 3; ++step) {
+      parallel::drop_gradients(*model);
+      const data::Batch batch = batch_of(world_.rank(), step, kWidths);
+      const at::Tensor output = wrapper.forward(batch.input);
+      models::total_loss(model->losses(output, batch.target.to(output.device()))).backward();
+      wrapper.reducer().finish();
+    }
+    std::vector<at::Tensor> result = parallel::gradients_of(*model);
+    for (at::Tensor& gradient : result) gradient = gradient.cpu();
+    return result;
+  }
+
+  Settings settings(const std::string& device, Settings more) const {
+    more.insert(more.end(), {{"run.device", device}, {"data.workers", "0"}, {"run.threads", "1"}});
+    return more;
+  }
+
+  std::vector<at::Tensor> parameters_of(Strategy& strategy) const {
+    std::vector<at::Tensor> values;
+    for (const at::Tensor& parameter : strategy.model().model().parameters()) {
+      values.push_back(parameter.detach().cpu().clone());
+    }
+    return values;
+  }
+};
+
+// float64, so that what differs is the order of additions alone.
+TEST_F(GpuTrainingTest, GradientsAreThoseOfTheCpu) {
+  parallel::DdpOptions several;
+  several.reducer.limits = {.bucket_bytes = {2000}, .last_bucket_bytes = 500};
+  parallel::DdpOptions searching = several;
+  searching.reducer.finds_unused = true;
+  parallel::DdpOptions is_static = several;
+  is_static.reducer.has_static_graph = true;
+  for (const parallel::DdpOptions& options : {parallel::DdpOptions{}, several, searching, is_static}) {
+    parallel::expect_equal(gradients(true, options), gradients(false, options), 1e-12);
+  }
+}
+
+TEST_F(GpuTrainingTest, LossCurvesAreThoseOfTheCpu) {
+  for (const char* const optimizer : {"sgd", "adamw"}) {
+    for (const char* const clip : {"", "norm:0.5"}) {
+      const Settings common = {{"model.name", "mlp"},          {"train.max_epochs", "0"},
+                               {"train.max_steps", "30"},      {"train.precision", "fp64"},
+                               {"optim.name", optimizer},      {"optim.lr", "0.01"},
+                               {"optim.weight_decay", "0.01"}, {"train.clip_grad", clip},
+                               {"train.micro_batch", "8"},     {"optim.no_decay", "norms_biases"}};
+      SmallRun on_gpu(world_, settings("cuda", common));
+      SmallRun on_cpu(world_, settings("cpu", common));
+      EXPECT_EQ(on_gpu.strategy.device(), device_->torch());
+      on_gpu.trainer.train();
+      on_cpu.trainer.train();
+      EXPECT_EQ(on_gpu.losses.size(), 30U);
+      for (std::size_t i = 0; i < on_gpu.losses.size(); ++i) {
+        EXPECT_NEAR(on_gpu.losses[i], on_cpu.losses[i], 1e-7 * std::abs(on_cpu.losses[i])) << optimizer << clip << i;
+      }
+      parallel::expect_equal(parameters_of(on_gpu.strategy), parameters_of(on_cpu.strategy), 1e-6);
+    }
+  }
+}
+
+// The built-in default: generated digits and the cnn, with dropout besides.
+TEST_F(GpuTrainingTest, DigitsAreLearnedAsWellAsOnTheCpu) {
+  const Settings common = {{"train.max_epochs", "2"}, {"model.dropout", "0.1"}};
+  SmallRun on_gpu(world_, settings("cuda", common));
+  SmallRun on_cpu(world_, settings("cpu", common));
+  on_gpu.trainer.train();
+  on_cpu.trainer.train();
+  const double accuracy_gpu = evaluate(on_gpu.strategy, *on_gpu.splits.test, 200).accuracy();
+  const double accuracy_cpu = evaluate(on_cpu.strategy, *on_cpu.splits.test, 200).accuracy();
+  if (world_.is_root()) std::printf("accuracy: GPU %.4f, CPU %.4f\n", accuracy_gpu, accuracy_cpu);
+  EXPECT_GT(accuracy_gpu, accuracy_cpu - 0.02);
+  EXPECT_GT(accuracy_gpu, 0.9);
+}
+
+TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
+  const Settings common = {{"model.name", "mlp"},        {"model.dropout", "0.2"},    {"train.max_epochs", "0"},
+                           {"train.max_steps", "12"},    {"train.precision", "fp64"}, {"optim.name", "adamw"},
+                           {"train.clip_grad", "norm:1"}};
+  Settings first_half = common;
+  first_half.emplace_back("train.max_steps", "6");
+  SmallRun whole(world_, settings("cuda", common));
+  whole.trainer.train();
+  SmallRun begun(world_, settings("cuda", first_half));
+  begun.trainer.train();
+  const checkpoints::Archive archive = capture(begun.trainer, "");
+  if (world_.size() > 1) return;  // only rank 0 has it; a file would carry it to the others
+  SmallRun continued(world_, settings("cuda", common));
+  restore(continued.trainer, archive);
+  continued.trainer.train();
+  for (std::size_t i = 0; i < 6; ++i) EXPECT_EQ(continued.losses[i], whole.losses[6 + i]) << i;
+  parallel::expect_equal(parameters_of(continued.strategy), parameters_of(whole.strategy));
+  SmallRun on_cpu(world_, settings("cpu", common));
+  restore(on_cpu.trainer, archive);
+  parallel::expect_equal(parameters_of(on_cpu.strategy), parameters_of(begun.strategy));
+}
+
+TEST_F(GpuTrainingTest, WhatIsDrawnDependsOnTheCountersAlone) {
+  const auto drawn = [&](std::uint64_t step) {
+    models::seed_generators(1, random::Stream::forward, step, 0, device_->torch());
+    return torch::rand({1000}, at::TensorOptions().device(device_->torch())).cpu();
+  };
+  const at::Tensor first = drawn(5);
+  EXPECT_FALSE(at::equal(first, drawn(6)));
+  EXPECT_TRUE(at::equal(first, drawn(5)));
+}
+
+TEST_F(GpuTrainingTest, LanesAndSharedParametersAreRefused) {
+  EXPECT_THROW(SmallRun(world_, settings("cuda", {{"train.lanes", "8"}})), ConfigError);
+  EXPECT_THROW(SmallRun(world_, settings("cuda", {{"ddp.shared_parameters", "true"}})), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "gpu/module_api.hpp"
+
+namespace lockstep::mpi {
+class Gpu;
+}
+
+/// A GPU module for machines without a GPU: "device memory" is host memory of its own, and NCCL is MPI messages. As
+/// strict as NCCL's non-blocking mode: a link that is under way takes no other call, and results are seen only once
+/// their event was awaited or found to be over.
+namespace lockstep::testing {
+
+struct StandIn {
+  int polls = 2;  ///< until a call on a link is no longer under way
+  bool never_connects = false;
+  bool never_ends = false;  ///< operations do not end before an abort
+  std::string id_fault;     ///< the root gets no id
+  std::string allocation_fault;
+  double abort_seconds = 0;  ///< that an abort takes
+  int nccl_loaded = 22809;
+  std::string uuid = "GPU-of-rank-";  ///< followed by the rank in MPI_COMM_WORLD, unless `shares_gpu`
+  bool shares_gpu = false;
+
+  int links = 0;                   ///< alive
+  int allocations = 0;             ///< alive
+  std::vector<std::string> calls;  ///< operations, in order
+};
+
+/// Back to the defaults; call it before each test.
+void reset_stand_in();
+/// To be changed while no link lives that could look at it.
+StandIn& stand_in();
+/// NCCL's asynchronous error from now on, on every link of this process; empty: none.
+void set_stand_in_fault(const std::string& fault);
+/// Links aborted since the reset.
+int stand_in_aborts();
+const mpi::gpu::ModuleApi& stand_in_api();
+std::shared_ptr<const mpi::Gpu> stand_in_gpu();
+
+/// "Device memory" outside buckets, zeroed, aligned to 64 bytes.
+std::shared_ptr<std::byte> stand_in_memory(std::size_t bytes);
+
+}  // namespace lockstep::testing

@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Updates by whole tensors beside the loops over pieces: on a GPU the former do what the latter do on a CPU.
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/tensor_update.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <limits>
+
+#include "make_optimizer.hpp"
+#include "support/flat_parameters_double.hpp"
+
+namespace lockstep::optim {
+namespace {
+
+/// CPU memory that is treated as a GPU's.
+class DeviceParameters : public testing::FlatParametersDouble, public TensorParameters {
+ public:
+  using FlatParametersDouble::FlatParametersDouble;
+
+  TensorParameters* as_tensors() noexcept override { return this; }
+  void visit_gradients(const std::function<void(const GradientPiece&)>&, bool) override {
+    ADD_FAILURE() << "the host does not see gradients";
+  }
+  at::Tensor flat_parameter(std::size_t, std::size_t segment) override {
+    const Segment& of = blocks()[0].segments[segment];
+    return over(blocks()[0].parameters + static_cast<std::size_t>(of.offset) * size_of(blocks()[0].dtype), of);
+  }
+  at::Tensor flat_gradient(std::size_t block, std::size_t segment) override {
+    return over(const_cast<std::byte*>(gradient(block, segment)), blocks()[0].segments[segment]);
+  }
+
+ private:
+  at::Tensor over(std::byte* values, const Segment& segment) const {
+    return at::from_blob(values, {segment.count}, blocks()[0].dtype == DType::float32 ? at::kFloat : at::kDouble);
+  }
+};
+
+const std::vector<testing::FlatParametersDouble::Parameter> kShapes = {{"w", {50, 100}}, {"b", {7}}, {"unused", {3}}};
+
+template <class T>
+std::vector<T> numbers(std::size_t count, int seed) {
+  std::vector<T> values(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    values[i] = static_cast<T>(std::sin(static_cast<double>(i * 3 + 1) * 0.37 + seed));
+  }
+  return values;
+}
+
+template <class T>
+void set_all(testing::FlatParametersDouble& parameters) {
+  for (const auto& [name, shape] : kShapes) {
+    parameters.set_values<T>(name, numbers<T>(parameters.values<T>(name).size(), 11));
+  }
+}
+
+/// The second parameter has no gradient in the first step, the third never has.
+template <class T>
+void set_gradients(testing::FlatParametersDouble& parameters, int step) {
+  parameters.drop_gradients();
+  parameters.set_gradient<T>("w", numbers<T>(5000, step));
+  if (step > 0) parameters.set_gradient<T>("b", numbers<T>(7, 100 + step));
+}
+
+template <class T>
+void expect_near(testing::FlatParametersDouble& actual, testing::FlatParametersDouble& expected, double tolerance) {
+  for (const auto& [name, shape] : kShapes) {
+    const auto a = actual.values<T>(name);
+    const auto e = expected.values<T>(name);
+    double largest = 0;
+    for (std::size_t i = 0; i < a.size(); ++i) {
+      largest = std::max(largest, std::abs(static_cast<double>(a[i]) - static_cast<double>(e[i])));
+    }
+    EXPECT_LE(largest, tolerance) << name;
+  }
+}
+
+class TensorUpdateTest : public ::testing::TestWithParam<Settings> {};
+
+// The kernels round in another order.
+TEST_P(TensorUpdateTest, DoesWhatTheRuleDoes) {
+  const auto compare = [](auto zero, double tolerance) {
+    using T = decltype(zero);
+    const DType dtype = sizeof(T) == 4 ? DType::float32 : DType::float64;
+    testing::FlatParametersDouble by_pieces(dtype, kShapes);
+    DeviceParameters by_tensors(dtype, kShapes);
+    set_all<T>(by_pieces);
+    set_all<T>(by_tensors);
+    Optimizer pieces = make_optimizer(GetParam(), by_pieces);
+    Optimizer tensors = make_optimizer(GetParam(), by_tensors);
+    for (int step = 0; step < 6; ++step) {
+      set_gradients<T>(by_pieces, step);
+      set_gradients<T>(by_tensors, step);
+      pieces.step();
+      tensors.step_tensors({});
+    }
+    expect_near<T>(by_tensors, by_pieces, tolerance);
+    EXPECT_EQ(std::vector(tensors.steps(0).begin(), tensors.steps(0).end()), (std::vector<std::int64_t>{6, 5, 0}));
+    const auto first = numbers<T>(3, 11);
+    EXPECT_TRUE(std::equal(first.begin(), first.end(), by_tensors.values<T>("unused").begin()));
+    EXPECT_EQ(by_tensors.writes, 6);
+  };
+  compare(0.0, 1e-14);
+  compare(0.0F, 1e-6);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Rules, TensorUpdateTest,
+    ::testing::Values(Settings{{"lr", "0.1"}}, Settings{{"lr", "0.1"}, {"weight_decay", "0.01"}, {"maximize", "true"}},
+                      Settings{{"lr", "0.1"}, {"momentum", "0.9"}},
+                      Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"dampening", "0.25"}, {"weight_decay", "0.1"}},
+                      Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}},
+                      Settings{{"name", "adamw"}, {"lr", "0.01"}},
+                      Settings{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+                      Settings{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));
+
+TEST(TensorNormTest, IsTheNormOfAllGradients) {
+  DeviceParameters parameters(DType::float64, kShapes);
+  parameters.set_gradient<double>("w", std::vector<double>(5000, 0));
+  EXPECT_EQ(gradient_norm_tensor(parameters, 2).item<double>(), 0);
+  std::vector<double> w(5000);
+  w[17] = 3;
+  w[4999] = -4;
+  parameters.set_gradient<double>("w", w);
+  parameters.set_gradient<double>("b", {0, 12, 0, 0, 0, 0, 0});
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 2).item<double>(), 13);
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 1).item<double>(), 19);
+  EXPECT_EQ(gradient_norm_tensor(parameters, std::numeric_limits<double>::infinity()).item<double>(), 12);
+}
+
+/// One step of a wrapper whose loss adds nothing to the gradients that were set.
+UpdateReport wrapped_step(OptimWrapper& wrapper) {
+  return wrapper.update_params(torch::zeros({}, at::kDouble).requires_grad_());
+}
+
+TEST(TensorClipTest, ScalesAndClamps) {
+  DeviceParameters parameters(DType::float64, {{"w", {2}}});
+  OptimWrapper wrapper(make_optimizer({{"lr", "1"}}, parameters), parameters, {.clip = {.max_norm = 2.5}});
+  parameters.set_gradient<double>("w", {3, -4});
+  const UpdateReport report = wrapped_step(wrapper);
+  EXPECT_TRUE(report.updated);
+  EXPECT_EQ(report.grad_norm, 5);
+  EXPECT_NEAR(parameters.values<double>("w")[0], -1.5, 1e-6);
+  EXPECT_NEAR(parameters.values<double>("w")[1], 2, 1e-6);
+  OptimWrapper clamping(make_optimizer({{"lr", "1"}}, parameters), parameters, {.clip = {.max_value = 0.5}});
+  parameters.set_values<double>("w", {0, 0});
+  parameters.set_gradient<double>("w", {0.25, -4});
+  EXPECT_FALSE(wrapped_step(clamping).grad_norm);
+  EXPECT_EQ(parameters.values<double>("w")[0], -0.25);
+  EXPECT_EQ(parameters.values<double>("w")[1], 0.5);
+}
+
+TEST(TensorClipTest, ANormThatIsNotFiniteChangesNothing) {
+  for (const double bad : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    DeviceParameters parameters(DType::float64, {{"w", {2}}});
+    parameters.set_values<double>("w", {5, 6});
+    Settings settings = {{"name", "adamw"}, {"lr", "1"}};
+    OptimWrapper wrapper(make_optimizer(settings, parameters), parameters, {.clip = {.max_norm = 2.5}});
+    parameters.set_gradient<double>("w", {bad, 1});
+    const UpdateReport report = wrapped_step(wrapper);
+    EXPECT_FALSE(report.updated);
+    EXPECT_FALSE(report.is_finite);
+    EXPECT_EQ(parameters.values<double>("w")[0], 5);
+    EXPECT_EQ(parameters.values<double>("w")[1], 6);
+    EXPECT_EQ(wrapper.optimizer().steps(0)[0], 0);
+  }
+}
+
+TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
+  DeviceParameters parameters(DType::float64, {{"w", {2}}});
+  Rule rule = find_rule("sgd");
+  rule.name = "mine";
+  const Section optim = section_of({});
+  const std::vector<ParameterInfo> infos = {{"w", 1}};
+  Optimizer optimizer(rule, build_groups(optim, rule, infos), parameters);
+  parameters.set_gradient<double>("w", {1, 1});
+  EXPECT_THROW(optimizer.step_tensors({}), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::optim
