@@ -11,6 +11,7 @@
 #include <ATen/Parallel.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <iomanip>
 #include <optional>
 #include <span>
@@ -162,13 +163,30 @@ class Timed : public models::Model {
   std::unique_ptr<StepClock> clock_;
 };
 
+/// Gives linear and convolutional layers PyTorch's initial values, drawn in the order in which the peers make them.
+void initialise_as_peers(models::Model& model) {
+  const torch::NoGradGuard no_grad;
+  at::manual_seed(bench::kPeerSeed);
+  double bound = 0;  // of the layer at hand; 0: its values are constants
+  for (auto& item : model.named_parameters()) {
+    at::Tensor& parameter = item.value();
+    if (parameter.dim() > 1) {
+      bound = 1 / std::sqrt(static_cast<double>(parameter.numel() / parameter.size(0)));
+    } else if (!item.key().ends_with("bias")) {
+      bound = 0;
+    }
+    if (bound > 0) parameter.copy_(torch::empty(parameter.sizes()).uniform_(-bound, bound));
+  }
+}
+
 std::shared_ptr<models::Model> make_timed(const Section& model, const Task& task) {
   std::vector<models::ModelRow> rows = models::builtin_models();
   rows.push_back(bench::mlp6_row());
   const models::ModelRow& row = find_row(rows, model.text("inner"), model.cite("inner"));
-  at::manual_seed(bench::kPeerSeed);
-  return std::make_shared<Timed>(row.make(model, task), Plan{.warmup_steps = model.integer("warmup_steps"),
-                                                             .timed_steps = model.integer("timed_steps")});
+  std::shared_ptr<models::Model> inner = row.make(model, task);
+  initialise_as_peers(*inner);
+  return std::make_shared<Timed>(std::move(inner), Plan{.warmup_steps = model.integer("warmup_steps"),
+                                                        .timed_steps = model.integer("timed_steps")});
 }
 
 models::ModelRow timed_row() {
