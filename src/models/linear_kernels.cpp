@@ -14,8 +14,20 @@ namespace lockstep::models {
 
 namespace {
 
-/// With more rows oneDNN packs the weight of a forward after all, and takes longer than the BLAS.
-constexpr std::int64_t kMostRowsOfOneDnnForward = 15;
+// Where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the weight of a
+// forward after all, which pays when there are many rows to come.
+constexpr std::int64_t kMostRowsOfUnpackedForward = 15;
+constexpr std::int64_t kFewestRowsOfPackedForward = 128;
+constexpr std::int64_t kFewestRowsOfInputGradient = 64;
+constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
+
+bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
+  return rows >= kFewestRowsOfPackedForward || (rows <= kMostRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
+}
+
+bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
+  return rows >= kFewestRowsOfInputGradient || weight.numel() >= kLargeWeight;
+}
 
 bool is_plain(const at::Tensor& tensor) {
   static const bool has_one_dnn = at::hasMKLDNN();
@@ -39,13 +51,14 @@ at::Tensor product_of_one_dnn(const at::Tensor& input, const at::Tensor& weight,
 at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   // Of shapes that do not fit LibTorch has more to say.
   const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
-  const bool is_faster = fits && input.numel() <= kMostRowsOfOneDnnForward * weight.size(1);
-  if (!is_faster || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
+  if (!fits || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
+  if (!is_faster_forward(input.numel() / weight.size(1), weight)) return at::linear(input, weight, bias);
   return product_of_one_dnn(input, weight, bias);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
   if (!is_plain(gradient) || !is_plain(weight)) return gradient.mm(weight);
+  if (!is_faster_input_gradient(gradient.size(0), weight)) return gradient.mm(weight);
   return product_of_one_dnn(gradient, weight.t(), {});
 }
 
