@@ -36,7 +36,8 @@ void throw_errno(const std::string& path, const char* call, const std::string& d
   std::string hint;
   if (error == EFBIG) hint = " (the limit on file sizes: see `ulimit -f`)";
   if (error == ENOSPC || error == EDQUOT) hint = " (make room, or lower ckpt.keep_last)";
-  throw CheckpointError(path, std::string(call) + detail + " failed: " + std::strerror(error) + hint);
+  throw CheckpointError(path, std::string(call) + detail + " failed: " + std::strerror(error) + hint)
+      .as(error == ENOENT ? CheckpointFault::missing : CheckpointFault::io);
 }
 
 NewFile::NewFile(std::string path) : path_(std::move(path)) {
@@ -79,13 +80,15 @@ void NewFile::close() {
 ExistingFile::ExistingFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: a pipe must not make us wait for its writer.
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file_ < 0 && errno == ELOOP) throw CheckpointError(path_, "it is a symbolic link; name the file it points to");
-  if (file_ < 0 && errno == ENOENT) throw CheckpointError(path_, "there is no such file or folder");
+  if (file_ < 0 && errno == ELOOP)
+    throw CheckpointError(path_, "it is a symbolic link; name the file it points to").as(CheckpointFault::refused);
+  if (file_ < 0 && errno == ENOENT)
+    throw CheckpointError(path_, "there is no such file or folder").as(CheckpointFault::missing);
   if (file_ < 0) throw_errno(path_, "open");
   struct stat status {};
   const bool is_regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   if (!is_regular) ::close(std::exchange(file_, -1));
-  if (!is_regular) throw CheckpointError(path_, "it is not a regular file");
+  if (!is_regular) throw CheckpointError(path_, "it is not a regular file").as(CheckpointFault::refused);
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -30,29 +30,40 @@ bool is_safetensors(std::string_view head) {
 }
 
 /// What a file that does not begin like ours most likely is.
-std::string describe(std::string_view head) {
+struct Description {
+  CheckpointFault fault;
+  std::string text;
+};
+
+Description describe(std::string_view head) {
   using namespace std::string_view_literals;
+  using enum CheckpointFault;
   const auto magic = std::string_view(kMagic.data(), kMagic.size());
-  if (head.empty()) return "the file is empty, as after a crash before its bytes reached the disk";
+  if (head.empty()) return {damaged, "the file is empty, as after a crash before its bytes reached the disk"};
   if (head.find_first_not_of('\0') == std::string_view::npos) {
-    return "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk";
+    return {damaged, "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk"};
   }
-  if (magic.starts_with(head)) return "it ends after " + std::to_string(head.size()) + " bytes: it was cut off";
+  if (magic.starts_with(head)) {
+    return {damaged, "it ends after " + std::to_string(head.size()) + " bytes: it was cut off"};
+  }
   if (head.starts_with("\x89LSCP\n\x1A"sv) || head.starts_with("\x89LSCP\r\r\n\x1A"sv)) {
-    return "its line ends were converted: copy the file in binary mode";
+    return {damaged, "its line ends were converted: copy the file in binary mode"};
   }
-  if (head.starts_with("PK\x03\x04"sv))
-    return "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint";
+  if (head.starts_with("PK\x03\x04"sv)) {
+    return {other_kind, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint"};
+  }
   if (head.starts_with("\x89HDF\r\n\x1A\n"sv)) {
-    return "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope";
+    return {incompatible, "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope"};
   }
-  if (head.starts_with("\x1F\x8B"sv)) return "it is a gzip file, not a Lockstep checkpoint: decompress it first";
-  if (is_safetensors(head)) return "it is a safetensors file, not a Lockstep checkpoint";
+  if (head.starts_with("\x1F\x8B"sv)) {
+    return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first"};
+  }
+  if (is_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint"};
   if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
-    return "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint";
+    return {other_kind, "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint"};
   }
-  if (is_text(head)) return "it is a text file, not a Lockstep checkpoint";
-  return "it is not a Lockstep checkpoint, or its first bytes are damaged";
+  if (is_text(head)) return {other_kind, "it is a text file, not a Lockstep checkpoint"};
+  return {damaged, "it is not a Lockstep checkpoint, or its first bytes are damaged"};
 }
 
 }  // namespace
@@ -61,7 +72,10 @@ void seal(Envelope& envelope) { envelope.digest = digest_of(envelope); }
 
 Envelope parse_envelope(const std::string& path, std::span<const std::byte> head, std::uint64_t file_bytes) {
   const std::string_view text(reinterpret_cast<const char*>(head.data()), head.size());
-  if (!text.starts_with(std::string_view(kMagic.data(), kMagic.size()))) throw CheckpointError(path, describe(text));
+  if (!text.starts_with(std::string_view(kMagic.data(), kMagic.size()))) {
+    const Description found = describe(text);
+    throw CheckpointError(path, found.text).as(found.fault);
+  }
   if (head.size() < kEnvelopeBytes) {
     throw CheckpointError(path, "it ends after " + std::to_string(head.size()) + " bytes: it was cut off");
   }
@@ -69,7 +83,8 @@ Envelope parse_envelope(const std::string& path, std::span<const std::byte> head
   std::memcpy(&envelope, head.data(), kEnvelopeBytes);
   if (envelope.format_version != kFormatVersion) {
     throw CheckpointError(path, "it has format version " + std::to_string(envelope.format_version) +
-                                    ", but this program reads version " + std::to_string(kFormatVersion) + " only");
+                                    ", but this program reads version " + std::to_string(kFormatVersion) + " only")
+        .as(CheckpointFault::incompatible);
   }
   if (envelope.digest != digest_of(envelope)) {
     throw CheckpointError(path, "it is damaged: bytes 0-4095, its envelope, differ from their digest");

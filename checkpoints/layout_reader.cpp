@@ -45,12 +45,16 @@ class LayoutReader {
     std::map<std::string, Attribute> attributes;
   };
 
-  [[noreturn]] static void fail(const std::string& message) { throw CheckpointError(message); }
+  [[noreturn]] static void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
+    throw CheckpointError(message).as(fault);
+  }
 
   void read_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
     object_ = path;
-    if (++objects_ > kMaxObjects) fail("there are more than " + std::to_string(kMaxObjects) + " objects");
-    if (depth > kMaxDepth) fail("it lies more than " + std::to_string(kMaxDepth) + " groups deep, or in a circle");
+    if (++objects_ > kMaxObjects)
+      fail("there are more than " + std::to_string(kMaxObjects) + " objects", CheckpointFault::refused);
+    if (depth > kMaxDepth)
+      fail("it lies more than " + std::to_string(kMaxDepth) + " groups deep, or in a circle", CheckpointFault::refused);
     const Handle object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, "H5Oopen");
     const H5I_type_t kind = H5Iget_type(object.id());
     if (kind != H5I_GROUP && kind != H5I_DATASET) fail("it is neither a group nor an array");
@@ -82,7 +86,7 @@ class LayoutReader {
       return 0;
     };
     checked(H5Literate(group, H5_INDEX_CRT_ORDER, H5_ITER_INC, nullptr, visit, &links), "H5Literate");
-    if (links.fault != nullptr) fail(links.fault);
+    if (links.fault != nullptr) fail(links.fault, CheckpointFault::refused);
     return std::move(links.names);
   }
 
@@ -104,10 +108,10 @@ class LayoutReader {
   static void require_contiguous(hid_t set) {
     const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
     if (checked(H5Pget_external_count(list.id()), "H5Pget_external_count") != 0) {
-      fail("its bytes are in another file; that is refused");
+      fail("its bytes are in another file; that is refused", CheckpointFault::refused);
     }
     const H5D_layout_t layout = H5Pget_layout(list.id());
-    if (layout == H5D_VIRTUAL) fail("it is made of arrays elsewhere; that is refused");
+    if (layout == H5D_VIRTUAL) fail("it is made of arrays elsewhere; that is refused", CheckpointFault::refused);
     if (layout != H5D_CONTIGUOUS) fail("it is not stored contiguously");
   }
 
@@ -184,7 +188,7 @@ Archive read_tree(const std::string& path, std::span<const std::byte> content, s
   try {
     return reader.read(places);
   } catch (const CheckpointError& error) {
-    throw CheckpointError(path, reader.object(), error.what());
+    throw CheckpointError(path, reader.object(), error.what()).as(error.fault());
   } catch (const std::logic_error& error) {  // what Archive refuses: such a file was not written by Lockstep
     throw CheckpointError(path, reader.object(), std::string("it is malformed: ") + error.what());
   }

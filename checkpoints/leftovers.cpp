@@ -78,7 +78,7 @@ std::vector<std::string> names_in(const std::string& directory) {
     names.push_back(entry->path().filename().string());
   }
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw CheckpointError(directory, "cannot be listed: " + error.message());
+    throw CheckpointError(directory, "cannot be listed: " + error.message()).as(CheckpointFault::io);
   }
   return names;
 }

@@ -176,7 +176,8 @@ Archive read(const std::string& path) {
   if (is_folder && !exists(file)) {
     const auto newest = latest(path);
     throw CheckpointError(path, newest ? "it is a folder of checkpoints; name one of them, such as " + *newest
-                                       : "it holds no state.h5, so it is no checkpoint");
+                                       : "it holds no state.h5, so it is no checkpoint")
+        .as(CheckpointFault::missing);
   }
   std::uint64_t step = 0;
   Archive archive = read_state_file(file, step);
@@ -188,18 +189,30 @@ Archive read(const std::string& path) {
   return archive;
 }
 
-void retain(const std::string& directory, std::int64_t keep_last) {
-  std::vector<std::string> finished;  // an unreadable one neither counts nor goes
-  for (const std::int64_t step : list(directory)) {
-    const std::string folder = directory + "/" + folder_name(step);
-    try {
-      read_seal(state_file_in(folder));
-      finished.push_back(folder_name(step));
-    } catch (const CheckpointError&) {
-    }
-  }
+std::vector<RetentionDecision> plan_retention(const std::string& directory, std::int64_t keep_last) {
   const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
-  for (std::size_t i = 0; i + kept < finished.size(); ++i) discard(directory, finished[i]);
+  std::vector<RetentionDecision> plan;
+  std::size_t finished = 0;
+  const std::vector<std::int64_t> steps = list(directory);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    RetentionDecision decision{.name = folder_name(*step), .reason = "of the newest " + std::to_string(kept)};
+    try {
+      read_seal(state_file_in(directory + "/" + decision.name));
+      decision.is_kept = ++finished <= kept;
+      if (!decision.is_kept) decision.reason = "older than the newest " + std::to_string(kept);
+    } catch (const CheckpointError&) {
+      decision.reason = "not finished or not readable: it neither counts nor is deleted";
+    }
+    plan.push_back(std::move(decision));
+  }
+  std::reverse(plan.begin(), plan.end());
+  return plan;
+}
+
+void retain(const std::string& directory, std::int64_t keep_last) {
+  for (const RetentionDecision& decision : plan_retention(directory, keep_last)) {
+    if (!decision.is_kept) discard(directory, decision.name);
+  }
   remove_leftovers(directory);
 }
 

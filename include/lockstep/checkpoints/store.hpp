@@ -42,6 +42,16 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
 ///                          a checkpoint (saying what it is)
 Archive read(const std::string& path);
 
+/// What retention does with one checkpoint, and why.
+struct RetentionDecision {
+  std::string name;  ///< of its folder
+  bool is_kept = true;
+  std::string reason;
+};
+
+/// What retain() would do with each committed checkpoint of `directory`, oldest first.
+std::vector<RetentionDecision> plan_retention(const std::string& directory, std::int64_t keep_last);
+
 /// Deletes the oldest checkpoints but `keep_last`, and temporaries of dead writers. Never the newest; a checkpoint that
 /// is not finished neither counts nor is deleted.
 /// @throws CheckpointError  something cannot be deleted

@@ -3,6 +3,7 @@
 
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace lockstep {
 
@@ -55,6 +56,16 @@ class DataError : public Error {
   std::string path_;
 };
 
+/// What is the matter with a checkpoint, in the classes of the program `ckpt`'s exit codes.
+enum class CheckpointFault {
+  damaged,       ///< torn, cut off, flipped or malformed
+  io,            ///< the system refused a call
+  missing,       ///< there is no such file, folder or array
+  other_kind,    ///< a file of another kind
+  incompatible,  ///< of another version, type or shape
+  refused,       ///< not touched for safety: links, pipes, storage elsewhere
+};
+
 /// A checkpoint that cannot be written, read or used. Exit code 4.
 class CheckpointError : public Error {
  public:
@@ -65,12 +76,20 @@ class CheckpointError : public Error {
   CheckpointError(const std::string& path, const std::string& object, const std::string& message)
       : Error(ExitCode::checkpoint, path + ": " + object + ": " + message), path_(path), object_(object) {}
 
+  /// The same error, of another class than `damaged`.
+  CheckpointError as(CheckpointFault fault) && {
+    fault_ = fault;
+    return std::move(*this);
+  }
+  CheckpointFault fault() const noexcept { return fault_; }
+
   const std::string& path() const noexcept { return path_; }
   const std::string& object() const noexcept { return object_; }
 
  private:
   std::string path_;
   std::string object_;
+  CheckpointFault fault_ = CheckpointFault::damaged;
 };
 
 /// MPI, shared memory or a peer failed. Exit code 5.
