@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "failure.hpp"
+#include "options.hpp"
+
+namespace lockstep::ckpt {
+
+/// A row of the program's table.
+struct Command {
+  std::string name;
+  std::string words;  ///< "FILE NAME" in help
+  std::size_t least;  ///< of them that must be given
+  std::size_t most;
+  std::string help;
+  std::vector<OptionSpec> options;  ///< besides the common ones
+  Exit (*run)(const Request& request);
+};
+
+// Each prints its answer; throws Failure or Error where there is none.
+Exit info(const Request& request);
+Exit list(const Request& request);
+Exit tree(const Request& request);
+Exit show(const Request& request);
+Exit stat(const Request& request);
+Exit hist(const Request& request);
+Exit verify(const Request& request);
+Exit diff(const Request& request);
+Exit hash(const Request& request);
+Exit plot(const Request& request);
+Exit convert(const Request& request);
+Exit doctor(const Request& request);
+Exit prune(const Request& request);
+Exit lineage(const Request& request);
+
+/// The program: finds the command, and says in one sentence what went wrong.
+///
+/// Files may come from anywhere, so the command runs in a child process: a library that crashes on one costs an exit
+/// code, not more.
+int run(const std::vector<Command>& commands, const std::vector<std::string>& words);
+
+}  // namespace lockstep::ckpt

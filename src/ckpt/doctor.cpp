@@ -1,0 +1,184 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/store.hpp>
+
+#include <fmt/format.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <sys/statvfs.h>
+#include <system_error>
+#include <unistd.h>
+
+#include "commands.hpp"
+#include "listing.hpp"
+#include "locate.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// What the doctor says: facts, and problems with their remedy.
+class Diagnosis {
+ public:
+  void fact(const std::string& words) { add("ok", words); }
+  void problem(const std::string& words) { add("problem", words); }
+
+  Json document() const { return {{"findings", rows_}}; }
+  std::string text() const {
+    Table table({Align::left, Align::left});
+    for (const Json& row : rows_) table.add({row.at("kind").get<std::string>(), row.at("message").get<std::string>()});
+    return table.text();
+  }
+
+ private:
+  void add(const char* kind, const std::string& words) { rows_.push_back({{"kind", kind}, {"message", words}}); }
+  Json rows_ = Json::array();
+};
+
+double age_s(const std::string& path) {
+  std::error_code error;
+  const auto changed = fs::last_write_time(path, error);
+  if (error) return 0.0;
+  return std::chrono::duration<double>(fs::file_time_type::clock::now() - changed).count();
+}
+
+std::string duration_text(double seconds) {
+  if (seconds < 120) return fmt::format("{:.0f} s", seconds);
+  if (seconds < 7200) return fmt::format("{:.0f} min", seconds / 60);
+  if (seconds < 172800) return fmt::format("{:.0f} h", seconds / 3600);
+  return fmt::format("{:.0f} days", seconds / 86400);
+}
+
+std::string first_line(const std::string& path) {
+  std::ifstream file(path);
+  std::string line;
+  std::getline(file, line);
+  return line.substr(0, 200);
+}
+
+/// @return whether every checkpoint's envelope is readable
+bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
+  bool is_whole = true;
+  for (const auto& decision : checkpoints::plan_retention(directory, static_cast<std::int64_t>(all.size()) + 1)) {
+    if (decision.reason.find("not readable") == std::string::npos) continue;
+    diagnosis.problem(decision.name + " is not finished or not readable; `ckpt verify` says why");
+    is_whole = false;
+  }
+  if (all.empty()) {
+    diagnosis.problem("there is no checkpoint");
+  } else if (is_whole) {
+    diagnosis.fact(fmt::format("{} checkpoints, {} to {}; `ckpt verify --all` checks every byte", all.size(),
+                               all.front().folder, all.back().folder));
+  }
+  return is_whole;
+}
+
+struct Leftover {
+  const char* prefix;
+  const char* what;
+};
+
+void look_at_leftovers(const std::string& directory, Diagnosis& diagnosis) {
+  static constexpr Leftover kKinds[] = {
+      {".tmp-", "was being written; a training run removes it once its writer is gone"},
+      {".trash-", "was being deleted; a training run, or prune --yes, goes on with it"},
+      {".bad-", "was set aside as unreadable; delete it yourself"},
+      {".old-", "was set aside when a run went on from an earlier step; delete it yourself"},
+  };
+  std::error_code error;
+  std::vector<std::string> names;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  for (const std::string& name : names) {
+    for (const auto& [prefix, what] : kKinds) {
+      if (!name.starts_with(prefix)) continue;
+      diagnosis.problem(
+          fmt::format("{} {} ({} ago)", escaped(name), what, duration_text(age_s(directory + "/" + name))));
+    }
+  }
+}
+
+void look_at_pointer(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
+  const std::string newest = all.empty() ? "" : all.back().folder;
+  if (!fs::exists(directory + "/LATEST")) {
+    if (!all.empty()) diagnosis.problem("LATEST is missing; programs do not need it");
+    return;
+  }
+  const std::string line = first_line(directory + "/LATEST");
+  if (line == newest) return diagnosis.fact("LATEST names the newest");
+  diagnosis.problem(fmt::format("LATEST names {}, but the newest is {}; programs do not believe it",
+                                line.empty() ? "nothing" : "'" + escaped(line) + "'",
+                                newest.empty() ? "none" : newest));
+}
+
+void look_at_lease(const std::string& directory, Diagnosis& diagnosis) {
+  const std::string lease = directory + "/LEASE";
+  if (!fs::exists(lease)) return diagnosis.fact("no run holds the folder's lease");
+  diagnosis.fact(
+      fmt::format("the lease was renewed {} ago: {}", duration_text(age_s(lease)), escaped(first_line(lease))));
+}
+
+void look_at_permissions(const std::string& directory, Diagnosis& diagnosis) {
+  std::error_code error;
+  const auto mode = fs::status(directory, error).permissions();
+  if (::access(directory.c_str(), W_OK) != 0) diagnosis.problem("the folder cannot be written by this user");
+  if ((mode & fs::perms::others_write) != fs::perms::none) {
+    diagnosis.problem("everyone may write to the folder: chmod o-w");
+  }
+}
+
+void look_at_disk(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
+  struct statvfs disk {};
+  if (::statvfs(directory.c_str(), &disk) != 0)
+    return diagnosis.problem("the file system does not tell its free space");
+  const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
+  std::error_code error;
+  const std::uint64_t size = all.empty() ? 0 : fs::file_size(all.back().file, error);
+  if (error || size == 0) return diagnosis.fact(human_bytes(free) + " free");
+  const std::uint64_t room = free / size;
+  std::string words =
+      fmt::format("{} free: room for {} more checkpoints of {}", human_bytes(free), room, human_bytes(size));
+  if (all.size() > 1) {
+    const double every = (age_s(all.front().file) - age_s(all.back().file)) / static_cast<double>(all.size() - 1);
+    if (every > 0) {
+      words += fmt::format("; at one every {} and none deleted it is full in {}", duration_text(every),
+                           duration_text(every * static_cast<double>(room)));
+    }
+  }
+  room < 2 ? diagnosis.problem(words) : diagnosis.fact(words);
+}
+
+void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
+  for (const Saved& saved : all) {
+    if (age_s(saved.file) >= -2.0) continue;
+    return diagnosis.problem(saved.folder + " is dated in the future: the clocks of two hosts differ");
+  }
+}
+
+}  // namespace
+
+Exit doctor(const Request& request) {
+  const std::string directory = checkpoint_folder(request.paths[0]);
+  const std::vector<Saved> all = saved_in(directory);
+  Diagnosis diagnosis;
+  const bool is_whole = look_at_checkpoints(directory, all, diagnosis);
+  look_at_leftovers(directory, diagnosis);
+  look_at_pointer(directory, all, diagnosis);
+  look_at_lease(directory, diagnosis);
+  look_at_permissions(directory, diagnosis);
+  look_at_clock(all, diagnosis);
+  look_at_disk(directory, all, diagnosis);
+  Json root = diagnosis.document();
+  root["directory"] = escaped(directory);
+  request.wants_json() ? print(root) : print(diagnosis.text());
+  return is_whole ? Exit::ok : Exit::corrupt;
+}
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "commands.hpp"
+#include "filter.hpp"
+#include "listing.hpp"
+#include "state_digest.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+Exit hash(const Request& request) {
+  const Source source = open_source(request.paths[0]);
+  const Filter filter(request.texts("filter"));
+  std::vector<ArrayDigest> arrays = array_digests(source);
+  const std::string state = state_digest(source, arrays);  // of everything: --filter only chooses lines
+  std::erase_if(arrays, [&filter](const ArrayDigest& array) { return !filter.matches(array.label); });
+  arrays.resize(std::min(arrays.size(), limit_of(request, arrays.size())));
+  Json root = {{"file", escaped(source.path())}, {"arrays", Json::array()}};
+  std::string text;
+  for (const ArrayDigest& array : arrays) {
+    root["arrays"].push_back({{"name", escaped(array.label)}, {"digest", array.digest}});
+    text += array.digest + "  " + escaped(array.label) + "\n";
+  }
+  root["state"] = state;
+  request.wants_json() ? print(root) : print(text + "state " + state + "\n");
+  return Exit::ok;
+}
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "values.hpp"
+
+namespace lockstep::ckpt {
+
+/// How many of an array's finite numbers lie in each of equally wide bins from `low` to `high`. A number between two
+/// bins belongs to the upper one, and `high` to the last.
+struct Histogram {
+  double low = 0.0;
+  double high = 1.0;
+  std::vector<std::int64_t> counts;
+  std::int64_t nans = 0;
+  std::int64_t infs = 0;
+
+  /// Where bin `i` begins; edge(counts.size()) is `high`.
+  double edge(std::size_t i) const {
+    return low + (high - low) * static_cast<double>(i) / static_cast<double>(counts.size());
+  }
+};
+
+/// From the smallest to the largest number; a single value gets bins on both sides, and an array without finite numbers
+/// the bins of 0.
+/// @param bins  >= 1
+Histogram histogram_of(const Array& array, std::size_t bins);
+
+}  // namespace lockstep::ckpt

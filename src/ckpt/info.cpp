@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <map>
+
+#include "commands.hpp"
+#include "listing.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace {
+
+using checkpoints::Attribute;
+
+/// What a group holds, those below it included.
+struct Total {
+  std::int64_t arrays = 0;
+  std::int64_t elements = 0;
+  std::uint64_t bytes = 0;
+
+  void add(const ArrayInfo& array) {
+    ++arrays;
+    elements += element_count(array.shape);
+    if (array.alias_of.empty()) bytes += array.nbytes;
+  }
+};
+
+/// "/model/params" of "/model/params/x", "/optim/0/state/exp_avg" of what lies in that, "/" at the top.
+std::string group_of(const std::string& path) {
+  const std::size_t slash = path.rfind('/');
+  return slash == 0 ? "/" : path.substr(0, slash);
+}
+
+std::vector<std::pair<std::string, Total>> totals_by(const Source& source, auto key_of) {
+  std::vector<std::pair<std::string, Total>> totals;
+  for (const ArrayInfo& array : source.arrays()) {
+    const std::string key = key_of(array);
+    if (key.empty()) continue;
+    auto found = std::find_if(totals.begin(), totals.end(), [&key](const auto& row) { return row.first == key; });
+    if (found == totals.end()) found = totals.insert(totals.end(), {key, {}});
+    found->second.add(array);
+  }
+  return totals;
+}
+
+auto totals_by_group(const Source& source) {
+  return totals_by(source, [](const ArrayInfo& array) { return group_of(array.path); });
+}
+
+/// Of trained parameters; of every array where the file is another program's.
+auto totals_by_dtype(const Source& source) {
+  return totals_by(source, [&source](const ArrayInfo& array) {
+    const bool counts = !source.is_own() || array.path.starts_with("/model/params/");
+    return counts ? std::string(name_of(array.dtype)) : "";
+  });
+}
+
+/// The learning rate at work: base_lr of each group times the schedule's factor.
+std::string learning_rates(const Source& source) {
+  const auto& schedule = source.attributes("/sched/0");
+  const auto factor = schedule.find("factor");
+  std::string text;
+  for (const std::string& group : source.groups()) {
+    if (!group.starts_with("/optim/") || group.find("/groups/") == std::string::npos) continue;
+    const auto& attributes = source.attributes(group);
+    const auto rate = attributes.find("base_lr");
+    if (rate == attributes.end() || !std::holds_alternative<double>(rate->second)) continue;
+    const bool has_factor = factor != schedule.end() && std::holds_alternative<double>(factor->second);
+    const double now = std::get<double>(rate->second) * (has_factor ? std::get<double>(factor->second) : 1.0);
+    text += (text.empty() ? "" : ", ") + number_text(now);
+  }
+  return text;
+}
+
+std::string optimizer(const Source& source) {
+  const auto& attributes = source.attributes("/optim/0");
+  const auto type = attributes.find("type");
+  return type == attributes.end() ? "" : attribute_text(type->second);
+}
+
+Json document(const Source& source) {
+  Json root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
+  for (const auto& [name, value] : source.attributes("/")) root["attributes"][escaped(name)] = json_of(value);
+  if (!optimizer(source).empty()) root["optimizer"] = optimizer(source);
+  if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
+  const auto add = [&root](const char* list, const auto& totals) {
+    root[list] = Json::array();
+    for (const auto& [name, total] : totals) {
+      root[list].push_back(
+          {{"name", escaped(name)}, {"arrays", total.arrays}, {"elements", total.elements}, {"bytes", total.bytes}});
+    }
+  };
+  add("parameters", totals_by_dtype(source));
+  add("groups", totals_by_group(source));
+  return root;
+}
+
+}  // namespace
+
+Exit info(const Request& request) {
+  const Source source = open_source(request.paths[0]);
+  if (request.wants_json()) {
+    print(document(source));
+    return Exit::ok;
+  }
+  Table facts({Align::left, Align::left});
+  facts.add({"file", escaped(source.path())});
+  facts.add({"kind", source.kind()});
+  facts.add({"size", exact_bytes(source.file_bytes())});
+  for (const auto& [name, value] : source.attributes("/")) facts.add({escaped(name), attribute_text(value)});
+  if (!optimizer(source).empty()) facts.add({"optimizer", optimizer(source)});
+  if (!learning_rates(source).empty()) facts.add({"lr", learning_rates(source)});
+  for (const auto& [dtype, total] : totals_by_dtype(source)) {
+    facts.add({source.is_own() ? "parameters" : "elements",
+               fmt::format("{} {} in {} arrays", total.elements, dtype, total.arrays)});
+  }
+  Table groups({Align::left, Align::right, Align::right});
+  for (const auto& [name, total] : totals_by_group(source)) {
+    groups.add({escaped(name), fmt::format("{} arrays", total.arrays), human_bytes(total.bytes)});
+  }
+  print(facts.text() + (groups.is_empty() ? "" : "\n" + groups.text()));
+  return Exit::ok;
+}
+
+}  // namespace lockstep::ckpt

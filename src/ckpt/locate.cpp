@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "locate.hpp"
+
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/key_spec.hpp>
+
+#include <filesystem>
+#include <system_error>
+
+#include "failure.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+bool is_folder(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_directory(path, ignored);
+}
+
+bool is_there(const fs::path& path) {
+  std::error_code ignored;
+  return fs::exists(fs::symlink_status(path, ignored));
+}
+
+std::vector<std::string> names_in(const fs::path& folder) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    names.push_back(entry->path().filename().string());
+  }
+  return names;
+}
+
+[[noreturn]] void throw_nothing_there(const fs::path& path) {
+  fs::path parent = fs::absolute(path).lexically_normal();
+  if (!parent.has_filename()) parent = parent.parent_path();
+  std::string missing;
+  while (!is_there(parent) && parent != parent.parent_path()) {
+    missing = parent.filename().string();
+    parent = parent.parent_path();
+  }
+  const std::string near = nearest_name(missing, names_in(parent));
+  throw Failure(Exit::not_found, escaped(path.string()) + ": there is no such file or folder; " +
+                                     escaped(parent.string()) + " exists" +
+                                     (near.empty() ? "" : ", did you mean '" + escaped(near) + "' in it?"));
+}
+
+/// "3 temporary and 1 bad ones were ignored", or "".
+std::string ignored_in(const std::string& folder) {
+  int temporary = 0;
+  int bad = 0;
+  for (const std::string& name : names_in(folder)) {
+    temporary += name.starts_with(".tmp-") || name.starts_with(".trash-");
+    bad += name.starts_with(".bad-");
+  }
+  if (temporary + bad == 0) return "";
+  return "; " + std::to_string(temporary) + " unfinished and " + std::to_string(bad) + " bad ones were ignored";
+}
+
+/// `path` or `path`/ckpt, where that holds checkpoints; "" where neither does.
+std::string folder_with_checkpoints(const std::string& path) {
+  for (const std::string& folder : {path, path + "/ckpt"}) {
+    if (is_folder(folder) && !checkpoints::list(folder).empty()) return folder;
+  }
+  return "";
+}
+
+std::string file_of_folder(const std::string& folder) {
+  if (is_there(folder + "/state.h5")) return folder + "/state.h5";
+  const std::string holder = folder_with_checkpoints(folder);
+  if (!holder.empty()) return *checkpoints::latest(holder) + "/state.h5";
+  throw Failure(Exit::not_found, escaped(folder) + ": there is no checkpoint in it (no state.h5, and no folder named " +
+                                     "like step-000000000000)" + ignored_in(folder));
+}
+
+std::string without_slashes(std::string path) {
+  while (path.size() > 1 && path.back() == '/') path.pop_back();
+  return path;
+}
+
+}  // namespace
+
+Located locate(const std::string& path) {
+  if (path.empty()) throw usage_error("an empty path names nothing");
+  std::string outside = without_slashes(path);
+  std::string inside;
+  while (!is_there(outside)) {
+    const std::size_t slash = outside.rfind('/');
+    if (slash == std::string::npos || slash == 0) throw_nothing_there(path);
+    inside = outside.substr(slash) + inside;
+    outside = without_slashes(outside.substr(0, slash));
+  }
+  if (!is_folder(outside)) return {outside, inside};
+  // A name that is not there is a mistake in the path, unless it lies in a checkpoint.
+  if (!inside.empty() && !is_there(outside + "/state.h5")) throw_nothing_there(path);
+  return {file_of_folder(outside), inside};
+}
+
+std::string checkpoint_folder(const std::string& path) {
+  const std::string clean = without_slashes(path);
+  if (!is_there(clean)) throw_nothing_there(path);
+  const std::string holder = folder_with_checkpoints(clean);
+  if (!holder.empty()) return holder;
+  if (is_folder(clean + "/ckpt")) return clean + "/ckpt";
+  if (!is_folder(clean)) throw Failure(Exit::not_found, escaped(path) + ": it is no folder of checkpoints");
+  return clean;
+}
+
+std::vector<Saved> saved_in(const std::string& directory) {
+  std::vector<Saved> all;
+  for (const std::int64_t step : checkpoints::list(directory)) {
+    const std::string folder = checkpoints::folder_name(step);
+    all.push_back({step, folder, directory + "/" + folder + "/state.h5"});
+  }
+  return all;
+}
+
+}  // namespace lockstep::ckpt

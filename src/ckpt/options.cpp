@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "options.hpp"
+
+#include <lockstep/core/key_spec.hpp>
+
+#include <boost/program_options/errors.hpp>
+#include <boost/program_options/options_description.hpp>
+#include <boost/program_options/parsers.hpp>
+#include <boost/program_options/value_semantic.hpp>
+
+#include <charconv>
+#include <cmath>
+
+#include "failure.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace po = boost::program_options;
+
+namespace {
+
+template <class Number>
+bool parse_number(const std::string& text, Number& value) {
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() && end == text.data() + text.size();
+}
+
+[[noreturn]] void throw_unknown(const std::string& word, const std::vector<OptionSpec>& options) {
+  std::vector<std::string> names;
+  for (const OptionSpec& option : options) names.push_back(option.name);
+  const std::string name = word.substr(word.find_first_not_of('-'));
+  const std::string near = nearest_name(name.substr(0, name.find('=')), names);
+  throw usage_error("option '" + escaped(word) + "' is unknown; " +
+                    (near.empty() ? "see --help" : "did you mean '--" + near + "'?"));
+}
+
+}  // namespace
+
+std::string Request::text(const std::string& option, const std::string& otherwise) const {
+  const auto found = values_.find(option);
+  return found == values_.end() ? otherwise : found->second.back();
+}
+
+const std::vector<std::string>& Request::texts(const std::string& option) const {
+  static const std::vector<std::string> kNone;
+  const auto found = values_.find(option);
+  return found == values_.end() ? kNone : found->second;
+}
+
+std::int64_t Request::integer(const std::string& option, std::int64_t otherwise, std::int64_t least) const {
+  if (!has(option)) return otherwise;
+  std::int64_t value = 0;
+  if (!parse_number(text(option), value) || value < least) {
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": a whole number from " + std::to_string(least) +
+                      " up is needed");
+  }
+  return value;
+}
+
+double Request::real(const std::string& option, double otherwise) const {
+  if (!has(option)) return otherwise;
+  double value = 0;
+  if (!parse_number(text(option), value) || !std::isfinite(value) || value < 0) {
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": a number from 0 up is needed");
+  }
+  return value;
+}
+
+const std::vector<OptionSpec>& common_options() {
+  static const std::vector<OptionSpec> rows = {
+      {"json", "", "prints one JSON document"},
+      {"filter", "PATTERN", "only arrays of such names: a glob, or /a regular expression/; may be repeated"},
+      {"sort", "KEY", "size, name, norm or order (of the file, the default)"},
+      {"limit", "N", "at most so many lines"},
+      {"help", "", "this page"},
+  };
+  return rows;
+}
+
+Request parse(const std::vector<std::string>& words, const std::vector<OptionSpec>& options) {
+  using namespace po::command_line_style;
+  po::options_description all;
+  for (const OptionSpec& option : options) {
+    if (option.argument.empty()) {
+      all.add_options()(option.name.c_str(), "");
+    } else {
+      all.add_options()(option.name.c_str(), po::value<std::string>());
+    }
+  }
+  Request request;
+  try {
+    const auto parsed =
+        po::command_line_parser(words).options(all).style(unix_style & ~allow_guessing).allow_unregistered().run();
+    for (const po::option& option : parsed.options) {
+      if (option.unregistered) throw_unknown(option.original_tokens.at(0), options);
+      if (option.position_key >= 0) {
+        request.paths.push_back(option.value.at(0));
+      } else {
+        request.set(option.string_key, option.value.empty() ? "" : option.value[0]);
+      }
+    }
+  } catch (const po::error& error) {
+    throw usage_error(escaped(error.what()));
+  }
+  return request;
+}
+
+}  // namespace lockstep::ckpt

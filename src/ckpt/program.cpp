@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/key_spec.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "commands.hpp"
+#include "listing.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace {
+
+const char* const kExitCodes = R"(
+Exit codes
+  0  done            3  input or output failed   6  another version, type or shape
+  1  diff: differs   4  damaged                  7  refused for safety
+  2  command line    5  against a rule           8  there is no such file or array
+)";
+
+std::string overview(const std::vector<Command>& commands) {
+  Table table({Align::left, Align::left, Align::left});
+  for (const Command& command : commands) table.add({"  " + command.name, command.words, command.help});
+  return "Usage: ckpt COMMAND FILE... [--option]...\n\nLooks into checkpoints; only prune --yes changes anything.\n\n"
+         "Commands (ckpt COMMAND --help tells more)\n" +
+         table.text() +
+         "\nFILE is a checkpoint's folder or its state.h5, a folder of checkpoints or of a run (the newest is taken),\n"
+         "or a file of another program; FILE/NAME is an array in it.\n" +
+         kExitCodes;
+}
+
+std::vector<OptionSpec> options_of(const Command& command) {
+  std::vector<OptionSpec> options = command.options;
+  options.insert(options.end(), common_options().begin(), common_options().end());
+  return options;
+}
+
+std::string help_of(const Command& command) {
+  Table table({Align::left, Align::left});
+  for (const OptionSpec& option : options_of(command)) {
+    table.add({"  --" + option.name + (option.argument.empty() ? "" : " " + option.argument), option.help});
+  }
+  return "Usage: ckpt " + command.name + " " + command.words + " [--option]...\n\n" + command.help + "\n\nOptions\n" +
+         table.text() + kExitCodes;
+}
+
+const Command& command_of(const std::vector<Command>& commands, const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : commands) {
+    if (command.name == name) return command;
+    names.push_back(command.name);
+  }
+  const std::string near = nearest_name(name, names);
+  throw usage_error(fmt::format("command '{}' is unknown; choose one of: {}{}", escaped(name), fmt::join(names, ", "),
+                                near.empty() ? "" : " (did you mean '" + near + "'?)"));
+}
+
+Exit dispatch(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+  if (words.empty()) throw usage_error("which command? See ckpt --help");
+  if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
+    print(overview(commands));
+    return Exit::ok;
+  }
+  if (words[0] == "--version") {
+    print(std::string("ckpt ") + LOCKSTEP_VERSION + "\n");
+    return Exit::ok;
+  }
+  const Command& command = command_of(commands, words[0]);
+  const Request request = parse({words.begin() + 1, words.end()}, options_of(command));
+  if (request.has("help")) {
+    print(help_of(command));
+    return Exit::ok;
+  }
+  if (request.paths.size() < command.least || request.paths.size() > command.most) {
+    throw usage_error("write ckpt " + command.name + " " + command.words);
+  }
+  return command.run(request);
+}
+
+Exit run_here(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+  try {
+    return dispatch(commands, words);
+  } catch (const std::exception& error) {
+    const std::string name = words.empty() ? "" : " " + escaped(words[0]);
+    const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
+    const std::string message = is_memory ? "there is not enough memory" : error.what();
+    fmt::print(stderr, "ckpt{}: {}\n", exit_code_of(error) == Exit::usage ? "" : name, message);
+    return exit_code_of(error);
+  }
+}
+
+}  // namespace
+
+int run(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error like any other
+  const pid_t child = ::fork();
+  if (child <= 0) {
+    const int code = static_cast<int>(run_here(commands, words));
+    if (child < 0) return code;  // no process to spare: then without the shield
+    std::fflush(nullptr);
+    ::_exit(code);
+  }
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  if (WIFEXITED(status)) return WEXITSTATUS(status);
+  const int signal = WTERMSIG(status);
+  if (signal == SIGINT || signal == SIGTERM || signal == SIGPIPE) return 128 + signal;
+  fmt::print(stderr, "ckpt: reading ended in a crash ({}): the file is damaged or made to do harm\n",
+             ::strsignal(signal));
+  return static_cast<int>(Exit::corrupt);
+}
+
+}  // namespace lockstep::ckpt

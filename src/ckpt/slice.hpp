@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::ckpt {
+
+/// What a slice takes of one dimension: begin, begin + step, ..., `count` of them.
+struct Taken {
+  std::int64_t begin = 0;
+  std::int64_t count = 0;
+  std::int64_t step = 1;
+  bool is_index = false;  ///< a single number: the dimension falls away
+
+  bool operator==(const Taken&) const = default;
+};
+
+using Slice = std::vector<Taken>;
+
+/// Reads "[0:4, :, -1]" as Python does: `begin:end:step` with step > 0, negative numbers count from the end, ends
+/// beyond the dimension are cut, and dimensions that are not mentioned are taken whole.
+/// @param text   with its brackets; "" takes everything
+/// @throws Failure  malformed, too many dimensions, or an index beyond the end
+Slice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape);
+
+/// Of what is left: the counts of the dimensions that did not fall away.
+std::vector<std::int64_t> shape_of(const Slice& slice);
+
+/// Where the slice's elements lie in the whole array, in row-major order, at most `limit` of them.
+std::vector<std::int64_t> elements_of(const Slice& slice, const std::vector<std::int64_t>& shape, std::int64_t limit);
+
+/// "w[0:4]" in "w" and "[0:4]"; a name without brackets at its end has an empty slice.
+struct NameAndSlice {
+  std::string name;
+  std::string slice;
+};
+NameAndSlice split_slice(const std::string& text);
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "values.hpp"
+
+namespace lockstep::ckpt {
+
+/// One array of a file.
+struct ArrayInfo {
+  std::string path;   ///< "/model/params/conv1.weight"
+  std::string label;  ///< what it is called in every format: "conv1.weight" for that, the path for what is no model's
+  DType dtype = DType::uint8;
+  std::vector<std::int64_t> shape;
+  std::uint64_t nbytes = 0;
+  std::size_t order = 0;                 ///< place in the file's list
+  std::string alias_of;                  ///< path of the array whose bytes these are; "" where they are its own
+  std::optional<std::string> digest;     ///< where the file holds it
+  std::optional<Statistics> statistics;  ///< likewise
+};
+
+/// A file that `ckpt` looks into: one of Lockstep's or of another program.
+class Source {
+ public:
+  /// @param path  of a file, not of a folder
+  /// @throws CheckpointError  it cannot be read, with the reason
+  static Source open(const std::string& path);
+
+  const std::string& path() const noexcept { return path_; }
+  /// "lockstep checkpoint", "safetensors", ...
+  const std::string& kind() const noexcept { return kind_; }
+  bool is_own() const noexcept { return is_own_; }
+  std::uint64_t file_bytes() const noexcept { return file_bytes_; }
+
+  const std::vector<ArrayInfo>& arrays() const noexcept { return arrays_; }
+  /// Paths of the groups, each after its parent, the root "/" first.
+  std::vector<std::string> groups() const;
+  const std::map<std::string, checkpoints::Attribute>& attributes(const std::string& path) const;
+
+  checkpoints::Array read(const ArrayInfo& info) const;
+  /// Hexadecimal XXH3, 128 bits, of the array's bytes.
+  std::string digest(const ArrayInfo& info) const;
+  Statistics statistics(const ArrayInfo& info) const;
+
+  /// By path, by label, or by the end of a path where that is clear.
+  /// @throws Failure  no such array (with the nearest), or several
+  const ArrayInfo& find(const std::string& name) const;
+  /// Whether there is a group of that path.
+  bool has_group(const std::string& path) const;
+
+ private:
+  Source() = default;
+
+  std::string path_;
+  std::string kind_;
+  bool is_own_ = true;
+  std::uint64_t file_bytes_ = 0;
+  std::vector<ArrayInfo> arrays_;
+  std::shared_ptr<const checkpoints::Archive> archive_;
+};
+
+/// XXH3, 128 bits, as 32 hexadecimal digits.
+std::string digest_hex(std::span<const std::byte> bytes);
+std::string digest_hex(const std::string& text);
+
+/// "conv1.weight" of "/model/params/conv1.weight" and of "/conv1.weight"; other paths stay.
+std::string label_of(const std::string& path);
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,121 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "listing.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace {
+
+/// A group, a module in a dotted name, or an array at the end of one.
+struct Node {
+  std::string name;
+  const ArrayInfo* array = nullptr;
+  std::vector<Node> children = {};
+  std::uint64_t bytes = 0;
+
+  Node& child(const std::string& wanted) {
+    const auto found =
+        std::find_if(children.begin(), children.end(), [&wanted](const Node& node) { return node.name == wanted; });
+    if (found != children.end()) return *found;
+    children.push_back(Node{.name = wanted});
+    return children.back();
+  }
+};
+
+/// "/model/params/conv1.weight" in "model", "params", "conv1", "weight".
+std::vector<std::string> words_of(const std::string& path) {
+  std::vector<std::string> words;
+  std::size_t begin = 1;
+  for (std::size_t i = 1; i <= path.size(); ++i) {
+    if (i < path.size() && path[i] != '/' && path[i] != '.') continue;
+    words.push_back(path.substr(begin, i - begin));
+    begin = i + 1;
+  }
+  return words;
+}
+
+void add(Node& root, const ArrayInfo& array) {
+  Node* node = &root;
+  root.bytes += array.nbytes;
+  for (const std::string& word : words_of(array.path)) {
+    node = &node->child(word);
+    node->bytes += array.nbytes;
+  }
+  node->array = &array;
+}
+
+bool is_number(const std::string& text) {
+  return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// Whether two subtrees have the same names, types and shapes.
+bool is_alike(const Node& a, const Node& b) {
+  if ((a.array == nullptr) != (b.array == nullptr)) return false;
+  if (a.array != nullptr && (a.array->dtype != b.array->dtype || a.array->shape != b.array->shape)) return false;
+  return std::equal(a.children.begin(), a.children.end(), b.children.begin(), b.children.end(),
+                    [](const Node& x, const Node& y) { return x.name == y.name && is_alike(x, y); });
+}
+
+/// Makes one node of numbered neighbours that are alike.
+void fold(Node& node) {
+  std::vector<Node> kept;
+  std::string first;
+  for (Node& child : node.children) {
+    fold(child);
+    const bool follows = !kept.empty() && is_number(child.name) && is_number(first) && is_alike(kept.back(), child);
+    if (!follows) {
+      first = child.name;
+      kept.push_back(std::move(child));
+      continue;
+    }
+    kept.back().name = "[" + first + "-" + child.name + "]";
+    kept.back().bytes += child.bytes;
+  }
+  node.children = std::move(kept);
+}
+
+void add_rows(const Node& node, std::size_t depth, Table& table) {
+  for (const Node& child : node.children) {
+    const std::string type =
+        child.array == nullptr ? "" : std::string(name_of(child.array->dtype)) + " " + shape_text(child.array->shape);
+    table.add({std::string(2 * depth, ' ') + escaped(child.name), type, human_bytes(child.bytes)});
+    add_rows(child, depth + 1, table);
+  }
+}
+
+Json json_of(const Node& node) {
+  Json row = {{"name", escaped(node.name)}, {"bytes", node.bytes}};
+  if (node.array != nullptr) {
+    row["dtype"] = name_of(node.array->dtype);
+    row["shape"] = node.array->shape;
+  }
+  if (!node.children.empty()) row["children"] = Json::array();
+  for (const Node& child : node.children) row["children"].push_back(json_of(child));
+  return row;
+}
+
+}  // namespace
+
+Exit tree(const Request& request) {
+  const Source source = open_source(request.paths[0]);
+  const auto arrays = select(source, request);
+  const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
+  Node root{.name = "/"};
+  for (std::size_t i = 0; i < shown; ++i) add(root, *arrays[i]);
+  fold(root);
+  if (request.wants_json()) {
+    print(json_of(root));
+    return Exit::ok;
+  }
+  Table table({Align::left, Align::left, Align::right});
+  add_rows(root, 0, table);
+  print(table.text() + rest_text(shown, arrays.size()));
+  return Exit::ok;
+}
+
+}  // namespace lockstep::ckpt

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "listing.hpp"
+#include "locate.hpp"
+#include "text.hpp"
+
+namespace lockstep::ckpt {
+
+namespace {
+
+struct Verdict {
+  std::string file;
+  Exit code = Exit::ok;
+  std::string words = {};  ///< what was checked, or what is wrong
+  std::uint64_t bytes = 0;
+};
+
+/// Without the file's name, which a message begins with.
+std::string message_without(const std::string& file, const std::string& message) {
+  return message.starts_with(file + ": ") ? message.substr(file.size() + 2) : message;
+}
+
+Verdict check(const std::string& file) {
+  Verdict verdict{.file = file};
+  try {
+    const Source source = Source::open(file);
+    verdict.bytes = source.file_bytes();
+    verdict.words = fmt::format("whole: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
+    if (source.is_own()) verdict.words += "; envelope, digests and tree agree";
+  } catch (const std::exception& error) {
+    verdict.code = exit_code_of(error);
+    if (verdict.code == Exit::internal) throw;
+    verdict.words = message_without(file, error.what());
+  }
+  return verdict;
+}
+
+std::vector<std::string> files_of(const Request& request) {
+  std::vector<std::string> files;
+  for (const std::string& path : request.paths) {
+    if (!request.has("all")) {
+      const Located located = locate(path);
+      if (!located.inside.empty()) throw usage_error(escaped(path) + ": verify checks whole files");
+      files.push_back(located.file);
+      continue;
+    }
+    const std::string directory = checkpoint_folder(path);
+    for (const Saved& saved : saved_in(directory)) files.push_back(saved.file);
+    if (files.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+  }
+  return files;
+}
+
+}  // namespace
+
+Exit verify(const Request& request) {
+  Exit worst = Exit::ok;
+  Json root = {{"files", Json::array()}};
+  Table table({Align::left, Align::left, Align::left});
+  for (const std::string& file : files_of(request)) {
+    const Verdict verdict = check(file);
+    if (worst == Exit::ok) worst = verdict.code;
+    root["files"].push_back({{"file", escaped(file)},
+                             {"ok", verdict.code == Exit::ok},
+                             {"code", static_cast<int>(verdict.code)},
+                             {"message", escaped(verdict.words)}});
+    table.add({verdict.code == Exit::ok ? "ok" : "BAD", escaped(file), escaped(verdict.words)});
+  }
+  root["ok"] = worst == Exit::ok;
+  request.wants_json() ? print(root) : print(table.text());
+  return worst;
+}
+
+}  // namespace lockstep::ckpt
