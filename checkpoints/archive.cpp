@@ -60,6 +60,15 @@ void Archive::put(const std::string& path, Array array) {
   arrays_.emplace(path, std::move(array));
 }
 
+void Archive::link(const std::string& path, const std::string& target) {
+  if (!arrays_.contains(target) || first_paths_.contains(target)) {
+    throw std::logic_error("Archive: " + target + " is no array of its own, which " + path + " could be linked to");
+  }
+  const Array linked = arrays_.at(target);
+  put(path, linked);
+  first_paths_[path] = target;
+}
+
 void Archive::set(const std::string& path, const std::string& name, Attribute value) {
   if (!is_part(name) || name == kDTypeAttribute) throw std::logic_error("Archive: no attribute may be named " + name);
   if (const auto* text = std::get_if<std::string>(&value)) {
@@ -72,6 +81,21 @@ void Archive::set(const std::string& path, const std::string& name, Attribute va
   attributes_[path][name] = std::move(value);
 }
 
+void Archive::append(const Archive& other) {
+  for (const std::string& path : other.group_paths_) add_group(path);
+  for (const std::string& path : other.array_paths_) {
+    const std::string& first = other.first_path_of(path);
+    if (first.empty()) {
+      put(path, other.array(path));
+    } else {
+      link(path, first);
+    }
+  }
+  for (const auto& [path, attributes] : other.attributes_) {
+    for (const auto& [name, value] : attributes) set(path, name, value);
+  }
+}
+
 bool Archive::has(const std::string& path) const { return path == "/" || attributes_.contains(path); }
 
 const Array& Archive::array(const std::string& path) const {
@@ -80,6 +104,12 @@ const Array& Archive::array(const std::string& path) const {
     throw CheckpointError(origin_, path, has(path) ? "is a group, not an array" : "there is no such array");
   }
   return found->second;
+}
+
+const std::string& Archive::first_path_of(const std::string& path) const {
+  static const std::string none;
+  const auto found = first_paths_.find(path);
+  return found == first_paths_.end() ? none : found->second;
 }
 
 bool Archive::has_attribute(const std::string& path, const std::string& name) const {

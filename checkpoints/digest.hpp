@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <string>
 
 namespace lockstep::checkpoints {
 
@@ -16,5 +17,12 @@ struct Digest128 {
 /// XXH3 of 64 and 128 bits, seed 0. They find accidents, not attackers.
 std::uint64_t digest64(std::span<const std::byte> bytes);
 Digest128 digest128(std::span<const std::byte> bytes);
+
+/// Of an array, from the 64-bit digests of its pieces: of each MiB from its first byte on.
+Digest128 digest_of_pieces(std::span<const std::uint64_t> digests);
+inline constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
+
+/// 32 hexadecimal digits, the high half first.
+std::string hex_of(const Digest128& digest);
 
 }  // namespace lockstep::checkpoints

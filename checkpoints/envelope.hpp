@@ -11,7 +11,7 @@
 
 namespace lockstep::checkpoints {
 
-inline constexpr std::uint16_t kFormatVersion = 0;
+inline constexpr std::uint16_t kFormatVersion = 1;
 inline constexpr std::size_t kEnvelopeBytes = 4096;
 inline constexpr std::uint32_t kCommittedFlag = 1;
 inline constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'S', 'C', 'P', '\r', '\n', '\x1A'};
@@ -20,14 +20,16 @@ inline constexpr std::array<char, 8> kMagic = {'\x89', 'L', 'S', 'C', 'P', '\r',
 struct Envelope {
   std::array<char, 8> magic = kMagic;
   std::uint16_t format_version = kFormatVersion;
-  std::uint16_t used_bytes = 120;
+  std::uint16_t used_bytes = 128;
   std::uint32_t flags = 0;
   std::uint64_t file_bytes = 0;
   std::uint64_t trailer_offset = 0;  ///< where the HDF5 part ends
   std::uint64_t step = 0;
   Digest128 trailer_digest;
   std::array<char, 64> writer = {};
-  std::array<char, 3968> reserved = {};
+  std::uint32_t shard = 0;
+  std::uint32_t shards = 1;  ///< files of the checkpoint
+  std::array<char, 3960> reserved = {};
   std::uint64_t digest = 0;  ///< of all bytes before it
 
   std::span<const std::byte, kEnvelopeBytes> bytes() const {

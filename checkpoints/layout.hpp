@@ -31,4 +31,8 @@ Layout lay_out(const Archive& archive);
 Archive read_tree(const std::string& path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
                   const std::vector<Place>& places);
 
+/// Reads groups and attributes back, and no array.
+/// @param metadata  the file without the arrays' bytes
+Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places);
+
 }  // namespace lockstep::checkpoints

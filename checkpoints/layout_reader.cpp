@@ -22,17 +22,25 @@ class LayoutReader {
 
   Archive read(const std::vector<Place>& places) {
     MemoryFile memory(content_);
-    const Handle access = memory.access_list();
-    const Handle file(H5Fopen("archive", H5F_ACC_RDONLY, access.id()), H5Fclose, "H5Fopen");
-    read_object(file.id(), "/", "/", 0);
+    read_objects(memory);
     for (const Place& place : places) {  // in the order of the archive that was written
       const auto found = arrays_.find(place.path);
       object_ = place.path;
       if (found == arrays_.end()) fail("it is listed, but missing");
-      archive_.put(place.path, std::move(found->second.array));
+      if (place.first == kNoArray) {
+        archive_.put(place.path, std::move(found->second.array));
+      } else {
+        archive_.link(place.path, places[place.first].path);
+      }
       for (auto& [name, value] : found->second.attributes) archive_.set(place.path, name, std::move(value));
       arrays_.erase(found);
     }
+    return std::move(archive_);
+  }
+
+  Archive read_groups(MemoryFile& metadata) {
+    reads_arrays_ = false;
+    read_objects(metadata);
     return std::move(archive_);
   }
 
@@ -47,6 +55,12 @@ class LayoutReader {
 
   [[noreturn]] static void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
     throw CheckpointError(message).as(fault);
+  }
+
+  void read_objects(MemoryFile& memory) {
+    const Handle access = memory.access_list();
+    const Handle file(H5Fopen("archive", H5F_ACC_RDONLY, access.id()), H5Fclose, "H5Fopen");
+    read_object(file.id(), "/", "/", 0);
   }
 
   void read_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
@@ -66,7 +80,8 @@ class LayoutReader {
     archive_.add_group(path);
     for (auto& [key, value] : attributes) archive_.set(path, key, std::move(value));
     for (const std::string& child : children(object.id())) {
-      read_object(object.id(), child, path == "/" ? path + child : path + "/" + child, depth + 1);
+      const std::string below = path == "/" ? path + child : path + "/" + child;
+      if (reads_arrays_ || !places_.contains(below)) read_object(object.id(), child, below, depth + 1);
     }
   }
 
@@ -100,6 +115,9 @@ class LayoutReader {
     const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
     Array array{.dtype = types_.dtype_of(type.id()), .shape = read_shape(set), .bytes = {}, .owner = owner_};
     if (nbytes_of(array.dtype, array.shape) != nbytes) fail("its shape does not fit its bytes");
+    if (array.dtype != place->second->dtype || array.shape != place->second->shape) {
+      fail("its type or shape is not what the list of arrays says");
+    }
     if (nbytes != 0) array.bytes = content_.subspan(offset, nbytes);
     return array;
   }
@@ -177,7 +195,20 @@ class LayoutReader {
   Archive archive_;
   std::string object_ = "/";
   std::size_t objects_ = 0;
+  bool reads_arrays_ = true;
 };
+
+/// Gives an error its file and object.
+template <class Read>
+Archive read_with(LayoutReader& reader, const std::string& path, const Read& read) {
+  try {
+    return read();
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(path, reader.object(), error.what()).as(error.fault());
+  } catch (const std::logic_error& error) {  // what Archive refuses: such a file was not written by Lockstep
+    throw CheckpointError(path, reader.object(), std::string("it is malformed: ") + error.what());
+  }
+}
 
 }  // namespace
 
@@ -185,13 +216,13 @@ Archive read_tree(const std::string& path, std::span<const std::byte> content, s
                   const std::vector<Place>& places) {
   const HdfSession session;
   LayoutReader reader(path, content, std::move(owner), places);
-  try {
-    return reader.read(places);
-  } catch (const CheckpointError& error) {
-    throw CheckpointError(path, reader.object(), error.what()).as(error.fault());
-  } catch (const std::logic_error& error) {  // what Archive refuses: such a file was not written by Lockstep
-    throw CheckpointError(path, reader.object(), std::string("it is malformed: ") + error.what());
-  }
+  return read_with(reader, path, [&] { return reader.read(places); });
+}
+
+Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places) {
+  const HdfSession session;
+  LayoutReader reader(path, {}, nullptr, places);
+  return read_with(reader, path, [&] { return reader.read_groups(metadata); });
 }
 
 }  // namespace lockstep::checkpoints

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 
+#include <map>
+
 #include "envelope.hpp"
 #include "layout.hpp"
 #include "limits.hpp"
@@ -45,7 +47,13 @@ class LayoutWriter {
     write_attributes(Handle(H5Gopen2(file_.id(), "/", H5P_DEFAULT), H5Gclose, "H5Gopen2").id(), "/");
     for (const std::string& path : archive_.group_paths()) write_group(path);
     std::vector<Place> places;
-    for (const std::string& path : archive_.array_paths()) places.push_back(write_array(path));
+    std::map<std::string, std::size_t> index_of;
+    for (const std::string& path : archive_.array_paths()) {
+      const std::string& first = archive_.first_path_of(path);
+      index_of[path] = places.size();
+      places.push_back(first.empty() ? write_array(path) : write_link(path, places[index_of.at(first)]));
+      if (!first.empty()) places.back().first = index_of.at(first);
+    }
     file_.close("H5Fclose");
     return places;
   }
@@ -78,10 +86,18 @@ class LayoutWriter {
                      H5Dclose, "H5Dcreate2");
     write_text(set.id(), kDTypeAttribute, std::string(name_of(array.dtype)));
     write_attributes(set.id(), path);
-    if (array.bytes.empty()) return {path, 0, 0};
-    const haddr_t offset = H5Dget_offset(set.id());
-    if (offset == HADDR_UNDEF) throw_hdf("H5Dget_offset");
-    return {path, offset, array.bytes.size()};
+    Place place{.path = path, .nbytes = array.bytes.size(), .dtype = array.dtype, .shape = array.shape};
+    if (array.bytes.empty()) return place;
+    place.offset = H5Dget_offset(set.id());
+    if (place.offset == HADDR_UNDEF) throw_hdf("H5Dget_offset");
+    return place;
+  }
+
+  Place write_link(const std::string& path, Place place) {
+    checked(H5Lcreate_hard(file_.id(), place.path.c_str(), file_.id(), path.c_str(), links_.id(), H5P_DEFAULT),
+            "H5Lcreate_hard");
+    place.path = path;
+    return place;
   }
 
   void write_attributes(hid_t object, const std::string& path) {

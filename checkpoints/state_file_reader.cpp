@@ -3,11 +3,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <optional>
 #include <vector>
 
 #include "disk.hpp"
 #include "envelope.hpp"
 #include "layout.hpp"
+#include "memory_file.hpp"
 #include "state_file.hpp"
 #include "trailer.hpp"
 
@@ -33,6 +35,13 @@ std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 
+/// The digests of a file that is still to be read.
+struct Index {
+  Envelope envelope;
+  Trailer trailer;
+  std::vector<Piece> pieces;
+};
+
 Trailer read_trailer(const std::string& path, const ExistingFile& file, const Envelope& envelope) {
   std::vector<std::byte> bytes(envelope.file_bytes - envelope.trailer_offset);
   file.read(envelope.trailer_offset, bytes);
@@ -44,6 +53,17 @@ Trailer read_trailer(const std::string& path, const ExistingFile& file, const En
   auto trailer = Trailer::decode(bytes);
   if (!trailer) throw CheckpointError(path, "it is malformed: its table of digests cannot be read");
   return *std::move(trailer);
+}
+
+Index read_index(const std::string& path, const ExistingFile& file) {
+  Index index{.envelope = read_envelope(path, file), .trailer = {}, .pieces = {}};
+  index.trailer = read_trailer(path, file, index.envelope);
+  auto pieces = cut_into_pieces(index.trailer.places, kEnvelopeBytes, index.envelope.trailer_offset);
+  if (!pieces || pieces->size() != index.trailer.digests.size()) {
+    throw CheckpointError(path, "it is malformed: its table of digests does not cover its bytes");
+  }
+  index.pieces = *std::move(pieces);
+  return index;
 }
 
 bool is_zero(std::span<const std::byte> bytes) {
@@ -97,18 +117,64 @@ Seal read_seal(const std::string& path) {
 
 Archive read_state_file(const std::string& path, std::uint64_t& step) {
   const ExistingFile file(path);
-  const Envelope envelope = read_envelope(path, file);
-  const Trailer trailer = read_trailer(path, file, envelope);
-  const auto pieces = cut_into_pieces(trailer.places, kEnvelopeBytes, envelope.trailer_offset);
-  if (!pieces || pieces->size() != trailer.digests.size()) {
-    throw CheckpointError(path, "it is malformed: its table of digests does not cover its bytes");
+  const Index index = read_index(path, file);
+  const std::uint64_t end = index.envelope.trailer_offset;
+  const std::shared_ptr<std::byte> memory = allocate(path, end);
+  const std::span<std::byte> content(memory.get(), end);
+  std::copy_n(index.envelope.bytes().begin(), kEnvelopeBytes, content.begin());
+  read_checked(path, file, index.trailer, index.pieces, content);
+  step = index.envelope.step;
+  return read_tree(path, content, memory, index.trailer.places);
+}
+
+FileContents read_state_contents(const std::string& path) {
+  const ExistingFile file(path);
+  Index index = read_index(path, file);
+  return {index.envelope, std::move(index.trailer)};
+}
+
+Archive read_state_groups(const std::string& path) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  MemoryFile memory;
+  memory.write(0, index.envelope.bytes());
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    const Piece& piece = index.pieces[i];
+    if (piece.array != kNoArray) continue;
+    bytes.resize(piece.nbytes);
+    file.read(piece.offset, bytes);
+    if (digest64(bytes) != index.trailer.digests[i]) {
+      throw CheckpointError(path, describe_damage({piece}, index.trailer.places, is_zero(bytes)));
+    }
+    memory.write(piece.offset, bytes);
   }
-  const std::shared_ptr<std::byte> memory = allocate(path, envelope.trailer_offset);
-  const std::span<std::byte> content(memory.get(), envelope.trailer_offset);
-  std::copy_n(envelope.bytes().begin(), kEnvelopeBytes, content.begin());
-  read_checked(path, file, trailer, *pieces, content);
-  step = envelope.step;
-  return read_tree(path, content, memory, trailer.places);
+  memory.set_end(index.envelope.trailer_offset);
+  return read_tree_groups(path, memory, index.trailer.places);
+}
+
+std::optional<Array> read_state_array(const std::string& path, const std::string& name) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  const auto& places = index.trailer.places;
+  const auto place = std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.path == name; });
+  if (place == places.end()) return std::nullopt;
+  const auto number = place->first == kNoArray ? static_cast<std::size_t>(place - places.begin()) : place->first;
+  const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);
+  const std::span<std::byte> bytes(memory.get(), place->nbytes);
+  file.read(place->offset, bytes);
+  std::vector<Piece> damaged;
+  bool all_zero = true;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    const Piece& piece = index.pieces[i];
+    if (piece.array != number) continue;
+    const auto part = bytes.subspan(piece.offset - place->offset, piece.nbytes);
+    if (digest64(part) == index.trailer.digests[i]) continue;
+    damaged.push_back(piece);
+    all_zero = all_zero && is_zero(part);
+  }
+  if (!damaged.empty()) throw CheckpointError(path, describe_damage(damaged, places, all_zero));
+  return Array{.dtype = place->dtype, .shape = place->shape, .bytes = bytes, .owner = memory};
 }
 
 }  // namespace lockstep::checkpoints

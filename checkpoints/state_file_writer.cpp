@@ -47,6 +47,32 @@ class ForwardWriter {
   std::vector<std::byte> gathered_;
 };
 
+/// Gathers what the table says of each array while its pieces go by.
+class Summaries {
+ public:
+  explicit Summaries(const std::vector<Place>& places)
+      : places_(places), statistics_(places.size()), digests_(places.size()) {}
+
+  void add(std::size_t array, std::span<const std::byte> bytes, std::uint64_t digest) {
+    statistics_[array].add(places_[array].dtype, bytes);
+    digests_[array].push_back(digest);
+  }
+
+  std::vector<Summary> result() const {
+    std::vector<Summary> summaries(places_.size());
+    for (std::size_t i = 0; i < places_.size(); ++i) {
+      const std::size_t first = places_[i].first == kNoArray ? i : places_[i].first;
+      summaries[i] = {digest_of_pieces(digests_[first]), statistics_[first].result()};
+    }
+    return summaries;
+  }
+
+ private:
+  const std::vector<Place>& places_;
+  std::vector<StatisticsSum> statistics_;
+  std::vector<std::vector<std::uint64_t>> digests_;
+};
+
 std::vector<Piece> pieces_of(const Layout& layout) {
   auto pieces = cut_into_pieces(layout.places, kEnvelopeBytes, layout.metadata->end());
   if (!pieces) throw CheckpointError("HDF5 laid arrays over one another");
@@ -55,13 +81,50 @@ std::vector<Piece> pieces_of(const Layout& layout) {
 
 }  // namespace
 
-Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive) {
+Archive archive_part(const Archive& archive, Part part) {
+  Archive result;
+  if (part.number == 0) {
+    for (const std::string& path : archive.group_paths()) result.add_group(path);
+    for (const auto& [name, value] : archive.attributes_of("/")) result.set("/", name, value);
+    for (const std::string& path : archive.group_paths()) {
+      for (const auto& [name, value] : archive.attributes_of(path)) result.set(path, name, value);
+    }
+  }
+  std::uint64_t total = 0;
+  for (const std::string& path : archive.array_paths()) {
+    if (archive.first_path_of(path).empty()) total += archive.array(path).bytes.size();
+  }
+  std::uint64_t before = 0;
+  for (const std::string& path : archive.array_paths()) {
+    const std::string& first = archive.first_path_of(path);
+    const Array& array = archive.array(path);
+    if (!first.empty()) {
+      if (result.has(first)) result.link(path, first);
+      continue;
+    }
+    // The part in whose share of the bytes the array's first byte lies.
+    const auto at = total == 0 ? 0 : static_cast<unsigned __int128>(before) * part.count / total;
+    before += array.bytes.size();
+    if (std::min<std::uint64_t>(static_cast<std::uint64_t>(at), part.count - 1) != part.number) continue;
+    result.put(path, array);
+    for (const auto& [name, value] : archive.attributes_of(path)) result.set(path, name, value);
+  }
+  return result;
+}
+
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part) {
   Layout layout = lay_out(archive);
   const std::vector<Piece> pieces = pieces_of(layout);
-  Trailer trailer{std::move(layout.places), std::vector<std::uint64_t>(pieces.size())};
+  Trailer trailer;
+  trailer.places = std::move(layout.places);
+  trailer.summaries.resize(trailer.places.size());
+  trailer.digests.resize(pieces.size());
+  Summaries summaries(trailer.places);
 
   Envelope envelope;
   envelope.step = static_cast<std::uint64_t>(step);
+  envelope.shard = part.number;
+  envelope.shards = part.count;
   envelope.trailer_offset = layout.metadata->end();
   envelope.file_bytes = envelope.trailer_offset + trailer.encode().size();
   std::copy(kWriter.begin(), kWriter.end(), envelope.writer.begin());
@@ -85,8 +148,10 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
       bytes = archive.array(place.path).bytes.subspan(piece.offset - place.offset, piece.nbytes);
     }
     trailer.digests[i] = digest64(bytes);
+    if (piece.array != kNoArray) summaries.add(piece.array, bytes, trailer.digests[i]);
     writer.write(bytes);  // while it is still in the processor's cache
   }
+  trailer.summaries = summaries.result();
   const std::vector<std::byte> encoded = trailer.encode();
   writer.write(encoded);
   writer.flush();

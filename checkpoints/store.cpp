@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "disk.hpp"
+#include "folder.hpp"
 #include "leftovers.hpp"
 #include "state_file.hpp"
 
@@ -21,60 +22,66 @@ namespace fs = std::filesystem;
 
 namespace {
 
-constexpr const char* kStateFile = "state.h5";
 constexpr const char* kHint = "LATEST";
-constexpr std::string_view kPrefix = "step-";
-constexpr std::size_t kStepDigits = 12;
+constexpr std::string_view kSingle = ".h5";
 
-std::optional<std::int64_t> step_of(const std::string& name) {
-  if (name.size() != kPrefix.size() + kStepDigits || !name.starts_with(kPrefix)) return std::nullopt;
-  const std::string digits = name.substr(kPrefix.size());
-  if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
-  return std::stoll(digits);
+void write_text(const std::string& path, const std::string& text) {
+  NewFile file(path);
+  file.write(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
 }
-
-std::string state_file_in(const std::string& folder) { return folder + "/" + kStateFile; }
 
 /// A short file that is there whole or not at all.
 void replace_text(const std::string& directory, const std::string& name, const std::string& text) {
   const std::string temporary = directory + "/." + name + ".tmp";
   remove_tree(temporary);
-  NewFile file(temporary);
-  file.write(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
+  write_text(temporary, text);
   move(temporary, directory + "/" + name);
   sync_folder(directory);
 }
 
-bool is_readable(const std::string& state_file) {
+/// Where the checkpoint of a step is, or would be: a folder, unless there is a single file.
+std::string place_of(const std::string& directory, std::int64_t step) {
+  const std::string folder = directory + "/" + folder_name(step);
+  return !exists(folder) && exists(folder + std::string(kSingle)) ? folder + std::string(kSingle) : folder;
+}
+
+bool is_readable(const std::string& checkpoint) {
   try {
-    std::uint64_t step = 0;
-    read_state_file(state_file, step);
+    read(checkpoint);
     return true;
   } catch (const CheckpointError&) {
     return false;
   }
 }
 
-void set_aside(const std::string& directory, std::int64_t step, const char* prefix) {
+std::vector<Seal> seals_of(const std::vector<std::string>& files) {
+  std::vector<Seal> seals;
+  for (const std::string& file : files) seals.push_back(read_seal(file));
+  return seals;
+}
+
+std::string set_aside(const std::string& checkpoint, const char* prefix) {
+  const fs::path path(checkpoint);
   std::string aside;
   for (int number = 1; aside.empty() || exists(aside); ++number) {
-    aside = directory + "/" + prefix + folder_name(step) + "." + std::to_string(number);
+    aside = path.parent_path() / (prefix + path.filename().string() + "." + std::to_string(number));
   }
-  move(directory + "/" + folder_name(step), aside);
+  move(checkpoint, aside);
+  return aside;
 }
 
 /// Makes room for a checkpoint of a step that has one already.
 /// @return  false when the one that is there is the same
-bool make_room(const std::string& directory, std::int64_t step, const Seal& seal) {
-  const std::string folder = directory + "/" + folder_name(step);
-  if (!exists(folder)) return true;
-  if (is_readable(state_file_in(folder))) {
-    if (read_seal(state_file_in(folder)) == seal) return false;
-    throw CheckpointError(folder, "a checkpoint of this step with other content is there already; move it away");
+bool make_room(const std::string& directory, std::int64_t step, const std::vector<Seal>& seals) {
+  const std::string there = place_of(directory, step);
+  if (!exists(there)) return true;
+  if (is_readable(there)) {
+    if (seals_of(state_files(there)) == seals) return false;
+    throw CheckpointError(there, "a checkpoint of this step with other content is there already; move it away");
   }
-  set_aside(directory, step, ".bad-");
+  set_aside(there, ".bad-");
   return true;
 }
 
@@ -93,66 +100,78 @@ class TemporaryFolder {
   }
 
   const std::string& path() const noexcept { return path_; }
-  void become(const std::string& folder) {
-    move(path_, folder);
-    path_.clear();
-  }
 
  private:
   std::string path_;
 };
 
-void write_folder(const std::string& directory, std::int64_t step, const Archive& archive) {
-  make_folders(directory);
-  TemporaryFolder temporary(directory + "/" + temporary_name(folder_name(step)));
-  const Seal seal = write_state_file(state_file_in(temporary.path()), step, archive);
-  sync_folder(temporary.path());
-  if (make_room(directory, step, seal)) temporary.become(directory + "/" + folder_name(step));
-}
-
 }  // namespace
-
-std::string folder_name(std::int64_t step) {
-  std::string digits = std::to_string(step);
-  if (step < 0 || digits.size() > kStepDigits) throw std::logic_error("no checkpoint can have step " + digits);
-  return std::string(kPrefix) + std::string(kStepDigits - digits.size(), '0') + digits;
-}
 
 std::vector<std::int64_t> list(const std::string& directory) {
   std::vector<std::int64_t> steps;
   for (const std::string& name : names_in(directory)) {
     const auto step = step_of(name);
+    if (!step) continue;
     std::error_code ignored;
-    if (step && fs::symlink_status(directory + "/" + name, ignored).type() == fs::file_type::directory) {
-      steps.push_back(*step);
-    }
+    const fs::file_type type = fs::symlink_status(directory + "/" + name, ignored).type();
+    if (type == (name.ends_with(kSingle) ? fs::file_type::regular : fs::file_type::directory)) steps.push_back(*step);
   }
   std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
   return steps;
 }
 
 std::optional<std::string> latest(const std::string& directory) {
   const std::vector<std::int64_t> steps = list(directory);
   if (steps.empty()) return std::nullopt;
-  return directory + "/" + folder_name(steps.back());
+  return place_of(directory, steps.back());
 }
+
+std::string checkpoint_of(const std::string& directory, std::int64_t step) { return place_of(directory, step); }
 
 std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
   std::size_t count = 0;
   for (const std::int64_t later : list(directory)) {
     if (later <= step) continue;
-    set_aside(directory, later, ".old-");
+    set_aside(place_of(directory, later), ".old-");
     ++count;
   }
   if (count > 0) sync_folder(directory);
   return count;
 }
 
-std::string write(const std::string& directory, std::int64_t step, const Archive& archive) {
-  const std::string folder = directory + "/" + folder_name(step);
+std::string stage(const std::string& directory, std::int64_t step) {
+  make_folders(directory);
+  std::string staged = directory + "/" + temporary_name(folder_name(step));
+  if (exists(staged)) remove_tree(staged);  // of this very process: an earlier failure could not remove it
+  make_folder(staged);
+  return staged;
+}
+
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part) {
+  write_state_file(staged + "/" + part_name(part.number, part.count), step,
+                   part.count == 1 ? archive : archive_part(archive, part), part);
+}
+
+std::string commit(const std::string& directory, const std::string& staged, std::int64_t step,
+                   const CommitOptions& options) {
+  std::string folder = directory + "/" + folder_name(step);
   try {
-    write_folder(directory, step, archive);
+    std::vector<std::string> files;
+    for (std::uint32_t i = 0; i < options.parts; ++i) files.push_back(staged + "/" + part_name(i, options.parts));
+    const std::vector<Seal> seals = seals_of(files);
+    if (options.parts > 1) write_text(staged + "/" + kManifest, manifest_text(step, seals));
+    sync_folder(staged);
+    const bool is_new = make_room(directory, step, seals);
+    if (is_new && options.is_single_file) {
+      folder += kSingle;
+      move(files.front(), folder);
+    } else if (is_new) {
+      move(staged, folder);
+    }
+    if (!is_new || options.is_single_file) remove_tree(staged);
   } catch (const CheckpointError& error) {
+    abandon(staged);
     throw CheckpointError(folder,
                           std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
   }
@@ -162,29 +181,42 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
     throw CheckpointError(folder, std::string("was saved, but may not survive a power cut: ") + error.what());
   }
   try {
-    replace_text(directory, kHint, folder_name(step) + "\n");
+    replace_text(directory, kHint, fs::path(folder).filename().string() + "\n");
   } catch (const CheckpointError&) {
     // The checkpoint is safe; LATEST is a help for people, and no program believes it.
   }
   return folder;
 }
 
-Archive read(const std::string& path) {
-  std::error_code ignored;
-  const bool is_folder = fs::is_directory(path, ignored);
-  const std::string file = is_folder ? state_file_in(path) : path;
-  if (is_folder && !exists(file)) {
-    const auto newest = latest(path);
-    throw CheckpointError(path, newest ? "it is a folder of checkpoints; name one of them, such as " + *newest
-                                       : "it holds no state.h5, so it is no checkpoint")
-        .as(CheckpointFault::missing);
+void abandon(const std::string& staged) noexcept {
+  std::error_code ignored;  // readers ignore it, and retain() tries again
+  fs::remove_all(staged, ignored);
+}
+
+std::string write(const std::string& directory, std::int64_t step, const Archive& archive) {
+  std::string staged;
+  try {
+    staged = stage(directory, step);
+    write_part(staged, step, archive, {});
+  } catch (const CheckpointError& error) {
+    if (!staged.empty()) abandon(staged);
+    throw CheckpointError(directory + "/" + folder_name(step),
+                          std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
   }
+  return commit(directory, staged, step, {});
+}
+
+Archive read(const std::string& path) {
+  const std::vector<std::string> files = state_files(path);
   std::uint64_t step = 0;
-  Archive archive = read_state_file(file, step);
-  const auto named = step_of(fs::absolute(file).parent_path().filename().string());
+  Archive archive = read_state_file(files.front(), step);
+  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step));
+  const fs::path file = fs::absolute(files.front());
+  const auto in_folder = step_of(file.parent_path().filename().string());
+  const auto named = in_folder ? in_folder : step_of(file.filename().string());
   if (named && static_cast<std::uint64_t>(*named) != step) {
-    throw CheckpointError(file,
-                          "it was written at step " + std::to_string(step) + ", but its folder has another number");
+    throw CheckpointError(files.front(), "it was written at step " + std::to_string(step) + ", but its " +
+                                             (in_folder ? "folder" : "name") + " has another number");
   }
   return archive;
 }
@@ -195,9 +227,10 @@ std::vector<RetentionDecision> plan_retention(const std::string& directory, std:
   std::size_t finished = 0;
   const std::vector<std::int64_t> steps = list(directory);
   for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    RetentionDecision decision{.name = folder_name(*step), .reason = "of the newest " + std::to_string(kept)};
+    const std::string checkpoint = place_of(directory, *step);
+    RetentionDecision decision{.name = fs::path(checkpoint).filename().string(), .reason = "one of the newest"};
     try {
-      read_seal(state_file_in(directory + "/" + decision.name));
+      seals_of(state_files(checkpoint));
       decision.is_kept = ++finished <= kept;
       if (!decision.is_kept) decision.reason = "older than the newest " + std::to_string(kept);
     } catch (const CheckpointError&) {

@@ -14,8 +14,8 @@ namespace lockstep::models {
 
 namespace {
 
-// Where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the weight of a
-// forward after all, which pays when there are many rows to come.
+// Where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the weight of
+// a forward after all, which pays when there are many rows to come.
 constexpr std::int64_t kMostRowsOfUnpackedForward = 15;
 constexpr std::int64_t kFewestRowsOfPackedForward = 128;
 constexpr std::int64_t kFewestRowsOfInputGradient = 64;

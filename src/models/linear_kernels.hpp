@@ -4,8 +4,8 @@
 #include <ATen/core/Tensor.h>
 
 // The three matrix products of a linear layer, without autograd. With few rows they are bound by moving the weight, and
-// the BLAS that LibTorch takes moves it several times: it packs it first, or clears the result first; with many rows its
-// kernel is the slower one. So where they are faster, products of float32 on a CPU come from oneDNN or are an
+// the BLAS that LibTorch takes moves it several times: it packs it first, or clears the result first; with many rows
+// its kernel is the slower one. So where they are faster, products of float32 on a CPU come from oneDNN or are an
 // OuterProduct. Which it is depends on sizes alone.
 namespace lockstep::models {
 

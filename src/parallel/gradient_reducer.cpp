@@ -586,20 +586,9 @@ class GradientReducer::Impl : public AccumulatorListener {
     }
     begin_step();
     is_sliced_ = false;
-    std::string remedy;
-    if (options_.has_static_graph) {
-      remedy =
-          "this is not compatible with a static graph, which uses the same parameters in every step; switch "
-          "ddp.static_graph off";
-    } else if (options_.finds_unused) {
-      remedy = "all outputs of forward must take part in the loss";
-    } else {
-      remedy =
-          "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if "
-          "the loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
-    }
     const std::string text =
-        "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) + "; " + remedy;
+        "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) + "; " +
+        remedy_of_missing({.has_static_graph = options_.has_static_graph, .finds_unused = options_.finds_unused});
     if (is_silent_) throw ConfigError(text);
     throw_agreed(ExitCode::configuration, text);
   }

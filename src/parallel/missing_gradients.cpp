@@ -40,4 +40,14 @@ std::string describe_missing(const std::vector<std::string>& missing_by_rank) {
   return text;
 }
 
+std::string remedy_of_missing(const GraphPromises& promises) {
+  if (promises.has_static_graph) {
+    return "this is not compatible with a static graph, which uses the same parameters in every step; switch "
+           "ddp.static_graph off";
+  }
+  if (promises.finds_unused) return "all outputs of forward must take part in the loss";
+  return "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if the "
+         "loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
+}
+
 }  // namespace lockstep::parallel

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_report.hpp"
 
+#include <lockstep/core/process.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/report/console_line.hpp>
 #include <lockstep/report/failure.hpp>
@@ -8,7 +9,6 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iomanip>
 #include <sstream>
 
@@ -37,18 +37,6 @@ bool has(const engine::Record& record, const std::string& name) {
     if (key == name) return true;
   }
   return false;
-}
-
-/// Most memory this process has held so far.
-double peak_memory_mb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmHWM:") continue;
-    double kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes / 1024;
-  }
-  return 0;
 }
 
 /// For start-up measurements: a launcher may say when it began.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A user's program whose steps are timed: the trainer with a data source and models that do what the peers of
 // tools/bench/ddp_bench do, on the same numbers. It prints one JSON line.
+#include <lockstep/core/process.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
@@ -121,7 +122,7 @@ class StepClock {
   void tell() {
     world_->all_reduce(std::span(times_), mpi::Op::max);
     std::vector<double> peaks(static_cast<std::size_t>(world_->size()));
-    const double mine = bench::peak_memory_mb();
+    const double mine = peak_memory_mb();
     world_->all_gather(std::span(&mine, 1), std::span(peaks));
     std::ostringstream text;
     text << R"({"name": "ddp_program", "world": )" << world_->size() << R"(, "threads": )" << at::get_num_threads()

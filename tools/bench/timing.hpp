@@ -4,8 +4,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
-#include <fstream>
-#include <string>
 #include <vector>
 
 namespace lockstep::bench {
@@ -21,18 +19,6 @@ inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
   const std::size_t middle = values.size() / 2;
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
-
-/// Most memory that this process has held so far (VmHWM).
-inline double peak_memory_mb() {
-  std::ifstream status("/proc/self/status");
-  for (std::string word; status >> word;) {
-    if (word != "VmHWM:") continue;
-    double kilobytes = 0;
-    status >> kilobytes;
-    return kilobytes / 1024;
-  }
-  return 0;
 }
 
 }  // namespace lockstep::bench

@@ -36,6 +36,9 @@ class Archive {
  public:
   /// @throws std::logic_error  the path is malformed or taken, or bytes do not fit shape and dtype
   void put(const std::string& path, Array array);
+  /// A second path of an array that is there already (a tied weight): the file holds it once, with two names.
+  /// @throws std::logic_error  `path` is malformed or taken, or `target` is no array or has the other name itself
+  void link(const std::string& path, const std::string& target);
   /// An attribute of a group or array. Sets the path's group up when there is nothing yet.
   /// @throws std::logic_error  a malformed path or name, the reserved name "torch_dtype", or a text that is longer than
   ///                           60000 bytes (see text_array) or has a NUL character
@@ -43,9 +46,15 @@ class Archive {
   /// An empty group, where there is none yet.
   void add_group(const std::string& path);
 
+  /// Puts all that another archive holds behind what is here.
+  /// @throws std::logic_error  something of it is here already
+  void append(const Archive& other);
+
   bool has(const std::string& path) const;
   /// @throws CheckpointError  nothing there, or no array
   const Array& array(const std::string& path) const;
+  /// The path that array `path` was put under first; empty when that is `path` itself.
+  const std::string& first_path_of(const std::string& path) const;
   bool has_attribute(const std::string& path, const std::string& name) const;
   /// @throws CheckpointError  nothing there, or an attribute of another type
   std::int64_t integer(const std::string& path, const std::string& name) const;
@@ -61,7 +70,7 @@ class Archive {
 
   /// All group paths, each after its parent, without the root "/".
   const std::vector<std::string>& group_paths() const noexcept { return group_paths_; }
-  /// All array paths, in order of insertion.
+  /// All array paths, links too, in order of insertion.
   const std::vector<std::string>& array_paths() const noexcept { return array_paths_; }
 
   /// Where it was read from, for messages; "archive" when it was made in memory.
@@ -75,6 +84,7 @@ class Archive {
   std::vector<std::string> array_paths_;
   std::vector<std::string> group_paths_;
   std::map<std::string, Array> arrays_;
+  std::map<std::string, std::string> first_paths_;  // of links
   std::map<std::string, std::map<std::string, Attribute>> attributes_;
 };
 

@@ -36,7 +36,38 @@ std::optional<std::string> latest(const std::string& directory);
 /// @throws CheckpointError  with the path, the call and the system's words
 std::string write(const std::string& directory, std::int64_t step, const Archive& archive);
 
-/// Reads a checkpoint folder, or a state.h5 itself, after checking its digests.
+/// One of the files that a checkpoint is written in.
+struct Part {
+  std::uint32_t number = 0;
+  std::uint32_t count = 1;
+};
+
+struct CommitOptions {
+  std::uint32_t parts = 1;
+  bool is_single_file = false;  ///< step-000000012000.h5 in place of a folder; of one part only
+};
+
+// What write() does, in steps, for writers that do not know one another: one of them stages, each writes its part, and
+// when all have, the first one commits.
+
+/// A new temporary folder for a checkpoint of `step`.
+std::string stage(const std::string& directory, std::int64_t step);
+
+/// Writes part of `archive`, which every writer has whole, and makes it durable.
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part);
+
+/// Gives a staged checkpoint whose parts are all written its name, as write() does.
+/// @return the committed folder or file
+std::string commit(const std::string& directory, const std::string& staged, std::int64_t step,
+                   const CommitOptions& options);
+
+/// Removes a staged checkpoint.
+void abandon(const std::string& staged) noexcept;
+
+/// Where the checkpoint of `step` lies: its folder, or its single file when that is there.
+std::string checkpoint_of(const std::string& directory, std::int64_t step);
+
+/// Reads a checkpoint folder, or a state file itself, after checking its digests.
 /// @throws CheckpointError  missing, torn, damaged (naming the bytes and their array), of another format version, or
 /// not
 ///                          a checkpoint (saying what it is)

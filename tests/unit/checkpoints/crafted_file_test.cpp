@@ -34,7 +34,11 @@ struct Claim {
 /// What read_tree says of the array /w of 4 elements, with the given creation list and type.
 std::string error_of_array(const std::function<void(hid_t)>& prepare, hid_t type = H5T_IEEE_F32LE,
                            const Claim& claim = {}) {
-  std::vector<Place> places = {{claim.path, 0, claim.nbytes}};
+  std::vector<Place> places(1);
+  places[0].path = claim.path;
+  places[0].nbytes = claim.nbytes;
+  places[0].dtype = DType::float32;
+  places[0].shape = {4};
   const auto build = [&](hid_t file) {
     const Handle list(H5Pcreate(H5P_DATASET_CREATE), H5Pclose, "H5Pcreate");
     prepare(list.id());
@@ -105,7 +109,9 @@ TEST(CraftedFileTest, ThePlaceMustBeTheOneListed) {
             "f.h5: /w: it does not lie where the list of arrays says");
   EXPECT_EQ(error_of_array([](hid_t) {}), "f.h5: /w: it does not lie where the list of arrays says");  // no space yet
   EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.path = "/v"}), "f.h5: /w: it is not in the list of arrays");
-  EXPECT_EQ(error_of_tree([](hid_t) {}, {{"/w", 2048, 16}}), "f.h5: /w: it is listed, but missing");
+  std::vector<Place> listed(1);
+  listed[0].path = "/w";
+  EXPECT_EQ(error_of_tree([](hid_t) {}, listed), "f.h5: /w: it is listed, but missing");
   EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.nbytes = 20}), "f.h5: /w: its shape does not fit its bytes");
 }
 

@@ -158,7 +158,7 @@ TEST_F(DamageTest, AnotherVersionIsNamedInOneSentence) {
   seal(envelope_);
   std::string other = good_;
   std::memcpy(other.data(), &envelope_, sizeof envelope_);
-  EXPECT_EQ(error_after(other), file_ + ": it has format version 7, but this program reads version 0 only");
+  EXPECT_EQ(error_after(other), file_ + ": it has format version 7, but this program reads version 1 only");
 }
 
 TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/checkpoints/statistics.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+// What a checkpoint holds, without reading its arrays: for programs that look into checkpoints.
+namespace lockstep::checkpoints {
+
+struct ArrayInfo {
+  std::string path;
+  DType dtype = DType::uint8;
+  std::vector<std::int64_t> shape;
+  std::uint64_t nbytes = 0;
+  std::string digest;  ///< array_digest of its bytes
+  Statistics statistics;
+  std::string first_path;  ///< of a second name: the array's first one; else empty
+};
+
+struct Contents {
+  std::int64_t step = 0;
+  std::string writer;            ///< program and version
+  std::uint64_t file_bytes = 0;  ///< of all files
+  std::vector<ArrayInfo> arrays;
+};
+
+/// Reads the index of a checkpoint folder or of a state file. Its digest is checked, those of the arrays are not.
+/// @throws CheckpointError  as read() in store.hpp
+Contents read_contents(const std::string& path);
+
+/// Reads groups and attributes, and no array.
+Archive read_groups(const std::string& path);
+
+/// Reads one array and checks its digests.
+/// @param array  its path in the archive
+/// @throws CheckpointError  as read(), and when there is no such array
+Array read_array(const std::string& path, const std::string& array);
+
+/// 32 hexadecimal digits that depend on nothing but the bytes: the XXH3 digest of 128 bits of the 64-bit digests of
+/// each MiB.
+std::string array_digest(std::span<const std::byte> bytes);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+namespace lockstep {
+
+/// Most memory that this process has held so far (VmHWM), in MB of 2^20 bytes; 0 where the system does not tell.
+double peak_memory_mb();
+
+}  // namespace lockstep
