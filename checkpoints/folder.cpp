@@ -111,7 +111,8 @@ std::vector<std::string> state_files(const std::string& path) {
   if (exists(path + "/" + kManifest)) return shards_of(path);
   const auto newest = latest(path);
   throw CheckpointError(path, newest ? "it is a folder of checkpoints; name one of them, such as " + *newest
-                                     : "it holds no state.h5, so it is no checkpoint");
+                                     : "it holds no state.h5, so it is no checkpoint")
+      .as(CheckpointFault::missing);
 }
 
 std::string manifest_text(std::int64_t step, const std::vector<Seal>& seals) {

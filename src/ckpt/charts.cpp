@@ -101,9 +101,9 @@ Drawing draw_norms(const Request& request, const std::vector<std::string>& words
   Json data = Json::array();
   for (std::size_t i = 0; i < shown; ++i) {
     const Statistics found = source.statistics(*chosen[i]);
-    chart.rows.push_back({shortened(chosen[i]->label), {found.rms, found.absmax()}});
+    chart.rows.push_back({shortened(chosen[i]->label), {found.rms, absmax_of(found)}});
     data.push_back(
-        {{"name", escaped(chosen[i]->label)}, {"rms", json_of(found.rms)}, {"absmax", json_of(found.absmax())}});
+        {{"name", escaped(chosen[i]->label)}, {"rms", json_of(found.rms)}, {"absmax", json_of(absmax_of(found))}});
   }
   return {plot::bar_chart(chart), {{"file", escaped(source.path())}, {"rows", data}}};
 }
@@ -171,7 +171,7 @@ Drawing draw_curves(const Request& request, const std::vector<std::string>& word
   chart.log_y = true;
   Json data = Json::array();
   for (const Saved& saved : all) {
-    const Source source = Source::open(saved.file);
+    const Source source = Source::open(saved.path);
     if (chart.series.empty()) {
       const auto chosen = weights(source, request);
       const std::size_t shown = std::min(chosen.size(), limit_of(request, kLines));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "commands.hpp"
-#include "listing.hpp"
 
 namespace lockstep::ckpt {
 

@@ -73,7 +73,7 @@ bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>&
     diagnosis.problem("there is no checkpoint");
   } else if (is_whole) {
     diagnosis.fact(fmt::format("{} checkpoints, {} to {}; `ckpt verify --all` checks every byte", all.size(),
-                               all.front().folder, all.back().folder));
+                               all.front().name, all.back().name));
   }
   return is_whole;
 }
@@ -106,7 +106,7 @@ void look_at_leftovers(const std::string& directory, Diagnosis& diagnosis) {
 }
 
 void look_at_pointer(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
-  const std::string newest = all.empty() ? "" : all.back().folder;
+  const std::string newest = all.empty() ? "" : all.back().name;
   if (!fs::exists(directory + "/LATEST")) {
     if (!all.empty()) diagnosis.problem("LATEST is missing; programs do not need it");
     return;
@@ -139,14 +139,13 @@ void look_at_disk(const std::string& directory, const std::vector<Saved>& all, D
   if (::statvfs(directory.c_str(), &disk) != 0)
     return diagnosis.problem("the file system does not tell its free space");
   const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
-  std::error_code error;
-  const std::uint64_t size = all.empty() ? 0 : fs::file_size(all.back().file, error);
-  if (error || size == 0) return diagnosis.fact(human_bytes(free) + " free");
+  const std::uint64_t size = all.empty() ? 0 : bytes_of(all.back().path);
+  if (size == 0) return diagnosis.fact(human_bytes(free) + " free");
   const std::uint64_t room = free / size;
   std::string words =
       fmt::format("{} free: room for {} more checkpoints of {}", human_bytes(free), room, human_bytes(size));
   if (all.size() > 1) {
-    const double every = (age_s(all.front().file) - age_s(all.back().file)) / static_cast<double>(all.size() - 1);
+    const double every = (age_s(all.front().path) - age_s(all.back().path)) / static_cast<double>(all.size() - 1);
     if (every > 0) {
       words += fmt::format("; at one every {} and none deleted it is full in {}", duration_text(every),
                            duration_text(every * static_cast<double>(room)));
@@ -157,8 +156,8 @@ void look_at_disk(const std::string& directory, const std::vector<Saved>& all, D
 
 void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   for (const Saved& saved : all) {
-    if (age_s(saved.file) >= -2.0) continue;
-    return diagnosis.problem(saved.folder + " is dated in the future: the clocks of two hosts differ");
+    if (age_s(saved.path) >= -2.0) continue;
+    return diagnosis.problem(saved.name + " is dated in the future: the clocks of two hosts differ");
   }
 }
 

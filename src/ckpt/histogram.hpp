@@ -14,8 +14,8 @@ struct Histogram {
   double low = 0.0;
   double high = 1.0;
   std::vector<std::int64_t> counts;
-  std::int64_t nans = 0;
-  std::int64_t infs = 0;
+  std::uint64_t nans = 0;
+  std::uint64_t infs = 0;
 
   /// Where bin `i` begins; edge(counts.size()) is `high`.
   double edge(std::size_t i) const {

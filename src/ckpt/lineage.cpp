@@ -33,7 +33,7 @@ Node node_of(const Saved& saved) {
   Node node;
   node.saved = saved;
   try {
-    const Source source = Source::open(saved.file);
+    const Source source = Source::open(saved.path);
     node.run = attribute(source, "run_id");
     node.id = attribute(source, "checkpoint_id");
     node.parent = attribute(source, "parent_id");
@@ -92,7 +92,7 @@ Exit lineage(const Request& request) {
     row["is_told"] = node.is_told;
     if (!node.problem.empty()) row["problem"] = node.problem;
     root["checkpoints"].push_back(row);
-    table.add({node.saved.folder, node.run, words_of(nodes, node)});
+    table.add({node.saved.name, node.run, words_of(nodes, node)});
   }
   if (request.wants_json()) {
     print(root);

@@ -69,10 +69,14 @@ std::string folder_with_checkpoints(const std::string& path) {
   return "";
 }
 
-std::string file_of_folder(const std::string& folder) {
-  if (is_there(folder + "/state.h5")) return folder + "/state.h5";
+bool is_checkpoint(const std::string& folder) {
+  return is_there(folder + "/state.h5") || is_there(folder + "/MANIFEST.json");
+}
+
+std::string checkpoint_in(const std::string& folder) {
+  if (is_checkpoint(folder)) return folder;
   const std::string holder = folder_with_checkpoints(folder);
-  if (!holder.empty()) return *checkpoints::latest(holder) + "/state.h5";
+  if (!holder.empty()) return *checkpoints::latest(holder);
   throw Failure(Exit::not_found, escaped(folder) + ": there is no checkpoint in it (no state.h5, and no folder named " +
                                      "like step-000000000000)" + ignored_in(folder));
 }
@@ -96,8 +100,8 @@ Located locate(const std::string& path) {
   }
   if (!is_folder(outside)) return {outside, inside};
   // A name that is not there is a mistake in the path, unless it lies in a checkpoint.
-  if (!inside.empty() && !is_there(outside + "/state.h5")) throw_nothing_there(path);
-  return {file_of_folder(outside), inside};
+  if (!inside.empty() && !is_checkpoint(outside)) throw_nothing_there(path);
+  return {checkpoint_in(outside), inside};
 }
 
 std::string checkpoint_folder(const std::string& path) {
@@ -113,10 +117,21 @@ std::string checkpoint_folder(const std::string& path) {
 std::vector<Saved> saved_in(const std::string& directory) {
   std::vector<Saved> all;
   for (const std::int64_t step : checkpoints::list(directory)) {
-    const std::string folder = checkpoints::folder_name(step);
-    all.push_back({step, folder, directory + "/" + folder + "/state.h5"});
+    const std::string path = checkpoints::checkpoint_of(directory, step);
+    all.push_back({step, fs::path(path).filename().string(), path});
   }
   return all;
+}
+
+std::uint64_t bytes_of(const std::string& path) {
+  std::error_code error;
+  if (!is_folder(path)) return fs::file_size(path, error);
+  std::uint64_t bytes = 0;
+  for (fs::recursive_directory_iterator entry(path, error), end; !error && entry != end; entry.increment(error)) {
+    std::error_code ignored;
+    if (entry->is_regular_file(ignored)) bytes += entry->file_size(ignored);
+  }
+  return bytes;
 }
 
 }  // namespace lockstep::ckpt

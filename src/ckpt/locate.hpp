@@ -8,13 +8,13 @@
 
 namespace lockstep::ckpt {
 
-/// A file to read, and an array or group inside it ("" when the path names the file).
+/// A file or a checkpoint's folder, and an array or group inside it ("" when the path names the whole).
 struct Located {
   std::string file;
   std::string inside;
 };
 
-/// A file; a checkpoint's folder (its state.h5); a folder of checkpoints or a run's folder (the newest); or any of
+/// A file; a checkpoint's folder; a folder of checkpoints or a run's folder (the newest); or any of
 /// these followed by "/group/array".
 /// @throws Failure  nothing there (with the nearest folder that is, and similar names), or no checkpoint in it
 Located locate(const std::string& path);
@@ -23,12 +23,16 @@ Located locate(const std::string& path);
 /// @throws Failure  there is none
 std::string checkpoint_folder(const std::string& path);
 
-/// The committed checkpoints' state.h5 of a folder, by step.
+/// A committed checkpoint.
 struct Saved {
   std::int64_t step = 0;
-  std::string folder;  ///< "step-000000001250"
-  std::string file;
+  std::string name;  ///< "step-000000001250", or with ".h5" behind
+  std::string path;
 };
+/// Those of a folder, by step.
 std::vector<Saved> saved_in(const std::string& directory);
+
+/// Of a file, or of all files in a folder.
+std::uint64_t bytes_of(const std::string& path);
 
 }  // namespace lockstep::ckpt

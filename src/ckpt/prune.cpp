@@ -1,30 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 
-#include <filesystem>
-#include <system_error>
-
 #include "commands.hpp"
 #include "listing.hpp"
 #include "locate.hpp"
 #include "text.hpp"
 
 namespace lockstep::ckpt {
-
-namespace {
-
-std::uint64_t bytes_below(const std::string& folder) {
-  std::uint64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator entry(folder, error), end; !error && entry != end;
-       entry.increment(error)) {
-    std::error_code ignored;
-    if (entry->is_regular_file(ignored)) bytes += entry->file_size(ignored);
-  }
-  return bytes;
-}
-
-}  // namespace
 
 Exit prune(const Request& request) {
   const std::string directory = checkpoint_folder(request.paths[0]);
@@ -33,7 +15,7 @@ Exit prune(const Request& request) {
   Table table({Align::left, Align::left, Align::right, Align::left});
   std::uint64_t freed = 0;
   for (const auto& decision : checkpoints::plan_retention(directory, keep)) {
-    const std::uint64_t bytes = bytes_below(directory + "/" + decision.name);
+    const std::uint64_t bytes = bytes_of(directory + "/" + decision.name);
     if (!decision.is_kept) freed += bytes;
     table.add({decision.is_kept ? "keep" : "delete", decision.name, human_bytes(bytes), decision.reason});
     root["checkpoints"].push_back(

@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "source.hpp"
 
+#include <lockstep/checkpoints/contents.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/key_spec.hpp>
-
-#include <fmt/format.h>
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
-
-#define XXH_INLINE_ALL  // compiled in, so that nothing more has to be linked
-#include <xxhash.h>
 
 #include "failure.hpp"
 #include "text.hpp"
 
 namespace lockstep::ckpt {
 
-std::string digest_hex(std::span<const std::byte> bytes) {
-  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
-  return fmt::format("{:016x}{:016x}", hash.high64, hash.low64);
-}
+namespace {
 
-std::string digest_hex(const std::string& text) { return digest_hex(std::as_bytes(std::span(text))); }
+/// Up to here a file is read whole when its arrays are asked for: one after the other costs a look at its index each.
+constexpr std::uint64_t kWholeBytes = std::uint64_t{1} << 30;
+constexpr std::size_t kManyArrays = 2000;
+
+}  // namespace
 
 std::string label_of(const std::string& path) {
   for (const std::string_view group : {"/model/params/", "/model/buffers/"}) {
@@ -34,39 +31,55 @@ std::string label_of(const std::string& path) {
 
 Source Source::open(const std::string& path) {
   Source source;
-  std::error_code ignored;
   source.path_ = path;
-  source.kind_ = "lockstep checkpoint";
-  source.archive_ = std::make_shared<checkpoints::Archive>(checkpoints::read(path));
-  source.file_bytes_ = std::filesystem::file_size(path, ignored);
-  for (const std::string& name : source.archive_->array_paths()) {
-    const checkpoints::Array& array = source.archive_->array(name);
-    ArrayInfo info;
-    info.path = name;
-    info.label = label_of(name);
-    info.dtype = array.dtype;
-    info.shape = array.shape;
-    info.nbytes = array.bytes.size();
-    info.order = source.arrays_.size();
-    source.arrays_.push_back(std::move(info));
-  }
+  source.kind_ = "a Lockstep checkpoint";
+  source.list_own();
   return source;
 }
 
+void Source::list_own() {
+  checkpoints::Contents contents = checkpoints::read_contents(path_);
+  file_bytes_ = contents.file_bytes;
+  kind_ += ", written by " + escaped(contents.writer);
+  for (checkpoints::ArrayInfo& array : contents.arrays) {
+    ArrayInfo info;
+    info.label = label_of(array.path);
+    info.path = std::move(array.path);
+    info.dtype = array.dtype;
+    info.shape = std::move(array.shape);
+    info.nbytes = array.nbytes;
+    info.order = arrays_.size();
+    info.alias_of = std::move(array.first_path);
+    info.digest = std::move(array.digest);
+    info.statistics = array.statistics;
+    arrays_.push_back(std::move(info));
+  }
+}
+
+const checkpoints::Archive& Source::groups_archive() const {
+  if (!groups_) groups_ = std::make_shared<checkpoints::Archive>(checkpoints::read_groups(path_));
+  return *groups_;
+}
+
 std::vector<std::string> Source::groups() const {
-  std::vector<std::string> paths = archive_->group_paths();
+  std::vector<std::string> paths = groups_archive().group_paths();
   paths.insert(paths.begin(), "/");
   return paths;
 }
 
 const std::map<std::string, checkpoints::Attribute>& Source::attributes(const std::string& path) const {
-  return archive_->attributes_of(path);
+  return groups_archive().attributes_of(path);
 }
 
-checkpoints::Array Source::read(const ArrayInfo& info) const { return archive_->array(info.path); }
+checkpoints::Array Source::read(const ArrayInfo& info) const {
+  const bool fits = file_bytes_ <= kWholeBytes || arrays_.size() > kManyArrays;
+  if (!whole_ && fits) whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read(path_));
+  return whole_ ? whole_->array(info.path) : checkpoints::read_array(path_, info.path);
+}
 
 std::string Source::digest(const ArrayInfo& info) const {
-  return info.digest ? *info.digest : digest_hex(read(info).bytes);
+  const checkpoints::Array array = read(info);  // which checks what the file says
+  return info.digest ? *info.digest : checkpoints::array_digest(array.bytes);
 }
 
 Statistics Source::statistics(const ArrayInfo& info) const {

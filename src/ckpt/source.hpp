@@ -29,10 +29,11 @@ struct ArrayInfo {
 /// A file that `ckpt` looks into: one of Lockstep's or of another program.
 class Source {
  public:
-  /// @param path  of a file, not of a folder
+  /// @param path  of a file, or of the folder of one checkpoint
   /// @throws CheckpointError  it cannot be read, with the reason
   static Source open(const std::string& path);
 
+  /// Of a checkpoint in shards, the folder.
   const std::string& path() const noexcept { return path_; }
   /// "lockstep checkpoint", "safetensors", ...
   const std::string& kind() const noexcept { return kind_; }
@@ -45,7 +46,7 @@ class Source {
   const std::map<std::string, checkpoints::Attribute>& attributes(const std::string& path) const;
 
   checkpoints::Array read(const ArrayInfo& info) const;
-  /// Hexadecimal XXH3, 128 bits, of the array's bytes.
+  /// Of the bytes as they are now: checkpoints::array_digest.
   std::string digest(const ArrayInfo& info) const;
   Statistics statistics(const ArrayInfo& info) const;
 
@@ -57,18 +58,18 @@ class Source {
 
  private:
   Source() = default;
+  void list_own();
+  void list_foreign();
+  const checkpoints::Archive& groups_archive() const;
 
   std::string path_;
   std::string kind_;
   bool is_own_ = true;
   std::uint64_t file_bytes_ = 0;
   std::vector<ArrayInfo> arrays_;
-  std::shared_ptr<const checkpoints::Archive> archive_;
+  mutable std::shared_ptr<const checkpoints::Archive> groups_;  ///< read when first asked for
+  mutable std::shared_ptr<const checkpoints::Archive> whole_;   ///< likewise, where all arrays fit into memory
 };
-
-/// XXH3, 128 bits, as 32 hexadecimal digits.
-std::string digest_hex(std::span<const std::byte> bytes);
-std::string digest_hex(const std::string& text);
 
 /// "conv1.weight" of "/model/params/conv1.weight" and of "/conv1.weight"; other paths stay.
 std::string label_of(const std::string& path);

@@ -20,9 +20,9 @@ std::string remarks(const ArrayInfo& info, const Statistics& found) {
   const std::int64_t count = element_count(info.shape) * (is_complex(info.dtype) ? 2 : 1);
   if (found.nans > 0) add("NaN");
   if (found.infs > 0) add("infinite");
-  if (count > 0 && found.zeros == count) add("all zero");
+  if (count > 0 && found.zeros == static_cast<std::uint64_t>(count)) add("all zero");
   if (count > 1 && found.min == found.max && found.zeros == 0) add("constant");
-  if (info.dtype == DType::float16 && found.absmax() == kLargestHalf) add("at float16's limit");
+  if (info.dtype == DType::float16 && absmax_of(found) == kLargestHalf) add("at float16's limit");
   return text;
 }
 
@@ -31,9 +31,9 @@ Json json_of_row(const ArrayInfo& info, const Statistics& found) {
   row["min"] = json_of(found.min);
   row["max"] = json_of(found.max);
   row["mean"] = json_of(found.mean);
-  row["std"] = json_of(found.deviation());
+  row["std"] = json_of(deviation_of(found));
   row["rms"] = json_of(found.rms);
-  row["absmax"] = json_of(found.absmax());
+  row["absmax"] = json_of(absmax_of(found));
   row["zeros"] = found.zeros;
   row["nans"] = found.nans;
   row["infs"] = found.infs;
@@ -56,7 +56,7 @@ Exit stat(const Request& request) {
     const Statistics found = request.has("recompute") ? statistics_of(source.read(info)) : source.statistics(info);
     root["arrays"].push_back(json_of_row(info, found));
     table.add({escaped(info.path), number_text(found.min), number_text(found.max), number_text(found.mean),
-               number_text(found.deviation()), number_text(found.rms), std::to_string(found.zeros),
+               number_text(deviation_of(found)), number_text(found.rms), std::to_string(found.zeros),
                std::to_string(found.nans), std::to_string(found.infs), remarks(info, found)});
   }
   request.wants_json() ? print(root) : print(table.text() + rest_text(shown, arrays.size()));

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "state_digest.hpp"
 
+#include <lockstep/checkpoints/contents.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <span>
 #include <string_view>
 
 #include "text.hpp"
@@ -31,6 +34,8 @@ bool contains(const auto& names, std::string_view name) {
 /// A field of a record: its length in front, so that no two lists of fields make the same record.
 std::string field(std::string_view text) { return fmt::format("{}:{}", text.size(), text); }
 
+std::string digest_of(const std::string& text) { return checkpoints::array_digest(std::as_bytes(std::span(text))); }
+
 std::string value_field(const checkpoints::Attribute& value) {
   if (const auto* const text = std::get_if<std::string>(&value)) return "s" + field(*text);
   if (const auto* const real = std::get_if<double>(&value)) {
@@ -50,7 +55,7 @@ std::vector<ArrayDigest> array_digests(const Source& source) {
   for (const ArrayInfo& info : source.arrays()) {
     if (!is_state(source, info.path)) continue;
     const std::string record = std::string(name_of(info.dtype)) + shape_text(info.shape) + source.digest(info);
-    digests.push_back({info.label, digest_hex(record)});
+    digests.push_back({info.label, digest_of(record)});
   }
   std::sort(digests.begin(), digests.end(),
             [](const ArrayDigest& a, const ArrayDigest& b) { return a.label < b.label; });
@@ -69,7 +74,7 @@ std::string state_digest(const Source& source, const std::vector<ArrayDigest>& a
   std::sort(records.begin(), records.end());
   std::string all;
   for (const std::string& record : records) all += record;
-  return digest_hex(all);
+  return digest_of(all);
 }
 
 }  // namespace lockstep::ckpt

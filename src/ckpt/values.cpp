@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <limits>
+#include <type_traits>
 
 namespace lockstep::ckpt {
 
@@ -25,33 +25,12 @@ std::int64_t number_count(const Array& array) {
   return static_cast<std::int64_t>(array.bytes.size() / size_of(array.dtype)) * (is_complex(array.dtype) ? 2 : 1);
 }
 
-Statistics statistics_of(const Array& array) {
-  return with_numbers(array, [](auto load, std::int64_t count) {
-    Statistics found;
-    found.min = std::numeric_limits<double>::infinity();
-    found.max = -found.min;
-    double sum = 0.0;
-    double squares = 0.0;
-    for (std::int64_t i = 0; i < count; ++i) {
-      const auto value = static_cast<double>(load(i));
-      if (std::isnan(value)) {
-        ++found.nans;
-      } else if (std::isinf(value)) {
-        ++found.infs;
-      } else {
-        found.min = std::min(found.min, value);
-        found.max = std::max(found.max, value);
-        found.zeros += value == 0.0;
-        sum += value;
-        squares += value * value;
-      }
-    }
-    const std::int64_t finite = count - found.nans - found.infs;
-    if (finite == 0) found.min = found.max = 0.0;
-    found.mean = finite == 0 ? 0.0 : sum / static_cast<double>(finite);
-    found.rms = finite == 0 ? 0.0 : std::sqrt(squares / static_cast<double>(finite));
-    return found;
-  });
+Statistics statistics_of(const Array& array) { return checkpoints::statistics_of(array.dtype, array.bytes); }
+
+double absmax_of(const Statistics& statistics) { return std::max(std::abs(statistics.min), std::abs(statistics.max)); }
+
+double deviation_of(const Statistics& statistics) {
+  return std::sqrt(std::max(0.0, statistics.rms * statistics.rms - statistics.mean * statistics.mean));
 }
 
 namespace {

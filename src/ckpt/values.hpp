@@ -3,6 +3,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/checkpoints/statistics.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -14,6 +15,7 @@
 namespace lockstep::ckpt {
 
 using checkpoints::Array;
+using checkpoints::Statistics;
 
 /// Elements of an array of this shape.
 std::int64_t element_count(const std::vector<std::int64_t>& shape);
@@ -70,20 +72,11 @@ decltype(auto) with_numbers(const Array& array, Visit&& visit) {
   });
 }
 
-/// What the numbers of an array are like. Extremes and means are those of the finite ones; 0 where there are none.
-struct Statistics {
-  double min = 0.0;
-  double max = 0.0;
-  double mean = 0.0;
-  double rms = 0.0;
-  std::int64_t nans = 0;
-  std::int64_t infs = 0;
-  std::int64_t zeros = 0;
-
-  double absmax() const { return std::max(std::abs(min), std::abs(max)); }
-  double deviation() const { return std::sqrt(std::max(0.0, rms * rms - mean * mean)); }
-};
 Statistics statistics_of(const Array& array);
+/// The largest magnitude of the finite numbers.
+double absmax_of(const Statistics& statistics);
+/// Their standard deviation.
+double deviation_of(const Statistics& statistics);
 
 struct NumberFormat {
   int digits = 6;       ///< significant ones of a floating-point number

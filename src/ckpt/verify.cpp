@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/store.hpp>
+
 #include <fmt/format.h>
 
 #include "commands.hpp"
@@ -26,6 +28,7 @@ Verdict check(const std::string& file) {
   Verdict verdict{.file = file};
   try {
     const Source source = Source::open(file);
+    if (source.is_own()) checkpoints::read(file);
     verdict.bytes = source.file_bytes();
     verdict.words = fmt::format("whole: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
     if (source.is_own()) verdict.words += "; envelope, digests and tree agree";
@@ -47,7 +50,7 @@ std::vector<std::string> files_of(const Request& request) {
       continue;
     }
     const std::string directory = checkpoint_folder(path);
-    for (const Saved& saved : saved_in(directory)) files.push_back(saved.file);
+    for (const Saved& saved : saved_in(directory)) files.push_back(saved.path);
     if (files.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
   }
   return files;
