@@ -43,6 +43,7 @@ class ExistingFile {
   ~ExistingFile();
 
   std::uint64_t size() const noexcept { return size_; }
+  int descriptor() const noexcept { return file_; }
   /// @throws CheckpointError  also when the file ends before that
   void read(std::uint64_t offset, std::span<std::byte> out) const;
 

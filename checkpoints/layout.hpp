@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "envelope.hpp"
 #include "memory_file.hpp"
 #include "trailer.hpp"
 
@@ -19,7 +20,8 @@ struct Layout {
 };
 
 /// Lets HDF5 lay out groups, attributes and arrays, behind room for the envelope. Equal archives give equal bytes.
-Layout lay_out(const Archive& archive);
+/// @param front_bytes  the room in front: 0 makes a plain HDF5 file
+Layout lay_out(const Archive& archive, std::uint64_t front_bytes = kEnvelopeBytes);
 
 /// Reads groups, attributes and arrays back; the arrays point into `content`.
 ///

@@ -3,7 +3,6 @@
 
 #include <map>
 
-#include "envelope.hpp"
 #include "layout.hpp"
 #include "limits.hpp"
 
@@ -27,9 +26,9 @@ Handle text_type(std::size_t length) {
 
 class LayoutWriter {
  public:
-  LayoutWriter(MemoryFile& memory, const Archive& archive)
+  LayoutWriter(MemoryFile& memory, const Archive& archive, std::uint64_t front_bytes)
       : archive_(archive),
-        file_(create(memory)),
+        file_(create(memory, front_bytes)),
         scalar_(H5Screate(H5S_SCALAR), H5Sclose, "H5Screate"),
         links_(H5Pcreate(H5P_LINK_CREATE), H5Pclose, "H5Pcreate"),
         group_list_(H5Pcreate(H5P_GROUP_CREATE), H5Pclose, "H5Pcreate"),
@@ -59,11 +58,11 @@ class LayoutWriter {
   }
 
  private:
-  static Handle create(MemoryFile& memory) {
+  static Handle create(MemoryFile& memory, std::uint64_t front_bytes) {
     const Handle access = memory.access_list();
     checked(H5Pset_alignment(access.id(), 1, kAlignment), "H5Pset_alignment");
     const Handle list(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "H5Pcreate");
-    checked(H5Pset_userblock(list.id(), kEnvelopeBytes), "H5Pset_userblock");
+    checked(H5Pset_userblock(list.id(), front_bytes), "H5Pset_userblock");
     checked(H5Pset_link_creation_order(list.id(), kKeepOrder), "H5Pset_link_creation_order");
     checked(H5Pset_obj_track_times(list.id(), false), "H5Pset_obj_track_times");
     return {H5Fcreate("archive", H5F_ACC_TRUNC, list.id(), access.id()), H5Fclose, "H5Fcreate"};
@@ -133,10 +132,10 @@ class LayoutWriter {
 
 }  // namespace
 
-Layout lay_out(const Archive& archive) {
+Layout lay_out(const Archive& archive, std::uint64_t front_bytes) {
   const HdfSession session;
   Layout layout{std::make_unique<MemoryFile>(), {}};
-  layout.places = LayoutWriter(*layout.metadata, archive).write();
+  layout.places = LayoutWriter(*layout.metadata, archive, front_bytes).write();
   return layout;
 }
 

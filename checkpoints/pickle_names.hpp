@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/dtype.hpp>
+
+#include <string_view>
+
+namespace lockstep::checkpoints {
+
+/// What a pickle may name, and what we make of it. Nothing is called: each stands for a kind of data.
+enum class Named {
+  ordered_map,
+  tensor,
+  tensor_v2,
+  tensor_v3,
+  parameter,
+  rebuilt_parameter,
+  size,
+  device,
+  dtype,
+  storage,
+  untyped_storage,
+  complex,
+  set,
+  bytes,
+};
+
+struct AllowedName {
+  std::string_view name;  ///< module, dot, name
+  Named kind;
+  DType dtype = DType::uint8;  ///< of a dtype or storage
+};
+
+inline constexpr AllowedName kAllowedNames[] = {
+    {"collections.OrderedDict", Named::ordered_map},
+    {"torch._utils._rebuild_tensor", Named::tensor},
+    {"torch._utils._rebuild_tensor_v2", Named::tensor_v2},
+    {"torch._utils._rebuild_tensor_v3", Named::tensor_v3},
+    {"torch._utils._rebuild_parameter", Named::rebuilt_parameter},
+    {"torch.nn.parameter.Parameter", Named::parameter},
+    {"torch.Size", Named::size},
+    {"torch.device", Named::device},
+    {"builtins.complex", Named::complex},
+    {"__builtin__.complex", Named::complex},
+    {"builtins.set", Named::set},
+    {"__builtin__.set", Named::set},
+    {"builtins.bytearray", Named::bytes},
+    {"__builtin__.bytearray", Named::bytes},
+    {"torch.storage.UntypedStorage", Named::untyped_storage},
+    {"torch.FloatStorage", Named::storage, DType::float32},
+    {"torch.DoubleStorage", Named::storage, DType::float64},
+    {"torch.HalfStorage", Named::storage, DType::float16},
+    {"torch.BFloat16Storage", Named::storage, DType::bfloat16},
+    {"torch.CharStorage", Named::storage, DType::int8},
+    {"torch.ShortStorage", Named::storage, DType::int16},
+    {"torch.IntStorage", Named::storage, DType::int32},
+    {"torch.LongStorage", Named::storage, DType::int64},
+    {"torch.ByteStorage", Named::storage, DType::uint8},
+    {"torch.BoolStorage", Named::storage, DType::boolean},
+    {"torch.ComplexFloatStorage", Named::storage, DType::complex64},
+    {"torch.ComplexDoubleStorage", Named::storage, DType::complex128},
+    {"torch.float32", Named::dtype, DType::float32},
+    {"torch.float64", Named::dtype, DType::float64},
+    {"torch.float16", Named::dtype, DType::float16},
+    {"torch.bfloat16", Named::dtype, DType::bfloat16},
+    {"torch.int8", Named::dtype, DType::int8},
+    {"torch.int16", Named::dtype, DType::int16},
+    {"torch.int32", Named::dtype, DType::int32},
+    {"torch.int64", Named::dtype, DType::int64},
+    {"torch.uint8", Named::dtype, DType::uint8},
+    {"torch.bool", Named::dtype, DType::boolean},
+    {"torch.complex64", Named::dtype, DType::complex64},
+    {"torch.complex128", Named::dtype, DType::complex128},
+};
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,483 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Hand-made hostile files: each is refused in one sentence that tells why.
+#include <hdf5.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "foreign_support.hpp"
+#include "hdf5.hpp"
+#include "pickle.hpp"
+
+namespace lockstep::checkpoints {
+namespace {
+
+using namespace std::string_literals;
+
+struct Case {
+  std::string bytes;
+  std::string sentence;  ///< what the error must contain
+};
+
+void expect_refused(const TemporaryFolder& directory, const std::string& name, const std::vector<Case>& cases) {
+  const std::string path = directory / name;
+  for (const auto& [bytes, sentence] : cases) {
+    put_bytes(path, bytes);
+    const std::string error = error_of_foreign(path);
+    EXPECT_TRUE(error.starts_with(path + ": ")) << error << " for " << sentence;
+    EXPECT_NE(error.find(sentence), std::string::npos) << error << "\ninstead of " << sentence;
+  }
+}
+
+// --- safetensors ---
+
+std::string safetensors(const std::string& header, const std::string& data = "") {
+  return le(header.size(), 8) + header + data;
+}
+
+/// A header with the one tensor "w".
+std::string one_tensor(const std::string& fields, const std::string& data = "") {
+  return safetensors("{\"w\":{" + fields + "}}", data);
+}
+
+TEST(MaliciousSafetensorsTest, IsRefusedWithItsReason) {
+  const std::string f32 = "\"dtype\":\"F32\",";
+  const std::string good = f32 + "\"shape\":[1],\"data_offsets\":[0,4]";
+  const std::string nested = std::string(100'000, '[') + std::string(100'000, ']');
+  const std::string second = ",\"v\":{\"dtype\":\"U8\",\"shape\":[2],\"data_offsets\":";
+  const std::string first = "{\"w\":{" + good + "}";
+  const std::string long_name(1025, 'n');
+  const TemporaryFolder directory;
+  expect_refused(
+      directory, "hostile.safetensors",
+      {{le(~0ULL, 8) + "{}", "its header claims 18446744073709551615 bytes"},
+       {le(1ULL << 63, 8) + "{}", "its header claims 9223372036854775808 bytes; safetensors allows 100000000"},
+       {le(100, 8) + "{}", "its header claims 100 bytes, but the file has 10"},
+       {le(1, 8) + "{", "its header claims 1 bytes; the least is {}"},
+       {one_tensor(f32 + "\"shape\":[4611686018427387904,8],\"data_offsets\":[0,0]"), "overflow 63 bits"},
+       {one_tensor(f32 + "\"shape\":[9223372036854775808],\"data_offsets\":[0,0]"), "its shape overflows 63 bits"},
+       {one_tensor(f32 + "\"shape\":[18446744073709551616],\"data_offsets\":[0,0]"), "more than 64 bits"},
+       {one_tensor(f32 + "\"shape\":[-1],\"data_offsets\":[0,0]"), "tensor 'w': its field shape holds a negative"},
+       {one_tensor(f32 + "\"shape\":[01],\"data_offsets\":[0,4]", "1234"), "it is not JSON"},
+       {one_tensor(f32 + "\"shape\":[1e0],\"data_offsets\":[0,4]", "1234"), "a number with a fraction"},
+       {one_tensor(f32 + "\"shape\":" + nested + ",\"data_offsets\":[0,4]", "1234"), "its field shape holds a list"},
+       {one_tensor(f32 + "\"shape\":[" + "1,"s +
+                       "1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1"
+                       "],\"data_offsets\":[0,4]",
+                   "1234"),
+        "more than 32 dimensions"},
+       {one_tensor(good, "123"), "it ends at byte 4 of the data, which have 3"},
+       {one_tensor(good, "12345"), "behind its last tensor lie 1 bytes of no tensor"},
+       {one_tensor("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]", "1234"), "'F33' is none of F32, F64"},
+       {one_tensor("\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]", "\x01\x02"),
+        "/w: its element 1 is neither true nor false (0 or 1) but 2"},
+       {one_tensor(good + ",\"shape\":[1]", "1234"), "its field shape is there twice"},
+       {one_tensor(good + ",\"more\":[1]", "1234"), "a field 'more', which safetensors does not know"},
+       {one_tensor(f32 + "\"shape\":[1]", "1234"), "its field data_offsets is missing"},
+       {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[4,0]", "1234"), "it begins behind its end"},
+       {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[0,4,4]", "1234"), "its data_offsets are not two numbers"},
+       {safetensors(first + second + "[2,4]}}", "1234"), "its bytes are those of another tensor, too"},
+       {safetensors(first + second + "[5,7]}}", "1234567"), "before it lie 1 bytes of no tensor"},
+       {safetensors(first + "," + first.substr(1) + "}", "1234"), "tensor 'w': the header tells of it twice"},
+       {safetensors("{\"__metadata__\":{\"a\":1}}"), "its entry 'a' is a number, not a text"},
+       {safetensors("{\"__metadata__\":[]}"), "is a list, not an object"},
+       {safetensors("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}"), "its field 'a' is there twice"},
+       {safetensors("{\"" + long_name + "\":{" + good + "}}", "1234"), "it is longer than 1024 bytes"},
+       {safetensors("{\"\":{" + good + "}}", "1234"), "a name in it is empty"},
+       {safetensors("{\"\\ud800\":{" + good + "}}", "1234"), "it is not JSON in UTF-8"},
+       {safetensors("{\"\xFF\":{" + good + "}}", "1234"), "it is not JSON in UTF-8"},
+       {safetensors("{}\0\0"s), "it has a NUL"},
+       {safetensors("{}x"), "it does not end with } and blanks"},
+       {safetensors("{}  {}"), "it is not JSON"}});
+}
+
+TEST(MaliciousSafetensorsTest, NamesAreSafeToPrint) {
+  const TemporaryFolder directory;
+  const std::string path = directory / "escape.safetensors";
+  put_bytes(path, safetensors("{\"\\u001b[31m\":{\"dtype\":\"Q\",\"shape\":[],\"data_offsets\":[0,0]}}"));
+  EXPECT_NE(error_of_foreign(path).find("tensor '%1B[31m'"), std::string::npos) << error_of_foreign(path);
+}
+
+// --- zip ---
+
+struct Record {
+  std::string name;
+  std::string bytes;
+  std::string told_bytes = {};  ///< instead of the length, in the directory: 4 bytes
+  std::uint16_t flags = 0;
+  std::uint16_t method = 0;
+  bool has_wrong_crc = false;
+  std::string local_name = {};  ///< where it differs
+  std::int64_t header = -1;     ///< instead of where it is
+};
+
+std::uint32_t crc_of(const std::string& bytes) {
+  return static_cast<std::uint32_t>(
+      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
+}
+
+std::string zip_of(const std::vector<Record>& records, const std::string& comment = "") {
+  std::string file, directory;
+  for (const Record& record : records) {
+    const auto header = record.header >= 0 ? static_cast<std::uint64_t>(record.header) : file.size();
+    const std::string size = le(record.bytes.size(), 4);
+    const std::string told = record.told_bytes.empty() ? size : record.told_bytes;
+    const std::string head = le(record.flags, 2) + le(record.method, 2) + le(0, 4) +
+                             le(crc_of(record.bytes) ^ (record.has_wrong_crc ? 1U : 0U), 4);
+    const std::string& local = record.local_name.empty() ? record.name : record.local_name;
+    file += "PK\x03\x04" + le(20, 2) + head + told + told + le(local.size(), 2) + le(0, 2) + local + record.bytes;
+    directory += "PK\x01\x02" + le(20, 2) + le(20, 2) + head + told + told + le(record.name.size(), 2) + le(0, 2) +
+                 le(0, 2) + le(0, 2) + le(0, 2) + le(0, 4) + le(header, 4) + record.name;
+  }
+  return file + directory + "PK\x05\x06" + le(0, 4) + le(records.size(), 2) + le(records.size(), 2) +
+         le(directory.size(), 4) + le(file.size(), 4) + le(comment.size(), 2) + comment;
+}
+
+const std::string kEmptyMap = "\x80\x02}.";
+
+TEST(MaliciousZipTest, IsRefusedWithItsReason) {
+  const Record pickle = {.name = "a/data.pkl", .bytes = kEmptyMap};
+  const Record other = {.name = "a/data/0", .bytes = "1234"};
+  const auto with = [&](auto change) {
+    Record record = other;
+    change(record);
+    return zip_of({pickle, record});
+  };
+  const TemporaryFolder directory;
+  const std::string good = zip_of({pickle, other});
+  put_bytes(directory / "good.pt", good);
+  ASSERT_EQ(error_of_foreign(directory / "good.pt"), "") << "the cases below would prove nothing";
+  expect_refused(
+      directory, "hostile.pt",
+      {{good.substr(0, good.size() - 1), "without its end"},
+       {good + "x", "without its end"},
+       {zip_of({pickle}, "comment"), "without its end"},
+       {zip_of({pickle, pickle}), "record 'a/data.pkl': there are two of this name"},
+       {with([](Record& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
+       {with([](Record& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
+       {with([](Record& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': such a name is refused"},
+       {with([](Record& record) { record.name = "a/../../x"; }), "such a name is refused"},
+       {with([](Record& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': such a name is refused"},
+       {with([](Record& record) { record.local_name = "a/data/1"; }), "contradicts the directory"},
+       {with([](Record& record) { record.told_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
+       {with([](Record& record) { record.told_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
+       {with([](Record& record) { record.header = 0; }), "contradicts the directory"},
+       {with([](Record& record) { record.header = 1'000'000; }), "it lies behind the directory"},
+       {zip_of({pickle, {.name = "a/data.pkl2", .bytes = good}, {.name = "a/x", .bytes = "1", .header = 50}}),
+        "there is no record where it should be"},
+       {zip_of({pickle,
+                {.name = "a/n", .bytes = zip_of({{.name = "a/x", .bytes = "1"}})},
+                {.name = "a/x", .bytes = "1", .header = 77}}),
+        "record 'a/n': it overlaps another record"},
+       {zip_of({{.name = "a/other", .bytes = "1"}}), "neither the record data.pkl of a PyTorch file nor arrays"},
+       {zip_of({{.name = "a/data.pkl", .bytes = kEmptyMap, .has_wrong_crc = true}}), "differ from their CRC-32"},
+       {"PK\x03\x04", "it is a zip archive that was cut off"}});
+}
+
+std::string deflated(const std::string& text) {
+  z_stream stream{};
+  EXPECT_EQ(deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY), Z_OK);
+  std::string out(text.size() + 100, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(text.data()));
+  stream.avail_in = static_cast<uInt>(text.size());
+  stream.next_out = reinterpret_cast<Bytef*>(out.data());
+  stream.avail_out = static_cast<uInt>(out.size());
+  EXPECT_EQ(deflate(&stream, Z_FINISH), Z_STREAM_END);
+  out.resize(stream.total_out);
+  deflateEnd(&stream);
+  return out;
+}
+
+std::string npy(const std::string& line, const std::string& bytes) {
+  return "\x93NUMPY\x01\0"s + le(line.size(), 2) + line + bytes;
+}
+
+/// A zip of one deflated record that claims `bytes` bytes.
+std::string npz_deflated(const std::string& packed, std::uint64_t bytes, std::uint32_t crc) {
+  std::string file = zip_of({{.name = "x.npy", .bytes = packed, .method = 8}});
+  const std::string sizes = le(crc_of(packed), 4) + le(packed.size(), 4) + le(packed.size(), 4);
+  for (std::size_t at = file.find(sizes); at != std::string::npos; at = file.find(sizes, at + 1)) {
+    file.replace(at, sizes.size(), le(crc, 4) + le(packed.size(), 4) + le(bytes, 4));
+  }
+  return file;
+}
+
+TEST(MaliciousNpzTest, IsRefusedWithItsReason) {
+  const auto npz = [](const std::string& line, const std::string& bytes = "") {
+    return zip_of({{.name = "x.npy", .bytes = npy(line, bytes)}});
+  };
+  const std::string zeros(100 << 20, '\0');
+  const std::string packed = deflated(zeros);
+  const std::string small = npy("{'descr': '<i2', 'fortran_order': True, 'shape': (2, 2)}\n", "a0b0c0d0"s);
+  const TemporaryFolder directory;
+  put_bytes(directory / "good.npz", npz_deflated(deflated(small), small.size(), crc_of(small)));
+  ASSERT_EQ(bytes_of(directory / "good.npz").substr(0, 2), "PK");
+  const Archive good = read_foreign(directory / "good.npz");  // column-major becomes row-major
+  EXPECT_EQ(values_of<std::uint8_t>(good.array("/x")),
+            (std::vector<std::uint8_t>{'a', '0', 'c', '0', 'b', '0', 'd', '0'}));
+  expect_refused(
+      directory, "hostile.npz",
+      {{npz("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n"), "pickled Python objects, which are never"},
+       {npz("{'descr': '<U4', 'fortran_order': False, 'shape': (1,)}\n"), "array 'x': its element type '<U4' is none"},
+       {npz("{'descr': '<f3', 'fortran_order': False, 'shape': (1,)}\n"), "its element type '<f3' is none"},
+       {npz("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n"), "records of several fields"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}\n"), "overflows 63 bits"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}\n"), "no number of 63 bits"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}\n"), "no number of 63 bits"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n", "1234"), "needs 8 bytes, but there are 4"},
+       {npz("{'descr': '<f4', 'shape': (1,)}\n", "1234"), "its .npy header is malformed"},
+       {npz("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n", "1234"), "malformed"},
+       {npz("__import__('os').system('true')\n"), "its .npy header is malformed"},
+       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x01\0\xFF\xFF"s}}), "its .npy header was cut off"},
+       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x09\0\x01\0{"s}}), "its .npy version 9 is none of 1, 2, 3"},
+       {zip_of({{.name = "x.npy", .bytes = "short"}}), "it is no .npy"},
+       {npz_deflated(packed, zeros.size(), crc_of(zeros)), "so large an expansion is refused"},
+       {npz_deflated(packed, 0xFFFFFFF0, 0), "more bytes than deflate can make of it"},
+       {npz_deflated("junk", 100, 0), "its compressed bytes are damaged"},
+       {npz_deflated(deflated(small), small.size() + 1, crc_of(small)), "its compressed bytes are damaged"},
+       {npz_deflated(deflated(small), small.size(), 7), "differ from their CRC-32"}});
+}
+
+// --- pickle ---
+
+std::string error_of_pickle(const std::string& program) {
+  return error_of([&] { parse_pickle(std::as_bytes(std::span(program))); });
+}
+
+TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsTold) {
+  const std::string head = "\x80\x02";
+  const std::string storage = "(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0"s + "0X\x03\0\0\0cpu"s;
+  const std::string rebuild = head + "ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"s +
+                              "X\x01\0\0\0"s + "0X\x03\0\0\0cpuK\x04tQ"s;
+  const std::pair<std::string, std::string> cases[] = {
+      {"", "it is empty"},
+      {"}.", "byte 0: it does not begin with a protocol"},
+      {"\x80\x05}.", "pickle protocol 5"},
+      {head + "cos\nsystem\n(X\x04\0\0\0true"s + "tR.", "it asks for 'os.system'"},
+      {head + "cposix\nsystem\n.", "it asks for 'posix.system'"},
+      {head + "ctorch\nSize.__class__\n.", "it asks for 'torch.Size.__class__'"},
+      {head + "ctorch._utils._rebuild_tensor\nv2\n.", "it asks for"},
+      {head + "ctorch\n_utils._rebuild_tensor_v2\n.", "it asks for"},
+      {head + "X\x01\0\0\0wX\x02\0\0\0os\x93."s, "opcode 147 is none of those"},
+      {head + "(i__main__\nX\n.", "opcode 105 is none of those"},
+      {head + "(o.", "opcode 111 is none of those"},
+      {head + "]}b.", "it treats something else as a map with attributes"},
+      {head + "}", "it ends in the middle"},
+      {head + ".", "it takes more from its stack than is there"},
+      {head + "(.", "it takes more from its stack than is there"},
+      {head + "}(a.", "it takes more from its stack than is there"},
+      {head + "t.", "up to a mark, but there is none"},
+      {head + "}(X\x01\0\0\0ku."s, "a key has no value"},
+      {head + "]u.", "up to a mark, but there is none"},
+      {head + "](u.", "it treats something else as a map"},
+      {head + "h\x07.", "it recalls value 7, which it never noted"},
+      {head + "j\xFF\xFF\xFF\xFF.", "it recalls value 4294967295, which it never noted"},
+      {head + "X\xFF\xFF\xFF\xFFx", "it ends in the middle"},
+      {head + "\x8A\xFFx", "it ends in the middle"},
+      {head + "c" + std::string(1000, 'm') + "\n", "more than 200 bytes"},
+      {head + "K\x01K\x02R.", "it calls a name without a tuple"},
+      {head + "K\x01)R.", "it calls something that is not a name"},
+      {head + "ctorch\nFloatStorage\n)R.", "it calls an element type"},
+      {head + storage + "J\xFF\xFF\xFF\xFFtQ.", "a storage of -1 elements is impossible"},
+      {head + storage + "\x8A\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7FtQ.", "elements is impossible"},
+      {head + "K\x01Q.", "a storage is not named as PyTorch names it"},
+      {rebuild + "J\xFF\xFF\xFF\xFF))\x89)tR.", "a tensor begins before its storage"},
+      {rebuild + "K\0K\x02\x85)\x89)tR."s, "not as many strides as dimensions"},
+      {rebuild + "K\0J\xFF\xFF\xFF\xFF\x85K\x01\x85\x89)tR."s, "a tensor's shape or stride is negative"},
+      {rebuild + "K\0X\x01\0\0\0a\x85K\x01\x85\x89)tR."s, "a tensor's number is none of 64 bits"},
+      {rebuild + "K\0("s + std::string(33, 'N') + "t)\x89)tR."s, "more than 32 dimensions"},
+  };
+  for (const auto& [program, sentence] : cases) {
+    EXPECT_NE(error_of_pickle(program).find(sentence), std::string::npos)
+        << error_of_pickle(program) << " / " << sentence;
+  }
+}
+
+// 5 million lists, each of a byte; 2^31 would be the same error.
+TEST(MaliciousPickleTest, ValuesAreBounded) {
+  EXPECT_NE(error_of_pickle("\x80\x02" + std::string(5'000'000, ']') + ".").find("more than 4 million values"),
+            std::string::npos);
+}
+
+TEST(MaliciousPickleTest, NumbersOfAnyLengthAreRead) {
+  const auto root = [](const std::string& program) {
+    const Pickle pickle = parse_pickle(std::as_bytes(std::span(program)));
+    return pickle.values.at(pickle.root);
+  };
+  EXPECT_EQ(root("\x80\x02\x8A\0."s).integer, 0);
+  EXPECT_EQ(root("\x80\x02\x8A\x01\xFF."s).integer, -1);
+  EXPECT_EQ(root("\x80\x02\x8A\x02\xFF\0."s).integer, 255);
+  EXPECT_EQ(root("\x80\x02\x8A\x09\0\0\0\0\0\0\0\0\x01."s).text, "18446744073709551616");
+  EXPECT_EQ(root("\x80\x02\x8A\x09\0\0\0\0\0\0\0\0\xFF."s).text, "-18446744073709551616");
+}
+
+// --- HDF5 ---
+
+class Hdf5File {
+ public:
+  explicit Hdf5File(const std::string& path) : id_(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, H5P_DEFAULT)) {}
+  ~Hdf5File() { H5Fclose(id_); }
+  Hdf5File(const Hdf5File&) = delete;
+  Hdf5File& operator=(const Hdf5File&) = delete;
+  hid_t id() const { return id_; }
+
+  void put(const char* name, hid_t type, std::vector<hsize_t> shape, hid_t list, const void* data) const {
+    const hid_t space = H5Screate_simple(static_cast<int>(shape.size()), shape.data(), nullptr);
+    const hid_t set = H5Dcreate2(id_, name, type, space, H5P_DEFAULT, list, H5P_DEFAULT);
+    if (data != nullptr) H5Dwrite(set, type, H5S_ALL, H5S_ALL, H5P_DEFAULT, data);
+    H5Dclose(set);
+    H5Sclose(space);
+  }
+
+ private:
+  hid_t id_;
+};
+
+class MaliciousHdf5Test : public ::testing::Test {
+ protected:
+  void expect_refused(const std::string& sentence) {
+    const std::string error = error_of_foreign(path_);
+    EXPECT_TRUE(error.starts_with(path_ + ": ")) << error;
+    EXPECT_NE(error.find(sentence), std::string::npos) << error << "\ninstead of " << sentence;
+  }
+  const HdfSession session_;
+  const TemporaryFolder directory_;
+  const std::string path_ = directory_ / "other.h5";
+};
+
+TEST_F(MaliciousHdf5Test, GoodFilesOfOtherProgramsAreRead) {
+  {
+    const Hdf5File file(path_);
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    const hid_t packed = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk[2] = {1, 2};
+    H5Pset_chunk(packed, 2, chunk);
+    H5Pset_shuffle(packed);
+    H5Pset_deflate(packed, 6);
+    H5Pset_fletcher32(packed);
+    H5Gclose(H5Gcreate2(file.id(), "/g", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    file.put("/g/packed", H5T_IEEE_F32LE, {2, 3}, packed, values);
+    const std::int16_t turned[2] = {0x0100, 0x0200};
+    file.put("/turned", H5T_STD_I16BE, {2}, H5P_DEFAULT, turned);  // big endian: 1, 2 as stored
+    H5Lcreate_hard(file.id(), "/turned", file.id(), "/tied", H5P_DEFAULT, H5P_DEFAULT);
+    H5Lcreate_soft("/g/packed", file.id(), "/soft", H5P_DEFAULT, H5P_DEFAULT);
+    H5Pclose(packed);
+  }
+  const Archive archive = read_foreign(path_);
+  EXPECT_EQ(values_of<float>(archive.array("/g/packed")), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(values_of<float>(archive.array("/soft")), (std::vector<float>{1, 2, 3, 4, 5, 6}));
+  EXPECT_EQ(values_of<std::int16_t>(archive.array("/turned")), (std::vector<std::int16_t>{1, 2}));
+  EXPECT_EQ(archive.first_path_of("/turned"), "/tied") << "in order of name";
+}
+
+TEST_F(MaliciousHdf5Test, NothingOutsideOfTheFileIsRead) {
+  const hsize_t bytes = 16;
+  put_bytes(directory_ / "secret", std::string(bytes, 's'));
+  {
+    const Hdf5File file(path_);
+    const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+    H5Pset_external(list, (directory_ / "secret").c_str(), 0, bytes);
+    file.put("/stolen", H5T_STD_U8LE, {bytes}, list, nullptr);
+    H5Pclose(list);
+  }
+  expect_refused("/stolen: its bytes are in another file; that is refused");
+  {
+    const Hdf5File file(path_);
+    H5Lcreate_external("elsewhere.h5", "/x", file.id(), "/away", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  expect_refused("/: it holds a link into another file; that is refused");
+  {
+    const Hdf5File file(path_);
+    const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+    const hid_t space = H5Screate_simple(1, &bytes, nullptr);
+    H5Pset_virtual(list, space, "elsewhere.h5", "/x", space);
+    file.put("/virtual", H5T_STD_U8LE, {bytes}, list, nullptr);
+    H5Sclose(space);
+    H5Pclose(list);
+  }
+  expect_refused("/virtual: it is made of arrays in other files; that is refused");
+}
+
+TEST_F(MaliciousHdf5Test, ClaimsBeyondTheFileAreRefused) {
+  const hsize_t huge = hsize_t{1} << 47;
+  {
+    const Hdf5File file(path_);
+    file.put("/late", H5T_STD_U8LE, {huge}, H5P_DEFAULT, nullptr);  // never allocated
+  }
+  expect_refused("/late: its shape claims 140737488355328 bytes, but 0 are stored");
+  {
+    const Hdf5File file(path_);
+    const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
+    const hsize_t chunk = 1024;
+    H5Pset_chunk(list, 1, &chunk);
+    H5Pset_deflate(list, 1);
+    file.put("/bomb", H5T_STD_U8LE, {huge}, list, nullptr);
+    H5Pclose(list);
+  }
+  expect_refused("/bomb: it claims 140737488355328 bytes in a file of");
+}
+
+TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
+  {
+    const Hdf5File file(path_);
+    const hid_t text = H5Tcopy(H5T_C_S1);
+    H5Tset_size(text, H5T_VARIABLE);
+    file.put("/texts", text, {2}, H5P_DEFAULT, nullptr);
+    H5Tclose(text);
+  }
+  expect_refused("/texts: its element type is none of Lockstep's");
+  {
+    const Hdf5File file(path_);
+    H5Lcreate_hard(file.id(), "/", file.id(), "/again", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  expect_refused("/again: it is the group / once more");
+  {
+    const Hdf5File file(path_);
+    H5Lcreate_soft("/loop", file.id(), "/loop", H5P_DEFAULT, H5P_DEFAULT);
+  }
+  expect_refused("/loop: ");
+  {
+    const Hdf5File file(path_);
+    std::string path;
+    for (int i = 0; i < 100; ++i) {
+      path += "/g";
+      H5Gclose(H5Gcreate2(file.id(), path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+    }
+  }
+  expect_refused("it lies more than 32 groups deep");
+  {
+    const Hdf5File file(path_);
+    H5Gclose(H5Gcreate2(file.id(), "/a\x1b[31m", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
+  }
+  EXPECT_TRUE(read_foreign(path_).has("/a%1B[31m")) << "a name is data, and safe to print";
+}
+
+// --- others ---
+
+TEST(MaliciousFileTest, WhatIsNoneOfTheFormatsIsToldWhatItIs) {
+  const TemporaryFolder directory;
+  expect_refused(directory, "file",
+                 {{"", "the file is empty"},
+                  {std::string(5000, '\0'), "it begins with zeros only"},
+                  {"\x1F\x8B\x08 and so on", "it is a gzip file: decompress it first"},
+                  {"\x80\x02\x8A\x0Al\xFC\x9C", "a bare pickle, which is not read: load it in Python and torch.save"},
+                  {"{\"json\": {\"text\": 1}}", "it is neither a checkpoint nor a file of safetensors, PyTorch, npz"},
+                  {"abcdefg", "it is neither a checkpoint nor"}});
+  EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: there is no such file or folder");
+  EXPECT_EQ(error_of_foreign("/dev/zero"), "/dev/zero: it is not a regular file");
+}
+
+// Nobody may take memory for what a file merely claims: 4 GiB of nothing behind good first bytes.
+TEST(MaliciousFileTest, SparseFilesCostNoMemory) {
+  const TemporaryFolder directory;
+  const std::string header = "{\"w\":{\"dtype\":\"U8\",\"shape\":[9],\"data_offsets\":[0,9]}}";
+  for (const std::string& head : {"PK\x03\x04"s, "\x89HDF\r\n\x1A\n"s, safetensors(header), "\x80\x02"s}) {
+    const std::string path = directory / "sparse";
+    put_bytes(path, head);
+    std::filesystem::resize_file(path, std::uintmax_t{4} << 30);
+    EXPECT_NE(error_of_foreign(path), "");
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::checkpoints
