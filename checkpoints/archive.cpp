@@ -96,6 +96,15 @@ void Archive::append(const Archive& other) {
   }
 }
 
+Archive Archive::with_bytes(const std::function<Array(const Array&)>& replace) const {
+  Archive result = *this;
+  for (const std::string& path : array_paths_) {
+    const std::string& first = first_path_of(path);
+    result.arrays_[path] = first.empty() ? replace(arrays_.at(path)) : result.arrays_.at(first);
+  }
+  return result;
+}
+
 bool Archive::has(const std::string& path) const { return path == "/" || attributes_.contains(path); }
 
 const Array& Archive::array(const std::string& path) const {

@@ -31,7 +31,8 @@ Envelope read_envelope(const std::string& path, const ExistingFile& file) {
 std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes) {
   constexpr std::size_t kPage = 4096;
   void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;
-  if (memory == nullptr) throw CheckpointError(path, "no memory for its " + std::to_string(bytes) + " bytes");
+  if (memory == nullptr)
+    throw CheckpointError(path, "no memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 

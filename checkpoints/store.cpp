@@ -140,6 +140,8 @@ std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
   return count;
 }
 
+std::string quarantine(const std::string& checkpoint) { return set_aside(checkpoint, ".bad-"); }
+
 std::string stage(const std::string& directory, std::int64_t step) {
   make_folders(directory);
   std::string staged = directory + "/" + temporary_name(folder_name(step));
@@ -219,34 +221,6 @@ Archive read(const std::string& path) {
                                              (in_folder ? "folder" : "name") + " has another number");
   }
   return archive;
-}
-
-std::vector<RetentionDecision> plan_retention(const std::string& directory, std::int64_t keep_last) {
-  const auto kept = static_cast<std::size_t>(std::max<std::int64_t>(keep_last, 1));
-  std::vector<RetentionDecision> plan;
-  std::size_t finished = 0;
-  const std::vector<std::int64_t> steps = list(directory);
-  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
-    const std::string checkpoint = place_of(directory, *step);
-    RetentionDecision decision{.name = fs::path(checkpoint).filename().string(), .reason = "one of the newest"};
-    try {
-      seals_of(state_files(checkpoint));
-      decision.is_kept = ++finished <= kept;
-      if (!decision.is_kept) decision.reason = "older than the newest " + std::to_string(kept);
-    } catch (const CheckpointError&) {
-      decision.reason = "not finished or not readable: it neither counts nor is deleted";
-    }
-    plan.push_back(std::move(decision));
-  }
-  std::reverse(plan.begin(), plan.end());
-  return plan;
-}
-
-void retain(const std::string& directory, std::int64_t keep_last) {
-  for (const RetentionDecision& decision : plan_retention(directory, keep_last)) {
-    if (!decision.is_kept) discard(directory, decision.name);
-  }
-  remove_leftovers(directory);
 }
 
 void probe(const std::string& directory) {

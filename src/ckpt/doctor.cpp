@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/checkpoints/store.hpp>
 
 #include <fmt/format.h>
@@ -64,9 +65,10 @@ std::string first_line(const std::string& path) {
 /// @return whether every checkpoint's envelope is readable
 bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
   bool is_whole = true;
-  for (const auto& decision : checkpoints::plan_retention(directory, static_cast<std::int64_t>(all.size()) + 1)) {
-    if (decision.reason.find("not readable") == std::string::npos) continue;
-    diagnosis.problem(decision.name + " is not finished or not readable; `ckpt verify` says why");
+  for (const auto& verdict : checkpoints::plan_retention(directory, {})) {
+    if (verdict.is_finished) continue;
+    diagnosis.problem(std::filesystem::path(verdict.path).filename().string() +
+                      " is not finished or not readable; `ckpt verify` says why");
     is_whole = false;
   }
   if (all.empty()) {

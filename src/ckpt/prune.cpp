@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/checkpoints/retention.hpp>
+
+#include <filesystem>
 
 #include "commands.hpp"
 #include "listing.hpp"
@@ -14,15 +16,17 @@ Exit prune(const Request& request) {
   Json root = {{"directory", escaped(directory)}, {"deleted", request.has("yes")}, {"checkpoints", Json::array()}};
   Table table({Align::left, Align::left, Align::right, Align::left});
   std::uint64_t freed = 0;
-  for (const auto& decision : checkpoints::plan_retention(directory, keep)) {
-    const std::uint64_t bytes = bytes_of(directory + "/" + decision.name);
-    if (!decision.is_kept) freed += bytes;
-    table.add({decision.is_kept ? "keep" : "delete", decision.name, human_bytes(bytes), decision.reason});
+  const checkpoints::RetentionRule rule{.keep_last = keep};
+  for (const auto& verdict : checkpoints::plan_retention(directory, rule)) {
+    const std::uint64_t bytes = bytes_of(verdict.path);
+    const std::string name = std::filesystem::path(verdict.path).filename().string();
+    if (!verdict.is_kept) freed += bytes;
+    table.add({verdict.is_kept ? "keep" : "delete", name, human_bytes(bytes), verdict.reason});
     root["checkpoints"].push_back(
-        {{"name", decision.name}, {"keep", decision.is_kept}, {"bytes", bytes}, {"reason", decision.reason}});
+        {{"name", name}, {"keep", verdict.is_kept}, {"bytes", bytes}, {"reason", verdict.reason}});
   }
   root["bytes"] = freed;
-  if (request.has("yes")) checkpoints::retain(directory, keep);
+  if (request.has("yes")) checkpoints::retain(directory, rule);
   const std::string end = request.has("yes") ? exact_bytes(freed) + " deleted\n"
                                              : exact_bytes(freed) + " would be deleted; --yes does it\n";
   request.wants_json() ? print(root) : print(table.text() + end);

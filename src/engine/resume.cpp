@@ -7,6 +7,7 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
+#include <sstream>
 
 namespace lockstep::engine {
 
@@ -16,40 +17,97 @@ bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
 }
 
-/// What `resume` names, seen from this rank; empty for a fresh start.
-std::string choose(const std::string& resume, const std::string& directory) {
+/// The checkpoints that `resume` admits, the one to take first; none for a fresh start.
+std::vector<std::string> candidates(const std::string& resume, const std::string& directory) {
   const std::vector<std::int64_t> steps = checkpoints::list(directory);
   if (resume == "none") {
     if (!steps.empty()) {
-      throw ConfigError("run.dir already holds a checkpoint (" + directory + "/" +
-                        checkpoints::folder_name(steps.back()) +
+      throw ConfigError("run.dir already holds a checkpoint (" + checkpoints::checkpoint_of(directory, steps.back()) +
                         "); continue it with --resume=auto, or choose another --run.dir");
     }
-    return "";
+    return {};
   }
   if (resume == "auto" || resume == "must") {
-    if (!steps.empty()) return directory + "/" + checkpoints::folder_name(steps.back());
-    if (resume == "must") {
+    if (steps.empty() && resume == "must") {
       throw CheckpointError(directory, "resume=must, but there is no checkpoint (no folder named step-000000000000)");
     }
-    return "";
+    std::vector<std::string> newest_first;
+    for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+      newest_first.push_back(checkpoints::checkpoint_of(directory, *step));
+    }
+    return newest_first;
   }
   if (is_number(resume)) {
     if (resume.size() > 12 || !std::binary_search(steps.begin(), steps.end(), std::stoll(resume))) {
       throw CheckpointError(directory, "resume=" + resume + ", but there is no checkpoint of that step");
     }
-    return directory + "/" + checkpoints::folder_name(std::stoll(resume));
+    return {checkpoints::checkpoint_of(directory, std::stoll(resume))};
   }
-  return resume;
+  return {resume};
 }
 
 /// Rank 0 looks; everyone hears the same.
-std::string agree_on(const mpi::Communicator& world, const std::string& resume, const std::string& directory) {
-  std::string chosen;
+std::vector<std::string> agree_on(const mpi::Communicator& world, const std::string& resume,
+                                  const std::string& directory) {
+  std::string lines;
   world.together([&] {
-    if (world.is_root()) chosen = choose(resume, directory);
+    if (!world.is_root()) return;
+    for (const std::string& candidate : candidates(resume, directory)) lines += candidate + "\n";
   });
-  return world.broadcast(chosen);
+  std::istringstream text(world.broadcast(lines));
+  std::vector<std::string> agreed;
+  for (std::string line; std::getline(text, line);) agreed.push_back(line);
+  return agreed;
+}
+
+/// Why the checkpoint cannot be taken by some rank, and whether it is to be set aside; each rank reads and checks it.
+struct Refusal {
+  std::string reason;
+  bool is_damaged = false;
+};
+
+std::optional<Refusal> try_read(const mpi::Communicator& world, const std::string& path,
+                                checkpoints::Archive& archive) {
+  std::string words;
+  try {
+    archive = checkpoints::read(path);
+  } catch (const CheckpointError& error) {
+    // Other errors say nothing against the checkpoint: a disk that cannot be read, another version of the program.
+    const bool is_damaged = error.fault() == CheckpointFault::damaged || error.fault() == CheckpointFault::missing ||
+                            error.fault() == CheckpointFault::other_kind;
+    words = (is_damaged ? "d" : "-") + std::string(error.what());
+  }
+  for (const std::string& said : world.all_gather(words)) {
+    if (!said.empty()) return Refusal{said.substr(1), said.front() == 'd'};
+  }
+  return std::nullopt;
+}
+
+/// The newest that every rank can read. Damaged ones are renamed, so that they are neither counted nor tried again.
+std::string first_readable(const mpi::Communicator& world, const std::vector<std::string>& found, const Section& resume,
+                           checkpoints::Archive& archive) {
+  const auto tries = static_cast<std::size_t>(1 + resume.integer("max_fallback"));
+  std::string reasons;
+  for (std::size_t i = 0; i < std::min(found.size(), tries); ++i) {
+    const auto refusal = try_read(world, found[i], archive);
+    if (!refusal) return found[i];
+    if (!refusal->is_damaged) throw_agreed(ExitCode::checkpoint, refusal->reason);
+    reasons += (reasons.empty() ? "" : "; ") + refusal->reason;
+    world.together([&] {
+      if (!world.is_root()) return;
+      log::warning("passing over a checkpoint, which is renamed to " + checkpoints::quarantine(found[i]) + ": " +
+                   refusal->reason);
+    });
+  }
+  if (resume.boolean("allow_fresh")) {
+    log::warning("no checkpoint can be read; starting afresh, as resume.allow_fresh says");
+    return "";
+  }
+  throw_agreed(ExitCode::checkpoint,
+               (found.size() > tries ? "none of the " + std::to_string(tries) + " newest checkpoints can be read"
+                                     : "no checkpoint can be read") +
+                   std::string(", and a run that had some does not start afresh by itself: ") + reasons +
+                   "; restore a copy, or set resume.allow_fresh=true");
 }
 
 }  // namespace
@@ -58,13 +116,27 @@ void check_resume(const mpi::Communicator& world, const std::string& resume, con
   agree_on(world, resume, directory);
 }
 
-std::optional<std::string> load_or_resume(Trainer& trainer, const std::string& resume, const std::string& directory) {
+std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
   const mpi::Communicator& world = trainer.strategy().world();
-  const std::string chosen = agree_on(world, resume, directory);
-  if (chosen.empty()) return std::nullopt;
+  const std::string& wanted = sections.at("").text("resume");
+  const Section& resume = sections.at("resume");
+  RestoreOptions options;
+  world.together([&] { options = restore_options(resume); });
+  const std::vector<std::string> found = agree_on(world, wanted, directory);
+  if (found.empty()) return std::nullopt;
   checkpoints::Archive archive;
-  world.together([&] { archive = checkpoints::read(chosen); });
-  restore(trainer, archive);
+  std::string chosen = found.front();
+  if (wanted == "auto" || wanted == "must") {
+    chosen = first_readable(world, found, resume, archive);
+    if (chosen.empty()) return std::nullopt;
+  } else {
+    world.together([&] { archive = checkpoints::read(chosen); });
+  }
+  for (const std::string& difference : restore(trainer, archive, options)) {
+    log::warning("resume.partial passes over: " + difference);
+  }
+  log::info("the state of step " + std::to_string(trainer.progress().step) + " is restored and compared; exactness " +
+            exactness_of(trainer, archive, options));
   world.together([&] {
     if (!world.is_root()) return;
     const std::size_t replaced = checkpoints::set_aside_after(directory, trainer.progress().step);

@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <cstring>
 #include <functional>
+#include <map>
 #include <set>
+#include <sstream>
 
 namespace lockstep::engine {
 
@@ -69,6 +71,18 @@ std::vector<NamedTensor> parameters_of(const models::Model& model) {
   return parameters;
 }
 
+/// The other names of parameters that have several, each with the first one.
+std::vector<std::pair<std::string, std::string>> tied_names_of(const models::Model& model) {
+  std::vector<std::pair<std::string, std::string>> tied;
+  const std::vector<NamedTensor> parameters = parameters_of(model);
+  for (const auto& item : model.named_parameters()) {
+    const auto first = std::find_if(parameters.begin(), parameters.end(),
+                                    [&item](const NamedTensor& p) { return p.tensor.is_same(item.value()); });
+    if (first->name != item.key()) tied.emplace_back(item.key(), first->name);
+  }
+  return tied;
+}
+
 std::vector<NamedTensor> buffers_of(const models::Model& model) {
   std::vector<NamedTensor> buffers;
   for (const auto& item : model.named_buffers()) buffers.push_back({item.key(), item.value()});
@@ -79,6 +93,8 @@ std::vector<NamedTensor> buffers_of(const models::Model& model) {
 
 void capture_model(Archive& archive, const models::Model& model) {
   for (const auto& [name, tensor] : parameters_of(model)) archive.put(path(kParameters, name), array_of(tensor, name));
+  for (const auto& [name, first] : tied_names_of(model))
+    archive.link(path(kParameters, name), path(kParameters, first));
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
@@ -94,7 +110,6 @@ at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStor
 void capture_optimizer(Archive& archive, Strategy& strategy) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   const parallel::ParameterStore& store = strategy.model().parameters();
-  if (!strategy.world().is_root()) return;
   std::vector<std::int64_t> steps(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
     const optim::Block& block = store.blocks()[b];
@@ -134,16 +149,17 @@ void capture_progress(Archive& archive, const Trainer& trainer, std::uint64_t se
   archive.set("/sampler", "dataset_length", trainer.splits().train->size());
   archive.set("/sampler", "dataset_digest", static_cast<std::int64_t>(trainer.splits().train->digest()));
   archive.set("/sched/0", "last_step", at.step);
-  archive.set("/sched/0", "factor", trainer.schedule()(std::max<std::int64_t>(0, at.step - 1)));
+  archive.set("/sched/0", "first_step", trainer.schedule_begin());
+  archive.set("/sched/0", "factor", trainer.schedule_factor(std::max(trainer.schedule_begin(), at.step - 1)));
 }
 
 /// LibTorch's default generator of every rank. Lockstep's own draws never depend on it; a user's code may.
-void capture_generators(Archive& archive, const mpi::Communicator& world) {
+void capture_generators(Archive& archive, const mpi::Communicator& world, bool is_writer) {
   const at::Tensor state = at::globalContext().defaultGenerator(at::kCPU).get_state();
   const auto bytes = static_cast<std::size_t>(state.numel());
   const auto all = std::make_shared<std::vector<std::byte>>(bytes * static_cast<std::size_t>(world.size()));
   world.all_gather(std::span<const std::byte>(parallel::bytes_of(state)), std::span<std::byte>(*all));
-  if (!world.is_root()) return;
+  if (!is_writer) return;
   archive.put("/rng/cpu", {.dtype = DType::uint8,
                            .shape = {world.size(), state.numel()},
                            .bytes = std::as_bytes(std::span(*all)),
@@ -152,37 +168,51 @@ void capture_generators(Archive& archive, const mpi::Communicator& world) {
 
 // ---- comparison and restore
 
+bool fits(const Array& saved, const at::Tensor& live) {
+  return saved.shape == live.sizes().vec() && parallel::scalar_type_of(saved.dtype) == live.scalar_type();
+}
+
+/// The stored array, when it is there and fits.
+const Array* fitting(const Archive& archive, const std::string& at, const at::Tensor& live) {
+  if (!archive.has(at) || !fits(archive.array(at), live)) return nullptr;
+  return &archive.array(at);
+}
+
 /// Collects what does not fit, for one message that says it all.
 class Differences {
  public:
   explicit Differences(const Archive& archive) : archive_(&archive) {}
 
   void add(const std::string& difference) {
+    all_.push_back(difference);
     if (++count_ <= kShown) text_ += (text_.empty() ? "" : "; ") + difference;
   }
 
   void expect_array(const std::string& at, const at::Tensor& live) {
     if (!archive_->has(at)) return add(at + " is missing");
     const Array& saved = archive_->array(at);
-    if (saved.shape != live.sizes().vec() || saved.dtype != parallel::dtype_of(live, at)) {
+    if (!fits(saved, live)) {
       add(at + " is " + describe(saved.dtype, saved.shape) + ", the run has " +
           describe(parallel::dtype_of(live, at), live.sizes().vec()));
     }
   }
 
-  void expect_no_other(const std::string& group, const std::vector<NamedTensor>& live) {
-    std::set<std::string> known;
-    for (const NamedTensor& item : live) known.insert(checkpoints::encode_name(item.name));
+  /// @param known  names that the run has
+  void expect_no_other(const std::string& group, std::set<std::string> known) {
     for (const std::string& name : archive_->arrays_in(group)) {
       if (!known.contains(name)) add(group + "/" + name + " is not in the run's model");
     }
   }
 
+  /// All of them, for the log.
+  const std::vector<std::string>& all() const { return all_; }
+
   void throw_if_any() const {
     if (count_ == 0) return;
     const std::string more = count_ > kShown ? "; and " + std::to_string(count_ - kShown) + " more" : "";
     throw CheckpointError(archive_->origin(), "does not fit this run: " + text_ + more +
-                                                  "; resume with the configuration that wrote it, which it holds");
+                                                  "; resume with the configuration that wrote it, which it holds, or "
+                                                  "see `trainer --help=resume`");
   }
 
  private:
@@ -196,17 +226,23 @@ class Differences {
   }
 
   const Archive* archive_;
+  std::vector<std::string> all_;
   std::string text_;
   int count_ = 0;
 };
 
 void compare_model(Differences& differences, const models::Model& model) {
-  const auto parameters = parameters_of(model);
-  const auto buffers = buffers_of(model);
-  for (const auto& [name, tensor] : parameters) differences.expect_array(path(kParameters, name), tensor);
-  for (const auto& [name, tensor] : buffers) differences.expect_array(path(kBuffers, name), tensor);
-  differences.expect_no_other(kParameters, parameters);
-  differences.expect_no_other(kBuffers, buffers);
+  const auto compare = [&](const std::string& group, const std::vector<NamedTensor>& live) {
+    std::set<std::string> known;
+    for (const auto& [name, tensor] : live) {
+      differences.expect_array(path(group, name), tensor);
+      known.insert(checkpoints::encode_name(name));
+    }
+    for (const auto& [name, first] : tied_names_of(model)) known.insert(checkpoints::encode_name(name));
+    differences.expect_no_other(group, known);
+  };
+  compare(kParameters, parameters_of(model));
+  compare(kBuffers, buffers_of(model));
 }
 
 void compare_optimizer(Differences& differences, const Archive& archive, Strategy& strategy) {
@@ -260,39 +296,118 @@ void compare_lanes(Differences& differences, const Archive& archive, const Strat
   }
 }
 
+/// What fits; whatever does not was either refused before or is to be passed over.
 void load_model(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
   const models::Model& model = strategy.model().model();
-  strategy.model().parameters().write_whole([&] {
-    for (const auto& [name, tensor] : parameters_of(model)) {
-      tensor.copy_(tensor_over(archive.array(path(kParameters, name))));
+  const auto load = [&archive](const std::string& group, const std::vector<NamedTensor>& live) {
+    for (const auto& [name, tensor] : live) {
+      if (const Array* saved = fitting(archive, path(group, name), tensor)) tensor.copy_(tensor_over(*saved));
     }
-  });
-  for (const auto& [name, tensor] : buffers_of(model)) tensor.copy_(tensor_over(archive.array(path(kBuffers, name))));
+  };
+  strategy.model().parameters().write_whole([&] { load(kParameters, parameters_of(model)); });
+  load(kBuffers, buffers_of(model));
+}
+
+/// Visits every stored array of the optimizer with the live one.
+template <class Visit>
+void for_each_state(Strategy& strategy, const Visit& visit) {
+  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
+  const parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+        const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
+        visit(path(group, store.blocks()[b].segments[s].name), state_view(optimizer, store, b, s, slot));
+      }
+    }
+  }
+}
+
+/// Updates that each parameter of the archive has had, by its name.
+std::map<std::string, std::int64_t> steps_by_name(const Archive& archive) {
+  const at::Tensor steps = tensor_over(archive.array(kOptimizer + "/step"));
+  std::istringstream names(checkpoints::text_of(archive.array(kOptimizer + "/param_names")));
+  std::map<std::string, std::int64_t> by_name;
+  std::int64_t index = 0;
+  for (std::string name; std::getline(names, name) && index < steps.numel(); ++index) {
+    by_name[name] = steps.const_data_ptr<std::int64_t>()[index];
+  }
+  return by_name;
 }
 
 void load_optimizer(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   parallel::ParameterStore& store = strategy.model().parameters();
-  const at::Tensor steps = tensor_over(archive.array(kOptimizer + "/step"));
-  const auto for_each_segment = [&](const auto& visit) {
-    for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-      for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) visit(b, s);
+  const std::map<std::string, std::int64_t> steps = steps_by_name(archive);
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      const auto found = steps.find(store.blocks()[b].segments[s].name);
+      const at::Tensor& live = store.parameter(store.index_of(b, s)).tensor;
+      const bool is_taken = found != steps.end() && fitting(archive, path(kParameters, found->first), live) != nullptr;
+      if (is_taken) optimizer.steps(b)[s] = found->second;
     }
-  };
-  for_each_segment([&](std::size_t b, std::size_t s) {
-    optimizer.steps(b)[s] = steps.const_data_ptr<std::int64_t>()[store.index_of(b, s)];
-  });
+  }
   store.write_whole([&] {
-    for_each_segment([&](std::size_t b, std::size_t s) {
-      const std::string& name = store.blocks()[b].segments[s].name;
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        const std::string at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], name);
-        state_view(optimizer, store, b, s, slot).copy_(tensor_over(archive.array(at)));
-      }
+    for_each_state(strategy, [&](const std::string& at, const at::Tensor& live) {
+      if (const Array* saved = fitting(archive, at, live)) live.copy_(tensor_over(*saved));
     });
   });
+}
+
+/// That the live run now holds the bytes of the archive, on this rank too.
+void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOptions& options) {
+  const auto verify = [&archive](const std::string& at, const at::Tensor& live) {
+    const Array* const saved = fitting(archive, at, live);
+    if (saved == nullptr) return;
+    const Array now = array_of(live, at);
+    if (!std::equal(now.bytes.begin(), now.bytes.end(), saved->bytes.begin())) {
+      throw CheckpointError(archive.origin(), at, "the run does not hold what was restored: its memory is at fault");
+    }
+  };
+  const models::Model& model = strategy.model().model();
+  for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
+  for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
+  if (!options.resets_optim) for_each_state(strategy, verify);
+}
+
+/// The archive with other names for its parameters.
+Archive renamed(const Archive& archive, const std::vector<std::pair<std::string, std::string>>& renames) {
+  if (renames.empty()) return archive;
+  const auto new_name = [&renames](const std::string& name) {
+    for (const auto& [from, to] : renames) {
+      if (name.starts_with(from)) return to + name.substr(from.size());
+    }
+    return name;
+  };
+  const auto new_path = [&](const std::string& at) {
+    const auto slash = at.rfind('/');
+    const std::string group = at.substr(0, slash);
+    const bool is_named = group == kParameters || group == kBuffers || group.starts_with(kOptimizer + "/state/");
+    return is_named ? path(group, new_name(checkpoints::decode_name(at.substr(slash + 1)))) : at;
+  };
+  Archive result;
+  result.set_origin(archive.origin());
+  for (const auto& [name, value] : archive.attributes_of("/")) result.set("/", name, value);
+  for (const std::string& group : archive.group_paths()) {
+    result.add_group(group);
+    for (const auto& [name, value] : archive.attributes_of(group)) result.set(group, name, value);
+  }
+  for (const std::string& at : archive.array_paths()) {
+    const std::string& first = archive.first_path_of(at);
+    if (at == kOptimizer + "/param_names") {
+      std::istringstream names(checkpoints::text_of(archive.array(at)));
+      std::string text;
+      for (std::string name; std::getline(names, name);) text += new_name(name) + "\n";
+      result.put(at, checkpoints::text_array(text));
+    } else if (first.empty()) {
+      result.put(new_path(at), archive.array(at));
+    } else {
+      result.link(new_path(at), new_path(first));
+    }
+  }
+  return result;
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -304,38 +419,117 @@ void load_generators(const Archive& archive, const mpi::Communicator& world) {
 
 }  // namespace
 
-checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini) {
+checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
   Strategy& strategy = trainer.strategy();
   strategy.model().synchronise_buffers();
   Archive archive;
-  if (strategy.world().is_root()) {
+  if (is_writer) {
     capture_progress(archive, trainer, strategy.seed());
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     capture_model(archive, strategy.model().model());
+    capture_optimizer(archive, strategy);
   }
-  capture_optimizer(archive, strategy);
-  capture_generators(archive, strategy.world());
+  capture_generators(archive, strategy.world(), is_writer);
   return archive;
 }
 
-void restore(Trainer& trainer, const checkpoints::Archive& archive) {
+namespace {
+
+/// "optim,rng" and "optim" followed by "rng" are the same.
+std::vector<std::string> words_of(const std::vector<std::string>& lists) {
+  std::vector<std::string> words;
+  for (const std::string& list : lists) {
+    std::istringstream text(list);
+    for (std::string word; std::getline(text, word, ',');) {
+      std::erase(word, ' ');
+      words.push_back(word);
+    }
+  }
+  return words;
+}
+
+}  // namespace
+
+bool RestoreOptions::is_strict() const noexcept {
+  return !is_partial && !resets_optim && !resets_sched && !resets_sampler && !resets_rng && renames.empty();
+}
+
+RestoreOptions restore_options(const Section& resume) {
+  RestoreOptions options;
+  const std::string partial = resume.text("partial");
+  if (!partial.empty() && partial != "model") {
+    throw ConfigError(resume.cite("partial") + ": '" + partial + "' is not known; it takes: model");
+  }
+  options.is_partial = partial == "model";
+  const std::map<std::string, bool*> parts = {{"optim", &options.resets_optim},
+                                              {"sched", &options.resets_sched},
+                                              {"sampler", &options.resets_sampler},
+                                              {"rng", &options.resets_rng}};
+  for (const std::string& part : words_of(resume.texts("reset"))) {
+    const auto known = parts.find(part);
+    if (known == parts.end()) {
+      throw ConfigError(resume.cite("reset") + ": '" + part + "' is not known; it takes: optim, sched, sampler, rng");
+    }
+    *known->second = true;
+  }
+  for (const std::string& rename : resume.texts("rename")) {
+    const auto equals = rename.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw ConfigError(resume.cite("rename") + ": '" + rename + "' is not of the form FROM=TO");
+    }
+    options.renames.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
+  }
+  return options;
+}
+
+std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& given, const RestoreOptions& options) {
   Strategy& strategy = trainer.strategy();
+  Archive archive;
+  std::vector<std::string> passed_over;
   strategy.world().together([&] {
+    archive = renamed(given, options.renames);
+    Differences of_model(archive);
+    compare_model(of_model, strategy.model().model());
+    if (options.is_partial) {
+      passed_over = of_model.all();
+    } else {
+      of_model.throw_if_any();
+    }
     Differences differences(archive);
-    compare_model(differences, strategy.model().model());
-    compare_optimizer(differences, archive, strategy);
-    compare_data(differences, archive, trainer, strategy.seed());
+    if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, strategy);
+    if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
     compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
-    trainer.resume_at(archive.integer("/", "step"), archive.integer("/sampler", "epoch"),
-                      archive.integer("/sampler", "samples_in_epoch"), archive.integer("/", "samples_seen"));
+    trainer.restart_schedule_at(options.resets_sched ? archive.integer("/", "step")
+                                                     : archive.integer("/sched/0", "first_step"));
+    trainer.resume_at(archive.integer("/", "step"), options.resets_sampler ? 0 : archive.integer("/sampler", "epoch"),
+                      options.resets_sampler ? 0 : archive.integer("/sampler", "samples_in_epoch"),
+                      archive.integer("/", "samples_seen"));
   });
   load_model(strategy, archive);
-  load_optimizer(strategy, archive);
-  load_generators(archive, strategy.world());
+  if (!options.resets_optim) load_optimizer(strategy, archive);
+  if (!options.resets_rng) load_generators(archive, strategy.world());
+  strategy.world().together([&] { verify_restored(strategy, archive, options); });
+  return passed_over;
+}
+
+std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, const RestoreOptions& options) {
+  if (options.is_partial || options.resets_optim || options.resets_sched || options.resets_sampler) {
+    return "statistical, because not all of the state was taken over";
+  }
+  Strategy& strategy = trainer.strategy();
+  const auto ranks = archive.integer("/", "world_size");
+  if (ranks != strategy.world().size() && strategy.lanes() == 0) {
+    return "order, because it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+           " and train.lanes is off";
+  }
+  if (archive.integer("/", "threads") != strategy.threads()) {
+    return "order, because it was written with run.threads = " + std::to_string(archive.integer("/", "threads"));
+  }
+  return "bitwise";
 }
 
 void restore_model(Strategy& strategy, const checkpoints::Archive& archive) {

@@ -64,12 +64,12 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
-                   checkpoint_hook(sections.at("ckpt"), request.checkpoint_directory, request.config_ini));
+                   checkpoint_hook(sections.at("ckpt"), strategy, request.checkpoint_directory, request.config_ini));
   if (sections.at("ddp").boolean("report")) {
     trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
   }
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
-  const auto restored = load_or_resume(trainer, sections.at("").text("resume"), request.checkpoint_directory);
+  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
   if (request.on_start) request.on_start(trainer.progress().step, restored);
   return trainer.train();
 }

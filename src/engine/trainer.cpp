@@ -62,7 +62,7 @@ void Trainer::plan() {
   const std::int64_t by_epochs =
       max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
   progress_.total_steps = std::min(max_steps_ == 0 ? kEndless : max_steps_, by_epochs);
-  schedule_ = schedule::parse(rules_, progress_.total_steps, rules_origin_, tables_->curves);
+  schedule_ = schedule::parse(rules_, progress_.total_steps - schedule_begin_, rules_origin_, tables_->curves);
 }
 
 void Trainer::add_hook(Priority priority, std::unique_ptr<Hook> hook) {

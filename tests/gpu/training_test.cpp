@@ -116,7 +116,7 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   whole.trainer.train();
   SmallRun begun(world_, settings("cuda", first_half));
   begun.trainer.train();
-  const checkpoints::Archive archive = capture(begun.trainer, "");
+  const checkpoints::Archive archive = capture(begun.trainer, "", begun.trainer.strategy().world().is_root());
   if (world_.size() > 1) return;  // only rank 0 has it; a file would carry it to the others
   SmallRun continued(world_, settings("cuda", common));
   restore(continued.trainer, archive);

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <span>
@@ -49,6 +50,9 @@ class Archive {
   /// Puts all that another archive holds behind what is here.
   /// @throws std::logic_error  something of it is here already
   void append(const Archive& other);
+
+  /// The same tree with other arrays in the places of its own; links stay links.
+  Archive with_bytes(const std::function<Array(const Array&)>& replace) const;
 
   bool has(const std::string& path) const;
   /// @throws CheckpointError  nothing there, or no array

@@ -73,20 +73,9 @@ std::string checkpoint_of(const std::string& directory, std::int64_t step);
 ///                          a checkpoint (saying what it is)
 Archive read(const std::string& path);
 
-/// What retention does with one checkpoint, and why.
-struct RetentionDecision {
-  std::string name;  ///< of its folder
-  bool is_kept = true;
-  std::string reason;
-};
-
-/// What retain() would do with each committed checkpoint of `directory`, oldest first.
-std::vector<RetentionDecision> plan_retention(const std::string& directory, std::int64_t keep_last);
-
-/// Deletes the oldest checkpoints but `keep_last`, and temporaries of dead writers. Never the newest; a checkpoint that
-/// is not finished neither counts nor is deleted.
-/// @throws CheckpointError  something cannot be deleted
-void retain(const std::string& directory, std::int64_t keep_last);
+/// Renames a checkpoint that cannot be read to `.bad-step-...`, which nobody reads or deletes.
+/// @return  its new path
+std::string quarantine(const std::string& checkpoint);
 
 /// Renames the committed checkpoints beyond `step` to `.old-step-...`, which nobody reads or deletes: a run that goes
 /// on from an earlier step will write those steps anew.

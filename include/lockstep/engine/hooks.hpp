@@ -13,6 +13,8 @@
 
 namespace lockstep::engine {
 
+class Strategy;
+
 /// Sets every parameter group's lr to base_lr times the schedule, before each step. Priority::very_high.
 std::unique_ptr<Hook> schedule_hook();
 
@@ -31,10 +33,12 @@ std::unique_ptr<Hook> timer_hook(const Section& log);
 /// Priority::below_normal.
 std::unique_ptr<Hook> log_hook(const Section& log);
 
-/// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low.
+/// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low. Collective.
 /// @param directory   the run's checkpoint folder
 /// @param config_ini  the resolved configuration, which is stored in every checkpoint
-std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, std::string directory, std::string config_ini);
+/// @throws CheckpointError  another run writes there, or nothing can be written there; on every rank
+std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, Strategy& strategy, std::string directory,
+                                      std::string config_ini);
 
 /// Tells rank 0 after training where the time of its steps went. Priority::very_low.
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);

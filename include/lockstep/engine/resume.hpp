@@ -10,12 +10,14 @@ namespace lockstep::engine {
 
 /// Finds and restores the checkpoint that `resume` asks for: none, auto, must, a step number or a path.
 ///
-/// @param resume     value of the key `resume`
+/// auto and must take the newest checkpoint that every rank can read: a damaged one is renamed to `.bad-step-...` and
+/// the next older one tried, `resume.max_fallback` times. A folder with nothing but damaged ones is an error.
+/// @param sections   key `resume`, and section `resume`
 /// @param directory  the run's checkpoint folder
 /// @return           the folder that was restored; none for a fresh start
 /// Collective.
 /// @throws ConfigError      `none`, but the folder already holds checkpoints
-/// @throws CheckpointError  `must` or a step or path, and nothing there; or the checkpoint does not fit
-std::optional<std::string> load_or_resume(Trainer& trainer, const std::string& resume, const std::string& directory);
+/// @throws CheckpointError  `must` or a step or path, and nothing there; nothing readable; or it does not fit the run
+std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory);
 
 }  // namespace lockstep::engine

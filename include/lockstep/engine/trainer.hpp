@@ -51,7 +51,12 @@ class Trainer {
   const data::Sampler& sampler() const noexcept { return *sampler_; }
   const Progress& progress() const noexcept { return progress_; }
   EventStorage& events() noexcept { return events_; }
-  const schedule::Schedule& schedule() const noexcept { return schedule_; }
+  /// What the schedule multiplies every learning rate with in the step after `step` updates.
+  double schedule_factor(std::int64_t step) const { return schedule_(step - schedule_begin_); }
+  /// The step at which the schedule began: 0, unless a resumed run began it anew.
+  std::int64_t schedule_begin() const noexcept { return schedule_begin_; }
+  /// Call before resume_at.
+  void restart_schedule_at(std::int64_t step) noexcept { schedule_begin_ = step; }
 
   /// Continues from there: call before train.
   /// @param samples_in_epoch  samples of the current epoch that were trained on
@@ -76,6 +81,7 @@ class Trainer {
   std::vector<std::string> rules_;  // of the schedule
   std::string rules_origin_;
   schedule::Schedule schedule_;
+  std::int64_t schedule_begin_ = 0;
   Progress progress_;
   bool save_requested_ = false;
   std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/trainer.hpp>
-#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/topology.hpp>
 
 #include <chrono>
+
+#include "checkpoint_saver.hpp"
 
 namespace lockstep::engine {
 
@@ -21,61 +22,52 @@ struct Intervals {
 
 class CheckpointHook : public Hook {
  public:
-  CheckpointHook(Intervals every, std::int64_t keep_last, std::string directory, std::string config_ini)
-      : every_(every), keep_last_(keep_last), directory_(std::move(directory)), config_ini_(std::move(config_ini)) {}
+  CheckpointHook(Intervals every, const mpi::Communicator& world, SaverOptions options, std::string config_ini)
+      : every_(every), saver_(world, std::move(options)), config_ini_(std::move(config_ini)) {}
 
   void before_train(Trainer& trainer) override {
     saved_at_ = Clock::now();
-    saved_step_ = trainer.progress().step;  // 0, or what was resumed
+    first_step_ = trainer.progress().step;  // 0, or what was resumed
   }
 
   void before_step(Trainer& trainer) override {
     const double elapsed = std::chrono::duration<double>(Clock::now() - saved_at_).count();
-    if (every_.seconds > 0 && elapsed >= every_.seconds) trainer.request_save();
+    if ((every_.seconds > 0 && elapsed >= every_.seconds) || saver_.is_retry_due()) trainer.request_save();
   }
 
   void after_step(Trainer& trainer, const StepReport& report) override {
+    saver_.poll();
     const Progress& at = trainer.progress();
     const bool by_steps = every_.steps > 0 && at.step % every_.steps == 0;
     const bool by_epochs = every_.epochs > 0 && at.step_in_epoch == 0 && at.epoch % every_.epochs == 0;
-    if (by_steps || by_epochs || report.is_save_due) save(trainer);
+    if (!by_steps && !by_epochs && !report.is_save_due) return;
+    // Who counts steps or epochs expects each of these checkpoints; the clock can wait.
+    saver_.save(at.step, !by_steps && !by_epochs, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
+    saved_at_ = Clock::now();
   }
 
   void after_train(Trainer& trainer, Outcome) override {
-    if (trainer.progress().step != saved_step_) save(trainer);
+    const std::int64_t step = trainer.progress().step;
+    if (step == first_step_) return;
+    saver_.save_now(step, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
   }
 
  private:
-  void save(Trainer& trainer) {
-    const mpi::Communicator& world = trainer.strategy().world();
-    const std::int64_t step = trainer.progress().step;
-    const auto begin = Clock::now();
-    const checkpoints::Archive archive = capture(trainer, config_ini_);
-    world.together([&] {
-      if (!world.is_root()) return;
-      const std::string folder = checkpoints::write(directory_, step, archive);
-      checkpoints::retain(directory_, keep_last_);
-      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      log::info("saved " + folder + " in " + std::to_string(seconds).substr(0, 5) + " s");
-    });
-    saved_at_ = Clock::now();
-    saved_step_ = step;
-  }
-
   Intervals every_;
-  std::int64_t keep_last_;
-  std::string directory_;
+  CheckpointSaver saver_;
   std::string config_ini_;
   Clock::time_point saved_at_;
-  std::int64_t saved_step_ = 0;
+  std::int64_t first_step_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, std::string directory, std::string config_ini) {
+std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, Strategy& strategy, std::string directory,
+                                      std::string config_ini) {
   const Intervals every{
       .steps = ckpt.integer("every_steps"), .epochs = ckpt.integer("every_epochs"), .seconds = ckpt.real("every_secs")};
-  return std::make_unique<CheckpointHook>(every, ckpt.integer("keep_last"), std::move(directory),
+  const int hosts = mpi::Topology::of(strategy.world()).host_count;
+  return std::make_unique<CheckpointHook>(every, strategy.world(), saver_options(ckpt, std::move(directory), hosts),
                                           std::move(config_ini));
 }
 

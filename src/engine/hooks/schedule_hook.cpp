@@ -9,7 +9,7 @@ namespace {
 class ScheduleHook : public Hook {
  public:
   void before_step(Trainer& trainer) override {
-    const double factor = trainer.schedule()(trainer.progress().step);
+    const double factor = trainer.schedule_factor(trainer.progress().step);
     for (optim::ParamGroup& group : trainer.strategy().optimizer().optimizer().groups()) {
       group.options["lr"] = group.base_lr * factor;
     }

@@ -64,7 +64,7 @@ class SaveHook : public Hook {
   explicit SaveHook(std::string folder) : folder_(std::move(folder)) {}
   void after_step(Trainer& trainer, const StepReport& report) override {
     if (report.progress.step != kSavedStep) return;
-    const checkpoints::Archive archive = capture(trainer, "");
+    const checkpoints::Archive archive = capture(trainer, "", trainer.strategy().world().is_root());
     if (trainer.strategy().world().is_root()) checkpoints::write(folder_, kSavedStep, archive);
   }
 
@@ -118,7 +118,7 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
       run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(folder_of(size)));
       run.trainer.train();
       if (size == 1) {
-        undisturbed = capture(run.trainer, "");
+        undisturbed = capture(run.trainer, "", run.trainer.strategy().world().is_root());
         losses = run.losses;
         norms = run.norms;
         checkpoints::write(folder_of(0), kSteps, undisturbed);  // its arrays are the run's, which ends here
@@ -137,7 +137,7 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
       SmallRun run(ranks, settings_on(ranks), tables_with_normed());
       restore(run.trainer, midway);
       run.trainer.train();
-      const checkpoints::Archive reached = capture(run.trainer, "");
+      const checkpoints::Archive reached = capture(run.trainer, "", run.trainer.strategy().world().is_root());
       if (world_.rank() != 0) continue;
       EXPECT_EQ(run.losses, std::vector<double>(losses.begin() + kSavedStep, losses.end()));
       EXPECT_EQ(run.norms, std::vector<double>(norms.begin() + kSavedStep, norms.end()));

@@ -72,7 +72,7 @@ class SharedParametersTest : public ::testing::Test {
 
   /// What `trainer` holds, written and read again on every rank. Collective.
   checkpoints::Archive through_a_file(Trainer& trainer, const std::string& name) const {
-    const checkpoints::Archive archive = capture(trainer, "");
+    const checkpoints::Archive archive = capture(trainer, "", trainer.strategy().world().is_root());
     const std::string folder = shared_ + "/" + name;
     if (world_.is_root()) checkpoints::write(folder, trainer.progress().step, archive);
     world_.barrier();
@@ -115,7 +115,7 @@ TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
     whole.trainer.train();
     end[shares] = through_a_file(whole.trainer, "whole" + shares);
     losses[shares] = whole.losses;
-    const checkpoints::Archive archive = capture(whole.trainer, "");
+    const checkpoints::Archive archive = capture(whole.trainer, "", whole.trainer.strategy().world().is_root());
     if (!world_.is_root()) continue;
     // Nothing is gathered for the archive: it has the copy that the ranks share, and the one state of the optimizer.
     const auto* const saved = archive.array("/model/params/conv0.weight").bytes.data();

@@ -218,7 +218,7 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
       }
     }
     expect_only_good_checkpoints(directory.path());
-    retain(directory.path(), 5);
+    retain(directory.path(), {.keep_last = 5});
     for (const std::string& name : names_of(directory.path())) EXPECT_FALSE(name.starts_with(".tmp-step-")) << name;
     write(directory.path(), 2, sample(2));
     EXPECT_TRUE(same(sample(2), read(*latest(directory.path()))));
@@ -265,7 +265,7 @@ TEST_F(FaultTest, DeletionRenamesFirstAndMakesThatDurable) {
   write(directory.path(), 1, sample(1));
   write(directory.path(), 2, sample(2));
   disarm();
-  retain(directory.path(), 1);
+  retain(directory.path(), {.keep_last = 1});
   ASSERT_EQ(recorder_.calls.size(), 3u);
   EXPECT_EQ(recorder_.calls[0], "rename .trash-step-000000000001");
   EXPECT_TRUE(recorder_.calls[2].starts_with("fsync lockstep-test-"));
@@ -273,14 +273,14 @@ TEST_F(FaultTest, DeletionRenamesFirstAndMakesThatDurable) {
   write(directory.path(), 3, sample(3));
   for (int target = 0; target < 3; ++target) {
     arm(target);
-    EXPECT_NE(error_of([&] { retain(directory.path(), 1); }), "");
+    EXPECT_NE(error_of([&] { retain(directory.path(), {.keep_last = 1}); }), "");
     disarm();
     for (const std::int64_t step : list(directory.path())) {
       EXPECT_TRUE(same(sample(step), read(directory / folder_name(step))));
     }
     write(directory.path(), 2, sample(2));
   }
-  retain(directory.path(), 1);
+  retain(directory.path(), {.keep_last = 1});
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000003"}));
 }
 

@@ -99,7 +99,7 @@ TEST(PartsTest, ASingleFileIsACheckpointLikeAnyOther) {
   EXPECT_TRUE(same(sample(7), read(file)));
   write(directory.path(), 8, sample(8));
   write(directory.path(), 9, sample(9));
-  retain(directory.path(), 1);
+  retain(directory.path(), {.keep_last = 1});
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000009"}));
 }
 

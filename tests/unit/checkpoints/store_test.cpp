@@ -156,14 +156,14 @@ TEST(StoreTest, AFailedWriteLeavesNothingBehind) {
 TEST(StoreTest, RetentionKeepsTheNewest) {
   const TemporaryFolder directory;
   for (const int step : {5, 10, 15, 20, 25}) write(directory.path(), step, sample(step));
-  retain(directory.path(), 3);
+  retain(directory.path(), {.keep_last = 3});
   EXPECT_EQ(list(directory.path()), (Steps{15, 20, 25}));
-  retain(directory.path(), 3);
+  retain(directory.path(), {.keep_last = 3});
   EXPECT_EQ(list(directory.path()), (Steps{15, 20, 25}));
-  retain(directory.path(), 0);
+  retain(directory.path(), {.keep_last = 0});
   EXPECT_EQ(list(directory.path()), (Steps{25}));
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000025"}));
-  retain(directory / "nowhere", 1);
+  retain(directory / "nowhere", {});
 }
 
 // One that cannot be read must not push out one that can.
@@ -171,7 +171,7 @@ TEST(StoreTest, RetentionCountsOnlyFinishedCheckpoints) {
   const TemporaryFolder directory;
   for (const int step : {1, 2, 3, 4}) write(directory.path(), step, sample(step));
   put_bytes(directory / "step-000000000004/state.h5", "damaged");
-  retain(directory.path(), 2);
+  retain(directory.path(), {.keep_last = 2});
   EXPECT_EQ(list(directory.path()), (Steps{2, 3, 4}));
 }
 
@@ -191,7 +191,7 @@ TEST(StoreTest, RetentionRemovesWhatDeadWritersLeft) {
   put_bytes(directory / ".trash-step-000000000000/state.h5", "x");
   fs::create_directory(directory / ".bad-step-000000000000.1");
   fs::last_write_time(directory / long_ago, fs::file_time_type::clock::now() - std::chrono::hours(25));
-  retain(directory.path(), 1);
+  retain(directory.path(), {.keep_last = 1});
   Names expected = {".bad-step-000000000000.1", living, elsewhere, "LATEST", "step-000000000001"};
   std::sort(expected.begin(), expected.end());
   EXPECT_EQ(names_of(directory.path()), expected);

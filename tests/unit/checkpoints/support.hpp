@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/lease.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <array>
+#include <cerrno>
+#include <cstdlib>
+#include <fcntl.h>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <signal.h>
+#include <sstream>
+#include <sys/stat.h>
+#include <system_error>
+#include <unistd.h>
+#include <utility>
+
+#include "disk.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kRenewEvery{30};
+constexpr std::chrono::minutes kDeadAfter{10};
+constexpr std::size_t kMaxFields = 16;
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+std::string environment(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+struct Holder {
+  std::string host;
+  std::string process;
+  std::string job;  // of slurm; may be empty
+
+  std::string text() const {
+    return "host " + host + "\nprocess " + process + "\n" + (job.empty() ? "" : "job " + job + "\n");
+  }
+  std::string describe() const {
+    return "process " + process + " on " + host + (job.empty() ? "" : " (slurm job " + job + ")");
+  }
+};
+
+Holder myself() { return {host_name(), std::to_string(::getpid()), environment("SLURM_JOB_ID")}; }
+
+/// What a lease says; nothing in it is believed beyond these words.
+Holder read_holder(const std::string& path) {
+  std::ifstream file(path);
+  std::map<std::string, std::string> fields;
+  std::string key;
+  std::string value;
+  while (fields.size() < kMaxFields && file >> key >> value) fields[key] = value.substr(0, 256);
+  return {fields["host"], fields["process"], fields["job"]};
+}
+
+bool is_alive(const Holder& holder, const std::string& path) {
+  const Holder me = myself();
+  if (!holder.job.empty() && holder.job == me.job) return false;  // requeued: an earlier start of this very job
+  if (holder.host == me.host) {
+    const long process = std::strtol(holder.process.c_str(), nullptr, 10);
+    if (process <= 0 || process == ::getpid()) return false;
+    return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM;
+  }
+  std::error_code error;
+  const auto renewed = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - renewed < kDeadAfter;
+}
+
+void write_holder(const std::string& path) {
+  const std::string text = myself().text();
+  NewFile file(path);
+  file.write(0, std::as_bytes(std::span(text)));
+  file.close();
+}
+
+}  // namespace
+
+Lease::Lease(std::string directory) : path_(std::move(directory)), renewed_at_(std::chrono::steady_clock::now()) {
+  make_folders(path_);
+  path_ += "/LEASE";
+  if (exists(path_)) {
+    const Holder holder = read_holder(path_);
+    if (is_alive(holder, path_)) {
+      const std::string path = std::exchange(path_, "");
+      throw CheckpointError(
+          path, "another run writes checkpoints here: " + holder.describe() + "; end it, or choose another --run.dir");
+    }
+    taken_from_ = holder.describe();
+    remove_tree(path_);
+  }
+  write_holder(path_);
+}
+
+Lease::~Lease() {
+  if (!path_.empty() && read_holder(path_).text() == myself().text()) ::unlink(path_.c_str());
+}
+
+void Lease::renew() noexcept {
+  const auto now = std::chrono::steady_clock::now();
+  if (now - renewed_at_ < kRenewEvery) return;
+  renewed_at_ = now;
+  ::utimensat(AT_FDCWD, path_.c_str(), nullptr, 0);
+}
+
+}  // namespace lockstep::checkpoints

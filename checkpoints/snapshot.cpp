@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/snapshot.hpp>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#include <sys/mman.h>
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+constexpr std::size_t kAlignment = 64;  // of an array
+constexpr std::size_t kHugePage = std::size_t{2} << 20;
+
+std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
+
+std::shared_ptr<std::byte> allocate(std::size_t bytes) {
+  void* const memory = std::aligned_alloc(kHugePage, bytes);
+  if (memory == nullptr) throw std::bad_alloc();
+  madvise(memory, bytes, MADV_HUGEPAGE);
+  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+}
+
+}  // namespace
+
+Archive Snapshot::copy(const Archive& archive) {
+  std::size_t total = 0;
+  for (const std::string& path : archive.array_paths()) total += rounded(archive.array(path).bytes.size(), kAlignment);
+  if (total > capacity_) {
+    memory_.reset();
+    capacity_ = 0;
+    memory_ = allocate(rounded(total, kHugePage));
+    capacity_ = rounded(total, kHugePage);
+  }
+  std::size_t used = 0;
+  return archive.with_bytes([&](const Array& array) {
+    std::byte* const to = memory_.get() + used;
+    if (!array.bytes.empty()) std::memcpy(to, array.bytes.data(), array.bytes.size());
+    used += rounded(array.bytes.size(), kAlignment);
+    return Array{.dtype = array.dtype, .shape = array.shape, .bytes = {to, array.bytes.size()}, .owner = memory_};
+  });
+}
+
+}  // namespace lockstep::checkpoints

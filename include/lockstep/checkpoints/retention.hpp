@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::checkpoints {
+
+/// Which checkpoints stay. A checkpoint is also kept while a file of its name with ".pin" behind lies beside it.
+struct RetentionRule {
+  std::int64_t keep_last = 3;                 ///< newest finished ones; at least 1
+  std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay for ever; 0: none
+  std::vector<std::int64_t> keep_steps = {};  ///< others that stay: the best, the one a run was resumed from
+};
+
+struct Verdict {
+  std::int64_t step = 0;
+  std::string path;
+  bool is_kept = true;
+  bool is_finished = true;  ///< else it can neither be counted nor trusted
+  std::string reason = {};  ///< "it is one of the 3 newest"
+};
+
+/// What retain() would do, by ascending step. An unfinished or unreadable checkpoint neither counts nor goes.
+/// @throws CheckpointError  `directory` cannot be listed
+std::vector<Verdict> plan_retention(const std::string& directory, const RetentionRule& rule);
+
+/// Deletes what `rule` does not keep, and temporaries of dead writers. A victim is renamed first, so that nobody takes
+/// half of it for a checkpoint.
+/// @throws CheckpointError  something cannot be deleted
+void retain(const std::string& directory, const RetentionRule& rule);
+
+}  // namespace lockstep::checkpoints
