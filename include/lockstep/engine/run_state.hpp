@@ -24,8 +24,6 @@ struct RestoreOptions {
   bool resets_sampler = false;  ///< the samples begin anew, with epoch 0
   bool resets_rng = false;      ///< LibTorch's generators keep the state they have
   std::vector<std::pair<std::string, std::string>> renames = {};  ///< beginning of a stored name, and what to put there
-
-  bool is_strict() const noexcept;
 };
 
 /// From section `resume`: keys partial, reset and rename.
