@@ -188,9 +188,11 @@ void write_kind(NewFile& file, ExportKind kind, const std::vector<NamedArray>& a
 void rename_to(const std::string& from, const std::string& to, IfExists if_exists) {
   if (if_exists == IfExists::replace) return move(from, to);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
-  if (errno == EEXIST) throw CheckpointError(to, "there is such a file already; it is left as it is");
+  if (errno == EEXIST)
+    throw CheckpointError(to, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
   if (errno != EINVAL && errno != ENOSYS) throw_errno(from, "rename", " to " + to);
-  if (exists(to)) throw CheckpointError(to, "there is such a file already; it is left as it is");
+  if (exists(to))
+    throw CheckpointError(to, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
   move(from, to);  // a file system without that kind of rename
 }
 
@@ -259,7 +261,7 @@ void write_foreign(const std::string& path, ExportKind kind, const std::vector<N
   try {
     require_writable(arrays, metadata);
     if (if_exists == IfExists::refuse && exists(path)) {
-      throw CheckpointError(path, "there is such a file already; it is left as it is");
+      throw CheckpointError(path, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
     }
     const fs::path target(path);
     const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
@@ -272,7 +274,7 @@ void write_foreign(const std::string& path, ExportKind kind, const std::vector<N
     sync_folder(folder);
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;
-    throw CheckpointError(path, error.what());
+    throw CheckpointError(path, error.what()).as(error.fault());
   }
 }
 

@@ -61,7 +61,8 @@ class Machine {
       if (opcode_at_ == 0 && opcode != 0x80) fail("it does not begin with a protocol");
       if (opcode == '.') break;
       if (!push_constant(opcode) && !handle_stack(opcode) && !build(opcode)) {
-        fail("opcode " + std::to_string(opcode) + " is none of those that describe tensors; nothing was run");
+        fail("opcode " + std::to_string(opcode) + " is none of those that describe tensors; nothing was run",
+             CheckpointFault::refused);
       }
     }
     pickle_.root = pop();
@@ -69,8 +70,8 @@ class Machine {
   }
 
  private:
-  [[noreturn]] void fail(const std::string& message) const {
-    throw CheckpointError("byte " + std::to_string(opcode_at_) + ": " + message);
+  [[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) const {
+    throw CheckpointError("byte " + std::to_string(opcode_at_) + ": " + message).as(fault);
   }
 
   // --- the bytes of the program ---
@@ -307,8 +308,9 @@ class Machine {
     const bool is_split_well = row != std::end(kAllowedNames) && row->name.rfind('.') == module.size();
     if (!is_split_well) {
       fail(quoted("it asks for", name) + nearest_key() +
-           ", which is none of the containers and element types that are read as data; nothing was run. In Python, "
-           "save model.state_dict() instead");
+               ", which is none of the containers and element types that are read as data; nothing was run. In Python, "
+               "save model.state_dict() instead",
+           CheckpointFault::refused);
     }
     if (row->kind == Named::dtype) {
       push(PickleValue{.kind = Kind::dtype, .dtype = row->dtype, .text = name, .items = {}});

@@ -60,7 +60,7 @@ class PyTorchReader {
     try {
       return parse_pickle(block.bytes);
     } catch (const CheckpointError& error) {
-      source_.refuse("data.pkl", error.what());
+      source_.refuse("data.pkl", error.what(), error.fault());
     }
   }
 

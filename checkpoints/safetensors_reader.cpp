@@ -178,7 +178,9 @@ Tensor check(const Source& source, const Entry& entry, std::uint64_t data_bytes)
   const std::string object = quoted("tensor", entry.name);
   Tensor tensor{.part = part_of(source, entry.name), .dtype = {}, .shape = {}, .begin = 0, .end = 0};
   const auto dtype = dtype_of_safetensors(*entry.dtype);
-  if (!dtype) source.refuse(object, quoted("its element type", *entry.dtype) + " is none of " + safetensors_dtypes());
+  if (!dtype)
+    source.refuse(object, quoted("its element type", *entry.dtype) + " is none of " + safetensors_dtypes(),
+                  CheckpointFault::incompatible);
   tensor.dtype = *dtype;
   for (const std::uint64_t dimension : *entry.shape) {
     if (dimension > std::numeric_limits<std::int64_t>::max()) source.refuse(object, "its shape overflows 63 bits");

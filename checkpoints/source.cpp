@@ -53,8 +53,8 @@ Block Source::read(std::uint64_t offset, std::uint64_t count) const {
 
 void Source::refuse(const std::string& message) const { throw CheckpointError(path(), message); }
 
-void Source::refuse(const std::string& object, const std::string& message) const {
-  throw CheckpointError(path(), object, message);
+void Source::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
+  throw CheckpointError(path(), object, message).as(fault);
 }
 
 void MemorySource::copy(std::uint64_t offset, std::span<std::byte> out) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/error.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -37,7 +38,8 @@ class Source {
 
   /// Throws a CheckpointError with the path, and with what inside it is at fault.
   [[noreturn]] void refuse(const std::string& message) const;
-  [[noreturn]] void refuse(const std::string& object, const std::string& message) const;
+  [[noreturn]] void refuse(const std::string& object, const std::string& message,
+                           CheckpointFault fault = CheckpointFault::damaged) const;
 
  private:
   void require_inside(std::uint64_t offset, std::uint64_t count) const;

@@ -142,7 +142,7 @@ Drawing draw_updates(const Request& request, const std::vector<std::string>& wor
                        .kinds = {"ratio"},
                        .rows = {}};
   chart.title = with_rest(chart.title, shown, chosen.size());
-  chart.band = plot::Band{1e-4, 1e-2, "usual range"};
+  chart.band = plot::Band{1e-4, 1e-2, "healthy range"};
   chart.log_x = true;
   chart.width = width_of(request);
   Json data = Json::array();

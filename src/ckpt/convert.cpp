@@ -1,8 +1,103 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/foreign.hpp>
+#include <lockstep/core/table.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
 #include "commands.hpp"
+#include "listing.hpp"
+#include "locate.hpp"
+#include "rename.hpp"
+#include "text.hpp"
 
 namespace lockstep::ckpt {
 
-Exit convert(const Request&) { throw usage_error("convert: not built in yet"); }
+namespace {
+
+using checkpoints::ExportKind;
+
+/// What --only takes: the beginnings of paths, none for everything.
+struct Part {
+  std::string name;
+  std::vector<std::string> groups;
+};
+
+const std::vector<Part>& parts() {
+  static const std::vector<Part> rows = {
+      {"model", {"/model/params/", "/model/buffers/"}}, {"ema", {"/ema/params/", "/ema/buffers/"}}, {"all", {""}}};
+  return rows;
+}
+
+/// The group that `path` lies in, or none.
+const std::string* group_of(const std::string& path, const Part& part) {
+  const auto found = std::find_if(part.groups.begin(), part.groups.end(),
+                                  [&path](const std::string& group) { return path.starts_with(group); });
+  return found == part.groups.end() ? nullptr : &*found;
+}
+
+/// A path's name in a flat file: without `group`, with the characters that encode_name replaced.
+std::string name_in(const std::string& path, const std::string& group) {
+  const std::string rest = path.substr(group.empty() ? 1 : group.size());
+  return rest.find('/') == std::string::npos ? checkpoints::decode_name(rest) : rest;
+}
+
+std::vector<checkpoints::NamedArray> chosen_arrays(const Source& source, const Request& request) {
+  const Part& part = find_row(parts(), request.text("only", "model"), "--only");
+  const Renaming renaming(request.texts("rename"));
+  std::vector<checkpoints::NamedArray> arrays;
+  std::map<std::string, std::string> origins;
+  for (const ArrayInfo* info : select(source, request)) {
+    const std::string* const group = source.is_own() ? group_of(info->path, part) : &parts().back().groups[0];
+    if (group == nullptr) continue;
+    const std::string name = renaming.apply(name_in(info->path, *group));
+    const auto [origin, is_new] = origins.emplace(name, info->path);
+    if (!is_new) {
+      throw usage_error("'" + escaped(name) + "' would be the name of both " + escaped(origin->second) + " and " +
+                        escaped(info->path));
+    }
+    arrays.push_back({name, source.read(*info)});
+  }
+  if (arrays.empty()) throw Failure(Exit::not_found, escaped(source.path()) + ": it has no such array to convert");
+  return arrays;
+}
+
+/// Reads back what was written. An .npz has no bfloat16; what it holds in its place is not compared.
+void verify(const std::string& path, ExportKind kind, const std::vector<checkpoints::NamedArray>& arrays) {
+  const Source written = Source::open(path);
+  std::map<std::string, const ArrayInfo*> by_name;
+  for (const ArrayInfo& info : written.arrays()) by_name.emplace(name_in(info.path, ""), &info);
+  for (const auto& [name, array] : arrays) {
+    const auto found = by_name.find(name);
+    const bool is_widened = kind == ExportKind::npz && array.dtype == DType::bfloat16;
+    const bool is_same = found != by_name.end() && found->second->shape == array.shape &&
+                         (is_widened || (found->second->dtype == array.dtype &&
+                                         written.digest(*found->second) == checkpoints::array_digest(array.bytes)));
+    if (!is_same)
+      throw Failure(Exit::corrupt, escaped(path) + ": '" + escaped(name) + "' was not read back as written");
+  }
+}
+
+}  // namespace
+
+Exit convert(const Request& request) {
+  const std::string to = request.text("to");
+  if (to.empty()) throw usage_error("convert needs --to FILE, ending in .safetensors, .pt, .npz or .h5");
+  const auto kind = checkpoints::export_kind_of(to);
+  if (!kind) throw usage_error("--to " + escaped(to) + ": the name must end in .safetensors, .pt, .npz or .h5");
+  const Source source = open_source(request.paths[0]);
+  const auto arrays = chosen_arrays(source, request);
+  checkpoints::write_foreign(to, *kind, arrays, {{"format", "pt"}});
+  verify(to, *kind, arrays);
+  Json root = {{"from", escaped(source.path())}, {"to", escaped(to)}, {"arrays", Json::array()}};
+  for (const auto& array : arrays) root["arrays"].push_back(escaped(array.name));
+  request.wants_json() ? print(root)
+                       : print(fmt::format("{}: {} arrays, {}, read back and equal\n", escaped(to), arrays.size(),
+                                           exact_bytes(bytes_of(to))));
+  return Exit::ok;
+}
 
 }  // namespace lockstep::ckpt

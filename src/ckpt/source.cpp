@@ -2,6 +2,7 @@
 #include "source.hpp"
 
 #include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/key_spec.hpp>
 
@@ -32,8 +33,13 @@ std::string label_of(const std::string& path) {
 Source Source::open(const std::string& path) {
   Source source;
   source.path_ = path;
-  source.kind_ = "a Lockstep checkpoint";
-  source.list_own();
+  std::error_code ignored;
+  const auto kind =
+      std::filesystem::is_directory(path, ignored) ? checkpoints::FileKind::lockstep : checkpoints::kind_of(path);
+  // What is no kind that is known may be one of ours with a damaged beginning: its reader says.
+  source.is_own_ = kind == checkpoints::FileKind::lockstep || kind == checkpoints::FileKind::unknown;
+  source.kind_ = source.is_own_ ? "a Lockstep checkpoint" : checkpoints::describe(kind);
+  source.is_own_ ? source.list_own() : source.list_foreign();
   return source;
 }
 
@@ -52,6 +58,23 @@ void Source::list_own() {
     info.alias_of = std::move(array.first_path);
     info.digest = std::move(array.digest);
     info.statistics = array.statistics;
+    arrays_.push_back(std::move(info));
+  }
+}
+
+void Source::list_foreign() {
+  std::error_code ignored;
+  file_bytes_ = std::filesystem::file_size(path_, ignored);
+  groups_ = whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read_foreign(path_));
+  for (const std::string& path : whole_->array_paths()) {
+    const checkpoints::Array& array = whole_->array(path);
+    ArrayInfo info;
+    info.path = path;
+    info.label = label_of(path);
+    info.dtype = array.dtype;
+    info.shape = array.shape;
+    info.nbytes = array.bytes.size();
+    info.order = arrays_.size();
     arrays_.push_back(std::move(info));
   }
 }

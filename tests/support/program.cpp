@@ -67,6 +67,8 @@ Outcome run_shell(const std::string& command, double limit_s) {
 
 std::string trainer_program() { return "'" + environment("LOCKSTEP_BINARY_DIR", ".") + "/trainer'"; }
 
+std::string ckpt_program() { return "'" + environment("LOCKSTEP_BINARY_DIR", ".") + "/ckpt'"; }
+
 std::string mpirun_command(int ranks) {
   return environment("LOCKSTEP_MPIRUN", "mpirun") + " " +
          environment("LOCKSTEP_MPIRUN_FLAGS", "--oversubscribe --bind-to none") + " -np " + std::to_string(ranks);

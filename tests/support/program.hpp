@@ -27,6 +27,8 @@ Outcome run_ranks(int ranks, const std::string& arguments, double limit_s = 120,
 
 /// The trainer's path, quoted for a shell.
 std::string trainer_program();
+/// The path of `ckpt`, quoted for a shell.
+std::string ckpt_program();
 /// The words `mpirun <flags> -np N`.
 std::string mpirun_command(int ranks);
 
