@@ -65,11 +65,16 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(sections.at("ckpt"), request.checkpoint_directory, request.config_ini));
+  trainer.add_hook(Priority::very_low, request_file_hook(sections.at("run").text("dir")));
+  if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
   if (sections.at("ddp").boolean("report")) {
     trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
   }
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections.at("").text("resume"), request.checkpoint_directory);
+  world.together([&] {  // takes what a killed run left half written
+    if (world.is_root()) checkpoints::retain(request.checkpoint_directory, sections.at("ckpt").integer("keep_last"));
+  });
   if (request.on_start) request.on_start(trainer.progress().step, restored);
   return trainer.train();
 }

@@ -50,14 +50,15 @@ class CheckpointHook : public Hook {
     const mpi::Communicator& world = trainer.strategy().world();
     const std::int64_t step = trainer.progress().step;
     const auto begin = Clock::now();
+    const auto seconds = [begin] { return std::chrono::duration<double>(Clock::now() - begin).count(); };
     const checkpoints::Archive archive = capture(trainer, config_ini_);
     world.together([&] {
       if (!world.is_root()) return;
       const std::string folder = checkpoints::write(directory_, step, archive);
       checkpoints::retain(directory_, keep_last_);
-      const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
-      log::info("saved " + folder + " in " + std::to_string(seconds).substr(0, 5) + " s");
+      log::info("saved " + folder + " in " + std::to_string(seconds()).substr(0, 5) + " s");
     });
+    trainer.note_saved(step, seconds());
     saved_at_ = Clock::now();
     saved_step_ = step;
   }
