@@ -25,16 +25,24 @@ const std::string kRun =
     " --train.max_steps=" +
     std::to_string(kSteps);
 
-/// What happens beside slurm: submits a job, sends USR2 once it has told of some steps, and says each state of it.
+/// What happens beside slurm: submits a job, sends USR2 once it has told of some steps, and says each state of it. The
+/// ranks are held until the signal has come, however long slurm takes.
 constexpr const char* kSubmitAndSignal = R"(#!/bin/bash
 # usage: FOLDER JOB_SCRIPT OPTION_OF_SCANCEL ARGUMENT...
 cd "$1" || exit
 job=$(sbatch --parsable "$2" "${@:4}") || exit
 for ((tries = 0; tries < 1200; ++tries)); do
-  [[ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -lt 50 ]] || break
+  [[ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -lt 20 ]] || break
   sleep 0.02
 done
+ranks=$(grep -lx trainer /proc/[0-9]*/comm | cut -d/ -f3)
+kill -STOP $ranks
 scancel $3 -s USR2 "$job"
+for ((tries = 0; tries < 100; ++tries)); do
+  ! grep -qsE '^ShdPnd:\s0*[1-9a-f]' $(printf '/proc/%s/status ' $ranks) || break
+  sleep 0.1
+done
+kill -CONT $ranks
 for ((tries = 0; tries < 600; ++tries)); do
   state=$(scontrol show job "$job" | grep -oE '(JobState|Restarts|ExitCode)=[A-Z0-9:]*' | xargs)
   [[ $state == "$before" ]] || echo "$state"

@@ -45,9 +45,9 @@ class Trainer {
   /// Asks for an end after the current step; any rank may, from a signal handler too.
   static void request_stop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
   /// Rank 0 asks that the coming step's report says is_save_due; ignored elsewhere.
-  void request_save() noexcept { save_requested_ = true; }
+  void request_save() { save_requested_ = true; }
   /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
-  void request_end() noexcept { end_requested_ = true; }
+  void request_end() { end_requested_ = true; }
 
   /// What saves tells of it: a checkpoint is committed.
   /// @param seconds  from its snapshot to its commit
