@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "leftovers.hpp"
 
+#include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <array>

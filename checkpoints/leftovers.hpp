@@ -13,10 +13,6 @@ std::string temporary_name(const std::string& name);
 /// Deletes a checkpoint: it is renamed to ".trash-..." first, so that nobody takes a half-deleted one for whole.
 void discard(const std::string& directory, const std::string& name);
 
-/// Deletes what discard() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
-/// older than a day).
-void remove_leftovers(const std::string& directory);
-
 /// Everything in a folder, in no particular order; nothing when the folder is missing.
 std::vector<std::string> names_in(const std::string& directory);
 

@@ -90,4 +90,14 @@ std::string launch_fault(const Variables& variables, int world_size) {
          "--mpi=list` shows what this slurm offers), or with `mpirun` inside the allocation";
 }
 
+std::optional<SlurmJob> slurm_job_of(const Variables& variables) {
+  SlurmJob job{.id = first_of(variables, "SLURM_JOB_ID", "SLURM_JOBID")};
+  if (job.id.empty() || job.id.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
+  job.restarts = std::atoi(value_of(variables, "SLURM_RESTART_COUNT").c_str());
+  job.is_step_task = is_step_task(variables) && !has_any(variables, {"OMPI_COMM_WORLD_SIZE"});
+  const double end = std::atof(value_of(variables, "SLURM_JOB_END_TIME").c_str());
+  if (end > 0) job.end = end;
+  return job;
+}
+
 }  // namespace lockstep::mpi

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/mpi/slurm.hpp>
+
 #include <map>
+#include <optional>
 #include <string>
 
 // What the variables of the environment say about how this program was started: pure functions, so that every
@@ -27,5 +30,8 @@ Variables start_settings(const Variables& variables, const HostFacts& host);
 /// What is wrong with the way this program was started, in one sentence; empty when it is fine.
 /// @param world_size  ranks that MPI sees; 0 before MPI was initialised
 std::string launch_fault(const Variables& variables, int world_size);
+
+/// The job in which slurm started this program, whatever started the ranks; none where its id is no number.
+std::optional<SlurmJob> slurm_job_of(const Variables& variables);
 
 }  // namespace lockstep::mpi

@@ -95,6 +95,7 @@ const Rows& exit_codes() {
       {"6", "numeric: the loss, a gradient or a parameter is not finite"},
       {"70", "an error inside Lockstep"},
       {"75", "stopped on request after saving: start it again to go on"},
+      {"130", "interrupted twice: left at once, the last checkpoint counts"},
   };
   return rows;
 }

@@ -28,6 +28,7 @@ void throw_agreed(ExitCode code, const std::string& message) {
     case ExitCode::done:
     case ExitCode::internal:
     case ExitCode::stopped:
+    case ExitCode::interrupted:
       break;
   }
   throw_as(Error(code, message));

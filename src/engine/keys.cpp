@@ -38,6 +38,8 @@ KeySpecs engine_keys() {
             0, 4096),
       count("train.max_steps", "0", "steps after which the run ends; 0: no such bound"),
       count("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
+      text("train.time_limit", "",
+           "seconds or H:MM:SS from the start, before which the run saves and returns 75; empty: slurm's, else none"),
       text("train.clip_grad", "", "norm:V scales gradients down to norm V, value:V clamps each element; empty: off"),
       {.name = "train.precision",
        .type = KeyType::choice,

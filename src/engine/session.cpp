@@ -65,6 +65,8 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(sections.at("ckpt"), strategy, request.checkpoint_directory, request.config_ini));
+  trainer.add_hook(Priority::very_low, request_file_hook(sections.at("run").text("dir")));
+  if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
   if (sections.at("ddp").boolean("report")) {
     trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
   }

@@ -14,6 +14,10 @@ namespace lockstep::engine {
 
 namespace {
 
+// Bits of what rank 0 asks for.
+constexpr unsigned kSave = 1;
+constexpr unsigned kEnd = 2;
+
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -104,16 +108,17 @@ Outcome Trainer::train() {
 
   strategy_->model().model().train();
   for (auto& [priority, hook] : hooks_) hook->before_train(*this);
-  bool must_stop = false;
-  while (progress_.step < progress_.total_steps && !must_stop) {
+  std::optional<Outcome> asked;
+  while (progress_.step < progress_.total_steps && !asked) {
     for (auto& [priority, hook] : hooks_) hook->before_step(*this);
     StepReport report = run_step(loader);
-    must_stop = agree(report);
+    for (auto& [priority, hook] : hooks_) hook->before_agreement(*this);
+    asked = agree(report);
     advance();
     report.progress = progress_;
     for (auto& [priority, hook] : hooks_) hook->after_step(*this, report);
   }
-  const Outcome outcome = progress_.step < progress_.total_steps ? Outcome::stopped : Outcome::done;
+  const Outcome outcome = progress_.step < progress_.total_steps ? *asked : Outcome::done;
   for (auto& [priority, hook] : hooks_) hook->after_train(*this, outcome);
   return outcome;
 }
@@ -150,13 +155,14 @@ StepReport Trainer::run_step(data::Loader& loader) {
   return report;
 }
 
-/// Sums the loss over ranks, and tells every rank what any of them asks for. Whether to stop.
-bool Trainer::agree(StepReport& report) {
-  // Two requests; then the losses of all lanes, of which each rank knows its own, or the rank's part of the mean.
+/// Sums the loss over ranks, and tells every rank what any of them asks for. Whether the run is over, and how.
+std::optional<Outcome> Trainer::agree(StepReport& report) {
+  // How many ranks ask for a stop, and what rank 0 asks for; then the losses of all lanes, of which each rank knows its
+  // own, or the rank's part of the mean.
   const auto lanes = static_cast<std::size_t>(strategy_->lanes());
   std::vector<double> said(2 + std::max<std::size_t>(1, lanes));
   said[0] = stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
-  said[1] = save_requested_ && strategy_->world().is_root() ? 1 : 0;
+  if (strategy_->world().is_root()) said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0);
   if (lanes > 0) {
     std::copy(losses_.begin(), losses_.end(), said.begin() + 2 + strategy_->first_lane());
   } else {
@@ -164,7 +170,8 @@ bool Trainer::agree(StepReport& report) {
   }
   strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
   report.loss = lanes == 0 ? said[2] : parallel::sum_by_lanes(std::span(said).subspan(2)) / static_cast<double>(lanes);
-  report.is_save_due = said[1] > 0;
+  const auto of_root = static_cast<unsigned>(said[1]);
+  report.is_save_due = (of_root & kSave) != 0;
   save_requested_ = false;
   const bool is_norm_finite = !report.grad_norm || std::isfinite(*report.grad_norm);
   if (!std::isfinite(report.loss) || !is_norm_finite) {
@@ -173,7 +180,12 @@ bool Trainer::agree(StepReport& report) {
                                         "; the last checkpoint is kept: lower optim.lr, or clip with "
                                         "train.clip_grad=norm:1.0");
   }
-  return said[0] > 0;
+  if ((of_root & kEnd) != 0) return Outcome::ended;
+  return said[0] > 0 ? std::optional(Outcome::stopped) : std::nullopt;
+}
+
+void Trainer::note_saved(std::int64_t step, double seconds) {
+  saves_ = {.last_step = step, .longest_seconds = std::max(saves_.longest_seconds, seconds)};
 }
 
 void Trainer::advance() {

@@ -23,6 +23,7 @@ std::string class_of(ExitCode code) {
     case ExitCode::done:
     case ExitCode::internal:
     case ExitCode::stopped:
+    case ExitCode::interrupted:
       break;
   }
   return "InternalError";

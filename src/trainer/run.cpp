@@ -3,7 +3,6 @@
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
-#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "commands.hpp"
+#include "signals.hpp"
 
 namespace lockstep::trainer {
 
@@ -26,20 +26,13 @@ void tune_allocator() {
   mallopt(M_ARENA_MAX, 2);
 }
 
-extern "C" void on_stop_signal(int) { engine::request_stop(); }
-
-void install_signal_handlers() {
-  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
-  std::signal(SIGUSR2, on_stop_signal);
-  std::signal(SIGTERM, on_stop_signal);
-}
-
 ExitCode dispatch(const Job& job) {
   config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
     job.world.together([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
     return std::move(*parsed);
   }();
+  if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
     log::plain(std::string("lockstep ") + kVersion);
     return ExitCode::done;

@@ -52,6 +52,10 @@ void tell_start_up() {
 
 }  // namespace
 
+ExitCode exit_code_of(engine::Outcome outcome) noexcept {
+  return outcome == engine::Outcome::stopped ? ExitCode::stopped : ExitCode::done;
+}
+
 RunReport::RunReport(std::string folder)
     : folder_(std::move(folder)), metrics_(folder_ + "/metrics.jsonl"), summary_(folder_ + "/summary.csv") {
   report::write_status(folder_, {.state = report::RunState::running});
@@ -119,7 +123,7 @@ void RunReport::on_end(engine::Outcome outcome) {
   report::write_status(folder_, {.state = is_done ? report::RunState::done : report::RunState::stopped,
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
-                                 .exit_code = static_cast<int>(is_done ? ExitCode::done : ExitCode::stopped)});
+                                 .exit_code = static_cast<int>(exit_code_of(outcome))});
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {

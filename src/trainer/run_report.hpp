@@ -17,6 +17,9 @@
 
 namespace lockstep::trainer {
 
+/// 0 where nothing is left to do, 75 where the run wants to be continued.
+ExitCode exit_code_of(engine::Outcome outcome) noexcept;
+
 /// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv, STATUS.json
 /// and the drawings. Lives on rank 0.
 class RunReport {

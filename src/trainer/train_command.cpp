@@ -4,9 +4,11 @@
 #include <lockstep/report/run_files.hpp>
 
 #include <array>
+#include <chrono>
 #include <ctime>
 #include <filesystem>
 
+#include "batch_job.hpp"
 #include "commands.hpp"
 #include "run_environment.hpp"
 #include "run_report.hpp"
@@ -61,6 +63,12 @@ class StepHook : public engine::Hook {
   RunReport* report_;
 };
 
+std::string last_words(engine::Outcome outcome, const std::string& folder) {
+  if (outcome == engine::Outcome::done) return "done";
+  const std::string verb = outcome == engine::Outcome::ended ? "ended" : "stopped";
+  return verb + " on request; continue with --resume=auto --run.dir=" + folder;
+}
+
 /// The names of the hosts, each once, in rank order.
 std::vector<std::string> hosts_of(const mpi::Communicator& world) {
   std::vector<std::string> hosts;
@@ -75,7 +83,9 @@ std::vector<std::string> hosts_of(const mpi::Communicator& world) {
 ExitCode train(const Job& job, config::Invocation invocation) {
   const mpi::Communicator& world = job.world;
   config::Config& config = invocation.config;
+  const auto started = std::chrono::steady_clock::now();
   settle_names(world, config);
+  resume_if_requeued(world, config);
   const std::string folder = config.section("run").text("dir");
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = hosts_of(world);
@@ -97,6 +107,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
+  if (world.is_root()) tell_of_batch_job();
 
   engine::TrainRequest request{.sections = config.sections(),
                                .tables = job.tables,
@@ -104,6 +115,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .config_ini = config.to_ini(),
                                .reporter = {},
                                .on_start = {},
+                               .time_limit = time_limit(world, config.section("train"), started),
                                .hooks = {}};
   if (report) {
     request.reporter = [&report](const engine::Record& record) { report->on_record(record); };
@@ -114,9 +126,8 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   try {
     const engine::Outcome outcome = engine::train(world, std::move(request));
     if (report) report->on_end(outcome);
-    const bool is_done = outcome == engine::Outcome::done;
-    log::info(is_done ? "done" : "stopped on request; continue with --resume=auto --run.dir=" + folder);
-    return is_done ? ExitCode::done : ExitCode::stopped;
+    log::info(last_words(outcome, folder));
+    return exit_code_of(outcome);
   } catch (const Error& error) {
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
     throw;

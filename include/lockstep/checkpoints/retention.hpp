@@ -31,4 +31,8 @@ std::vector<Verdict> plan_retention(const std::string& directory, const Retentio
 /// @throws CheckpointError  something cannot be deleted
 void retain(const std::string& directory, const RetentionRule& rule);
 
+/// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
+/// older than a day).
+void remove_leftovers(const std::string& directory);
+
 }  // namespace lockstep::checkpoints

@@ -17,6 +17,7 @@ enum class ExitCode : int {
   numeric = 6,
   internal = 70,
   stopped = 75,
+  interrupted = 130,  ///< by a second SIGINT, from that rank at once
 };
 
 /// The root of everything Lockstep throws on purpose: one sentence that says what, where and what to do.

@@ -33,11 +33,17 @@ struct StepReport {
   std::int64_t samples = 0;         ///< global_batch_size
   double seconds = 0;               ///< this rank's wall time
   double data_seconds = 0;          ///< of which it waited for data
-  bool is_save_due = false;         ///< rank 0's clock says that a timed checkpoint is due
+  bool is_save_due = false;         ///< rank 0 asked for a checkpoint
 };
 
-/// How a run ended.
-enum class Outcome { done, stopped, failed };
+/// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).
+enum class Outcome { done, stopped, ended, failed };
+
+/// What has been committed in this run.
+struct Saves {
+  std::int64_t last_step = -1;  ///< -1: nothing yet
+  double longest_seconds = 0;   ///< from the snapshot to the commit
+};
 
 /// One line for the metrics files: a number or a word by name, in the order in which they are shown.
 struct Record {
@@ -61,6 +67,8 @@ class Hook {
   virtual ~Hook() = default;
   virtual void before_train(Trainer&) {}
   virtual void before_step(Trainer&) {}
+  /// The step is computed: what is asked of the trainer here, all ranks hear of with this step.
+  virtual void before_agreement(Trainer&) {}
   virtual void after_step(Trainer&, const StepReport&) {}
   virtual void after_train(Trainer&, Outcome) {}
 };

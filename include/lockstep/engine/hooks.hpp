@@ -3,6 +3,7 @@
 
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/session.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
 #include <cstdint>
@@ -39,6 +40,19 @@ std::unique_ptr<Hook> log_hook(const Section& log);
 /// @throws CheckpointError  another run writes there, or nothing can be written there; on every rank
 std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, Strategy& strategy, std::string directory,
                                       std::string config_ini);
+
+/// Has rank 0 look for the files STOP (save and end) and SAVE (save and go on) in the run's folder, at most every 0.2
+/// s, and removes them when the checkpoint is committed; those that were there before the run are removed with a
+/// warning. After checkpoint_hook, which does the saving: Priority::very_low.
+std::unique_ptr<Hook> request_file_hook(std::string run_directory);
+
+/// Seconds that saving and stopping may take: 2 x the longest save + the longest step (with what evaluation adds
+/// to it) + a margin of 5 % of the time limit, at most 30 s. While no save has been measured the margin is twice that.
+double stop_lead(double limit_seconds, const Saves& saves, double longest_step_seconds);
+
+/// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's
+/// time: Priority::low, before checkpoint_hook and after the others.
+std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 
 /// Tells rank 0 after training where the time of its steps went. Priority::very_low.
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);

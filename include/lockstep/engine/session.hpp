@@ -7,6 +7,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -26,6 +27,13 @@ const Tables& builtin_tables();
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Tables& tables);
 
+/// When a run has to be over.
+struct TimeLimit {
+  std::chrono::steady_clock::time_point end;
+  double seconds = 0;  ///< from the start to the end
+  std::string source;  ///< who says so, for messages
+};
+
 struct TrainRequest {
   const Sections& sections;
   const Tables& tables;
@@ -36,11 +44,13 @@ struct TrainRequest {
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
   /// Called on rank 0 after training, with ddp.report.
   std::function<void(const parallel::DdpReport&)> on_report = {};
+  /// On rank 0: the run saves and stops in time.
+  std::optional<TimeLimit> time_limit = {};
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< beside the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
-/// @return  done, or stopped on request after saving
+/// @return  done, or stopped or ended on request after saving
 /// @throws  an Error of any kind
 Outcome train(const mpi::Communicator& world, TrainRequest request);
 

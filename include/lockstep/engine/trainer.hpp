@@ -13,6 +13,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace lockstep::engine {
@@ -21,7 +22,7 @@ namespace lockstep::engine {
 ///
 ///     before_train
 ///     until the last step, or a request to stop that all ranks agreed on:
-///       before_step; the micro_batches of the step; agreement on loss and requests; after_step
+///       before_step; the micro_batches of the step; before_agreement; agreement on loss and requests; after_step
 ///     after_train
 class Trainer {
  public:
@@ -44,7 +45,14 @@ class Trainer {
   /// Asks for an end after the current step; any rank may, from a signal handler too.
   static void request_stop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
   /// Rank 0 asks that the coming step's report says is_save_due; ignored elsewhere.
-  void request_save() noexcept { save_requested_ = true; }
+  void request_save() { save_requested_ = true; }
+  /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
+  void request_end() { end_requested_ = true; }
+
+  /// What saves tells of it: a checkpoint is committed.
+  /// @param seconds  from its snapshot to its commit
+  void note_saved(std::int64_t step, double seconds);
+  const Saves& saves() const noexcept { return saves_; }  ///< of this rank's knowledge: complete on rank 0
 
   Strategy& strategy() noexcept { return *strategy_; }
   const data::Splits& splits() const noexcept { return splits_; }
@@ -66,7 +74,7 @@ class Trainer {
  private:
   void plan();
   StepReport run_step(data::Loader& loader);
-  bool agree(StepReport& report);
+  std::optional<Outcome> agree(StepReport& report);
   void advance();
 
   Strategy* strategy_;
@@ -84,6 +92,8 @@ class Trainer {
   std::int64_t schedule_begin_ = 0;
   Progress progress_;
   bool save_requested_ = false;
+  bool end_requested_ = false;
+  Saves saves_;
   std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;
   std::vector<Reporter> reporters_;

@@ -37,6 +37,7 @@ class CheckpointHook : public Hook {
 
   void after_step(Trainer& trainer, const StepReport& report) override {
     saver_.poll();
+    tell(trainer);
     const Progress& at = trainer.progress();
     const bool by_steps = every_.steps > 0 && at.step % every_.steps == 0;
     const bool by_epochs = every_.epochs > 0 && at.step_in_epoch == 0 && at.epoch % every_.epochs == 0;
@@ -44,15 +45,22 @@ class CheckpointHook : public Hook {
     // Who counts steps or epochs expects each of these checkpoints; the clock can wait.
     saver_.save(at.step, !by_steps && !by_epochs, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
     saved_at_ = Clock::now();
+    tell(trainer);
   }
 
   void after_train(Trainer& trainer, Outcome) override {
     const std::int64_t step = trainer.progress().step;
     if (step == first_step_) return;
     saver_.save_now(step, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
+    tell(trainer);
   }
 
  private:
+  /// Others ask the trainer what is committed and how long it takes.
+  void tell(Trainer& trainer) const {
+    if (saver_.saved_step() >= 0) trainer.note_saved(saver_.saved_step(), saver_.longest_seconds());
+  }
+
   Intervals every_;
   CheckpointSaver saver_;
   std::string config_ini_;

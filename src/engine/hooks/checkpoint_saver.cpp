@@ -76,6 +76,7 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
     if (!lease_->taken_from().empty()) {
       log::warning("took over the checkpoints of a run that has ended: " + lease_->taken_from());
     }
+    checkpoints::remove_leftovers(options_.directory);
     checkpoints::probe(options_.directory);
   });
 }

@@ -62,7 +62,8 @@ TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   EXPECT_NE(text.find("\n  eval    evaluates what a run saved, given by --from\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  optim   the optimizer and its settings\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  --resume  what to go on from; text; default none\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  75  stopped on request"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  75   stopped on request"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  130  interrupted twice"), std::string::npos) << text;
   EXPECT_EQ(text.find(" \n"), std::string::npos) << text;
   EXPECT_EQ(text.find("optim.betas"), std::string::npos) << text;
 }

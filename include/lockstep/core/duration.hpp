@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace lockstep {
+
+/// Seconds in a time span that people or slurm write: "5400", "90.5", "90:00" (M:SS), "1:30:00" (H:MM:SS) or
+/// "2-01:30:00" (days first).
+/// @return  none when it is none of these, negative, or its minutes or seconds after a colon are beyond 59
+std::optional<double> parse_duration(const std::string& text);
+
+}  // namespace lockstep

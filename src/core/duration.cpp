@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/duration.hpp>
+
+#include <algorithm>
+#include <vector>
+
+#include "parse_value.hpp"
+
+namespace lockstep {
+
+namespace {
+
+constexpr double kMinute = 60;
+constexpr double kHour = 60 * kMinute;
+constexpr double kDay = 24 * kHour;
+constexpr std::size_t kMostDigits = 9;
+
+std::optional<double> count_of(const std::string& digits) {
+  const bool are_digits = std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
+  if (digits.empty() || digits.size() > kMostDigits || !are_digits) return std::nullopt;
+  return static_cast<double>(std::stoll(digits));
+}
+
+/// The parts between colons; of all but the first, two digits up to 59.
+std::optional<std::vector<double>> clock_parts(const std::string& text) {
+  std::vector<double> parts;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find(':', begin), text.size());
+    const auto part = count_of(text.substr(begin, end - begin));
+    if (!part || (begin > 0 && (end - begin != 2 || *part >= kMinute))) return std::nullopt;
+    parts.push_back(*part);
+    begin = end + 1;
+  }
+  return parts;
+}
+
+}  // namespace
+
+std::optional<double> parse_duration(const std::string& text) {
+  const std::size_t dash = text.find('-');
+  if (dash == std::string::npos && text.find(':') == std::string::npos) {
+    const auto seconds = parse_real(text);
+    return seconds && *seconds >= 0 && *seconds < 1e9 ? seconds : std::nullopt;
+  }
+  const bool has_days = dash != std::string::npos;
+  const auto days = has_days ? count_of(text.substr(0, dash)) : 0;
+  const auto parts = clock_parts(has_days ? text.substr(dash + 1) : text);
+  if (!days || !parts || parts->size() > 3 || parts->size() < (has_days ? 3U : 2U)) return std::nullopt;
+  double seconds = 0;
+  for (const double part : *parts) seconds = seconds * kMinute + part;
+  return *days * kDay + seconds;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+namespace lockstep::engine {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kLookInterval{200};
+
+bool exists(const std::string& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(std::filesystem::symlink_status(path, ignored));
+}
+
+void remove(const std::string& path) {
+  std::error_code error;
+  std::filesystem::remove(path, error);
+  if (error) log::warning(path + " cannot be removed: " + error.message());
+}
+
+class RequestFileHook : public Hook {
+ public:
+  explicit RequestFileHook(const std::string& directory)
+      : stop_file_(directory + "/STOP"), save_file_(directory + "/SAVE") {}
+
+  void before_train(Trainer& trainer) override {
+    if (!trainer.strategy().world().is_root()) return;
+    for (const std::string& file : {stop_file_, save_file_}) {
+      if (!exists(file)) continue;
+      log::warning(file + " was there before this start: removed, not followed");
+      remove(file);
+    }
+  }
+
+  void before_agreement(Trainer& trainer) override {
+    const auto now = Clock::now();
+    if (!trainer.strategy().world().is_root() || now - looked_at_ < kLookInterval) return;
+    looked_at_ = now;
+    look_for_stop(trainer);
+    look_for_save(trainer);
+  }
+
+  void after_train(Trainer& trainer, Outcome) override {  // all is saved now
+    if (!trainer.strategy().world().is_root()) return;
+    for (const std::string& file : {stop_file_, save_file_}) {
+      if (exists(file)) remove(file);
+    }
+  }
+
+ private:
+  void look_for_stop(Trainer& trainer) const {
+    if (!exists(stop_file_)) return;
+    log::info("found " + stop_file_ + ": saving and ending");
+    trainer.request_end();
+  }
+
+  void look_for_save(Trainer& trainer) {
+    if (asked_at_step_ >= 0) {
+      if (trainer.saves().last_step < asked_at_step_) return;
+      remove(save_file_);
+      asked_at_step_ = -1;
+    } else if (exists(save_file_)) {
+      log::info("found " + save_file_ + ": saving");
+      trainer.request_save();
+      asked_at_step_ = trainer.progress().step + 1;
+    }
+  }
+
+  std::string stop_file_;
+  std::string save_file_;
+  Clock::time_point looked_at_;
+  std::int64_t asked_at_step_ = -1;  ///< for which SAVE was followed; -1: it is not there
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> request_file_hook(std::string run_directory) {
+  return std::make_unique<RequestFileHook>(run_directory);
+}
+
+}  // namespace lockstep::engine

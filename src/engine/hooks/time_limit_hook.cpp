@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <cstdio>
+
+namespace lockstep::engine {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_between(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+std::string in_seconds(double seconds) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.1f s", seconds);
+  return text.data();
+}
+
+class TimeLimitHook : public Hook {
+ public:
+  explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
+
+  void before_train(Trainer&) override {
+    const double left = seconds_between(Clock::now(), limit_.end);
+    log::info(limit_.source + " ends this run in " + in_seconds(left) + "; it will save and stop before");
+  }
+
+  void before_step(Trainer&) override { resumed_at_ = Clock::now(); }
+
+  // A step lasts from one agreement to the next, but for the time between after_step and before_step, when
+  // checkpoint_hook is at work.
+  void before_agreement(Trainer& trainer) override {
+    const auto now = Clock::now();
+    longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_between(resumed_at_, now));
+    resumed_at_ = now;
+    const double left = seconds_between(now, limit_.end);
+    const double lead = stop_lead(limit_.seconds, trainer.saves(), longest_step_);
+    if (has_asked_ || left >= lead) return;
+    has_asked_ = true;
+    log::info(in_seconds(left) + " left of " + limit_.source + ", of which saving may take " + in_seconds(lead) +
+              ": saving and stopping");
+    Trainer::request_stop();
+  }
+
+  void after_step(Trainer&, const StepReport&) override {
+    seconds_before_pause_ = seconds_between(resumed_at_, Clock::now());
+  }
+
+ private:
+  TimeLimit limit_;
+  Clock::time_point resumed_at_;
+  double seconds_before_pause_ = 0;
+  double longest_step_ = 0;
+  bool has_asked_ = false;
+};
+
+}  // namespace
+
+double stop_lead(double limit_seconds, const Saves& saves, double longest_step_seconds) {
+  constexpr double kMargin = 30;
+  constexpr double kMarginShare = 0.05;
+  const double margin = std::min(kMargin, kMarginShare * limit_seconds);
+  return 2 * saves.longest_seconds + longest_step_seconds + (saves.last_step < 0 ? 2 : 1) * margin;
+}
+
+std::unique_ptr<Hook> time_limit_hook(TimeLimit limit) { return std::make_unique<TimeLimitHook>(std::move(limit)); }
+
+}  // namespace lockstep::engine

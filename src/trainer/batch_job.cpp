@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "batch_job.hpp"
+
+#include <lockstep/core/duration.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/slurm.hpp>
+
+#include <cstdlib>
+#include <string>
+
+namespace lockstep::trainer {
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+engine::TimeLimit limit_in(Clock::time_point from, double seconds, const std::string& source) {
+  const auto length = std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+  return {.end = from + length, .seconds = seconds, .source = source};
+}
+
+/// A script that passes USR2 on to mpirun says so, as tools/slurm/train-mpirun.sbatch does.
+bool are_signals_forwarded() { return std::getenv("LOCKSTEP_SIGNALS_FORWARDED") != nullptr; }
+
+}  // namespace
+
+void resume_if_requeued(const mpi::Communicator& world, config::Config& config) {
+  const auto job = world.is_root() ? mpi::slurm_job() : std::nullopt;
+  const std::string count = world.broadcast(job ? std::to_string(job->restarts) : "0");
+  if (count == "0" || !config.section("").is_default("resume")) return;
+  config.set("resume", "auto", "SLURM_RESTART_COUNT=" + count);
+}
+
+void tell_of_batch_job() {
+  const auto job = mpi::slurm_job();
+  if (!job) return;
+  log::info("slurm job " + job->id + (job->restarts > 0 ? ", restart " + std::to_string(job->restarts) : ""));
+  if (job->is_step_task || are_signals_forwarded()) return;
+  log::warning("slurm job " + job->id +
+               ", but srun did not start the ranks: neither `--signal=USR2` nor `scancel -s USR2` reaches them; start "
+               "with `srun "
+               "--mpi=pmix`, or let the job script pass the signal on as tools/slurm/train-mpirun.sbatch does");
+}
+
+std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, const Section& train,
+                                            Clock::time_point started) {
+  const std::string& wanted = train.text("time_limit");
+  const auto seconds = parse_duration(wanted);
+  world.together([&] {
+    if (wanted.empty() || (seconds && *seconds > 0)) return;
+    throw ConfigError(train.cite("time_limit") + ": '" + wanted +
+                      "' is no time span: write seconds, or H:MM:SS as in 23:30:00, or D-HH:MM:SS");
+  });
+  if (!world.is_root()) return std::nullopt;
+  if (seconds) return limit_in(started, *seconds, "train.time_limit");
+  const auto job = mpi::slurm_job();
+  if (!job) return std::nullopt;
+  const auto left = mpi::seconds_left(*job);
+  if (left) return limit_in(Clock::now(), *left, "slurm's time limit");
+  log::info("slurm does not tell when job " + job->id + " ends: train.time_limit would");
+  return std::nullopt;
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "signals.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/session.hpp>
+
+#include <atomic>
+#include <csignal>
+#include <cstdint>
+#include <ctime>
+#include <string_view>
+#include <unistd.h>
+
+namespace lockstep::trainer {
+
+namespace {
+
+constexpr std::int64_t kSecond = 1'000'000'000;
+constexpr std::int64_t kPair = 5 * kSecond;
+std::atomic<std::int64_t> interrupted_at{-kPair};  // by the monotonic clock, in ns
+
+// Only what is safe in a signal handler is called below.
+
+extern "C" void on_stop_signal(int) { engine::request_stop(); }
+
+extern "C" void on_interrupt(int) {
+  engine::request_stop();
+  std::timespec now{};
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  const std::int64_t at = now.tv_sec * kSecond + now.tv_nsec;
+  if (at - interrupted_at.exchange(at) >= kPair) return;
+  constexpr std::string_view kText = "interrupted twice: leaving without saving, the last checkpoint counts\n";
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
+  _exit(static_cast<int>(ExitCode::interrupted));
+}
+
+}  // namespace
+
+void install_signal_handlers() {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
+  for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, on_stop_signal);
+  if (std::signal(SIGINT, on_interrupt) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+}
+
+void leave_on_signals() {
+  for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
+  if (std::signal(SIGINT, SIG_DFL) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+}
+
+}  // namespace lockstep::trainer

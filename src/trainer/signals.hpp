@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+namespace lockstep::trainer {
+
+/// USR2, TERM and XCPU ask for a stop; however often they come, it is one request. INT asks, too; a second one within
+/// 5 s leaves at once with code 130: not where it was ignored when the program started, as a shell does for its jobs in
+/// the background. CONT, which launchers send before TERM, does nothing. USR1 belongs to others (NCCL).
+void install_signal_handlers();
+
+/// For a command that cannot be continued: any of these signals ends it as it ends most programs.
+void leave_on_signals();
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which checkpoint a run goes on from, and what may differ between the two.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/resume.hpp>
+#include <lockstep/engine/run_state.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "small_run.hpp"
+#include "support/program.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},    {"data.train_size", "100"},
+                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"train.global_batch_size", "12"},
+                        {"train.max_epochs", "0"}, {"train.max_steps", "12"}, {"resume", "auto"}};
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  /// Leaves checkpoints of steps 2, 4, 6 and 8.
+  ResumeTest() {
+    directory_ = world_.broadcast(folder_.path()) + "/ckpt";
+    SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every_steps", "2"}, {"ckpt.keep_last", "9"}}));
+    run.trainer.add_hook(Priority::very_low, checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory_, ""));
+    run.trainer.train();
+    parameters_ = copies_of(run);
+    world_.barrier();
+  }
+  ~ResumeTest() override { world_.barrier(); }
+
+  static std::vector<at::Tensor> copies_of(SmallRun& run) {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& parameter : run.strategy.model().model().parameters()) copies.push_back(parameter.clone());
+    return copies;
+  }
+
+  std::string state_of(std::int64_t step) const {
+    return directory_ + "/" + checkpoints::folder_name(step) + "/state.h5";
+  }
+
+  /// Flips one bit in the middle of the state of a step.
+  void damage(std::int64_t step) const {
+    if (world_.is_root()) {
+      std::string bytes = testing::read_file(state_of(step));
+      bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 4);
+      testing::write_file(state_of(step), bytes);
+    }
+    world_.barrier();
+  }
+
+  /// What `resume` says when it fails; "" when it does not.
+  std::string error_of_resume(const Settings& settings) {
+    SmallRun run(world_, with(kBase, settings));
+    try {
+      load_or_resume(run.trainer, run.sections, directory_);
+      return "";
+    } catch (const Error& error) {
+      EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
+      return error.what();
+    }
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  testing::TemporaryFolder folder_;
+  std::string directory_;
+  std::vector<at::Tensor> parameters_;  // at step 8
+};
+
+TEST_F(ResumeTest, ADamagedCheckpointIsSetAsideAndTheNextOlderOneTaken) {
+  damage(8);
+  damage(6);
+  SmallRun run(world_, kBase);
+  EXPECT_EQ(load_or_resume(run.trainer, run.sections, directory_), directory_ + "/step-000000000004");
+  EXPECT_EQ(run.trainer.progress().step, 4);
+  world_.barrier();
+  EXPECT_EQ(checkpoints::list(directory_), (Steps{2, 4}));
+  EXPECT_TRUE(fs::exists(directory_ + "/.bad-step-000000000008.1"));
+  EXPECT_TRUE(fs::exists(directory_ + "/.bad-step-000000000006.1"));
+}
+
+TEST_F(ResumeTest, NotMoreThanAskedForAreTried) {
+  damage(8);
+  damage(6);
+  const std::string error = error_of_resume({{"resume.max_fallback", "1"}});
+  EXPECT_NE(error.find("none of the 2 newest checkpoints can be read"), std::string::npos) << error;
+  EXPECT_NE(error.find("step-000000000008/state.h5: it is damaged"), std::string::npos) << error;
+  EXPECT_NE(error.find("step-000000000006/state.h5: it is damaged"), std::string::npos) << error;
+}
+
+TEST_F(ResumeTest, ARunWithOnlyDamagedOnesStartsAfreshOnlyWhenAskedTo) {
+  for (const std::int64_t step : {2, 4, 6, 8}) damage(step);
+  const std::string error = error_of_resume({});
+  EXPECT_NE(error.find("resume.allow_fresh=true"), std::string::npos) << error;
+}
+
+TEST_F(ResumeTest, AFreshStartThatWasAskedFor) {
+  for (const std::int64_t step : {2, 4, 6, 8}) damage(step);
+  SmallRun run(world_, with(kBase, {{"resume.allow_fresh", "true"}}));
+  EXPECT_EQ(load_or_resume(run.trainer, run.sections, directory_), std::nullopt);
+  EXPECT_EQ(run.trainer.progress().step, 0);
+}
+
+TEST_F(ResumeTest, AStepAskedForByNumberHasNoSubstitute) {
+  damage(8);
+  const std::string error = error_of_resume({{"resume", "8"}});
+  EXPECT_NE(error.find("it is damaged"), std::string::npos) << error;
+  EXPECT_TRUE(fs::exists(state_of(8)));
+}
+
+// Another program's version says nothing against the file.
+TEST_F(ResumeTest, AnotherVersionIsNotSetAside) {
+  if (world_.is_root()) {
+    std::string bytes = testing::read_file(state_of(8));
+    bytes[8] = 0;
+    testing::write_file(state_of(8), bytes);
+  }
+  world_.barrier();
+  const std::string error = error_of_resume({});
+  EXPECT_NE(error.find("it has format version 0, but this program reads version 1 only"), std::string::npos) << error;
+  EXPECT_TRUE(fs::exists(state_of(8)));
+}
+
+TEST_F(ResumeTest, AnotherModelIsRefusedUnlessAPartIsEnough) {
+  const Settings wider = {{"model.hidden", "16,16"}};
+  EXPECT_NE(error_of_resume(wider).find("/model/params/hidden1.weight is missing"), std::string::npos);
+  SmallRun run(world_, with(with(kBase, wider), {{"resume.partial", "model"}}));
+  const at::Tensor fresh = run.strategy.model().model().named_parameters()["hidden1.weight"].clone();
+  load_or_resume(run.trainer, run.sections, directory_);
+  auto now = run.strategy.model().model().named_parameters();
+  EXPECT_TRUE(at::equal(now["hidden0.weight"], parameters_[0]));
+  EXPECT_TRUE(at::equal(now["hidden1.weight"], fresh));
+  EXPECT_EQ(run.trainer.progress().step, 8);
+  run.trainer.train();  // the moments of what was not taken begin at zero
+  EXPECT_EQ(run.losses.size(), 4U);
+}
+
+TEST_F(ResumeTest, ResetPartsBeginAnew) {
+  SmallRun run(world_, with(kBase, {{"resume.reset", "optim, sampler,rng"}}));
+  load_or_resume(run.trainer, run.sections, directory_);
+  EXPECT_EQ(run.strategy.optimizer().optimizer().steps(0)[0], 0);
+  EXPECT_EQ(run.trainer.progress().step_in_epoch, 0);
+  EXPECT_EQ(run.trainer.progress().epoch, 0);
+  EXPECT_EQ(run.trainer.progress().step, 8);
+  EXPECT_NE(error_of_resume({{"resume.reset", "moments"}}).find("'moments' is not known; it takes: optim"),
+            std::string::npos);
+}
+
+// With a linear decay from 1 over 12 steps a run that began its schedule anew at step 8 is at its beginning there, and
+// remembers it in its own checkpoints.
+TEST_F(ResumeTest, AScheduleThatBeganAnewGoesOnFromThere) {
+  const Settings decay = {{"sched.rule", "linear,start_factor=1,end_factor=0.5,end=4"}, {"train.max_steps", "16"}};
+  SmallRun run(world_, with(with(kBase, decay), {{"resume.reset", "sched"}}));
+  load_or_resume(run.trainer, run.sections, directory_);
+  EXPECT_EQ(run.trainer.schedule_begin(), 8);
+  EXPECT_EQ(run.trainer.schedule_factor(8), 1.0);
+  EXPECT_EQ(run.trainer.schedule_factor(12), 0.5);
+  const checkpoints::Archive archive = capture(run.trainer, "", true);
+  SmallRun again(world_, with(kBase, decay));
+  restore(again.trainer, archive);
+  EXPECT_EQ(again.trainer.schedule_begin(), 8);
+}
+
+TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
+  checkpoints::Archive old = checkpoints::read(directory_ + "/step-000000000008");
+  SmallRun run(world_, kBase);
+  RestoreOptions away;
+  away.renames = {{"hidden0.", "first."}};
+  EXPECT_THROW(restore(run.trainer, old, away), CheckpointError);  // the run has no "first."
+  RestoreOptions there_and_back = away;
+  there_and_back.renames = {{"nothing", "x"}, {"hidden0.w", "hidden0.w"}};
+  restore(run.trainer, old, there_and_back);
+  EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0], parameters_[0]));
+  EXPECT_NE(error_of_resume({{"resume.rename", "no equals sign"}}).find("is not of the form FROM=TO"),
+            std::string::npos);
+}
+
+TEST_F(ResumeTest, HowExactlyItGoesOn) {
+  const checkpoints::Archive archive = checkpoints::read(directory_ + "/step-000000000008");
+  SmallRun run(world_, kBase);
+  EXPECT_EQ(exactness_of(run.trainer, archive, {}), "bitwise");
+  EXPECT_EQ(exactness_of(run.trainer, archive, {.resets_optim = true}).substr(0, 11), "statistical");
+  checkpoints::Archive elsewhere = archive;
+  elsewhere.set("/", "world_size", std::int64_t{7});
+  EXPECT_EQ(exactness_of(run.trainer, elsewhere, {}),
+            "order, because it was written by 7 ranks and train.lanes is off");
+}
+
+}  // namespace
+}  // namespace lockstep::engine

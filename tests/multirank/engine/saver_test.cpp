@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Saving while training goes on: what is written, and what becomes of a save that fails.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/resume.hpp>
+#include <lockstep/engine/run_state.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <filesystem>
+
+#include "checkpoint_saver.hpp"
+#include "small_run.hpp"
+#include "support/archives.hpp"
+#include "support/program.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+namespace fs = std::filesystem;
+using Steps = std::vector<std::int64_t>;
+
+const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},    {"data.train_size", "100"},
+                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"train.global_batch_size", "12"},
+                        {"train.max_epochs", "0"}, {"train.max_steps", "12"}, {"ckpt.every_secs", "0"}};
+
+class SaverTest : public ::testing::Test {
+ protected:
+  SaverTest() { shared_ = world_.broadcast(folder_.path()); }
+  ~SaverTest() override { world_.barrier(); }
+
+  /// Trains with checkpoints in `name`, as the settings say.
+  std::string train(const std::string& name, const Settings& settings) {
+    SmallRun run(world_, with(kBase, settings));
+    const std::string directory = shared_ + "/" + name;
+    run.trainer.add_hook(Priority::very_low,
+                         checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory, "config"));
+    run.trainer.train();
+    world_.barrier();
+    return directory;
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  testing::TemporaryFolder folder_;
+  std::string shared_;  // rank 0's folder
+};
+
+// A copy is written while the originals change: it must be of the step it is named after.
+TEST_F(SaverTest, EveryWayOfSavingWritesTheSameState) {
+  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const std::string sync = train("sync", with(every, {{"ckpt.async", "false"}}));
+  const std::string async = train("async", every);
+  const std::string sharded = train("sharded", with(every, {{"ckpt.mode", "sharded"}, {"ckpt.writers", "3"}}));
+  const std::string single = train("single", with(every, {{"ckpt.mode", "single"}}));
+  if (!world_.is_root()) return;
+  ASSERT_EQ(checkpoints::list(sync), (Steps{3, 6, 9, 12}));
+  for (const std::string& other : {async, sharded, single}) {
+    ASSERT_EQ(checkpoints::list(other), (Steps{3, 6, 9, 12})) << other;
+    for (const std::int64_t step : {3, 6, 9, 12}) {
+      EXPECT_EQ(testing::differences(checkpoints::read(checkpoints::checkpoint_of(sync, step)),
+                                     checkpoints::read(checkpoints::checkpoint_of(other, step))),
+                "")
+          << other << " at " << step;
+    }
+  }
+  EXPECT_FALSE(fs::exists(sync + "/LEASE"));
+}
+
+TEST_F(SaverTest, WhatIsShardedResumesLikeAnyOther) {
+  const Settings sharded = {{"ckpt.mode", "sharded"}, {"ckpt.writers", "2"}, {"ckpt.every_steps", "5"}};
+  const std::string directory = train("run", with(sharded, {{"train.max_steps", "7"}}));
+  SmallRun straight(world_, kBase);
+  straight.trainer.train();
+  SmallRun resumed(world_, with(kBase, {{"resume", "auto"}}));
+  EXPECT_EQ(load_or_resume(resumed.trainer, resumed.sections, directory), directory + "/step-000000000007");
+  resumed.trainer.train();
+  EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 7, straight.losses.end()));
+}
+
+// A folder where nothing can be made any more stands for a disk that is full or gone.
+TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
+  const std::string directory = shared_ + "/ckpt";
+  const auto capture_nothing = [] { return checkpoints::Archive(); };
+  SaverOptions options{.directory = directory, .max_failures = 3};
+  CheckpointSaver saver(world_, options);
+  saver.save_now(1, capture_nothing);
+  EXPECT_EQ(saver.saved_step(), 1);
+  const auto block = [&] {
+    world_.barrier();
+    if (world_.is_root()) {
+      fs::rename(directory, directory + ".away");
+      testing::write_file(directory, "a file in the way");
+    }
+    world_.barrier();
+  };
+  const auto unblock = [&] {
+    world_.barrier();
+    if (world_.is_root()) {
+      fs::remove(directory);
+      fs::rename(directory + ".away", directory);
+    }
+    world_.barrier();
+  };
+  const auto fail_once = [&](std::int64_t step) {
+    saver.save(step, false, capture_nothing);
+    while (saver.is_busy()) saver.poll();
+  };
+  block();
+  fail_once(2);
+  fail_once(3);
+  EXPECT_EQ(saver.saved_step(), 1);  // and the run goes on
+  unblock();
+  fail_once(4);  // does not fail now: the count begins anew
+  EXPECT_EQ(saver.saved_step(), 4);
+  block();
+  fail_once(5);
+  fail_once(6);
+  try {
+    fail_once(7);
+    ADD_FAILURE() << "three in a row did not end the run";
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(error.is_agreed());
+    EXPECT_NE(std::string(error.what()).find("ckpt.max_failures = 3 saves in a row failed"), std::string::npos);
+  }
+  unblock();
+  if (world_.is_root()) {
+    EXPECT_EQ(checkpoints::list(directory), (Steps{1, 4}));
+  }
+}
+
+TEST_F(SaverTest, ASecondRunInTheSameFolderIsRefusedOnEveryRank) {
+  const CheckpointSaver first(world_, {.directory = shared_ + "/ckpt"});
+  // The holder is this very process, which could be an earlier run in it; only another process counts.
+  if (world_.is_root()) {
+    testing::write_file(shared_ + "/ckpt/LEASE", "host elsewhere\nprocess 1\n");
+  }
+  world_.barrier();
+  try {
+    const CheckpointSaver second(world_, {.directory = shared_ + "/ckpt"});
+    ADD_FAILURE() << "it was not refused";
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
+    EXPECT_NE(std::string(error.what()).find("another run writes checkpoints here"), std::string::npos);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The job scripts in a slurm of this machine's own, where slurm is installed and that is permitted.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "support/archives.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+
+constexpr int kNotPermitted = 77;
+constexpr std::int64_t kSteps = 2500;
+
+/// One epoch, so that every stop is in the middle of one.
+const std::string kRun =
+    " --data.train_size=144000 --data.test_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0"
+    " --train.max_steps=" +
+    std::to_string(kSteps);
+
+/// What happens beside slurm: submits a job, sends USR2 once it has told of some steps, and says each state of it. The
+/// ranks are held until the signal has come, however long slurm takes.
+constexpr const char* kSubmitAndSignal = R"(#!/bin/bash
+# usage: FOLDER JOB_SCRIPT OPTION_OF_SCANCEL ARGUMENT...
+cd "$1" || exit
+job=$(sbatch --parsable "$2" "${@:4}") || exit
+for ((tries = 0; tries < 1200; ++tries)); do
+  [[ $(cat run/metrics.jsonl 2>/dev/null | wc -l) -lt 20 ]] || break
+  sleep 0.02
+done
+ranks=$(grep -lx trainer /proc/[0-9]*/comm | cut -d/ -f3)
+kill -STOP $ranks
+scancel $3 -s USR2 "$job"
+for ((tries = 0; tries < 100; ++tries)); do
+  ! grep -qsE '^ShdPnd:\s0*[1-9a-f]' $(printf '/proc/%s/status ' $ranks) || break
+  sleep 0.1
+done
+kill -CONT $ranks
+for ((tries = 0; tries < 600; ++tries)); do
+  state=$(scontrol show job "$job" | grep -oE '(JobState|Restarts|ExitCode)=[A-Z0-9:]*' | xargs)
+  [[ $state == "$before" ]] || echo "$state"
+  before=$state
+  [[ $state != *COMPLETED* && $state != *FAILED* && $state != *CANCELLED* ]] || break
+  sleep 0.1
+done
+cat ./*.out
+)";
+
+std::string source_folder() {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return source != nullptr ? source : ".";
+}
+
+/// Runs a job script of tools/slurm, which is stopped by USR2 and requeues itself, in `folder`.
+Outcome run_job(const testing::TemporaryFolder& folder, const std::string& script, const std::string& scancel_option) {
+  const std::string driver = folder.path("submit_and_signal");
+  testing::write_file(driver, kSubmitAndSignal);
+  return testing::run_shell("export LOCKSTEP_TRAINER=" + testing::trainer_program() +
+                                " OMPI_MCA_rmaps_base_oversubscribe=1; " + source_folder() +
+                                "/tests/system/private_slurm.sh " + folder.path("slurm") + " bash " + driver + " " +
+                                folder.path() + " " + source_folder() + "/tools/slurm/" + script + " '" +
+                                scancel_option + "' --run.dir=" + folder.path("run") + kRun,
+                            300);
+}
+
+/// A requeued job ends with the bits of a run that nobody disturbed.
+void expect_undisturbed(const testing::TemporaryFolder& folder, const Outcome& job) {
+  EXPECT_NE(job.output.find("JobState=COMPLETED Restarts=1 ExitCode=0:0"), std::string::npos) << job.output;
+  EXPECT_NE(job.output.find("slurm's time limit ends this run in"), std::string::npos) << job.output;
+  EXPECT_NE(job.output.find("slurm job 1, restart 1"), std::string::npos) << job.output;
+  EXPECT_EQ(job.output.find("srun did not start the ranks"), std::string::npos) << job.output;
+  const std::string checkpoints = folder.path("run/ckpt/");
+  const auto steps = checkpoints::list(checkpoints);
+  ASSERT_EQ(steps.size(), 2U) << job.output;
+  EXPECT_LT(steps[0], kSteps);
+
+  const Outcome straight = testing::run_ranks(2, "--run.dir=" + folder.path("straight") + kRun);
+  ASSERT_EQ(straight.exit_code, 0) << straight.output;
+  const auto expected = checkpoints::read(folder.path("straight/ckpt/") + checkpoints::folder_name(kSteps));
+  EXPECT_EQ(testing::differences(checkpoints::read(checkpoints + checkpoints::folder_name(kSteps)), expected), "");
+  EXPECT_NE(testing::differences(checkpoints::read(checkpoints + checkpoints::folder_name(steps[0])), expected), "");
+  const auto losses = report::read_series(folder.path("run/metrics.jsonl"), "loss");
+  EXPECT_EQ(losses.size(), static_cast<std::size_t>(kSteps));
+  EXPECT_EQ(losses, report::read_series(folder.path("straight/metrics.jsonl"), "loss"));
+}
+
+TEST(SlurmTest, AJobOfSrunThatUsr2StopsRequeuesItselfAndEndsAsIfUndisturbed) {
+  const testing::TemporaryFolder folder;
+  const Outcome job = run_job(folder, "train.sbatch", "");
+  if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
+  expect_undisturbed(folder, job);
+}
+
+TEST(SlurmTest, AJobOfMpirunDoesTheSame) {
+  const testing::TemporaryFolder folder;
+  const Outcome job = run_job(folder, "train-mpirun.sbatch", "--batch");
+  if (job.exit_code == kNotPermitted) GTEST_SKIP() << job.output;
+  expect_undisturbed(folder, job);
+}
+
+}  // namespace
+}  // namespace lockstep

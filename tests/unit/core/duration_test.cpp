@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/duration.hpp>
+
+#include <gtest/gtest.h>
+
+namespace lockstep {
+namespace {
+
+TEST(DurationTest, ReadsSecondsAndSlurmsSpellings) {
+  EXPECT_EQ(parse_duration("0"), 0);
+  EXPECT_EQ(parse_duration("5400"), 5400);
+  EXPECT_EQ(parse_duration("2.5"), 2.5);
+  EXPECT_EQ(parse_duration("0:07"), 7);
+  EXPECT_EQ(parse_duration("90:00"), 5400);
+  EXPECT_EQ(parse_duration("1:30:05"), 5405);
+  EXPECT_EQ(parse_duration("2-01:00:00"), 2 * 86400 + 3600);
+}
+
+TEST(DurationTest, RefusesWhatIsNoTimeSpan) {
+  for (const char* text : {"", "x", "-5", "nan", "inf", "1:5", "1:60", "1:00:60", "1:2:3:4", ":30", "1:", "1-30",
+                           "1-00:30", "1:30:5x", "1:-1", "UNLIMITED", "INVALID", "99999999999:00"}) {
+    EXPECT_EQ(parse_duration(text), std::nullopt) << text;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
