@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
 
 #include "commands.hpp"
 #include "listing.hpp"
@@ -18,12 +19,12 @@ struct Node {
   std::vector<Node> children = {};
   std::uint64_t bytes = 0;
 
+  std::map<std::string, std::size_t> places = {};  ///< of the children, by name; good until they are folded
+
   Node& child(const std::string& wanted) {
-    const auto found =
-        std::find_if(children.begin(), children.end(), [&wanted](const Node& node) { return node.name == wanted; });
-    if (found != children.end()) return *found;
-    children.push_back(Node{.name = wanted});
-    return children.back();
+    const auto [place, is_new] = places.emplace(wanted, children.size());
+    if (is_new) children.push_back(Node{.name = wanted});
+    return children[place->second];
   }
 };
 

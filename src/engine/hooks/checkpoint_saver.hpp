@@ -25,7 +25,7 @@ struct SaverOptions {
   bool is_async = true;
   bool is_single_file = false;
   int writers = 1;  ///< ranks that write a part each
-  checkpoints::RetentionRule retention;
+  checkpoints::RetentionRule retention = {};
   std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0: none
   std::int64_t max_failures = 5;  ///< in a row, after which a failed save ends the run
 };

@@ -25,7 +25,8 @@ inline Sections sections_of(const Settings& settings, const Tables& tables = bui
   }
   for (const auto& [name, text] : settings) {
     const std::size_t dot = name.find('.');
-    sections.at(name.substr(0, dot)).set(name.substr(dot + 1), text, "test");
+    const bool has_section = dot != std::string::npos;
+    sections.at(has_section ? name.substr(0, dot) : "").set(name.substr(has_section ? dot + 1 : 0), text, "test");
   }
   return sections;
 }

@@ -99,7 +99,8 @@ TEST_F(LeaseTest, OfAnEarlierStartOfThisJobIsTakenOver) {
 }
 
 TEST_F(LeaseTest, NonsenseIsNoHolder) {
-  for (const std::string text : {"", "host", "process x\nhost " + host_name(), "process -1\nhost " + host_name()}) {
+  const std::string here = "\nhost " + host_name();
+  for (const std::string& text : {std::string(), std::string("host"), "process x" + here, "process -1" + here}) {
     put_bytes(file_, text);
     fs::last_write_time(file_, fs::file_time_type::clock::now() - std::chrono::minutes(11));
     EXPECT_EQ(error_of_taking(), "") << text;
