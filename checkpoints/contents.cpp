@@ -28,6 +28,7 @@ void append_arrays(std::vector<ArrayInfo>& arrays, const Trailer& trailer) {
 
 Contents read_contents(const std::string& path) {
   Contents contents;
+  std::vector<std::uint64_t> digests;
   for (const std::string& file : state_files(path)) {
     const auto [envelope, trailer] = read_state_contents(file);
     contents.step = static_cast<std::int64_t>(envelope.step);
@@ -36,6 +37,8 @@ Contents read_contents(const std::string& path) {
                     std::find(envelope.writer.begin(), envelope.writer.end(), '\0') - envelope.writer.begin());
     contents.file_bytes += envelope.file_bytes;
     append_arrays(contents.arrays, trailer);
+    digests.insert(digests.end(), {envelope.trailer_digest.low, envelope.trailer_digest.high});
+    contents.digest = hex_of(digests.size() == 2 ? envelope.trailer_digest : digest_of_pieces(digests));
   }
   return contents;
 }

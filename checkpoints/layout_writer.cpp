@@ -63,6 +63,8 @@ class LayoutWriter {
     checked(H5Pset_alignment(access.id(), 1, kAlignment), "H5Pset_alignment");
     const Handle list(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "H5Pcreate");
     checked(H5Pset_userblock(list.id(), front_bytes), "H5Pset_userblock");
+    // Alignment leaves gaps, and to look through all of them for every new array takes quadratic time.
+    checked(H5Pset_file_space_strategy(list.id(), H5F_FSPACE_STRATEGY_NONE, false, 1), "H5Pset_file_space_strategy");
     checked(H5Pset_link_creation_order(list.id(), kKeepOrder), "H5Pset_link_creation_order");
     checked(H5Pset_obj_track_times(list.id(), false), "H5Pset_obj_track_times");
     return {H5Fcreate("archive", H5F_ACC_TRUNC, list.id(), access.id()), H5Fclose, "H5Fcreate"};

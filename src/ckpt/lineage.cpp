@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/contents.hpp>
+
 #include <fmt/format.h>
 
 #include <optional>
@@ -15,7 +17,6 @@ namespace {
 /// One checkpoint, and what it tells of where it came from.
 struct Node {
   Saved saved;
-  std::string run;
   std::string id;
   std::string parent;               ///< its parent's id; "" where the file does not tell
   std::string problem;              ///< why it cannot be read, or ""
@@ -34,9 +35,8 @@ Node node_of(const Saved& saved) {
   node.saved = saved;
   try {
     const Source source = Source::open(saved.path);
-    node.run = attribute(source, "run_id");
-    node.id = attribute(source, "checkpoint_id");
-    node.parent = attribute(source, "parent_id");
+    node.id = checkpoints::read_contents(saved.path).digest;
+    node.parent = attribute(source, "parent_digest");
   } catch (const std::exception& error) {
     if (exit_code_of(error) == Exit::internal) throw;
     node.problem = escaped(error.what());
@@ -87,12 +87,12 @@ Exit lineage(const Request& request) {
   Json root = {{"directory", escaped(directory)}, {"checkpoints", Json::array()}};
   Table table({Align::left, Align::left, Align::left});
   for (const Node& node : nodes) {
-    Json row = {{"step", node.saved.step}, {"run_id", node.run}, {"checkpoint_id", node.id}};
+    Json row = {{"step", node.saved.step}, {"digest", node.id}, {"parent_digest", node.parent}};
     row["parent_step"] = node.from ? Json(nodes[*node.from].saved.step) : Json(nullptr);
     row["is_told"] = node.is_told;
     if (!node.problem.empty()) row["problem"] = node.problem;
     root["checkpoints"].push_back(row);
-    table.add({node.saved.name, node.run, words_of(nodes, node)});
+    table.add({node.saved.name, node.id.substr(0, 12), words_of(nodes, node)});
   }
   if (request.wants_json()) {
     print(root);

@@ -44,30 +44,36 @@ RestoreOptions restore_options(const Section& resume) {
     }
     *known->second = true;
   }
-  for (const std::string& rename : resume.texts("rename")) {
-    const auto equals = rename.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw ConfigError(resume.cite("rename") + ": '" + rename + "' is not of the form FROM=TO");
-    }
-    options.renames.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
-  }
+  options.renames = renames_of(resume);
   return options;
 }
 
-checkpoints::Archive renamed(const checkpoints::Archive& archive,
-                             const std::vector<std::pair<std::string, std::string>>& renames) {
-  if (renames.empty()) return archive;
-  const auto new_name = [&renames](const std::string& name) {
-    for (const auto& [from, to] : renames) {
-      if (name.starts_with(from)) return to + name.substr(from.size());
+Renames renames_of(const Section& section) {
+  Renames renames;
+  for (const std::string& rename : section.texts("rename")) {
+    const auto equals = rename.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      throw ConfigError(section.cite("rename") + ": '" + rename + "' is not of the form FROM=TO");
     }
-    return name;
-  };
+    renames.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
+  }
+  return renames;
+}
+
+std::string new_name(const std::string& name, const Renames& renames) {
+  for (const auto& [from, to] : renames) {
+    if (name.starts_with(from)) return to + name.substr(from.size());
+  }
+  return name;
+}
+
+checkpoints::Archive renamed(const checkpoints::Archive& archive, const Renames& renames) {
+  if (renames.empty()) return archive;
   const auto new_path = [&](const std::string& at) {
     const auto slash = at.rfind('/');
     const std::string group = at.substr(0, slash);
     const bool is_named = group == kParameters || group == kBuffers || group.starts_with(kOptimizer + "/state/");
-    return is_named ? path(group, new_name(checkpoints::decode_name(at.substr(slash + 1)))) : at;
+    return is_named ? path(group, new_name(checkpoints::decode_name(at.substr(slash + 1)), renames)) : at;
   };
   checkpoints::Archive result;
   result.set_origin(archive.origin());
@@ -81,7 +87,7 @@ checkpoints::Archive renamed(const checkpoints::Archive& archive,
     if (at == kOptimizer + "/param_names") {
       std::istringstream names(checkpoints::text_of(archive.array(at)));
       std::string text;
-      for (std::string name; std::getline(names, name);) text += new_name(name) + "\n";
+      for (std::string name; std::getline(names, name);) text += new_name(name, renames) + "\n";
       result.put(at, checkpoints::text_array(text));
     } else if (first.empty()) {
       result.put(new_path(at), archive.array(at));

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/contents.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/resume.hpp>
@@ -110,6 +111,15 @@ std::string first_readable(const mpi::Communicator& world, const std::vector<std
                    "; restore a copy, or set resume.allow_fresh=true");
 }
 
+/// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
+void note_origin(Trainer& trainer, const checkpoints::Archive& archive, const std::string& chosen) {
+  Origin& origin = trainer.origin();
+  trainer.strategy().world().together([&] { origin.parent_digest = checkpoints::read_contents(chosen).digest; });
+  origin.lineage = checkpoints::text_of(archive.array("/meta/lineage")) + "step " +
+                   std::to_string(archive.integer("/", "step")) + " digest " + origin.parent_digest + " ranks " +
+                   std::to_string(archive.integer("/", "world_size")) + "\n";
+}
+
 }  // namespace
 
 void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& directory) {
@@ -135,6 +145,7 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
   for (const std::string& difference : restore(trainer, archive, options)) {
     log::warning("resume.partial passes over: " + difference);
   }
+  note_origin(trainer, archive, chosen);
   log::info("the state of step " + std::to_string(trainer.progress().step) + " is restored and compared; exactness " +
             exactness_of(trainer, archive, options));
   world.together([&] {

@@ -384,7 +384,10 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
+    archive.set("/", "parent_digest", trainer.origin().parent_digest);
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
+    archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
+    archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
     capture_model(archive, strategy.model().model());
     capture_optimizer(archive, strategy);
   }

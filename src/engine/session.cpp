@@ -3,12 +3,14 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/resume.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <filesystem>
@@ -58,6 +60,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   data::Splits splits = open_data(world, sections.at("data"), request.tables);
   Strategy strategy(sections, splits.train->task(), world, request.tables);
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
+  trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::very_high, schedule_hook());
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
@@ -72,6 +75,11 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   }
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  if (!restored) {
+    for (const std::string& difference : init_from(strategy, sections.at("init"))) {
+      log::warning("init.partial passes over: " + difference);
+    }
+  }
   if (request.on_start) request.on_start(trainer.progress().step, restored);
   return trainer.train();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/section.hpp>
 
 #include <string>
 #include <utility>
@@ -18,9 +19,15 @@ inline std::string path(const std::string& group, const std::string& name) {
   return group + "/" + checkpoints::encode_name(name);
 }
 
+/// Beginnings of names, and what to put in their place; the first that fits counts.
+using Renames = std::vector<std::pair<std::string, std::string>>;
+
+/// Key `rename` of a section.
+/// @throws ConfigError  an entry that is not of the form FROM=TO
+Renames renames_of(const Section& section);
+std::string new_name(const std::string& name, const Renames& renames);
+
 /// The archive with other names for its parameters and buffers, in the optimizer too.
-/// @param renames  beginning of a name, and what to put in its place; the first that fits counts
-checkpoints::Archive renamed(const checkpoints::Archive& archive,
-                             const std::vector<std::pair<std::string, std::string>>& renames);
+checkpoints::Archive renamed(const checkpoints::Archive& archive, const Renames& renames);
 
 }  // namespace lockstep::engine

@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <ctime>
 #include <string_view>
 #include <unistd.h>
 
@@ -28,10 +27,8 @@ bool is_told(std::string_view variable) {
 std::string environment_json(int world_size, const std::vector<std::string>& hosts) {
   std::string host_list;
   for (const std::string& host : hosts) host_list += (host_list.empty() ? "" : " ") + host;
-  report::Metrics facts = {{"started_unix", static_cast<std::int64_t>(std::time(nullptr))},
-                           {"world_size", static_cast<std::int64_t>(world_size)},
-                           {"hosts", host_list},
-                           {"mpi", mpi::library_version()}};
+  report::Metrics facts = {
+      {"world_size", static_cast<std::int64_t>(world_size)}, {"hosts", host_list}, {"mpi", mpi::library_version()}};
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');

@@ -113,6 +113,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .tables = job.tables,
                                .checkpoint_directory = checkpoints,
                                .config_ini = config.to_ini(),
+                               .environment_json = environment_json(world.size(), hosts),
                                .reporter = {},
                                .on_start = {},
                                .time_limit = time_limit(world, config.section("train"), started),

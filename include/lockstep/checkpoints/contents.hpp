@@ -26,6 +26,7 @@ struct Contents {
   std::int64_t step = 0;
   std::string writer;            ///< program and version
   std::uint64_t file_bytes = 0;  ///< of all files
+  std::string digest;            ///< 32 hexadecimal digits: of the index, so of all content; the checkpoint's name
   std::vector<ArrayInfo> arrays;
 };
 

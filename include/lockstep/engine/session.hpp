@@ -39,6 +39,7 @@ struct TrainRequest {
   const Tables& tables;
   std::string checkpoint_directory;  ///< <run.dir>/ckpt
   std::string config_ini;            ///< the resolved configuration, stored in every checkpoint
+  std::string environment_json;      ///< stored in every checkpoint
   Reporter reporter;                 ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;

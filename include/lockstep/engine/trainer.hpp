@@ -14,9 +14,17 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace lockstep::engine {
+
+/// Where a run came from. It is stored in every checkpoint and decides nothing.
+struct Origin {
+  std::string environment_json;  ///< of this start
+  std::string parent_digest;     ///< of the checkpoint that this start went on from; empty for none
+  std::string lineage;           ///< a line for each checkpoint that the run went on from, oldest first
+};
 
 /// The training loop: data, step, hooks. It owns no model and knows no file.
 ///
@@ -54,6 +62,7 @@ class Trainer {
   void note_saved(std::int64_t step, double seconds);
   const Saves& saves() const noexcept { return saves_; }  ///< of this rank's knowledge: complete on rank 0
 
+  Origin& origin() noexcept { return origin_; }
   Strategy& strategy() noexcept { return *strategy_; }
   const data::Splits& splits() const noexcept { return splits_; }
   const data::Sampler& sampler() const noexcept { return *sampler_; }
@@ -94,6 +103,7 @@ class Trainer {
   bool save_requested_ = false;
   bool end_requested_ = false;
   Saves saves_;
+  Origin origin_;
   std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;
   std::vector<Reporter> reporters_;

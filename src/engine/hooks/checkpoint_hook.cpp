@@ -7,6 +7,7 @@
 #include <chrono>
 
 #include "checkpoint_saver.hpp"
+#include "replicas.hpp"
 
 namespace lockstep::engine {
 
@@ -43,7 +44,7 @@ class CheckpointHook : public Hook {
     const bool by_epochs = every_.epochs > 0 && at.step_in_epoch == 0 && at.epoch % every_.epochs == 0;
     if (!by_steps && !by_epochs && !report.is_save_due) return;
     // Who counts steps or epochs expects each of these checkpoints; the clock can wait.
-    saver_.save(at.step, !by_steps && !by_epochs, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
+    saver_.save(at.step, !by_steps && !by_epochs, [&] { return state_of(trainer); });
     saved_at_ = Clock::now();
     tell(trainer);
   }
@@ -51,11 +52,16 @@ class CheckpointHook : public Hook {
   void after_train(Trainer& trainer, Outcome) override {
     const std::int64_t step = trainer.progress().step;
     if (step == first_step_) return;
-    saver_.save_now(step, [&] { return capture(trainer, config_ini_, saver_.is_writer()); });
+    saver_.save_now(step, [&] { return state_of(trainer); });
     tell(trainer);
   }
 
  private:
+  checkpoints::Archive state_of(Trainer& trainer) const {
+    require_equal_replicas(trainer.strategy());
+    return capture(trainer, config_ini_, saver_.is_writer());
+  }
+
   /// Others ask the trainer what is committed and how long it takes.
   void tell(Trainer& trainer) const {
     if (saver_.saved_step() >= 0) trainer.note_saved(saver_.saved_step(), saver_.longest_seconds());

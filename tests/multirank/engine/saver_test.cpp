@@ -10,6 +10,7 @@
 #include <filesystem>
 
 #include "checkpoint_saver.hpp"
+#include "replicas.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -125,6 +126,26 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
   unblock();
   if (world_.is_root()) {
     EXPECT_EQ(checkpoints::list(directory), (Steps{1, 4}));
+  }
+}
+
+// Such ranks train different models, and their checkpoint would hide it.
+TEST_F(SaverTest, RanksThatDifferAreFoundBeforeTheySave) {
+  SmallRun run(world_, with(kBase, {{"ddp.shared_parameters", "false"}}));
+  EXPECT_NO_THROW(require_equal_replicas(run.strategy));
+  if (world_.rank() == world_.size() - 1 && world_.size() > 1) {
+    const torch::NoGradGuard no_grad;
+    run.strategy.model().model().named_parameters()["hidden0.bias"][3].fill_(1e-30);
+  }
+  try {
+    require_equal_replicas(run.strategy);
+    EXPECT_EQ(world_.size(), 1);
+  } catch (const CommError& error) {
+    EXPECT_TRUE(error.is_agreed());
+    EXPECT_NE(std::string(error.what())
+                  .find("parameter 'hidden0.bias' differs from rank 0's on rank " + std::to_string(world_.size() - 1)),
+              std::string::npos)
+        << error.what();
   }
 }
 
