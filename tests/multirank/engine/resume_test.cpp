@@ -11,6 +11,7 @@
 #include <filesystem>
 
 #include "small_run.hpp"
+#include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::engine {
@@ -180,6 +181,48 @@ TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
   EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0], parameters_[0]));
   EXPECT_NE(error_of_resume({{"resume.rename", "no equals sign"}}).find("is not of the form FROM=TO"),
             std::string::npos);
+}
+
+/// Keeps the state after every step.
+class KeepingHook : public Hook {
+ public:
+  explicit KeepingHook(std::vector<checkpoints::Archive>& states) : states_(&states) {}
+  void after_step(Trainer& trainer, const StepReport&) override {
+    const checkpoints::Archive live = capture(trainer, "", true);
+    states_->push_back(live.with_bytes([](const checkpoints::Array& array) {
+      const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
+      return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
+    }));
+  }
+
+ private:
+  std::vector<checkpoints::Archive>* states_;
+};
+
+// Across the ends of epochs (8 steps), with dropout, several forwards a step, clipping and a schedule.
+TEST(ExactnessTest, FromEveryOneOf60StepsTheEndIsTheSame) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Settings settings = {
+      {"model.name", "cnn"},         {"model.channels", "2,4"}, {"model.hidden", "8"},
+      {"model.dropout", "0.2"},      {"data.train_size", "96"}, {"train.global_batch_size", "12"},
+      {"train.max_epochs", "0"},     {"train.max_steps", "60"}, {"train.micro_batch", "2"},
+      {"train.clip_grad", "norm:1"}, {"optim.name", "adamw"},   {"sched.rule", "cosine,final_factor=0.1"}};
+  std::vector<checkpoints::Archive> states;
+  SmallRun straight(world, settings);
+  straight.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(states));
+  straight.trainer.train();
+  ASSERT_EQ(states.size(), 60U);
+  const std::uint64_t seed = testing::test_seed();
+  for (std::size_t step = 1; step < 60; ++step) {
+    if (!testing::is_long_run() && (step + seed) % 6 != 0) continue;
+    SmallRun resumed(world, settings);
+    restore(resumed.trainer, states[step - 1]);
+    resumed.trainer.train();
+    EXPECT_EQ(resumed.losses,
+              std::vector<double>(straight.losses.begin() + static_cast<std::ptrdiff_t>(step), straight.losses.end()))
+        << "from step " << step;
+    EXPECT_EQ(testing::differences(states.back(), capture(resumed.trainer, "", true)), "") << "from step " << step;
+  }
 }
 
 TEST_F(ResumeTest, HowExactlyItGoesOn) {

@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Pull the plug on one rank or on all, at any instant: the next start goes on as if nothing had happened, bit for bit.
+#include <lockstep/checkpoints/store.hpp>
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <random>
+
+#include "support/archives.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+
+constexpr int kRanks = 2;
+constexpr int kSteps = 48;
+constexpr int kKillsOfALongRun = 200;
+
+const std::string kRun =
+    " --data.train_size=480 --data.test_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
+    "--train.max_epochs=0 --ckpt.every_steps=3 --train.max_steps=" +
+    std::to_string(kSteps);
+
+/// How a run that is killed saves.
+struct Kind {
+  std::string name;
+  std::string options;
+};
+
+const std::vector<Kind> kKinds = {{"async", ""},
+                                  {"sync", " --ckpt.async=false"},
+                                  {"sharded", " --ckpt.mode=sharded --ckpt.writers=2"},
+                                  {"sharded sync", " --ckpt.mode=sharded --ckpt.writers=2 --ckpt.async=false"},
+                                  {"single", " --ckpt.mode=single"}};
+
+std::string arguments_of(const std::string& folder, const Kind& kind) {
+  return "train --run.dir=" + folder + kRun + kind.options + " --resume=auto";
+}
+
+/// Starts a run and kills one of its ranks, or all, after `seconds`.
+Outcome run_and_kill(const std::string& folder, const Kind& kind, double seconds, bool kills_all) {
+  const std::string script = testing::mpirun_command(kRanks) + " " + testing::trainer_program() + " " +
+                             arguments_of(folder, kind) + " & job=$!; sleep " + std::to_string(seconds) +
+                             "; for p in $(pgrep -x trainer); do if grep -qa -e '--run.dir=" + folder +
+                             "' /proc/$p/cmdline; then kill -9 $p; " + (kills_all ? "" : "break; ") +
+                             "fi; done; wait $job";
+  return testing::run_shell(script, 60);
+}
+
+/// Names in the run's folder of checkpoints that a reader would not want to see after a run that ended well.
+std::string leftovers_in(const std::string& folder) {
+  std::string found;
+  for (const auto& entry : fs::directory_iterator(folder + "/ckpt")) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(".") || name == "LEASE") found += name + " ";
+  }
+  return found;
+}
+
+std::size_t files_in_shared_memory() {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator("/dev/shm"), fs::directory_iterator()));
+}
+
+TEST(CrashTest, AKilledRunGoesOnBitForBit) {
+  const testing::TemporaryFolder folder;
+  const std::string straight = folder.path("straight");
+  const auto began = std::chrono::steady_clock::now();
+  const Outcome undisturbed = testing::run_ranks(kRanks, arguments_of(straight, kKinds[0]));
+  ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
+  const double duration = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
+  const checkpoints::Archive expected = checkpoints::read(checkpoints::checkpoint_of(straight + "/ckpt", kSteps));
+  const std::size_t shared_before = files_in_shared_memory();
+
+  std::mt19937_64 random(testing::test_seed());
+  const int kills = testing::is_long_run() ? kKillsOfALongRun : static_cast<int>(2 * kKinds.size());
+  int killed_early = 0;
+  for (int i = 0; i < kills; ++i) {
+    const Kind& kind = kKinds[static_cast<std::size_t>(i) % kKinds.size()];
+    const bool kills_all = i / static_cast<int>(kKinds.size()) % 2 == 1;
+    const double seconds = std::uniform_real_distribution<double>(0.1, 1.1 * duration)(random);
+    const std::string run = folder.path("run" + std::to_string(i));
+    const std::string what =
+        kind.name + (kills_all ? ", all ranks" : ", one rank") + " after " + std::to_string(seconds);
+    const Outcome killed = run_and_kill(run, kind, seconds, kills_all);
+    killed_early += killed.exit_code == 0 ? 0 : 1;
+    const Outcome resumed = testing::run_ranks(kRanks, arguments_of(run, kind));
+    ASSERT_EQ(resumed.exit_code, 0) << what << "\n" << killed.output << "\n" << resumed.output;
+    EXPECT_EQ(resumed.output.find("renamed to"), std::string::npos) << what << "\n" << resumed.output;
+    const checkpoints::Archive reached = checkpoints::read(checkpoints::checkpoint_of(run + "/ckpt", kSteps));
+    EXPECT_EQ(testing::differences(expected, reached), "") << what;
+    EXPECT_EQ(leftovers_in(run), "") << what;
+    fs::remove_all(run);
+  }
+  EXPECT_GT(killed_early, 0) << "no run was hit before its end";
+  EXPECT_LE(files_in_shared_memory(), shared_before);
+  std::printf("%d runs killed, %d of them before their end\n", kills, killed_early);
+}
+
+}  // namespace
+}  // namespace lockstep
