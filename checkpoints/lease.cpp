@@ -8,11 +8,13 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <map>
 #include <signal.h>
 #include <sstream>
 #include <sys/stat.h>
 #include <system_error>
+#include <thread>
 #include <unistd.h>
 #include <utility>
 
@@ -25,6 +27,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kRenewEvery{30};
+constexpr std::chrono::milliseconds kLookEvery{50};
 constexpr std::chrono::minutes kDeadAfter{10};
 constexpr std::size_t kMaxFields = 16;
 
@@ -64,13 +67,22 @@ Holder read_holder(const std::string& path) {
   return {fields["host"], fields["process"], fields["job"]};
 }
 
+/// Not so of a zombie: it has ended, and only nobody has asked for its exit code yet.
+bool is_running(pid_t process) {
+  if (::kill(process, 0) != 0 && errno != EPERM) return false;
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const auto end_of_name = stat.rfind(") ");
+  return end_of_name == std::string::npos || stat[end_of_name + 2] != 'Z';
+}
+
 bool is_alive(const Holder& holder, const std::string& path) {
   const Holder me = myself();
   if (!holder.job.empty() && holder.job == me.job) return false;  // requeued: an earlier start of this very job
   if (holder.host == me.host) {
     const long process = std::strtol(holder.process.c_str(), nullptr, 10);
     if (process <= 0 || process == ::getpid()) return false;
-    return ::kill(static_cast<pid_t>(process), 0) == 0 || errno == EPERM;
+    return is_running(static_cast<pid_t>(process));
   }
   std::error_code error;
   const auto renewed = fs::last_write_time(path, error);
@@ -86,18 +98,23 @@ void write_holder(const std::string& path) {
 
 }  // namespace
 
-Lease::Lease(std::string directory) : path_(std::move(directory)), renewed_at_(std::chrono::steady_clock::now()) {
+Lease::Lease(std::string directory, std::chrono::seconds patience)
+    : path_(std::move(directory)), renewed_at_(std::chrono::steady_clock::now()) {
   make_folders(path_);
   path_ += "/LEASE";
   if (exists(path_)) {
     const Holder holder = read_holder(path_);
+    const auto deadline = renewed_at_ + patience;
+    while (holder.host == host_name() && is_alive(holder, path_) && std::chrono::steady_clock::now() < deadline) {
+      std::this_thread::sleep_for(kLookEvery);
+    }
     if (is_alive(holder, path_)) {
       const std::string path = std::exchange(path_, "");
       throw CheckpointError(
           path, "another run writes checkpoints here: " + holder.describe() + "; end it, or choose another --run.dir");
     }
     taken_from_ = holder.describe();
-    remove_tree(path_);
+    if (exists(path_)) remove_tree(path_);
   }
   write_holder(path_);
 }

@@ -123,6 +123,7 @@ void Environment::finish() {
 
 void Environment::abort(ExitCode code) noexcept {
   constexpr unsigned kGraceSeconds = 10;
+  constexpr useconds_t kPeersMayEndItFirstMicroseconds = 500'000;
   const int status = static_cast<int>(code);
   if (is_aborting.exchange(true)) {  // another thread is at it already
     sleep(kGraceSeconds);
@@ -130,6 +131,8 @@ void Environment::abort(ExitCode code) noexcept {
   }
   is_guarded = false;
   std::fflush(nullptr);
+  // Who waited for a peer that failed knows less than that peer, which is about to end the job with a code of its own.
+  if (code == ExitCode::communication) usleep(kPeersMayEndItFirstMicroseconds);
   if (is_mpi_running()) MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }

@@ -7,6 +7,7 @@
 #include <optional>
 #include <signal.h>
 #include <sys/wait.h>
+#include <thread>
 #include <unistd.h>
 
 #include "support.hpp"
@@ -55,7 +56,7 @@ class LeaseTest : public ::testing::Test {
   }
 
   std::string error_of_taking() const {
-    return error_of([&] { const Lease lease(directory_.path()); });
+    return error_of([&] { const Lease lease(directory_.path(), std::chrono::seconds(0)); });
   }
 
   TemporaryFolder directory_;
@@ -81,6 +82,27 @@ TEST_F(LeaseTest, OfALiveProcessIsRespectedAndOfADeadOneTakenOver) {
   other.end();
   const Lease lease(directory_.path());
   EXPECT_EQ(lease.taken_from(), "process " + std::to_string(other.number()) + " on " + host_name());
+}
+
+TEST_F(LeaseTest, OfAProcessThatIsAboutToEndIsWaitedFor) {
+  Child other;
+  put_lease(host_name(), other.number());
+  std::thread end([&other] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    other.end();
+  });
+  EXPECT_EQ(error_of([&] { const Lease lease(directory_.path()); }), "");
+  end.join();
+}
+
+TEST_F(LeaseTest, OfAZombieIsTakenOver) {
+  const pid_t zombie = ::fork();
+  if (zombie == 0) ::_exit(0);
+  siginfo_t info = {};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(zombie), &info, WEXITED | WNOWAIT), 0);  // it has ended and stays
+  put_lease(host_name(), zombie);
+  EXPECT_EQ(error_of_taking(), "");
+  ::waitpid(zombie, nullptr, 0);
 }
 
 TEST_F(LeaseTest, OfAnotherHostIsJudgedByItsAge) {
