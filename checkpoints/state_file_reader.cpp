@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <optional>
-#include <sys/mman.h>
 #include <vector>
 
 #include "disk.hpp"
@@ -30,16 +29,10 @@ Envelope read_envelope(const std::string& path, const ExistingFile& file) {
 /// Memory for a file. Owned and not mapped: what was checked must not change under us, and a file that somebody cuts
 /// off later must not become a SIGBUS.
 std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes) {
-  // Whole huge pages, where the kernel gives some: getting small ones takes as long as reading the file.
-  constexpr std::size_t kHugePage = std::size_t{2} << 20;
-  const std::size_t unit = bytes < kHugePage ? std::size_t{4096} : kHugePage;
-  const bool fits = bytes < PTRDIFF_MAX - kHugePage;
-  const std::size_t size = fits ? (bytes + unit) / unit * unit : 0;
-  void* memory = fits ? std::aligned_alloc(unit, size) : nullptr;
-  if (memory == nullptr) {
+  constexpr std::size_t kPage = 4096;
+  void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;
+  if (memory == nullptr)
     throw CheckpointError(path, "no memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
-  }
-  madvise(memory, size, MADV_HUGEPAGE);
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 

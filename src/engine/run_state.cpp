@@ -356,7 +356,7 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     const Array* const saved = fitting(archive, at, live);
     if (saved == nullptr) return;
     const Array now = array_of(live, at);
-    if (!std::equal(now.bytes.begin(), now.bytes.end(), saved->bytes.begin())) {
+    if (!now.bytes.empty() && std::memcmp(now.bytes.data(), saved->bytes.data(), now.bytes.size()) != 0) {
       throw CheckpointError(archive.origin(), at, "the run does not hold what was restored: its memory is at fault");
     }
   };
