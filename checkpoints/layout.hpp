@@ -23,18 +23,21 @@ struct Layout {
 /// @param front_bytes  the room in front: 0 makes a plain HDF5 file
 Layout lay_out(const Archive& archive, std::uint64_t front_bytes = kEnvelopeBytes);
 
-/// Reads groups, attributes and arrays back; the arrays point into `content`.
+/// Reads groups, attributes and arrays back.
 ///
 /// Nothing in the file is followed out of it, and nothing is believed: links must be hard links, arrays contiguous, in
 /// `places`, of a known type and of the size their shape claims.
-/// @param content  the file up to the end of its HDF5 part
-/// @param owner    keeps `content` alive
+/// @param metadata  the file without the arrays' bytes
+/// @param bytes     of each of `places`
+/// @param owner     keeps `bytes` alive
 /// @throws CheckpointError  with `path` and the object at fault
-Archive read_tree(const std::string& path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
-                  const std::vector<Place>& places);
+Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places,
+                  const std::vector<std::span<std::byte>>& bytes, const std::shared_ptr<const void>& owner);
+
+/// The checks of read_tree.
+void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places);
 
 /// Reads groups and attributes back, and no array.
-/// @param metadata  the file without the arrays' bytes
 Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places);
 
 }  // namespace lockstep::checkpoints

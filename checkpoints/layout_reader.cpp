@@ -13,29 +13,37 @@ namespace {
 
 class LayoutReader {
  public:
-  LayoutReader(std::string path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
-               const std::vector<Place>& places)
-      : path_(std::move(path)), content_(content), owner_(std::move(owner)) {
-    for (const Place& place : places) places_.emplace(place.path, &place);
-    archive_.set_origin(path_);
+  LayoutReader(const std::string& path, const std::vector<Place>& places) : places_(places) {
+    for (const Place& place : places) place_of_.emplace(place.path, &place);
+    archive_.set_origin(path);
   }
 
-  Archive read(const std::vector<Place>& places) {
-    MemoryFile memory(content_);
-    read_objects(memory);
-    for (const Place& place : places) {  // in the order of the archive that was written
-      const auto found = arrays_.find(place.path);
+  Archive read(MemoryFile& metadata, const std::vector<std::span<std::byte>>& bytes,
+               const std::shared_ptr<const void>& owner) {
+    check(metadata);
+    for (std::size_t i = 0; i < places_.size(); ++i) {  // in the order of the archive that was written
+      const Place& place = places_[i];
       object_ = place.path;
-      if (found == arrays_.end()) fail("it is listed, but missing");
+      const auto found = arrays_.find(place.path);
       if (place.first == kNoArray) {
-        archive_.put(place.path, std::move(found->second.array));
+        Array& array = found->second.array;
+        array.bytes = bytes[i];
+        array.owner = owner;
+        archive_.put(place.path, std::move(array));
       } else {
-        archive_.link(place.path, places[place.first].path);
+        archive_.link(place.path, places_[place.first].path);
       }
       for (auto& [name, value] : found->second.attributes) archive_.set(place.path, name, std::move(value));
-      arrays_.erase(found);
     }
     return std::move(archive_);
+  }
+
+  void check(MemoryFile& metadata) {
+    read_objects(metadata);
+    for (const Place& place : places_) {
+      object_ = place.path;
+      if (!arrays_.contains(place.path)) fail("it is listed, but missing");
+    }
   }
 
   Archive read_groups(MemoryFile& metadata) {
@@ -81,7 +89,7 @@ class LayoutReader {
     for (auto& [key, value] : attributes) archive_.set(path, key, std::move(value));
     for (const std::string& child : children(object.id())) {
       const std::string below = path == "/" ? path + child : path + "/" + child;
-      if (reads_arrays_ || !places_.contains(below)) read_object(object.id(), child, below, depth + 1);
+      if (reads_arrays_ || !place_of_.contains(below)) read_object(object.id(), child, below, depth + 1);
     }
   }
 
@@ -105,20 +113,19 @@ class LayoutReader {
     return std::move(links.names);
   }
 
-  /// Never asks HDF5 for the bytes: they are where `places_` says, which was checked.
+  /// Without its bytes. HDF5 is never asked for them: they are where `places_` says, which was checked.
   Array read_array(hid_t set, const std::string& path) {
-    const auto place = places_.find(path);
-    if (place == places_.end()) fail("it is not in the list of arrays");
+    const auto place = place_of_.find(path);
+    if (place == place_of_.end()) fail("it is not in the list of arrays");
     const auto [offset, nbytes] = std::pair(place->second->offset, place->second->nbytes);
     if (nbytes == 0 || H5Dget_offset(set) != offset) require_contiguous(set);
     if (nbytes != 0 && H5Dget_offset(set) != offset) fail("it does not lie where the list of arrays says");
     const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
-    Array array{.dtype = types_.dtype_of(type.id()), .shape = read_shape(set), .bytes = {}, .owner = owner_};
+    Array array{.dtype = types_.dtype_of(type.id()), .shape = read_shape(set), .bytes = {}, .owner = nullptr};
     if (nbytes_of(array.dtype, array.shape) != nbytes) fail("its shape does not fit its bytes");
     if (array.dtype != place->second->dtype || array.shape != place->second->shape) {
       fail("its type or shape is not what the list of arrays says");
     }
-    if (nbytes != 0) array.bytes = content_.subspan(offset, nbytes);
     return array;
   }
 
@@ -187,10 +194,8 @@ class LayoutReader {
   }
 
   FileTypes types_;
-  std::string path_;
-  std::span<const std::byte> content_;
-  std::shared_ptr<const void> owner_;
-  std::map<std::string, const Place*> places_;
+  const std::vector<Place>& places_;
+  std::map<std::string, const Place*> place_of_;
   std::map<std::string, Found> arrays_;
   Archive archive_;
   std::string object_ = "/";
@@ -200,7 +205,7 @@ class LayoutReader {
 
 /// Gives an error its file and object.
 template <class Read>
-Archive read_with(LayoutReader& reader, const std::string& path, const Read& read) {
+auto read_with(const LayoutReader& reader, const std::string& path, const Read& read) {
   try {
     return read();
   } catch (const CheckpointError& error) {
@@ -212,16 +217,22 @@ Archive read_with(LayoutReader& reader, const std::string& path, const Read& rea
 
 }  // namespace
 
-Archive read_tree(const std::string& path, std::span<const std::byte> content, std::shared_ptr<const void> owner,
-                  const std::vector<Place>& places) {
+Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places,
+                  const std::vector<std::span<std::byte>>& bytes, const std::shared_ptr<const void>& owner) {
   const HdfSession session;
-  LayoutReader reader(path, content, std::move(owner), places);
-  return read_with(reader, path, [&] { return reader.read(places); });
+  LayoutReader reader(path, places);
+  return read_with(reader, path, [&] { return reader.read(metadata, bytes, owner); });
+}
+
+void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places) {
+  const HdfSession session;
+  LayoutReader reader(path, places);
+  read_with(reader, path, [&] { reader.check(metadata); });
 }
 
 Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places) {
   const HdfSession session;
-  LayoutReader reader(path, {}, nullptr, places);
+  LayoutReader reader(path, places);
   return read_with(reader, path, [&] { return reader.read_groups(metadata); });
 }
 

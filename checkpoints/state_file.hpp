@@ -22,7 +22,9 @@ struct Seal {
 };
 
 /// Writes a new file and fsyncs it. A failure leaves it behind, unfinished.
-Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part = {});
+/// @param threads  compute digests and statistics and write, each a stretch of the file; the bytes are the same
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part = {},
+                      int threads = 1);
 
 /// The arrays of one part: about as many bytes as the others, in the order of the archive. Groups and attributes are in
 /// part 0, second names with the first ones.
@@ -33,7 +35,11 @@ Seal read_seal(const std::string& path);
 
 /// Reads a file into memory and checks every byte before HDF5 sees one.
 /// @param step  set to the step the file was written at
-Archive read_state_file(const std::string& path, std::uint64_t& step);
+Archive read_state_file(const std::string& path, std::uint64_t& step, const Homes& homes = {});
+
+/// Checks every byte and the tree, and keeps nothing.
+/// @return  the step the file was written at
+std::uint64_t verify_state_file(const std::string& path, int threads);
 
 struct FileContents {
   Envelope envelope;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <memory>
+#include <mutex>
 #include <optional>
 #include <vector>
 
@@ -10,6 +12,7 @@
 #include "envelope.hpp"
 #include "layout.hpp"
 #include "memory_file.hpp"
+#include "shares.hpp"
 #include "state_file.hpp"
 #include "trailer.hpp"
 
@@ -17,7 +20,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::uint64_t kReadBytes = std::uint64_t{1} << 20;
+constexpr std::size_t kAlignment = 64;  // of an array in memory
 constexpr std::size_t kNamesShown = 4;
 
 Envelope read_envelope(const std::string& path, const ExistingFile& file) {
@@ -86,26 +89,124 @@ std::string describe_damage(const std::vector<Piece>& damaged, const std::vector
   return text;
 }
 
-/// Reads the HDF5 part and checks each piece while it is in the processor's cache.
-void read_checked(const std::string& path, const ExistingFile& file, const Trailer& trailer,
-                  const std::vector<Piece>& pieces, std::span<std::byte> content) {
-  std::vector<Piece> damaged;
-  bool all_zero = true;
-  std::uint64_t loaded = kEnvelopeBytes;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    if (loaded < piece.offset + piece.nbytes) {
-      const std::uint64_t count =
-          std::min(std::max(kReadBytes, piece.offset + piece.nbytes - loaded), content.size() - loaded);
-      file.read(loaded, content.subspan(loaded, count));
-      loaded += count;
-    }
-    const auto bytes = content.subspan(piece.offset, piece.nbytes);
-    if (digest64(bytes) == trailer.digests[i]) continue;
-    damaged.push_back(piece);
-    all_zero = all_zero && is_zero(bytes);
+/// The pieces that differ from their digests, as several threads find them.
+class Damage {
+ public:
+  void add(const Piece& piece, std::span<const std::byte> bytes) {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    pieces_.push_back(piece);
+    is_all_zero_ = is_all_zero_ && is_zero(bytes);
   }
-  if (!damaged.empty()) throw CheckpointError(path, describe_damage(damaged, trailer.places, all_zero));
+
+  void throw_if_any(const std::string& path, const std::vector<Place>& places) {
+    if (pieces_.empty()) return;
+    std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+    throw CheckpointError(path, describe_damage(pieces_, places, is_all_zero_));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Piece> pieces_;
+  bool is_all_zero_ = true;
+};
+
+/// Reads forward: small stretches come with those behind them, large ones go straight to where they belong.
+class ForwardReader {
+ public:
+  ForwardReader(const ExistingFile& file, std::uint64_t end) : file_(file), end_(end) {}
+
+  void read(std::uint64_t offset, std::span<std::byte> out) {
+    if (out.size() >= kAheadBytes / 4) return file_.read(offset, out);
+    if (offset < begin_ || offset + out.size() > begin_ + ahead_.size()) {
+      begin_ = offset;
+      ahead_.resize(std::min<std::uint64_t>(kAheadBytes, end_ - offset));
+      file_.read(begin_, ahead_);
+    }
+    std::copy_n(ahead_.begin() + static_cast<std::ptrdiff_t>(offset - begin_), out.size(), out.begin());
+  }
+
+ private:
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 10;
+
+  const ExistingFile& file_;
+  std::uint64_t end_;
+  std::uint64_t begin_ = 0;
+  std::vector<std::byte> ahead_;
+};
+
+/// The HDF5 part without the arrays' bytes.
+std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const Index& index, Damage& damage) {
+  auto memory = std::make_unique<MemoryFile>();
+  memory->write(0, index.envelope.bytes());
+  ForwardReader reader(file, index.envelope.file_bytes);
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    const Piece& piece = index.pieces[i];
+    if (piece.array != kNoArray) continue;
+    bytes.resize(piece.nbytes);
+    reader.read(piece.offset, bytes);
+    if (digest64(bytes) != index.trailer.digests[i]) damage.add(piece, bytes);
+    memory->write(piece.offset, bytes);
+  }
+  memory->set_end(index.envelope.trailer_offset);
+  return memory;
+}
+
+/// Reads the arrays' pieces, and checks each while it is in the processor's cache.
+/// @param place_of  gives the memory for a piece's bytes, which may be a part of the buffer; none for one to be left
+/// out
+template <class PlaceOf>
+void read_arrays(const ExistingFile& file, const Index& index, int threads, Damage& damage, const PlaceOf& place_of) {
+  std::vector<Piece> pieces;
+  std::vector<std::uint64_t> digests;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    if (index.pieces[i].array == kNoArray) continue;
+    pieces.push_back(index.pieces[i]);
+    digests.push_back(index.trailer.digests[i]);
+  }
+  share_out(pieces, threads, [&](std::size_t first, std::size_t last) {
+    ForwardReader reader(file, index.envelope.file_bytes);
+    std::vector<std::byte> buffer;
+    for (std::size_t i = first; i < last; ++i) {
+      const std::span<std::byte> bytes = place_of(pieces[i], buffer);
+      if (bytes.empty()) continue;
+      reader.read(pieces[i].offset, bytes);
+      if (digest64(bytes) != digests[i]) damage.add(pieces[i], bytes);
+    }
+  });
+}
+
+/// Where the arrays of a file go.
+struct Room {
+  std::vector<std::span<std::byte>> bytes;  ///< by place
+  std::vector<char> is_read;                ///< by place: here
+  std::shared_ptr<std::byte> own;           ///< of those without a home
+};
+
+Room room_for(const std::string& path, const std::vector<Place>& places, const Homes& homes) {
+  Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
+            .is_read = std::vector<char>(places.size(), 1),
+            .own = nullptr};
+  std::uint64_t own_bytes = 0;
+  const auto rounded = [](std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].first != kNoArray) continue;
+    const auto home = homes.find(places[i].path);
+    if (home != homes.end() && home->second.memory.size() == places[i].nbytes) {
+      room.bytes[i] = home->second.memory;
+      room.is_read[i] = home->second.is_read_here ? 1 : 0;
+    } else {
+      own_bytes += rounded(places[i].nbytes);
+    }
+  }
+  room.own = allocate(path, own_bytes);
+  std::byte* next = room.own.get();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].first != kNoArray || !room.bytes[i].empty()) continue;
+    room.bytes[i] = {next, places[i].nbytes};
+    next += rounded(places[i].nbytes);
+  }
+  return room;
 }
 
 }  // namespace
@@ -116,16 +217,35 @@ Seal read_seal(const std::string& path) {
   return {envelope.step, envelope.trailer_digest};
 }
 
-Archive read_state_file(const std::string& path, std::uint64_t& step) {
+Archive read_state_file(const std::string& path, std::uint64_t& step, const Homes& homes) {
   const ExistingFile file(path);
   const Index index = read_index(path, file);
-  const std::uint64_t end = index.envelope.trailer_offset;
-  const std::shared_ptr<std::byte> memory = allocate(path, end);
-  const std::span<std::byte> content(memory.get(), end);
-  std::copy_n(index.envelope.bytes().begin(), kEnvelopeBytes, content.begin());
-  read_checked(path, file, index.trailer, index.pieces, content);
+  const auto& places = index.trailer.places;
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  const Room room = room_for(path, places, homes);
+  read_arrays(file, index, io_threads(), damage, [&](const Piece& piece, std::vector<std::byte>&) {
+    const bool is_read = room.is_read[piece.array] != 0;
+    return is_read ? room.bytes[piece.array].subspan(piece.offset - places[piece.array].offset, piece.nbytes)
+                   : std::span<std::byte>();
+  });
+  damage.throw_if_any(path, places);
   step = index.envelope.step;
-  return read_tree(path, content, memory, index.trailer.places);
+  return read_tree(path, *metadata, places, room.bytes, room.own);
+}
+
+std::uint64_t verify_state_file(const std::string& path, int threads) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  read_arrays(file, index, threads, damage, [](const Piece& piece, std::vector<std::byte>& buffer) {
+    buffer.resize(kPieceBytes);
+    return std::span(buffer).first(piece.nbytes);
+  });
+  damage.throw_if_any(path, index.trailer.places);
+  check_tree(path, *metadata, index.trailer.places);
+  return index.envelope.step;
 }
 
 FileContents read_state_contents(const std::string& path) {
@@ -137,21 +257,10 @@ FileContents read_state_contents(const std::string& path) {
 Archive read_state_groups(const std::string& path) {
   const ExistingFile file(path);
   const Index index = read_index(path, file);
-  MemoryFile memory;
-  memory.write(0, index.envelope.bytes());
-  std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
-    const Piece& piece = index.pieces[i];
-    if (piece.array != kNoArray) continue;
-    bytes.resize(piece.nbytes);
-    file.read(piece.offset, bytes);
-    if (digest64(bytes) != index.trailer.digests[i]) {
-      throw CheckpointError(path, describe_damage({piece}, index.trailer.places, is_zero(bytes)));
-    }
-    memory.write(piece.offset, bytes);
-  }
-  memory.set_end(index.envelope.trailer_offset);
-  return read_tree_groups(path, memory, index.trailer.places);
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  damage.throw_if_any(path, index.trailer.places);
+  return read_tree_groups(path, *metadata, index.trailer.places);
 }
 
 std::optional<Array> read_state_array(const std::string& path, const std::string& name) {
@@ -164,17 +273,14 @@ std::optional<Array> read_state_array(const std::string& path, const std::string
   const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);
   const std::span<std::byte> bytes(memory.get(), place->nbytes);
   file.read(place->offset, bytes);
-  std::vector<Piece> damaged;
-  bool all_zero = true;
+  Damage damage;
   for (std::size_t i = 0; i < index.pieces.size(); ++i) {
     const Piece& piece = index.pieces[i];
     if (piece.array != number) continue;
     const auto part = bytes.subspan(piece.offset - place->offset, piece.nbytes);
-    if (digest64(part) == index.trailer.digests[i]) continue;
-    damaged.push_back(piece);
-    all_zero = all_zero && is_zero(part);
+    if (digest64(part) != index.trailer.digests[i]) damage.add(piece, part);
   }
-  if (!damaged.empty()) throw CheckpointError(path, describe_damage(damaged, places, all_zero));
+  damage.throw_if_any(path, places);
   return Array{.dtype = place->dtype, .shape = place->shape, .bytes = bytes, .owner = memory};
 }
 

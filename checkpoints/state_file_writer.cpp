@@ -9,6 +9,7 @@
 #include "disk.hpp"
 #include "envelope.hpp"
 #include "layout.hpp"
+#include "shares.hpp"
 #include "state_file.hpp"
 
 namespace lockstep::checkpoints {
@@ -47,31 +48,24 @@ class ForwardWriter {
   std::vector<std::byte> gathered_;
 };
 
-/// Gathers what the table says of each array while its pieces go by.
-class Summaries {
- public:
-  explicit Summaries(const std::vector<Place>& places)
-      : places_(places), statistics_(places.size()), digests_(places.size()) {}
-
-  void add(std::size_t array, std::span<const std::byte> bytes, std::uint64_t digest) {
-    statistics_[array].add(places_[array].dtype, bytes);
-    digests_[array].push_back(digest);
+/// What the table says of each array, from the statistics and digests of its pieces in order.
+std::vector<Summary> summarise(const std::vector<Place>& places, const std::vector<Piece>& pieces,
+                               const std::vector<std::uint64_t>& digests,
+                               const std::vector<StatisticsSum>& statistics) {
+  std::vector<StatisticsSum> sums(places.size());
+  std::vector<std::vector<std::uint64_t>> digests_of(places.size());
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
+    if (pieces[i].array == kNoArray) continue;
+    sums[pieces[i].array].add(statistics[i]);
+    digests_of[pieces[i].array].push_back(digests[i]);
   }
-
-  std::vector<Summary> result() const {
-    std::vector<Summary> summaries(places_.size());
-    for (std::size_t i = 0; i < places_.size(); ++i) {
-      const std::size_t first = places_[i].first == kNoArray ? i : places_[i].first;
-      summaries[i] = {digest_of_pieces(digests_[first]), statistics_[first].result()};
-    }
-    return summaries;
+  std::vector<Summary> summaries(places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const std::size_t first = places[i].first == kNoArray ? i : places[i].first;
+    summaries[i] = {digest_of_pieces(digests_of[first]), sums[first].result()};
   }
-
- private:
-  const std::vector<Place>& places_;
-  std::vector<StatisticsSum> statistics_;
-  std::vector<std::vector<std::uint64_t>> digests_;
-};
+  return summaries;
+}
 
 std::vector<Piece> pieces_of(const Layout& layout) {
   auto pieces = cut_into_pieces(layout.places, kEnvelopeBytes, layout.metadata->end());
@@ -112,14 +106,14 @@ Archive archive_part(const Archive& archive, Part part) {
   return result;
 }
 
-Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part) {
+Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part, int threads) {
   Layout layout = lay_out(archive);
   const std::vector<Piece> pieces = pieces_of(layout);
   Trailer trailer;
   trailer.places = std::move(layout.places);
   trailer.summaries.resize(trailer.places.size());
   trailer.digests.resize(pieces.size());
-  Summaries summaries(trailer.places);
+  std::vector<StatisticsSum> statistics(pieces.size());
 
   Envelope envelope;
   envelope.step = static_cast<std::uint64_t>(step);
@@ -134,27 +128,30 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
   file.reserve(envelope.file_bytes);
   file.write(0, envelope.bytes());  // not committed: tells a reader how far its writer came
 
-  ForwardWriter writer(file, kEnvelopeBytes);
-  std::vector<std::byte> metadata;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    const Piece& piece = pieces[i];
-    std::span<const std::byte> bytes;
-    if (piece.array == kNoArray) {
-      metadata.resize(piece.nbytes);
-      layout.metadata->read(piece.offset, metadata);
-      bytes = metadata;
-    } else {
-      const Place& place = trailer.places[piece.array];
-      bytes = archive.array(place.path).bytes.subspan(piece.offset - place.offset, piece.nbytes);
+  share_out(pieces, threads, [&](std::size_t first, std::size_t last) {
+    if (first == last) return;
+    ForwardWriter writer(file, pieces[first].offset);
+    std::vector<std::byte> metadata;
+    for (std::size_t i = first; i < last; ++i) {
+      const Piece& piece = pieces[i];
+      std::span<const std::byte> bytes;
+      if (piece.array == kNoArray) {
+        metadata.resize(piece.nbytes);
+        layout.metadata->read(piece.offset, metadata);
+        bytes = metadata;
+      } else {
+        const Place& place = trailer.places[piece.array];
+        bytes = archive.array(place.path).bytes.subspan(piece.offset - place.offset, piece.nbytes);
+        statistics[i].add(place.dtype, bytes);
+      }
+      trailer.digests[i] = digest64(bytes);
+      writer.write(bytes);  // while it is still in the processor's cache
     }
-    trailer.digests[i] = digest64(bytes);
-    if (piece.array != kNoArray) summaries.add(piece.array, bytes, trailer.digests[i]);
-    writer.write(bytes);  // while it is still in the processor's cache
-  }
-  trailer.summaries = summaries.result();
+    writer.flush();
+  });
+  trailer.summaries = summarise(trailer.places, pieces, trailer.digests, statistics);
   const std::vector<std::byte> encoded = trailer.encode();
-  writer.write(encoded);
-  writer.flush();
+  file.write(envelope.trailer_offset, encoded);
 
   envelope.flags = kCommittedFlag;
   envelope.trailer_digest = digest128(encoded);

@@ -204,6 +204,19 @@ void StatisticsSum::add(DType dtype, std::span<const std::byte> bytes) {
   infs_ += count - part.count - nans;
 }
 
+void StatisticsSum::add(const StatisticsSum& next) {
+  if (next.count_ > 0) {
+    min_ = count_ == 0 ? next.min_ : std::min(min_, next.min_);
+    max_ = count_ == 0 ? next.max_ : std::max(max_, next.max_);
+  }
+  count_ += next.count_;
+  sum_ += next.sum_;
+  square_sum_ += next.square_sum_;
+  zeros_ += next.zeros_;
+  nans_ += next.nans_;
+  infs_ += next.infs_;
+}
+
 Statistics StatisticsSum::result() const {
   const double count = count_ == 0 ? 1 : static_cast<double>(count_);
   return {.min = min_,

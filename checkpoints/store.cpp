@@ -49,7 +49,7 @@ std::string place_of(const std::string& directory, std::int64_t step) {
 
 bool is_readable(const std::string& checkpoint) {
   try {
-    read(checkpoint);
+    verify(checkpoint);
     return true;
   } catch (const CheckpointError&) {
     return false;
@@ -83,6 +83,17 @@ bool make_room(const std::string& directory, std::int64_t step, const std::vecto
   }
   set_aside(there, ".bad-");
   return true;
+}
+
+/// Neither the file nor its folder may be named after another step.
+void require_named_after(std::uint64_t step, const std::string& state_file) {
+  const fs::path file = fs::absolute(state_file);
+  const auto in_folder = step_of(file.parent_path().filename().string());
+  const auto named = in_folder ? in_folder : step_of(file.filename().string());
+  if (named && static_cast<std::uint64_t>(*named) != step) {
+    throw CheckpointError(state_file, "it was written at step " + std::to_string(step) + ", but its " +
+                                          (in_folder ? "folder" : "name") + " has another number");
+  }
 }
 
 /// Removes a temporary folder when the write that made it fails.
@@ -150,9 +161,9 @@ std::string stage(const std::string& directory, std::int64_t step) {
   return staged;
 }
 
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part) {
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads) {
   write_state_file(staged + "/" + part_name(part.number, part.count), step,
-                   part.count == 1 ? archive : archive_part(archive, part), part);
+                   part.count == 1 ? archive : archive_part(archive, part), part, threads);
 }
 
 std::string commit(const std::string& directory, const std::string& staged, std::int64_t step,
@@ -199,7 +210,7 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
   std::string staged;
   try {
     staged = stage(directory, step);
-    write_part(staged, step, archive, {});
+    write_part(staged, step, archive, {}, io_threads());
   } catch (const CheckpointError& error) {
     if (!staged.empty()) abandon(staged);
     throw CheckpointError(directory + "/" + folder_name(step),
@@ -208,19 +219,20 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
   return commit(directory, staged, step, {});
 }
 
-Archive read(const std::string& path) {
+Archive read(const std::string& path, const Homes& homes) {
   const std::vector<std::string> files = state_files(path);
   std::uint64_t step = 0;
-  Archive archive = read_state_file(files.front(), step);
-  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step));
-  const fs::path file = fs::absolute(files.front());
-  const auto in_folder = step_of(file.parent_path().filename().string());
-  const auto named = in_folder ? in_folder : step_of(file.filename().string());
-  if (named && static_cast<std::uint64_t>(*named) != step) {
-    throw CheckpointError(files.front(), "it was written at step " + std::to_string(step) + ", but its " +
-                                             (in_folder ? "folder" : "name") + " has another number");
-  }
+  Archive archive = read_state_file(files.front(), step, homes);
+  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step, homes));
+  require_named_after(step, files.front());
   return archive;
+}
+
+void verify(const std::string& path, int threads) {
+  const std::vector<std::string> files = state_files(path);
+  std::uint64_t step = 0;
+  for (const std::string& file : files) step = verify_state_file(file, threads);
+  require_named_after(step, files.front());
 }
 
 void probe(const std::string& directory) {

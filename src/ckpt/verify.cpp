@@ -28,7 +28,7 @@ Verdict check(const std::string& file) {
   Verdict verdict{.file = file};
   try {
     const Source source = Source::open(file);
-    if (source.is_own()) checkpoints::read(file);
+    if (source.is_own()) checkpoints::verify(file);
     verdict.bytes = source.file_bytes();
     verdict.words = fmt::format("whole: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
     if (source.is_own()) verdict.words += "; envelope, digests and tree agree";

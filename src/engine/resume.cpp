@@ -67,30 +67,36 @@ struct Refusal {
   bool is_damaged = false;
 };
 
-std::optional<Refusal> try_read(const mpi::Communicator& world, const std::string& path,
+/// @param homes  where arrays go; those who share parameters read a part each
+std::optional<Refusal> try_read(Strategy& strategy, const std::string& path, const checkpoints::Homes& homes,
                                 checkpoints::Archive& archive) {
   std::string words;
-  try {
-    archive = checkpoints::read(path);
-  } catch (const CheckpointError& error) {
-    // Other errors say nothing against the checkpoint: a disk that cannot be read, another version of the program.
-    const bool is_damaged = error.fault() == CheckpointFault::damaged || error.fault() == CheckpointFault::missing ||
-                            error.fault() == CheckpointFault::other_kind;
-    words = (is_damaged ? "d" : "-") + std::string(error.what());
-  }
-  for (const std::string& said : world.all_gather(words)) {
+  strategy.model().parameters().write([&] {
+    try {
+      archive = checkpoints::read(path, homes);
+    } catch (const CheckpointError& error) {
+      // Other errors say nothing against the checkpoint: a disk that cannot be read, another version of the program.
+      const bool is_damaged = error.fault() == CheckpointFault::damaged || error.fault() == CheckpointFault::missing ||
+                              error.fault() == CheckpointFault::other_kind;
+      words = (is_damaged ? "d" : "-") + std::string(error.what());
+    } catch (const std::exception& error) {
+      words = "-" + path + ": " + error.what();
+    }
+  });
+  for (const std::string& said : strategy.world().all_gather(words)) {
     if (!said.empty()) return Refusal{said.substr(1), said.front() == 'd'};
   }
   return std::nullopt;
 }
 
 /// The newest that every rank can read. Damaged ones are renamed, so that they are neither counted nor tried again.
-std::string first_readable(const mpi::Communicator& world, const std::vector<std::string>& found, const Section& resume,
-                           checkpoints::Archive& archive) {
+std::string first_readable(Strategy& strategy, const std::vector<std::string>& found, const Section& resume,
+                           const checkpoints::Homes& homes, checkpoints::Archive& archive) {
+  const mpi::Communicator& world = strategy.world();
   const auto tries = static_cast<std::size_t>(1 + resume.integer("max_fallback"));
   std::string reasons;
   for (std::size_t i = 0; i < std::min(found.size(), tries); ++i) {
-    const auto refusal = try_read(world, found[i], archive);
+    const auto refusal = try_read(strategy, found[i], homes, archive);
     if (!refusal) return found[i];
     if (!refusal->is_damaged) throw_agreed(ExitCode::checkpoint, refusal->reason);
     reasons += (reasons.empty() ? "" : "; ") + refusal->reason;
@@ -134,13 +140,16 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
   world.together([&] { options = restore_options(resume); });
   const std::vector<std::string> found = agree_on(world, wanted, directory);
   if (found.empty()) return std::nullopt;
+  Strategy& strategy = trainer.strategy();
+  checkpoints::Homes homes;
+  if (!resume.boolean("allow_fresh")) homes = homes_of(strategy, options);  // else initial values may be needed
   checkpoints::Archive archive;
   std::string chosen = found.front();
   if (wanted == "auto" || wanted == "must") {
-    chosen = first_readable(world, found, resume, archive);
+    chosen = first_readable(strategy, found, resume, homes, archive);
     if (chosen.empty()) return std::nullopt;
-  } else {
-    world.together([&] { archive = checkpoints::read(chosen); });
+  } else if (const auto refusal = try_read(strategy, chosen, homes, archive)) {
+    throw_agreed(ExitCode::checkpoint, refusal->reason);
   }
   for (const std::string& difference : restore(trainer, archive, options)) {
     log::warning("resume.partial passes over: " + difference);

@@ -290,13 +290,18 @@ void compare_lanes(Differences& differences, const Archive& archive, const Strat
   }
 }
 
+/// Unless it was read straight to there.
+void copy_to(const at::Tensor& live, const Array& saved) {
+  if (live.const_data_ptr() != saved.bytes.data()) live.copy_(tensor_over(saved));
+}
+
 /// What fits; whatever does not was either refused before or is to be passed over.
 void load_model(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
   const models::Model& model = strategy.model().model();
   const auto load = [&archive](const std::string& group, const std::vector<NamedTensor>& live) {
     for (const auto& [name, tensor] : live) {
-      if (const Array* saved = fitting(archive, path(group, name), tensor)) tensor.copy_(tensor_over(*saved));
+      if (const Array* saved = fitting(archive, path(group, name), tensor)) copy_to(tensor, *saved);
     }
   };
   strategy.model().parameters().write_whole([&] { load(kParameters, parameters_of(model)); });
@@ -345,7 +350,7 @@ void load_optimizer(Strategy& strategy, const Archive& archive) {
   }
   store.write_whole([&] {
     for_each_state(strategy, [&](const std::string& at, const at::Tensor& live) {
-      if (const Array* saved = fitting(archive, at, live)) live.copy_(tensor_over(*saved));
+      if (const Array* saved = fitting(archive, at, live)) copy_to(live, *saved);
     });
   });
 }
@@ -356,6 +361,7 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     const Array* const saved = fitting(archive, at, live);
     if (saved == nullptr) return;
     const Array now = array_of(live, at);
+    if (now.bytes.data() == saved->bytes.data()) return;  // its digest was taken here
     if (!now.bytes.empty() && std::memcmp(now.bytes.data(), saved->bytes.data(), now.bytes.size()) != 0) {
       throw CheckpointError(archive.origin(), at, "the run does not hold what was restored: its memory is at fault");
     }
@@ -393,6 +399,30 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
   }
   capture_generators(archive, strategy.world(), is_writer);
   return archive;
+}
+
+checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
+  checkpoints::Homes homes;
+  if (options.is_partial || !options.renames.empty()) return homes;
+  const auto add = [&homes](const std::string& at, const at::Tensor& live) {
+    if (!live.is_cpu() || !live.is_contiguous()) return;
+    homes[at] = {.memory = {static_cast<std::byte*>(live.mutable_data_ptr()), live.nbytes()}};
+  };
+  const parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
+  }
+  if (!options.resets_optim) for_each_state(strategy, add);
+  std::size_t total = 0;
+  for (const auto& [at, home] : homes) total += home.memory.size();
+  const auto sharers = static_cast<std::size_t>(store.sharers().size());
+  std::size_t before = 0;
+  for (auto& [at, home] : homes) {  // about as many bytes for each
+    home.is_read_here = before / (total / sharers + 1) == static_cast<std::size_t>(store.sharers().rank());
+    before += home.memory.size();
+  }
+  for (const auto& [name, tensor] : buffers_of(strategy.model().model())) add(path(kBuffers, name), tensor);
+  return homes;
 }
 
 std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& given, const RestoreOptions& options) {

@@ -40,6 +40,8 @@ void Block::name_blocks() {
 
 at::Tensor run(Block& block, const at::Tensor& input) { return run_through(innermost_tap, block, input); }
 
+bool is_tapped() { return innermost_tap != nullptr; }
+
 ScopedTap::ScopedTap(Tap tap) : tap_(std::move(tap)), outer_(std::exchange(innermost_tap, this)) {}
 
 ScopedTap::~ScopedTap() { innermost_tap = outer_; }

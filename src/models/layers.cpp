@@ -47,16 +47,37 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
   num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, at::kLong));
 }
 
-at::Tensor BatchNorm::forward(const at::Tensor& input) {
+at::Tensor BatchNorm::forward(const at::Tensor& input) { return normalise(input, {}, /*has_relu=*/false); }
+
+at::Tensor BatchNorm::forward_relu(const at::Tensor& input, const at::Tensor& residual) {
+  return normalise(input, residual, /*has_relu=*/true);
+}
+
+at::Tensor BatchNorm::normalise(const at::Tensor& input, const at::Tensor& residual, bool has_relu) {
+  at::Tensor output;
   if (!is_training()) {
-    return at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
+    output = at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
+  } else {
+    TORCH_CHECK(input.dim() >= 2, "batch normalisation needs [N, C, ...], got ", input.sizes());
+    const double momentum = count_batch();
+    const NormInputs inputs{input, weight, bias, residual, eps_, has_relu};
+    if (!training_ && input.numel() > input.size(1) && is_for_batch_norm(inputs)) {
+      return models::batch_norm(inputs, running_mean, running_var, momentum);
+    }
+    output = normalise_batch(input, momentum);
   }
-  TORCH_CHECK(input.dim() >= 2, "batch normalisation needs [N, C, ...], got ", input.sizes());
-  double momentum = 0;  // a batch that is seen again leaves no trace
-  if (!is_recomputing()) {
-    num_batches_tracked.add_(1);
-    momentum = momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
-  }
+  if (residual.defined()) output = output.add_(residual);
+  return has_relu ? output.relu_() : output;
+}
+
+/// @return  the weight of this batch in the running statistics
+double BatchNorm::count_batch() {
+  if (is_recomputing()) return 0;  // a batch that is seen again leaves no trace
+  num_batches_tracked.add_(1);
+  return momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
+}
+
+at::Tensor BatchNorm::normalise_batch(const at::Tensor& input, double momentum) {
   if (training_) return training_(*this, input, momentum);
   TORCH_CHECK(input.numel() != input.size(1), "Expected more than 1 value per channel when training, got input size ",
               input.sizes());

@@ -17,6 +17,13 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
   return std::make_shared<Conv2d>(in, out, kernel, Conv2dOptions{.stride = stride, .has_bias = false});
 }
 
+/// relu(norm(input) + residual), without a residual when it is undefined. A tap sees the normalisation alone.
+at::Tensor run_with_relu(BatchNorm& norm, const at::Tensor& input, const at::Tensor& residual = {}) {
+  if (!is_tapped()) return norm.forward_relu(input, residual);
+  const at::Tensor output = run(norm, input);
+  return (residual.defined() ? output.add_(residual) : output).relu_();
+}
+
 /// Projects the input of a residual unit to the shape of its output.
 class Shortcut : public Block {
  public:
@@ -46,9 +53,8 @@ class BasicUnit : public Block {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = run(*norm1_, run(*conv1_, input)).relu_();
-    x = run(*norm2_, run(*conv2_, x));
-    return x.add_(shortcut_ ? run(*shortcut_, input) : input).relu_();
+    const at::Tensor inner = run_with_relu(*norm1_, run(*conv1_, input));
+    return run_with_relu(*norm2_, run(*conv2_, inner), shortcut_ ? run(*shortcut_, input) : input);
   }
 
  private:
@@ -95,7 +101,7 @@ class ResNet18 : public Model {
     // With the channels innermost, the layers take a tenth less time on CPU. A clone, because images of one channel
     // would count as contiguous in any format.
     at::Tensor x = input.clone(at::MemoryFormat::ChannelsLast);
-    x = run(*norm_, run(*stem_, x)).relu_();
+    x = run_with_relu(*norm_, run(*stem_, x));
     for (const auto& stage : stages_) x = run(*stage, x);
     return run(*head_, x.mean({2, 3}));
   }

@@ -16,19 +16,6 @@ namespace {
 
 constexpr double kLargest = 1e300;  // beyond it, differences overflow
 
-struct Axes {
-  Ticks x, y;
-  Box box;
-  bool log_y;
-
-  double place_x(double x_value) const { return plot::place_x(x, box, x_value); }
-  double place_y(double y_value) const {
-    const auto scaled = [this](double value) { return log_y ? std::log10(value) : value; };
-    const double share = (scaled(y_value) - scaled(y.low)) / (scaled(y.high) - scaled(y.low));
-    return box.bottom - share * (box.bottom - box.top);
-  }
-};
-
 bool is_drawable(const Point& point, bool log_y) {
   return std::abs(point.x) < kLargest && std::abs(point.y) < kLargest && (!log_y || point.y > 0);
 }
@@ -96,22 +83,6 @@ std::string draw_legend(const LineChart& chart, const std::vector<LegendEntry>& 
   return svg;
 }
 
-std::string draw_axes(const LineChart& chart, const Axes& axes) {
-  const Box& box = axes.box;
-  const std::vector<std::string> y_labels = tick_labels(axes.y.values);
-  std::string svg;
-  for (std::size_t i = 0; i < y_labels.size(); ++i) {
-    const double y = axes.place_y(axes.y.values[i]);
-    svg += line_between(box.left, y, box.right, y, kGridStroke);
-    svg += text_at(box.left - 8, y + 4, " text-anchor=\"end\"", y_labels[i]);
-  }
-  svg += draw_x_axis(axes.x, box, chart.x_label);
-  const double middle = (box.top + box.bottom) / 2;
-  const std::string turned = fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 18 {})\"", number(middle));
-  svg += text_at(18, middle, turned, chart.y_label);
-  return svg;
-}
-
 std::string draw_series(const Series& series, std::size_t index, const Axes& axes) {
   std::string path;
   std::string dots;
@@ -141,9 +112,7 @@ std::string line_chart(const LineChart& chart) {
   const double title_height = chart.title.empty() ? 16 : 44;
   Axes axes{.x = {}, .y = y_ticks(spans.y, height - 120, chart.log_y), .box = {}, .log_y = chart.log_y};
 
-  double label_width = 0;
-  for (const std::string& label : tick_labels(axes.y.values)) label_width = std::max(label_width, text_width(label));
-  axes.box.left = label_width + (chart.y_label.empty() ? 20 : 44);
+  axes.box.left = axis_width(axes.y, chart.y_label);
   axes.box.right = width - kMargin;
   const auto legend = legend_of(names_of(chart), {axes.box.left, title_height + 10, axes.box.right, height});
   axes.box.top = legend.empty() ? title_height + 8 : legend.back().y + 16;
@@ -152,7 +121,7 @@ std::string line_chart(const LineChart& chart) {
 
   std::string svg = svg_head(chart.width, chart.height, chart.title, axes.box.left);
   svg += draw_legend(chart, legend);
-  svg += draw_axes(chart, axes);
+  svg += draw_axes(axes, chart.x_label, chart.y_label);
   for (std::size_t i = 0; i < chart.series.size(); ++i) svg += draw_series(chart.series[i], i, axes);
   if (spans.x.is_empty()) {
     const double middle = (axes.box.top + axes.box.bottom) / 2;

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 namespace lockstep::plot {
 
@@ -76,6 +77,33 @@ std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& l
   svg += line_between(box.left, box.bottom, box.right, box.bottom, "stroke=\"#6b7280\"");
   svg += text_at((box.left + box.right) / 2, box.bottom + 40, " text-anchor=\"middle\"", label);
   return svg;
+}
+
+double Axes::place_y(double value) const {
+  const auto scaled = [this](double v) { return log_y ? std::log10(v) : v; };
+  const double share = (scaled(value) - scaled(y.low)) / (scaled(y.high) - scaled(y.low));
+  return box.bottom - share * (box.bottom - box.top);
+}
+
+double axis_width(const Ticks& y, const std::string& name) {
+  double widest = 0;
+  for (const std::string& label : tick_labels(y.values)) widest = std::max(widest, text_width(label));
+  return widest + (name.empty() ? 20 : 44);
+}
+
+std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label) {
+  const Box& box = axes.box;
+  const std::vector<std::string> labels = tick_labels(axes.y.values);
+  std::string svg;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const double y = axes.place_y(axes.y.values[i]);
+    svg += line_between(box.left, y, box.right, y, kGridStroke);
+    svg += text_at(box.left - 8, y + 4, " text-anchor=\"end\"", labels[i]);
+  }
+  svg += draw_x_axis(axes.x, box, x_label);
+  const double middle = (box.top + box.bottom) / 2;
+  const std::string turned = fmt::format(" text-anchor=\"middle\" transform=\"rotate(-90 18 {})\"", number(middle));
+  return svg + text_at(18, middle, turned, y_label);
 }
 
 std::vector<LegendEntry> legend_of(const std::vector<std::string>& names, const Box& room) {

@@ -41,6 +41,21 @@ double place_x(const Ticks& ticks, const Box& box, double value);
 /// The line below `box` with its marks and its name.
 std::string draw_x_axis(const Ticks& ticks, const Box& box, const std::string& label);
 
+/// Both axes of a chart whose vertical one may be logarithmic.
+struct Axes {
+  Ticks x, y;
+  Box box;
+  bool log_y;
+
+  double place_x(double value) const { return plot::place_x(x, box, value); }
+  double place_y(double value) const;
+};
+
+/// Room beside the vertical axis for its labels and its name.
+double axis_width(const Ticks& y, const std::string& name);
+/// A line across at each of y's values with its label, and the names of both axes.
+std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label);
+
 /// Names in rows, from the left edge of their room.
 struct LegendEntry {
   std::size_t index;  ///< of the name

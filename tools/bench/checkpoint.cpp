@@ -105,8 +105,10 @@ class Bench {
     number % 2 == 0 ? plain() : ours();
     number % 2 == 0 ? ours() : plain();
     time("plain read", [&] { read_plainly(folder_ + "/plain", other_); });
-    time("verify", [&] { checkpoints::read(sync + "/step-000000000001"); });
-    time("load into the run", [&] { engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001")); });
+    time("verify", [&] { checkpoints::verify(sync + "/step-000000000001"); });
+    time("load into the run", [&] {
+      engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001", engine::homes_of(strategy_)));
+    });
     asynchronous(number);
   }
 

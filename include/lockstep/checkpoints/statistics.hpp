@@ -26,6 +26,8 @@ class StatisticsSum {
  public:
   /// @param bytes  whole elements
   void add(DType dtype, std::span<const std::byte> bytes);
+  /// What another one has gathered, as of the part that follows.
+  void add(const StatisticsSum& next);
   Statistics result() const;
 
  private:

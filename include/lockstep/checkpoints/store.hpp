@@ -4,8 +4,11 @@
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/key_spec.hpp>
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +18,9 @@ namespace lockstep::checkpoints {
 /// law.
 ///
 /// Not collective, and meant for one process at a time: engine calls it on rank 0 and shares the outcome.
+
+/// Threads that reading or writing a large file gains from: as many as this process may use cores, at most 4.
+int io_threads();
 
 /// "step-000000012000".
 std::string folder_name(std::int64_t step);
@@ -54,7 +60,7 @@ struct CommitOptions {
 std::string stage(const std::string& directory, std::int64_t step);
 
 /// Writes part of `archive`, which every writer has whole, and makes it durable.
-void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part);
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads = 1);
 
 /// Gives a staged checkpoint whose parts are all written its name, as write() does.
 /// @return the committed folder or file
@@ -67,11 +73,21 @@ void abandon(const std::string& staged) noexcept;
 /// Where the checkpoint of `step` lies: its folder, or its single file when that is there.
 std::string checkpoint_of(const std::string& directory, std::int64_t step);
 
-/// Reads a checkpoint folder, or a state file itself, after checking its digests.
+/// Memory that an array of a checkpoint is read straight into, where it is checked.
+struct Home {
+  std::span<std::byte> memory;  ///< passed over unless it has the array's size
+  bool is_read_here = true;     ///< false: another process, which shares the memory, reads and checks this array
+};
+using Homes = std::map<std::string, Home>;  ///< by path
+
+/// Reads a checkpoint folder, or a state file itself, and checks every byte.
+/// @param homes  where arrays are to go; others get memory of their own. After an error they hold parts of a checkpoint
 /// @throws CheckpointError  missing, torn, damaged (naming the bytes and their array), of another format version, or
-/// not
-///                          a checkpoint (saying what it is)
-Archive read(const std::string& path);
+///                          not a checkpoint (saying what it is)
+Archive read(const std::string& path, const Homes& homes = {});
+
+/// The checks of read(), in little memory.
+void verify(const std::string& path, int threads = io_threads());
 
 /// Renames a checkpoint that cannot be read to `.bad-step-...`, which nobody reads or deletes.
 /// @return  its new path

@@ -17,7 +17,8 @@ namespace lockstep::engine {
 /// @return           the folder that was restored; none for a fresh start
 /// Collective.
 /// @throws ConfigError      `none`, but the folder already holds checkpoints
-/// @throws CheckpointError  `must` or a step or path, and nothing there; nothing readable; or it does not fit the run
+/// @throws CheckpointError  `must` or a step or path, and nothing there; nothing readable; or it does not fit the run.
+///                          The run may then hold parts of a checkpoint, and must not be trained
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory);
 
 }  // namespace lockstep::engine

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/trainer.hpp>
 
 #include <string>
@@ -30,8 +31,14 @@ struct RestoreOptions {
 /// @throws ConfigError  a value that is not one of theirs
 RestoreOptions restore_options(const Section& resume);
 
+/// The memory of the live run that a checkpoint's arrays can be read straight into, inside ParameterStore::write: those
+/// who share parameters read a part each. None with options under which the next checkpoint, should this one turn out
+/// to be damaged, would not overwrite all of it.
+checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options = {});
+
 /// Puts the run into the archived state, in place. The comparison with the live run is complete before anything
-/// changes; afterwards every rank compares what it holds with the archive. Collective; every rank brings the same.
+/// changes, but for what was read straight into it; afterwards every rank compares what it holds with the archive.
+/// Collective; every rank brings the same.
 /// @return  what was passed over because of the options, for the log
 /// @throws CheckpointError  another model, optimizer or data set; lists what differs, on every rank
 std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& archive,

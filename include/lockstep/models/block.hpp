@@ -31,6 +31,9 @@ at::Tensor run(Block& block, const at::Tensor& input);
 using Tap = std::function<at::Tensor(Block& block, const at::Tensor& input,
                                      const std::function<at::Tensor(const at::Tensor&)>& next)>;
 
+/// Whether this thread has one.
+bool is_tapped();
+
 /// Installs a tap on this thread for its own lifetime; the one that was there runs inside it.
 class ScopedTap {
  public:

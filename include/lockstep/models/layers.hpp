@@ -58,6 +58,9 @@ class BatchNorm : public Block {
 
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
+  /// relu(forward(input) + residual), with fewer passes over memory where that can be.
+  /// @param residual  like the input, or undefined: none
+  at::Tensor forward_relu(const at::Tensor& input, const at::Tensor& residual = {});
 
   double eps() const noexcept { return eps_; }
 
@@ -71,6 +74,10 @@ class BatchNorm : public Block {
   at::Tensor num_batches_tracked;  ///< [] int64
 
  private:
+  at::Tensor normalise(const at::Tensor& input, const at::Tensor& residual, bool has_relu);
+  at::Tensor normalise_batch(const at::Tensor& input, double momentum);
+  double count_batch();
+
   double eps_;
   std::optional<double> momentum_;
   Training training_;

@@ -155,7 +155,7 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
 void CheckpointSaver::write(Job& job) {
   try {
     leave_the_core_of_the_rank();
-    checkpoints::write_part(job.staged, job.step, job.archive, *part_);
+    checkpoints::write_part(job.staged, job.step, job.archive, *part_, threads());
     if (options_.writers == 1) job.committed = commit(job);
   } catch (const std::exception&) {
     job.failure = std::current_exception();
@@ -169,7 +169,7 @@ std::string CheckpointSaver::commit(const Job& job) {
       {.parts = static_cast<std::uint32_t>(options_.writers), .is_single_file = options_.is_single_file});
   if (job.is_verified) {
     try {
-      checkpoints::read(folder);
+      checkpoints::verify(folder, threads());
     } catch (const CheckpointError& error) {
       checkpoints::quarantine(folder);
       throw CheckpointError(std::string("what was saved could not be read back: ") + error.what());

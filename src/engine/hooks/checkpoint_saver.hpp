@@ -85,6 +85,8 @@ class CheckpointSaver {
   };
 
   void begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
+  /// That write a part: training has the other cores.
+  int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
   void write(Job& job);
   std::string commit(const Job& job);
   void complete();

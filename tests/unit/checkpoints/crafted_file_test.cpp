@@ -8,7 +8,7 @@
 namespace lockstep::checkpoints {
 namespace {
 
-/// What read_tree says of a file that `build` fills. It may change `places` while it runs.
+/// What check_tree says of a file that `build` fills. It may change `places` while it runs.
 std::string error_of_tree(const std::function<void(hid_t)>& build, const std::vector<Place>& places = {}) {
   const HdfSession session;
   MemoryFile file;
@@ -19,9 +19,7 @@ std::string error_of_tree(const std::function<void(hid_t)>& build, const std::ve
     const Handle opened(H5Fcreate("crafted", H5F_ACC_TRUNC, list.id(), access.id()), H5Fclose, "H5Fcreate");
     build(opened.id());
   }
-  std::vector<std::byte> content(file.end());
-  file.read(0, content);
-  return error_of([&] { read_tree("f.h5", content, nullptr, places); });
+  return error_of([&] { check_tree("f.h5", file, places); });
 }
 
 /// What the list of arrays says about the array /w.
@@ -31,7 +29,7 @@ struct Claim {
   std::uint64_t nbytes = 16;
 };
 
-/// What read_tree says of the array /w of 4 elements, with the given creation list and type.
+/// What check_tree says of the array /w of 4 elements, with the given creation list and type.
 std::string error_of_array(const std::function<void(hid_t)>& prepare, hid_t type = H5T_IEEE_F32LE,
                            const Claim& claim = {}) {
   std::vector<Place> places(1);

@@ -97,8 +97,11 @@ std::string error_of(Action action) {
   return "";
 }
 
+/// What reading says, and verifying, too.
 inline std::string error_of_read(const std::string& path) {
-  return error_of([&] { read(path); });
+  const std::string error = error_of([&] { read(path); });
+  EXPECT_EQ(error_of([&] { verify(path); }), error);
+  return error;
 }
 
 /// All names in a folder, sorted.

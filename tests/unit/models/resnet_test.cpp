@@ -129,6 +129,35 @@ TEST(ResNetTest, EqualsTheNetworkOfTorchsLayers) {
   }
 }
 
+// Where normalisation, sum and ReLU are one.
+TEST(ResNetTest, FloatFollowsDouble) {
+  const auto model = build_resnet("16", 3, at::kFloat);
+  PlainResNet plain(3, 16);
+  const std::vector<at::Tensor> ours = model->parameters();
+  const std::vector<at::Tensor> theirs = plain.parameters();
+  for (std::size_t i = 0; i < ours.size(); ++i) theirs[i].detach().copy_(ours[i].detach());
+  torch::manual_seed(4);
+  const at::Tensor images = torch::randn({16, 3, 16, 16});
+  const at::Tensor target = torch::randint(10, {16});
+  for (int step = 0; step < 3; ++step) {
+    const at::Tensor loss = cross_entropy(run(*model, images), target);
+    const at::Tensor expected = cross_entropy(plain.forward(images.to(at::kDouble)), target);
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-4) << step;
+    loss.backward();
+    expected.backward();
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < ours.size(); ++i) {
+      const double size = theirs[i].grad().norm().item<double>();
+      EXPECT_LE((ours[i].grad().to(at::kDouble) - theirs[i].grad()).norm().item<double>(), 1e-3 * size + 1e-6)
+          << model->named_parameters().items()[i].key() << " at step " << step;
+      for (const auto& parameters : {ours, theirs}) {
+        parameters[i].sub_(parameters[i].grad(), 0.01);
+        parameters[i].mutable_grad().reset();
+      }
+    }
+  }
+}
+
 TEST(ResNetTest, NamesAreThoseOfPublishedWeights) {
   const auto parameters = build_resnet("4", 3, at::kFloat)->named_parameters();
   std::vector<std::string> names;
