@@ -26,6 +26,10 @@ std::string fault_of(const std::string& checkpoint) {
   }
 }
 
+bool has(const std::vector<std::int64_t>& steps, std::int64_t step) {
+  return std::find(steps.begin(), steps.end(), step) != steps.end();
+}
+
 std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std::int64_t newer,
                            const RetentionRule& rule) {
   const std::int64_t keep_last = std::max<std::int64_t>(rule.keep_last, 1);
@@ -36,8 +40,9 @@ std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std
   if (rule.keep_every > 0 && step % rule.keep_every == 0) {
     return "its step is a multiple of " + std::to_string(rule.keep_every);
   }
-  const auto& steps = rule.keep_steps;
-  return std::find(steps.begin(), steps.end(), step) == steps.end() ? "" : "it was asked for by its step";
+  if (has(rule.best_steps, step)) return rule.best_steps.size() == 1 ? "it is the best" : "it is one of the best";
+  if (rule.origin_step == step && newer < 2) return "the run went on from it, and there are not two newer ones yet";
+  return has(rule.keep_steps, step) ? "it was asked for by its step" : "";
 }
 
 }  // namespace

@@ -79,11 +79,21 @@ std::string optimizer(const Source& source) {
   return type == attributes.end() ? "" : attribute_text(type->second);
 }
 
+/// "val/loss 0.0712 at step 1250", or "".
+std::string best_evaluation(const Source& source) {
+  const auto& best = source.attributes("/hooks/best");
+  const auto& first = source.attributes("/hooks/best/0");
+  if (!best.contains("metric") || !first.contains("value") || !first.contains("step")) return "";
+  return attribute_text(best.at("metric")) + " " + attribute_text(first.at("value")) + " at step " +
+         attribute_text(first.at("step"));
+}
+
 Json document(const Source& source) {
   Json root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
   for (const auto& [name, value] : source.attributes("/")) root["attributes"][escaped(name)] = json_of(value);
   if (!optimizer(source).empty()) root["optimizer"] = optimizer(source);
   if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
+  if (!best_evaluation(source).empty()) root["best"] = best_evaluation(source);
   const auto add = [&root](const char* list, const auto& totals) {
     root[list] = Json::array();
     for (const auto& [name, total] : totals) {
@@ -111,6 +121,7 @@ Exit info(const Request& request) {
   for (const auto& [name, value] : source.attributes("/")) facts.add({escaped(name), attribute_text(value)});
   if (!optimizer(source).empty()) facts.add({"optimizer", optimizer(source)});
   if (!learning_rates(source).empty()) facts.add({"lr", learning_rates(source)});
+  if (!best_evaluation(source).empty()) facts.add({"best", best_evaluation(source)});
   for (const auto& [dtype, total] : totals_by_dtype(source)) {
     facts.add({source.is_own() ? "parameters" : "elements",
                fmt::format("{} {} in {} arrays", total.elements, dtype, total.arrays)});

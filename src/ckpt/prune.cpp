@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/contents.hpp>
 #include <lockstep/checkpoints/retention.hpp>
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
 
 #include <filesystem>
 
@@ -10,13 +13,35 @@
 
 namespace lockstep::ckpt {
 
+namespace {
+
+/// The steps of the best evaluations, as the newest checkpoint that can be read knows them.
+std::vector<std::int64_t> best_steps(const std::string& directory) {
+  const std::vector<std::int64_t> steps = checkpoints::list(directory);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    try {
+      const checkpoints::Archive tree = checkpoints::read_groups(checkpoints::checkpoint_of(directory, *step));
+      std::vector<std::int64_t> best;
+      for (const std::string& number : tree.groups_in("/hooks/best")) {
+        best.push_back(tree.integer("/hooks/best/" + number, "step"));
+      }
+      return best;
+    } catch (const CheckpointError&) {
+      // It is neither counted nor deleted, and the one before may know as much.
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
 Exit prune(const Request& request) {
   const std::string directory = checkpoint_folder(request.paths[0]);
   const std::int64_t keep = request.integer("keep", 3, 1);
   Json root = {{"directory", escaped(directory)}, {"deleted", request.has("yes")}, {"checkpoints", Json::array()}};
   Table table({Align::left, Align::left, Align::right, Align::left});
   std::uint64_t freed = 0;
-  const checkpoints::RetentionRule rule{.keep_last = keep};
+  const checkpoints::RetentionRule rule{.keep_last = keep, .best_steps = best_steps(directory)};
   for (const auto& verdict : checkpoints::plan_retention(directory, rule)) {
     const std::uint64_t bytes = bytes_of(verdict.path);
     const std::string name = std::filesystem::path(verdict.path).filename().string();

@@ -84,7 +84,7 @@ checkpoints::Archive renamed(const checkpoints::Archive& archive, const Renames&
   }
   for (const std::string& at : archive.array_paths()) {
     const std::string& first = archive.first_path_of(at);
-    if (at == kOptimizer + "/param_names") {
+    if (at == kOptimizer + "/param_names" || at == kBuckets + "/param_names") {
       std::istringstream names(checkpoints::text_of(archive.array(at)));
       std::string text;
       for (std::string name; std::getline(names, name);) text += new_name(name, renames) + "\n";

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/starts.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/resume.hpp>
@@ -163,6 +164,20 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
     if (replaced > 0) log::info(std::to_string(replaced) + " later checkpoints were renamed to .old-step-...");
   });
   return chosen;
+}
+
+void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,
+                  std::optional<int> restarts, std::int64_t most) {
+  world.together([&] {
+    if (!world.is_root() || !restarts) return;
+    const std::int64_t count = checkpoints::note_start(directory, step, *restarts == 0);
+    if (most == 0 || count <= most) return;
+    throw CheckpointError(directory,
+                          "the last " + std::to_string(count - 1) + " starts of this job went on from step " +
+                              std::to_string(step) +
+                              ", and none came to another checkpoint: see in train.log and failure.json what "
+                              "ended them, then submit the job anew, or raise resume.max_starts");
+  });
 }
 
 }  // namespace lockstep::engine

@@ -13,7 +13,9 @@
 #include <set>
 #include <sstream>
 
+#include "comm_state.hpp"
 #include "state_names.hpp"
+#include "tensor_arrays.hpp"
 
 namespace lockstep::engine {
 
@@ -21,31 +23,6 @@ namespace {
 
 using checkpoints::Archive;
 using checkpoints::Array;
-
-// ---- tensors and arrays
-
-/// The tensor's values in row-major order; borrows its memory where that is row-major already.
-Array array_of(const at::Tensor& tensor, const std::string& what) {
-  const auto values = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
-  return {.dtype = parallel::dtype_of(*values, what),
-          .shape = values->sizes().vec(),
-          .bytes = parallel::bytes_of(*values),
-          .owner = values};
-}
-
-at::Tensor tensor_over(const Array& array) {
-  return at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape,
-                       at::TensorOptions().dtype(parallel::scalar_type_of(array.dtype)));
-}
-
-template <class T>
-Array array_of(std::vector<T> values, DType dtype) {
-  const auto kept = std::make_shared<std::vector<T>>(std::move(values));
-  return {.dtype = dtype,
-          .shape = {static_cast<std::int64_t>(kept->size())},
-          .bytes = std::as_bytes(std::span(*kept)),
-          .owner = kept};
-}
 
 // ---- the live run
 
@@ -158,6 +135,12 @@ void capture_generators(Archive& archive, const mpi::Communicator& world, bool i
                            .shape = {world.size(), state.numel()},
                            .bytes = std::as_bytes(std::span(*all)),
                            .owner = all});
+}
+
+void capture_hooks(Archive& archive, const Trainer& trainer) {
+  for (const auto& [priority, hook] : trainer.hooks()) {
+    if (!hook->state_name().empty()) hook->save_state(archive, path(kHooks, hook->state_name()));
+  }
 }
 
 // ---- comparison and restore
@@ -379,6 +362,16 @@ void load_generators(const Archive& archive, const mpi::Communicator& world) {
   if (fits) generator.set_state(states[world.rank()].clone());
 }
 
+void restore_hooks(const Archive& archive, const Trainer& trainer) {
+  const std::vector<std::string> stored = archive.groups_in(kHooks);
+  for (const auto& [priority, hook] : trainer.hooks()) {
+    const std::string name = checkpoints::encode_name(hook->state_name());
+    if (!name.empty() && std::find(stored.begin(), stored.end(), name) != stored.end()) {
+      hook->load_state(archive, kHooks + "/" + name);
+    }
+  }
+}
+
 }  // namespace
 
 checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
@@ -398,6 +391,8 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     capture_optimizer(archive, strategy);
   }
   capture_generators(archive, strategy.world(), is_writer);
+  capture_comm(archive, strategy, is_writer);
+  if (is_writer) capture_hooks(archive, trainer);
   return archive;
 }
 
@@ -452,6 +447,10 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   load_model(strategy, archive);
   if (!options.resets_optim) load_optimizer(strategy, archive);
   if (!options.resets_rng) load_generators(archive, strategy.world());
+  if (!options.is_partial) {
+    restore_comm(strategy, archive);
+    strategy.world().together([&] { restore_hooks(archive, trainer); });
+  }
   strategy.world().together([&] { verify_restored(strategy, archive, options); });
   return passed_over;
 }
@@ -461,6 +460,8 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
     return "statistical, because not all of the state was taken over";
   }
   Strategy& strategy = trainer.strategy();
+  const std::string by_comm = comm_difference(strategy, archive);
+  if (by_comm.starts_with("statistical")) return by_comm;
   const auto ranks = archive.integer("/", "world_size");
   if (ranks != strategy.world().size() && strategy.lanes() == 0) {
     return "order, because it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
@@ -469,7 +470,7 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
   if (archive.integer("/", "threads") != strategy.threads()) {
     return "order, because it was written with run.threads = " + std::to_string(archive.integer("/", "threads"));
   }
-  return "bitwise";
+  return by_comm.empty() ? "bitwise" : by_comm;
 }
 
 void restore_model(Strategy& strategy, const checkpoints::Archive& archive) {

@@ -75,6 +75,8 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   }
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts,
+               sections.at("resume").integer("max_starts"));
   if (!restored) {
     for (const std::string& difference : init_from(strategy, sections.at("init"))) {
       log::warning("init.partial passes over: " + difference);

@@ -14,6 +14,9 @@ namespace lockstep::engine {
 inline const std::string kParameters = "/model/params";
 inline const std::string kBuffers = "/model/buffers";
 inline const std::string kOptimizer = "/optim/0";
+inline const std::string kHooks = "/hooks";
+inline const std::string kCommHook = "/comm/hook";
+inline const std::string kBuckets = "/comm/buckets";
 
 inline std::string path(const std::string& group, const std::string& name) {
   return group + "/" + checkpoints::encode_name(name);

@@ -83,7 +83,9 @@ std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterS
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Communicator& world, const Tables& tables)
-    : world_(&world), seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))) {
+    : world_(&world),
+      seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))),
+      comm_hook_(sections.at("ddp").text("comm_hook")) {
   const Section& train = sections.at("train");
   const mpi::Topology topology = mpi::Topology::of(world);
   // First of all: LibTorch settles once whether there is CUDA.

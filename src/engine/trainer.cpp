@@ -9,6 +9,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <stdexcept>
 
 namespace lockstep::engine {
 
@@ -70,12 +71,22 @@ void Trainer::plan() {
 }
 
 void Trainer::add_hook(Priority priority, std::unique_ptr<Hook> hook) {
+  for (const auto& [known_priority, known] : hooks_) {
+    if (hook->state_name().empty() || known->state_name() != hook->state_name()) continue;
+    throw std::logic_error("two hooks keep a state of the name '" + hook->state_name() + "'");
+  }
   const auto place = std::upper_bound(hooks_.begin(), hooks_.end(), priority,
                                       [](Priority p, const auto& entry) { return p < entry.first; });
   hooks_.emplace(place, priority, std::move(hook));
 }
 
-void Trainer::report(const Record& record) const {
+void Trainer::report(const Record& record) {
+  if (record.kind == "eval") {
+    if (measured_.step != progress_.step) measured_ = {.step = progress_.step, .values = {}};
+    for (const auto& [name, value] : record.values) {
+      if (const double* const real = std::get_if<double>(&value)) measured_.values.emplace_back(name, *real);
+    }
+  }
   if (!strategy_->world().is_root()) return;
   for (const Reporter& reporter : reporters_) reporter(record);
 }

@@ -7,6 +7,7 @@
 #include <functional>
 #include <numeric>
 #include <stdexcept>
+#include <utility>
 
 namespace lockstep::parallel {
 
@@ -107,6 +108,32 @@ std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, c
   }
   std::vector<Bucket> buckets;
   for (const auto& bucket : members) buckets.push_back(lay_out(parameters, bucket));
+  return buckets;
+}
+
+BucketLayout layout_of(const std::vector<Bucket>& buckets) {
+  BucketLayout layout;
+  for (const Bucket& bucket : buckets) {
+    auto& members = layout.emplace_back();
+    for (const Slot& slot : bucket.slots) members.push_back(slot.parameter);
+  }
+  return layout;
+}
+
+std::vector<Bucket> buckets_of(const std::vector<ParameterSpec>& parameters, const BucketLayout& layout) {
+  std::vector<Bucket> buckets;
+  std::vector<char> is_placed(parameters.size());
+  for (const auto& members : layout) {
+    if (members.empty()) return {};
+    for (const std::size_t parameter : members) {
+      if (parameter >= parameters.size() || std::exchange(is_placed[parameter], char{1}) != 0) return {};
+      const ParameterSpec& first = parameters[members.front()];
+      const bool is_alone = members.size() == 1;
+      if (parameters[parameter].dtype != first.dtype || (parameters[parameter].is_sparse && !is_alone)) return {};
+    }
+    buckets.push_back(lay_out(parameters, members));
+  }
+  if (std::find(is_placed.begin(), is_placed.end(), char{0}) != is_placed.end()) return {};
   return buckets;
 }
 

@@ -227,6 +227,19 @@ class GradientReducer::Impl : public AccumulatorListener {
     listener_(buckets_.plan());
   }
 
+  BucketLayout learned_layout() const {
+    if (is_rebuilt_) return layout_of(buckets_.plan());
+    if (!rebuilds() || finished_steps_ == 0 || arrival_.size() != parameters_.size()) return {};
+    return layout_of(plan_buckets(specs_, options_.limits, arrival_));
+  }
+
+  bool restore_layout(const BucketLayout& layout) {
+    std::vector<Bucket> plan = rebuilds() && finished_steps_ == 0 ? buckets_of(specs_, layout) : std::vector<Bucket>();
+    if (plan.empty()) return false;
+    rebuild(std::move(plan));
+    return true;
+  }
+
   void set_divisor(int ranks) { divisor_ = ranks; }
   void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
   const std::vector<Bucket>& buckets() const { return buckets_.plan(); }
@@ -299,6 +312,10 @@ class GradientReducer::Impl : public AccumulatorListener {
     order.resize(parameters_.size());
     world_.broadcast(std::span<std::int64_t>(order));
     const std::vector<std::size_t> agreed(order.begin(), order.end());
+    rebuild(plan_buckets(specs_, options_.limits, agreed));
+  }
+
+  void rebuild(std::vector<Bucket> plan) {
     std::vector<at::Tensor> kept(parameters_.size());
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
@@ -309,7 +326,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     }
     detach_sinks();
     buckets_ = {};  // before the new ones are allocated
-    build(plan_buckets(specs_, options_.limits, agreed));
+    build(std::move(plan));
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
       if (!kept[i].defined()) continue;
       copy_values(buckets_.view(i), kept[i]);
@@ -700,6 +717,10 @@ const std::vector<Bucket>& GradientReducer::buckets() const noexcept {
   static const std::vector<Bucket> none;
   return impl_ ? impl_->buckets() : none;
 }
+
+BucketLayout GradientReducer::learned_layout() const { return impl_ ? impl_->learned_layout() : BucketLayout(); }
+
+bool GradientReducer::restore_layout(const BucketLayout& layout) { return impl_ && impl_->restore_layout(layout); }
 
 bool GradientReducer::is_rebuilt() const noexcept { return impl_ && impl_->is_rebuilt(); }
 

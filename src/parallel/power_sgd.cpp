@@ -209,7 +209,7 @@ HookState PowerSgd::state() const {
   HookState state;
   state.integers["step"] = step_;
   for (const auto& [place, error] : errors_) state.tensors["error." + std::to_string(place)] = error.clone();
-  for (const auto& [key, q] : warm_qs_) state.tensors["q." + std::to_string(key)] = q.clone();
+  for (const auto& [key, q] : warm_qs_) state.common["q." + std::to_string(key)] = q.clone();
   return state;
 }
 
@@ -221,13 +221,12 @@ void PowerSgd::load_state(const HookState& state) {
   std::map<std::size_t, at::Tensor> errors;
   std::map<std::int64_t, at::Tensor> warm_qs;
   for (const auto& [name, tensor] : state.tensors) {
-    if (name.starts_with("error.")) {
-      errors[std::stoull(name.substr(6))] = tensor.clone();
-    } else if (name.starts_with("q.")) {
-      warm_qs[std::stoll(name.substr(2))] = tensor.clone();
-    } else {
-      fail("has an unknown tensor '" + name + "'");
-    }
+    if (!name.starts_with("error.")) fail("has an unknown tensor '" + name + "'");
+    errors[std::stoull(name.substr(6))] = tensor.clone();
+  }
+  for (const auto& [name, tensor] : state.common) {
+    if (!name.starts_with("q.")) fail("has an unknown tensor '" + name + "'");
+    warm_qs[std::stoll(name.substr(2))] = tensor.clone();
   }
   step_ = state.integers.at("step");
   errors_ = std::move(errors);

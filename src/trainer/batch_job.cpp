@@ -43,6 +43,11 @@ void tell_of_batch_job() {
                "--mpi=pmix`, or let the job script pass the signal on as tools/slurm/train-mpirun.sbatch does");
 }
 
+std::optional<int> restarts() {
+  const auto job = mpi::slurm_job();
+  return job ? std::optional(job->restarts) : std::nullopt;
+}
+
 std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, const Section& train,
                                             Clock::time_point started) {
   const std::string& wanted = train.text("time_limit");

@@ -18,6 +18,9 @@ void resume_if_requeued(const mpi::Communicator& world, config::Config& config);
 /// collective; for rank 0.
 void tell_of_batch_job();
 
+/// How often slurm has requeued the job; none outside of slurm. For rank 0. Not collective.
+std::optional<int> restarts();
+
 /// When the run has to be over: by train.time_limit, else by slurm's own limit. On rank 0; none elsewhere, and where
 /// there is no limit. Collective.
 /// @param started  from when train.time_limit counts

@@ -117,6 +117,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .reporter = {},
                                .on_start = {},
                                .time_limit = time_limit(world, config.section("train"), started),
+                               .restarts = restarts(),
                                .hooks = {}};
   if (report) {
     request.reporter = [&report](const engine::Record& record) { report->on_record(record); };

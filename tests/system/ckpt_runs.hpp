@@ -27,7 +27,8 @@ struct Variant {
   std::string config = "[train]\n";
   float weight = 1.0F;
   std::int64_t position = 320;
-  bool is_reversed = false;  ///< the arrays in the opposite order
+  bool is_reversed = false;     ///< the arrays in the opposite order
+  std::int64_t best_step = -1;  ///< of the best evaluation; -1: none
 };
 
 /// A state as engine writes it, small.
@@ -49,6 +50,12 @@ inline checkpoints::Archive state_of(const Variant& variant) {
       {"/rng/cpu", checkpoints::text_array(std::string(8 * static_cast<std::size_t>(variant.world_size), 'r'))},
       {"/meta/config_ini", checkpoints::text_array(variant.config)},
   };
+  if (variant.world_size > 1) arrays.emplace_back("/comm/buckets/param_names", checkpoints::text_array("conv.bias\n"));
+  if (variant.best_step >= 0) {
+    archive.set("/hooks/best", "metric", std::string("val/loss"));
+    archive.set("/hooks/best/0", "value", 0.5);
+    archive.set("/hooks/best/0", "step", variant.best_step);
+  }
   if (variant.is_reversed) std::reverse(arrays.begin(), arrays.end());
   for (auto& [path, array] : arrays) archive.put(path, std::move(array));
   return archive;

@@ -59,6 +59,8 @@ TEST_F(CkptTest, InfoTellsStepSizeAndRate) {
   EXPECT_EQ(json["optimizer"], "adamw");
   EXPECT_EQ(json["lr"], "0.0005");
   EXPECT_EQ(json["parameters"][0]["elements"], 8);
+  EXPECT_FALSE(json.contains("best"));
+  EXPECT_EQ(json_of("info " + write("b", {.best_step = 5}))["best"], "val/loss 0.5 at step 5");
   EXPECT_NE(ckpt("info " + path).output.find("8 float32 in 2 arrays"), std::string::npos);
 }
 
@@ -103,7 +105,7 @@ TEST_F(CkptTest, StatAndHist) {
 TEST_F(CkptTest, HashCoversTheStateAndNothingElse) {
   const std::string base = state_hash(write("a"));
   EXPECT_EQ(base.size(), 32U);
-  EXPECT_EQ(state_hash(write("b", {.world_size = 4, .config = "[run]\n"})), base);
+  EXPECT_EQ(state_hash(write("b", {.world_size = 4, .config = "[run]\n", .best_step = 5})), base);
   EXPECT_EQ(state_hash(write("c", {.is_reversed = true})), base);
   std::set<std::string> others = {base, state_hash(write("d", {.step = 11})), state_hash(write("e", {.weight = 2})),
                                   state_hash(write("f", {.weight = -1})), state_hash(write("g", {.position = 352}))};
@@ -177,6 +179,13 @@ TEST_F(CkptTest, PruneAsksFirst) {
   EXPECT_EQ(ckpt("prune " + (folder_ / "a") + " --keep 2 --yes").exit_code, 0);
   EXPECT_EQ(checkpoints::list(folder_ / "a/ckpt"), (std::vector<std::int64_t>{20, 30}));
   expect_refusal("prune " + (folder_ / "a") + " --keep 0", kUsage, "--keep");
+}
+
+TEST_F(CkptTest, PruneKeepsTheBest) {
+  for (const std::int64_t step : {10, 20, 30}) write("a", {.step = step, .best_step = 10});
+  EXPECT_EQ(json_of("prune " + (folder_ / "a") + " --keep 1")["checkpoints"][0]["reason"], "it is the best");
+  EXPECT_EQ(ckpt("prune " + (folder_ / "a") + " --keep 1 --yes").exit_code, 0);
+  EXPECT_EQ(checkpoints::list(folder_ / "a/ckpt"), (std::vector<std::int64_t>{10, 30}));
 }
 
 TEST_F(CkptTest, DoctorFindsLeftovers) {

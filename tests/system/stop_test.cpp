@@ -16,7 +16,8 @@ namespace {
 namespace fs = std::filesystem;
 using testing::Outcome;
 
-const std::string kData = " --data.test_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0";
+const std::string kData =
+    " --data.test_size=96 --model.name=mlp --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
 const std::string kRun = " --data.train_size=480 --train.max_steps=3000" + kData;
 const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000" + kData;
 /// Steps long enough to do something within one.
@@ -281,6 +282,22 @@ TEST(StopTest, ARequeuedJobResumesUnlessToldOtherwise) {
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   EXPECT_NE(resumed.output.find("slurm job 7, restart 2"), std::string::npos) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed at step 20"), std::string::npos) << resumed.output;
+}
+
+// Whatever ended it each time: a job that slurm starts again and again from one step does not go on for ever.
+TEST(StopTest, AJobThatNeverGetsOnIsGivenUp) {
+  const TrainingRun run(2);
+  const std::string few = " --data.train_size=480 --train.max_steps=20" + kData;
+  const std::string slurm = slurm_like(run.folder, "INVALID");
+  fs::create_directories(run.directory + "/ckpt");
+  testing::write_file(run.directory + "/ckpt/STARTS", "step 0\ncount 3\n");
+  const Outcome given_up = testing::run_shell(run.command(few, slurm + "SLURM_RESTART_COUNT=3"));
+  EXPECT_EQ(given_up.exit_code, 4) << given_up.output;
+  EXPECT_NE(given_up.output.find("the last 3 starts of this job went on from step 0"), std::string::npos)
+      << given_up.output;
+  EXPECT_NE(given_up.output.find("resume.max_starts"), std::string::npos) << given_up.output;
+  const Outcome by_hand = testing::run_shell(run.command(few));
+  EXPECT_EQ(by_hand.exit_code, 0) << by_hand.output;
 }
 
 }  // namespace

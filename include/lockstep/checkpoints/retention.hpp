@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,7 +12,10 @@ namespace lockstep::checkpoints {
 struct RetentionRule {
   std::int64_t keep_last = 3;                 ///< newest finished ones; at least 1
   std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay for ever; 0: none
-  std::vector<std::int64_t> keep_steps = {};  ///< others that stay: the best, the one a run was resumed from
+  std::vector<std::int64_t> best_steps = {};  ///< those with the best evaluations
+  std::vector<std::int64_t> keep_steps = {};  ///< others that stay
+  /// The one that a run went on from stays until there are two newer ones.
+  std::optional<std::int64_t> origin_step = {};
 };
 
 struct Verdict {

@@ -10,6 +10,10 @@
 #include <variant>
 #include <vector>
 
+namespace lockstep::checkpoints {
+class Archive;
+}
+
 namespace lockstep::engine {
 
 class Trainer;
@@ -52,6 +56,12 @@ struct Record {
   std::vector<std::pair<std::string, Value>> values;
 };
 
+/// What the last evaluation gave, the same on every rank.
+struct Measured {
+  std::int64_t step = -1;                              ///< -1: there was none
+  std::vector<std::pair<std::string, double>> values;  ///< the real numbers of its records, "val/loss" and so on
+};
+
 /// Receives records on rank 0.
 using Reporter = std::function<void(const Record&)>;
 
@@ -71,6 +81,14 @@ class Hook {
   virtual void before_agreement(Trainer&) {}
   virtual void after_step(Trainer&, const StepReport&) {}
   virtual void after_train(Trainer&, Outcome) {}
+
+  /// The name under which checkpoints hold what this hook has learned, its own in a run; empty: it has learned nothing.
+  virtual std::string state_name() const { return ""; }
+  /// Puts that, the same on every rank, below `group`. On ranks that write checkpoints; not collective.
+  virtual void save_state(checkpoints::Archive&, const std::string& /*group*/) const {}
+  /// Takes it back before training, where the checkpoint has the group. On every rank; not collective.
+  /// @throws CheckpointError  not what save_state has put there
+  virtual void load_state(const checkpoints::Archive&, const std::string& /*group*/) {}
 };
 
 }  // namespace lockstep::engine

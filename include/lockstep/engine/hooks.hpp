@@ -50,8 +50,13 @@ std::unique_ptr<Hook> request_file_hook(std::string run_directory);
 /// to it) + a margin of 5 % of the time limit, at most 30 s. While no save has been measured the margin is twice that.
 double stop_lead(double limit_seconds, const Saves& saves, double longest_step_seconds);
 
+/// What to say when a run is to stop with less time left than its longest save has taken: "12.0 s left of ..., but
+/// ..."; empty while there is enough.
+std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source);
+
 /// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's
-/// time: Priority::low, before checkpoint_hook and after the others.
+/// time: Priority::low, before checkpoint_hook and after the others. Says grace_warning once when a stop was asked for,
+/// by whomever.
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 
 /// Tells rank 0 after training where the time of its steps went. Priority::very_low.

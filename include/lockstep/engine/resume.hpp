@@ -3,6 +3,7 @@
 
 #include <lockstep/engine/trainer.hpp>
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -20,5 +21,15 @@ namespace lockstep::engine {
 /// @throws CheckpointError  `must` or a step or path, and nothing there; nothing readable; or it does not fit the run.
 ///                          The run may then hold parts of a checkpoint, and must not be trained
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory);
+
+/// Counts the starts of a run from the step where it stands now, in the file STARTS of `directory`; one that a batch
+/// system starts again and again, and that never comes to its next checkpoint, is ended.
+/// @param restarts  on rank 0: how often the batch system has started it again by itself; none: it has not, and nothing
+///                  is counted
+/// @param most      starts from one step; 0: any number
+/// Collective.
+/// @throws CheckpointError  this would be one more than `most`; on every rank
+void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,
+                  std::optional<int> restarts, std::int64_t most);
 
 }  // namespace lockstep::engine

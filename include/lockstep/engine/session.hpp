@@ -47,6 +47,9 @@ struct TrainRequest {
   std::function<void(const parallel::DdpReport&)> on_report = {};
   /// On rank 0: the run saves and stops in time.
   std::optional<TimeLimit> time_limit = {};
+  /// On rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts are counted,
+  /// and after resume.max_starts from the same step the run ends.
+  std::optional<int> restarts = {};
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< beside the built-in ones
 };
 

@@ -39,10 +39,11 @@ class Strategy {
   std::uint64_t seed() const noexcept { return seed_; }
   /// Forwards of this rank in a step; with lanes, its lanes.
   std::int64_t micro_batches() const noexcept { return micro_batches_; }
-  std::int64_t lanes() const noexcept { return lanes_; }            ///< of a step, on all ranks; 0: off
-  std::int64_t first_lane() const noexcept { return first_lane_; }  ///< of this rank
-  int threads() const noexcept { return threads_; }                 ///< for computing, on this rank
-  at::Device device() const noexcept { return device_; }            ///< where this rank computes
+  std::int64_t lanes() const noexcept { return lanes_; }                ///< of a step, on all ranks; 0: off
+  std::int64_t first_lane() const noexcept { return first_lane_; }      ///< of this rank
+  int threads() const noexcept { return threads_; }                     ///< for computing, on this rank
+  const std::string& comm_hook() const noexcept { return comm_hook_; }  ///< its name in the table
+  at::Device device() const noexcept { return device_; }                ///< where this rank computes
 
  private:
   const mpi::Communicator* world_;
@@ -51,6 +52,7 @@ class Strategy {
   std::int64_t lanes_ = 0;
   std::int64_t first_lane_ = 0;
   int threads_ = 1;
+  std::string comm_hook_;
   at::Device device_ = at::kCPU;
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;

@@ -41,10 +41,14 @@ class Trainer {
   Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
   ~Trainer();
 
+  /// @throws std::logic_error  another hook has a state of the same name
   void add_hook(Priority priority, std::unique_ptr<Hook> hook);
   void add_reporter(Reporter reporter) { reporters_.push_back(std::move(reporter)); }
-  /// Gives a record to every reporter; on other ranks than 0 it does nothing.
-  void report(const Record& record) const;
+  const std::vector<std::pair<Priority, std::unique_ptr<Hook>>>& hooks() const noexcept { return hooks_; }
+  /// Gives a record to every reporter, on rank 0. Every rank remembers records of kind "eval": see measured.
+  void report(const Record& record);
+  /// Of the last step at which there was an evaluation.
+  const Measured& measured() const noexcept { return measured_; }
 
   /// Runs to the end, or to an agreed stop. Collective.
   /// @throws NumericError  the loss became non-finite, on every rank; and whatever data, model and hooks throw
@@ -52,6 +56,8 @@ class Trainer {
 
   /// Asks for an end after the current step; any rank may, from a signal handler too.
   static void request_stop() noexcept { stop_requested_.store(true, std::memory_order_relaxed); }
+  /// Whether this rank has asked for that.
+  static bool is_stop_requested() noexcept { return stop_requested_.load(std::memory_order_relaxed); }
   /// Rank 0 asks that the coming step's report says is_save_due; ignored elsewhere.
   void request_save() { save_requested_ = true; }
   /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
@@ -103,6 +109,7 @@ class Trainer {
   bool save_requested_ = false;
   bool end_requested_ = false;
   Saves saves_;
+  Measured measured_;
   Origin origin_;
   std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks_;

@@ -70,6 +70,15 @@ struct BucketLimits {
 std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits,
                                  std::span<const std::size_t> arrival = {});
 
+/// Parameters that share buckets, by number, in the order in which they are reduced.
+using BucketLayout = std::vector<std::vector<std::size_t>>;
+
+BucketLayout layout_of(const std::vector<Bucket>& buckets);
+
+/// The buckets of a given layout; none where it does not fit: each parameter must be in one bucket, a bucket must be of
+/// one dtype, and a sparse gradient alone in its own.
+std::vector<Bucket> buckets_of(const std::vector<ParameterSpec>& parameters, const BucketLayout& layout);
+
 /// The part of each parameter that one of `sharers` updates, as elements [begin, end), by parameter.
 struct OwnedRange {
   std::int64_t begin = 0;

@@ -53,19 +53,20 @@ CommHook compressed_hook(at::ScalarType type, CommHook inner, mpi::Collectives& 
 /// GradientReducer::set_comm_hook for `is_silent`.
 CommHook noop_hook();
 
-/// What a hook has learned, by name, for checkpoints.
+/// What a hook has learned, by name, for checkpoints. Names, types and shapes are the same on every rank.
 struct HookState {
-  std::map<std::string, at::Tensor> tensors;
-  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, at::Tensor> tensors = {};     ///< of this rank alone; lost when the number of ranks changes
+  std::map<std::string, at::Tensor> common = {};      ///< the same on every rank
+  std::map<std::string, std::int64_t> integers = {};  ///< likewise
 };
 
-/// A hook whose results depend on the steps before. Each rank has its own state.
+/// A hook whose results depend on the steps before.
 class HookMemory {
  public:
   virtual ~HookMemory() = default;
   /// Copies. Not collective.
   virtual HookState state() const = 0;
-  /// Goes on where `state` was taken, on the same rank of as many. Not collective.
+  /// Goes on where `state` was taken, on the same rank of as many; without `tensors`, on any. Not collective.
   /// @throws CheckpointError  not a state of this kind of hook
   virtual void load_state(const HookState& state) = 0;
 };

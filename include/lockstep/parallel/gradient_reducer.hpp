@@ -96,6 +96,14 @@ class GradientReducer : public GradientSource {
   /// Tells `recorder` from now on when buckets are ready, launched and awaited; it outlives the reducer.
   void record_into(StepRecorder& recorder);
 
+  /// The layout that the next step's buckets will have, once the first step has told in which order gradients come:
+  /// then rank 0 knows it, and from the second step on all do. None before, and where buckets are never built anew.
+  BucketLayout learned_layout() const;
+  /// Begins with a layout that an earlier run has learned, instead of learning one. Before the first step. Collective:
+  /// every rank brings the same.
+  /// @return  false: it does not fit these parameters, or nothing is ever learned here; then nothing changes
+  bool restore_layout(const BucketLayout& layout);
+
   const std::vector<Bucket>& buckets() const noexcept;
   bool is_rebuilt() const noexcept;
   /// With finds_unused: whether every step so far left the same parameters unused, so that a static graph would do.

@@ -2,10 +2,13 @@
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
 #include <lockstep/mpi/topology.hpp>
 
 #include <chrono>
+#include <optional>
 
+#include "best_values.hpp"
 #include "checkpoint_saver.hpp"
 #include "replicas.hpp"
 
@@ -23,12 +26,14 @@ struct Intervals {
 
 class CheckpointHook : public Hook {
  public:
-  CheckpointHook(Intervals every, const mpi::Communicator& world, SaverOptions options, std::string config_ini)
-      : every_(every), saver_(world, std::move(options)), config_ini_(std::move(config_ini)) {}
+  CheckpointHook(Intervals every, const mpi::Communicator& world, SaverOptions options, BestValues best,
+                 std::string config_ini)
+      : every_(every), saver_(world, std::move(options)), best_(std::move(best)), config_ini_(std::move(config_ini)) {}
 
   void before_train(Trainer& trainer) override {
     saved_at_ = Clock::now();
     first_step_ = trainer.progress().step;  // 0, or what was resumed
+    if (first_step_ > 0) saver_.keep_origin(first_step_);
   }
 
   void before_step(Trainer& trainer) override {
@@ -42,9 +47,10 @@ class CheckpointHook : public Hook {
     const Progress& at = trainer.progress();
     const bool by_steps = every_.steps > 0 && at.step % every_.steps == 0;
     const bool by_epochs = every_.epochs > 0 && at.step_in_epoch == 0 && at.epoch % every_.epochs == 0;
-    if (!by_steps && !by_epochs && !report.is_save_due) return;
-    // Who counts steps or epochs expects each of these checkpoints; the clock can wait.
-    saver_.save(at.step, !by_steps && !by_epochs, [&] { return state_of(trainer); });
+    const bool is_best = note_best(trainer);
+    if (!by_steps && !by_epochs && !is_best && !report.is_save_due) return;
+    // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
+    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return state_of(trainer); });
     saved_at_ = Clock::now();
     tell(trainer);
   }
@@ -56,7 +62,28 @@ class CheckpointHook : public Hook {
     tell(trainer);
   }
 
+  std::string state_name() const override { return best_.is_off() ? "" : "best"; }
+
+  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+    best_.capture(archive, group);
+  }
+
+  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+    if (best_.restore(archive, group)) {
+      saver_.keep_best(best_.steps());
+    } else {
+      log::info("the best evaluations are sought anew: those of the checkpoint are by another metric or rule");
+    }
+  }
+
  private:
+  /// Whether the evaluation of this step, if there was one, is one of the best.
+  bool note_best(const Trainer& trainer) {
+    const bool is_best = trainer.measured().step == trainer.progress().step && best_.offer(trainer.measured());
+    if (is_best) saver_.keep_best(best_.steps());
+    return is_best;
+  }
+
   checkpoints::Archive state_of(Trainer& trainer) const {
     require_equal_replicas(trainer.strategy());
     return capture(trainer, config_ini_, saver_.is_writer());
@@ -69,6 +96,7 @@ class CheckpointHook : public Hook {
 
   Intervals every_;
   CheckpointSaver saver_;
+  BestValues best_;
   std::string config_ini_;
   Clock::time_point saved_at_;
   std::int64_t first_step_ = 0;
@@ -81,8 +109,10 @@ std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, Strategy& strategy, s
   const Intervals every{
       .steps = ckpt.integer("every_steps"), .epochs = ckpt.integer("every_epochs"), .seconds = ckpt.real("every_secs")};
   const int hosts = mpi::Topology::of(strategy.world()).host_count;
+  std::optional<BestValues> best;
+  strategy.world().together([&] { best.emplace(ckpt); });
   return std::make_unique<CheckpointHook>(every, strategy.world(), saver_options(ckpt, std::move(directory), hosts),
-                                          std::move(config_ini));
+                                          *std::move(best), std::move(config_ini));
 }
 
 }  // namespace lockstep::engine

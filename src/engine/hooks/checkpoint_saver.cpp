@@ -118,6 +118,7 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
   job_ = std::make_unique<Job>();
   job_->step = step;
   job_->began = began;
+  job_->best_steps = best_steps_;
   job_->is_verified = options_.verify_every > 0 && saves_ % options_.verify_every == 0;
   checkpoints::Archive live = capture();
   // Who writes at once needs no copy. Without memory for one the save is not asynchronous.
@@ -176,12 +177,22 @@ std::string CheckpointSaver::commit(const Job& job) {
     }
     verified_step_ = job.step;
   }
-  checkpoints::RetentionRule rule = options_.retention;
-  for (const auto& step : {kept_step_, verified_step_}) {
-    if (step) rule.keep_steps.push_back(*step);
-  }
-  checkpoints::retain(options_.directory, rule);
+  retain(job);
   return folder;
+}
+
+void CheckpointSaver::retain(const Job& job) {
+  checkpoints::RetentionRule rule = options_.retention;
+  rule.best_steps = job.best_steps;
+  rule.origin_step = origin_step_;
+  const std::vector<std::int64_t> there = checkpoints::list(options_.directory);
+  const bool are_there = std::all_of(job.best_steps.begin(), job.best_steps.end(), [&there](std::int64_t step) {
+    return std::binary_search(there.begin(), there.end(), step);
+  });
+  if (are_there) kept_steps_ = job.best_steps;
+  rule.keep_steps = kept_steps_;
+  if (verified_step_) rule.keep_steps.push_back(*verified_step_);
+  checkpoints::retain(options_.directory, rule);
 }
 
 void CheckpointSaver::poll() {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <vector>
 
 namespace lockstep::engine {
 
@@ -65,8 +66,11 @@ class CheckpointSaver {
   std::int64_t saved_step() const noexcept { return saved_step_; }
   /// From the boundary at which it began to its end, of the longest save so far; 0 before the first.
   double longest_seconds() const noexcept { return longest_seconds_; }
-  /// The checkpoint of this step is kept until another one is named.
-  void keep(std::int64_t step) { kept_step_ = step; }
+  /// From the next save on the checkpoints of these steps stay. Until all of them are there, those stay, too, that
+  /// stayed before: who names a better one has not saved it yet.
+  void keep_best(std::vector<std::int64_t> steps) { best_steps_ = std::move(steps); }
+  /// The checkpoint that the run went on from stays until there are two newer ones.
+  void keep_origin(std::int64_t step) { origin_step_ = step; }
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -76,6 +80,7 @@ class CheckpointSaver {
     std::string staged;
     checkpoints::Archive archive;  // empty on ranks that do not write
     bool is_verified = false;
+    std::vector<std::int64_t> best_steps;  // that stay when it is committed
     Clock::time_point began;
     double stalled_seconds = 0;  // what training lost to it
     std::string committed;       // rank 0, one writer
@@ -88,6 +93,7 @@ class CheckpointSaver {
   /// That write a part: training has the other cores.
   int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
   void write(Job& job);
+  void retain(const Job& job);
   std::string commit(const Job& job);
   void complete();
   void note_failure(const std::string& what);
@@ -99,7 +105,9 @@ class CheckpointSaver {
   checkpoints::Snapshot snapshot_;
   std::unique_ptr<Job> job_;
   std::int64_t saved_step_ = -1;
-  std::optional<std::int64_t> kept_step_;
+  std::vector<std::int64_t> best_steps_;
+  std::vector<std::int64_t> kept_steps_;  // the best ones when all of them were there last; of the thread that commits
+  std::optional<std::int64_t> origin_step_;
   std::optional<std::int64_t> verified_step_;  // newest that was read back
   std::int64_t saves_ = 0;
   std::int64_t passed_over_ = 0;

@@ -14,11 +14,12 @@ class EvaluateHook : public Hook {
   void after_step(Trainer& trainer, const StepReport&) override {
     const Progress& at = trainer.progress();
     const bool is_due = interval_ == 0 ? at.step_in_epoch == 0 : at.step % interval_ == 0;
-    if (is_due && at.step < at.total_steps) evaluate_now(trainer);
+    if (is_due || at.step == at.total_steps) evaluate_now(trainer);
   }
 
+  // Of a run that had no more steps to make.
   void after_train(Trainer& trainer, Outcome outcome) override {
-    if (outcome == Outcome::done) evaluate_now(trainer);
+    if (outcome == Outcome::done && trainer.measured().step != trainer.progress().step) evaluate_now(trainer);
   }
 
  private:

@@ -43,6 +43,7 @@ class TimeLimitHook : public Hook {
     resumed_at_ = now;
     const double left = seconds_between(now, limit_.end);
     const double lead = stop_lead(limit_.seconds, trainer.saves(), longest_step_);
+    if (!has_warned_ && (Trainer::is_stop_requested() || left < lead)) warn_of_grace(left, trainer.saves());
     if (has_asked_ || left >= lead) return;
     has_asked_ = true;
     log::info(in_seconds(left) + " left of " + limit_.source + ", of which saving may take " + in_seconds(lead) +
@@ -55,11 +56,19 @@ class TimeLimitHook : public Hook {
   }
 
  private:
+  void warn_of_grace(double left, const Saves& saves) {
+    const std::string warning = grace_warning(left, saves, limit_.source);
+    if (warning.empty()) return;
+    has_warned_ = true;
+    log::warning(warning);
+  }
+
   TimeLimit limit_;
   Clock::time_point resumed_at_;
   double seconds_before_pause_ = 0;
   double longest_step_ = 0;
   bool has_asked_ = false;
+  bool has_warned_ = false;
 };
 
 }  // namespace
@@ -69,6 +78,14 @@ double stop_lead(double limit_seconds, const Saves& saves, double longest_step_s
   constexpr double kMarginShare = 0.05;
   const double margin = std::min(kMargin, kMarginShare * limit_seconds);
   return 2 * saves.longest_seconds + longest_step_seconds + (saves.last_step < 0 ? 2 : 1) * margin;
+}
+
+std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source) {
+  if (saves.last_step < 0 || seconds_left >= saves.longest_seconds) return "";
+  return in_seconds(std::max(0.0, seconds_left)) + " left of " + source + ", but the longest save so far took " +
+         in_seconds(saves.longest_seconds) +
+         ": the checkpoint may come too late, and then the last one counts; next time ask for the stop earlier "
+         "(train.time_limit, or slurm's --signal=USR2@SECONDS)";
 }
 
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit) { return std::make_unique<TimeLimitHook>(std::move(limit)); }

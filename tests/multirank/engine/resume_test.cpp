@@ -225,6 +225,30 @@ TEST(ExactnessTest, FromEveryOneOf60StepsTheEndIsTheSame) {
   }
 }
 
+// A job that is requeued, but dies before its next checkpoint: after three starts from one step it is given up.
+TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
+  const auto start = [&](std::int64_t step, std::optional<int> restarts, std::int64_t most = 3) -> std::string {
+    try {
+      limit_starts(world_, directory_, step, world_.is_root() ? restarts : std::nullopt, most);
+      return "";
+    } catch (const CheckpointError& error) {
+      EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
+      return error.what();
+    }
+  };
+  for (const int restarts : {0, 1, 2}) EXPECT_EQ(start(8, restarts), "") << restarts;
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(start(8, std::nullopt), "");  // by hand: not counted
+  EXPECT_NE(start(8, 3).find("the last 3 starts of this job went on from step 8, and none came to another checkpoint"),
+            std::string::npos);
+  EXPECT_NE(start(8, 4), "");
+  EXPECT_EQ(start(8, 5, 0), "");  // no limit
+  EXPECT_EQ(start(8, 0), "");     // submitted anew
+  EXPECT_EQ(start(8, 1), "");
+  EXPECT_EQ(start(9, 2), "");  // it has got on
+  for (const int restarts : {3, 4}) EXPECT_EQ(start(9, restarts), "") << restarts;
+  EXPECT_NE(start(9, 5), "");
+}
+
 TEST_F(ResumeTest, HowExactlyItGoesOn) {
   const checkpoints::Archive archive = checkpoints::read(directory_ + "/step-000000000008");
   SmallRun run(world_, kBase);

@@ -291,7 +291,8 @@ TEST_F(CommHooksTest, PowerSgdGoesOnWhereItsStateWasTaken) {
       const HookState state = first->hook_memory()->state();
       const std::vector<at::Tensor> expected = run(*first, 10, 20);
       EXPECT_EQ(state.integers.at("step"), 10);
-      EXPECT_EQ(state.tensors.size(), 2U * (has_error_feedback ? 1 : 0) + 2U * (has_warm_start ? 1 : 0));
+      EXPECT_EQ(state.tensors.size(), has_error_feedback ? 2U : 0U);
+      EXPECT_EQ(state.common.size(), has_warm_start ? 2U : 0U);
 
       auto fresh = wrap(std::make_shared<TwoLayers>(8, 7, 6), ddp);
       const std::vector<at::Tensor> others = run(*fresh, 10, 20);

@@ -39,6 +39,20 @@ TEST_F(RetentionTest, AskedForAndPinnedOnesStay) {
   EXPECT_EQ(list(directory_.path()), (Steps{10, 30, 60}));
 }
 
+TEST_F(RetentionTest, TheBestStay) {
+  retain(directory_.path(), {.keep_last = 1, .best_steps = {20, 40}});
+  EXPECT_EQ(list(directory_.path()), (Steps{20, 40, 60}));
+}
+
+TEST_F(RetentionTest, WhatARunWentOnFromStaysUntilThereAreTwoNewerOnes) {
+  EXPECT_EQ(reason_for(40, {.keep_last = 1, .origin_step = 40}), "goes: no rule keeps it");
+  EXPECT_EQ(reason_for(50, {.keep_last = 1, .origin_step = 50}),
+            "kept: the run went on from it, and there are not two newer ones yet");
+  put_bytes(directory_ / "step-000000000060/state.h5", "torn");  // does not count
+  EXPECT_EQ(reason_for(40, {.keep_last = 1, .origin_step = 40}),
+            "kept: the run went on from it, and there are not two newer ones yet");
+}
+
 TEST_F(RetentionTest, EachVerdictHasItsReason) {
   const RetentionRule rule{.keep_last = 2, .keep_every = 20, .keep_steps = {10}};
   put_bytes(directory_ / "step-000000000030.pin", "");
@@ -46,6 +60,9 @@ TEST_F(RetentionTest, EachVerdictHasItsReason) {
   EXPECT_EQ(reason_for(20, rule), "kept: its step is a multiple of 20");
   EXPECT_EQ(reason_for(30, rule), "kept: it is pinned");
   EXPECT_EQ(reason_for(50, rule), "kept: it is one of the 2 newest");
+  EXPECT_EQ(reason_for(30, {.keep_last = 2, .best_steps = {40}}), "kept: it is pinned");
+  EXPECT_EQ(reason_for(20, {.keep_last = 2, .best_steps = {20}}), "kept: it is the best");
+  EXPECT_EQ(reason_for(20, {.keep_last = 2, .best_steps = {20, 40}}), "kept: it is one of the best");
   EXPECT_EQ(reason_for(50, {.keep_last = 1}), "goes: no rule keeps it");
   EXPECT_EQ(reason_for(60, {.keep_last = 1}), "kept: it is the newest");
 }

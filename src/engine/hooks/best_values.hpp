@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+/// Which of two values of a metric is the better one.
+enum class BestRule { less, greater };
+
+/// By the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is no known
+/// word, or words of both kinds.
+std::optional<BestRule> rule_of_name(const std::string& metric);
+
+/// The best values of a metric that a run has seen, and at which steps.
+class BestValues {
+ public:
+  struct Entry {
+    double value = 0;
+    std::int64_t step = 0;
+    bool operator==(const Entry&) const = default;
+  };
+
+  /// From keys keep_best, best_metric and best_rule of section `ckpt`.
+  /// @throws ConfigError  the name does not tell the rule, and best_rule is not given
+  explicit BestValues(const Section& ckpt);
+
+  bool is_off() const noexcept { return most_ == 0; }
+  const std::string& metric() const noexcept { return metric_; }
+  /// The best one first; at most keep_best.
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  std::vector<std::int64_t> steps() const;
+
+  /// Takes note of an evaluation.
+  /// @return  whether its value is one of the best now. A NaN never is; of equal values the first one stays
+  /// @throws ConfigError  it lacks the metric, and what it has; the same on every rank
+  bool offer(const Measured& measured);
+
+  /// Attributes `metric` and `rule`; for each of the best a group 0, 1, ... with attributes `value` and `step`.
+  void capture(checkpoints::Archive& archive, const std::string& group) const;
+  /// What was best by another metric or rule is forgotten.
+  /// @return  whether it was taken over
+  bool restore(const checkpoints::Archive& archive, const std::string& group);
+
+ private:
+  bool is_better(double left, double right) const;
+  bool insert(Entry entry);
+
+  std::int64_t most_;
+  std::string metric_;
+  BestRule rule_ = BestRule::less;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "tensor_arrays.hpp"
+
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+namespace lockstep::engine {
+
+checkpoints::Array array_of(const at::Tensor& tensor, const std::string& what) {
+  const auto values = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
+  return {.dtype = parallel::dtype_of(*values, what),
+          .shape = values->sizes().vec(),
+          .bytes = parallel::bytes_of(*values),
+          .owner = values};
+}
+
+at::Tensor tensor_over(const checkpoints::Array& array) {
+  return at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape,
+                       at::TensorOptions().dtype(parallel::scalar_type_of(array.dtype)));
+}
+
+}  // namespace lockstep::engine
