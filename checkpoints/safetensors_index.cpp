@@ -41,7 +41,9 @@ nlohmann::json parse(const Source& source) {
     return true;
   };
   try {
-    return nlohmann::json::parse(text_of(source, source.size()), check);
+    const std::string text = text_of(source, source.size());
+    if (text.find('\0') != std::string::npos) source.refuse("its index has a NUL");  // the parser's end of input
+    return nlohmann::json::parse(text, check);
   } catch (const nlohmann::json::exception&) {
     source.refuse("its index is not JSON in UTF-8");
   }

@@ -171,6 +171,8 @@ TEST_F(IndexTest, AnIndexThatDoesNotFitIsRefused) {
   expect_refusal("", 0, "whole: 0 arrays");
   put_bytes(index_, R"({"weight_map": {"a": )");
   EXPECT_EQ(run_captured({"ls", index_}).code, 4);
+  put_bytes(index_, R"({"weight_map": {}})" + std::string("\0x", 2));
+  EXPECT_EQ(run_captured({"ls", index_}).code, 4);
   put_bytes(index_, R"({"weight_map": )" + std::string(100'000, '['));
   EXPECT_EQ(run_captured({"ls", index_}).code, 4);
 }
