@@ -30,6 +30,11 @@ std::vector<std::string> children(const std::vector<std::string>& paths, const s
   return names;
 }
 
+const char* kind_of(const Attribute& value) {
+  if (std::holds_alternative<std::int64_t>(value)) return "an integer";
+  return std::holds_alternative<double>(value) ? "a real number" : "a text";
+}
+
 void require_path(const std::string& path) {
   if (!is_path(path)) throw std::logic_error("Archive: '" + path + "' is not a path; see encode_name");
 }
@@ -134,17 +139,20 @@ const Attribute& Archive::attribute(const std::string& path, const std::string& 
 
 std::int64_t Archive::integer(const std::string& path, const std::string& name) const {
   if (const auto* value = std::get_if<std::int64_t>(&attribute(path, name))) return *value;
-  throw CheckpointError(origin_, path, "attribute '" + name + "' is not an integer");
+  throw CheckpointError(origin_, path,
+                        "attribute '" + name + "' is " + kind_of(attribute(path, name)) + ", not an integer");
 }
 
 double Archive::real(const std::string& path, const std::string& name) const {
   if (const auto* value = std::get_if<double>(&attribute(path, name))) return *value;
-  throw CheckpointError(origin_, path, "attribute '" + name + "' is not a real number");
+  throw CheckpointError(origin_, path,
+                        "attribute '" + name + "' is " + kind_of(attribute(path, name)) + ", not a real number");
 }
 
 const std::string& Archive::text(const std::string& path, const std::string& name) const {
   if (const auto* value = std::get_if<std::string>(&attribute(path, name))) return *value;
-  throw CheckpointError(origin_, path, "attribute '" + name + "' is not a text");
+  throw CheckpointError(origin_, path,
+                        "attribute '" + name + "' is " + kind_of(attribute(path, name)) + ", not a text");
 }
 
 std::vector<std::string> Archive::arrays_in(const std::string& group) const { return children(array_paths_, group); }

@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <system_error>
 #include <unistd.h>
 
@@ -31,12 +32,74 @@ Syscalls& syscalls() {
   return calls;
 }
 
+namespace {
+
+/// `path`, or the nearest folder above it that is there.
+std::string nearest_existing(std::string path) {
+  while (!path.empty() && path != "/" && !exists(path)) path = fs::path(path).parent_path().string();
+  return path.empty() ? "." : path;
+}
+
+std::string room_at(const std::string& path) {
+  struct statvfs disk {};
+  if (::statvfs(path.c_str(), &disk) != 0) return "";
+  return std::to_string(static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize) + " bytes and " +
+         std::to_string(disk.f_favail) + " files are free there; ";
+}
+
+std::string owner_of(const std::string& path) {
+  struct stat status {};
+  if (::stat(path.c_str(), &status) != 0) return "";
+  char mode[8];
+  std::snprintf(mode, sizeof mode, "%04o", status.st_mode & 07777U);
+  return "; " + path + " belongs to user " + std::to_string(status.st_uid) + " and has mode " + mode;
+}
+
+std::string mount_options_of(const std::string& path) {
+  struct statvfs disk {};
+  if (::statvfs(path.c_str(), &disk) != 0) return "";
+  const std::pair<unsigned long, const char*> known[] = {
+      {ST_RDONLY, "ro"}, {ST_NOSUID, "nosuid"}, {ST_NOEXEC, "noexec"}, {ST_SYNCHRONOUS, "sync"}};
+  std::string options;
+  for (const auto& [flag, name] : known) {
+    if ((disk.f_flag & flag) != 0) options += (options.empty() ? "" : ",") + std::string(name);
+  }
+  return options.empty() ? "" : "; it is mounted " + options;
+}
+
+/// What a user needs to mend it.
+std::string hint_for(int error, const std::string& path) {
+  const std::string near = nearest_existing(path);
+  switch (error) {
+    case EFBIG:
+      return " (the limit on file sizes: see `ulimit -f`)";
+    case ENOSPC:
+      return " (" + room_at(near) + "make room, or lower ckpt.keep_last)";
+    case EDQUOT:
+      return " (the quota of user " + std::to_string(::geteuid()) + "; make room, or lower ckpt.keep_last)";
+    case EACCES:
+    case EPERM:
+      return " (this is user " + std::to_string(::geteuid()) + owner_of(near) + ")";
+    case EROFS:
+      return " (" + near + mount_options_of(near) + ")";
+    default:
+      return "";
+  }
+}
+
+/// "a pipe", of what is no regular file.
+const char* kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a folder";
+  if (S_ISFIFO(mode)) return "a pipe";
+  if (S_ISSOCK(mode)) return "a socket";
+  return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
+}
+
+}  // namespace
+
 void throw_errno(const std::string& path, const char* call, const std::string& detail) {
   const int error = errno;
-  std::string hint;
-  if (error == EFBIG) hint = " (the limit on file sizes: see `ulimit -f`)";
-  if (error == ENOSPC || error == EDQUOT) hint = " (make room, or lower ckpt.keep_last)";
-  throw CheckpointError(path, std::string(call) + detail + " failed: " + std::strerror(error) + hint)
+  throw CheckpointError(path, std::string(call) + detail + " failed: " + std::strerror(error) + hint_for(error, path))
       .as(error == ENOENT ? CheckpointFault::missing : CheckpointFault::io);
 }
 
@@ -84,11 +147,15 @@ ExistingFile::ExistingFile(std::string path) : path_(std::move(path)) {
     throw CheckpointError(path_, "it is a symbolic link; name the file it points to").as(CheckpointFault::refused);
   if (file_ < 0 && errno == ENOENT)
     throw CheckpointError(path_, "there is no such file or folder").as(CheckpointFault::missing);
-  if (file_ < 0) throw_errno(path_, "open");
   struct stat status {};
-  const bool is_regular = ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
-  if (!is_regular) ::close(std::exchange(file_, -1));
-  if (!is_regular) throw CheckpointError(path_, "it is not a regular file").as(CheckpointFault::refused);
+  const bool is_socket = file_ < 0 && errno == ENXIO && ::lstat(path_.c_str(), &status) == 0;
+  if (file_ < 0 && !is_socket) throw_errno(path_, "open");
+  const bool is_regular = file_ >= 0 && ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
+  if (!is_regular && file_ >= 0) ::close(std::exchange(file_, -1));
+  if (!is_regular) {
+    throw CheckpointError(path_, std::string("it is ") + kind_of(status.st_mode) + ", not a regular file")
+        .as(CheckpointFault::refused);
+  }
   size_ = static_cast<std::uint64_t>(status.st_size);
 }
 

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <bit>
+#include <cstdio>
 #include <cstring>
 #include <string_view>
+#include <utility>
 
 namespace lockstep::checkpoints {
 
@@ -29,6 +31,19 @@ bool is_safetensors(std::string_view head) {
   return length >= 2 && length <= 100'000'000 && head[8] == '{';
 }
 
+std::string hex(std::uint64_t value) {
+  char text[17];
+  std::snprintf(text, sizeof text, "%016llx", static_cast<unsigned long long>(value));
+  return text;
+}
+
+/// "; it was written by lockstep 0.1.0", where that can be read.
+std::string written_by(const Envelope& envelope) {
+  const std::string_view writer(envelope.writer.data(), ::strnlen(envelope.writer.data(), envelope.writer.size()));
+  const bool is_known = !writer.empty() && is_text(writer) && writer.find('\n') == std::string_view::npos;
+  return is_known ? "; it was written by " + std::string(writer) : "";
+}
+
 /// What a file that does not begin like ours most likely is.
 struct Description {
   CheckpointFault fault;
@@ -39,6 +54,7 @@ Description describe(std::string_view head) {
   using namespace std::string_view_literals;
   using enum CheckpointFault;
   const auto magic = std::string_view(kMagic.data(), kMagic.size());
+  const std::string remedy = "; `ckpt ls` reads it, and --init.from takes its parameters";
   if (head.empty()) return {damaged, "the file is empty, as after a crash before its bytes reached the disk"};
   if (head.find_first_not_of('\0') == std::string_view::npos) {
     return {damaged, "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk"};
@@ -50,23 +66,38 @@ Description describe(std::string_view head) {
     return {damaged, "its line ends were converted: copy the file in binary mode"};
   }
   if (head.starts_with("PK\x03\x04"sv)) {
-    return {other_kind, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint"};
+    return {other_kind, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint" + remedy};
   }
-  if (head.starts_with("\x89HDF\r\n\x1A\n"sv)) {
-    return {incompatible, "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope"};
+  const std::string program = hdf5_writer(head);
+  if (head.starts_with("\x89HDF\r\n\x1A\n"sv) || program == "MATLAB") {
+    return {incompatible, "it is an HDF5 file of " + program + ": it lacks a Lockstep checkpoint's envelope" + remedy};
   }
   if (head.starts_with("\x1F\x8B"sv)) {
-    return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first"};
+    return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)"};
   }
-  if (is_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint"};
+  if (is_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint" + remedy};
   if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
-    return {other_kind, "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint"};
+    return {other_kind,
+            "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "
+            "torch.save it again"};
   }
   if (is_text(head)) return {other_kind, "it is a text file, not a Lockstep checkpoint"};
   return {damaged, "it is not a Lockstep checkpoint, or its first bytes are damaged"};
 }
 
 }  // namespace
+
+std::string hdf5_writer(std::string_view head) {
+  if (head.starts_with("MATLAB 7.3 MAT-file")) return "MATLAB";
+  const std::pair<const char*, const char*> signs[] = {{"keras_version", "Keras"},
+                                                       {"layer_names", "Keras"},
+                                                       {"PYTABLES_FORMAT_VERSION", "PyTables"},
+                                                       {"NX_class", "NeXus"}};
+  for (const auto& [sign, program] : signs) {
+    if (head.find(sign) != std::string_view::npos) return program;
+  }
+  return "another program";
+}
 
 void seal(Envelope& envelope) { envelope.digest = digest_of(envelope); }
 
@@ -83,20 +114,31 @@ Envelope parse_envelope(const std::string& path, std::span<const std::byte> head
   std::memcpy(&envelope, head.data(), kEnvelopeBytes);
   if (envelope.format_version != kFormatVersion) {
     throw CheckpointError(path, "it has format version " + std::to_string(envelope.format_version) +
-                                    ", but this program reads version " + std::to_string(kFormatVersion) + " only")
+                                    ", but this program reads version " + std::to_string(kFormatVersion) + " only" +
+                                    written_by(envelope))
         .as(CheckpointFault::incompatible);
   }
   if (envelope.digest != digest_of(envelope)) {
-    throw CheckpointError(path, "it is damaged: bytes 0-4095, its envelope, differ from their digest");
+    throw CheckpointError(path, "it is damaged: bytes 0-4095, its envelope, differ from their digest (stored " +
+                                    hex(envelope.digest) + ", computed " + hex(digest_of(envelope)) + ")");
+  }
+  if ((envelope.flags & ~kCommittedFlag) != 0) {
+    throw CheckpointError(path, "it has feature flags " + hex(envelope.flags & ~kCommittedFlag) +
+                                    ", but this program knows none" + written_by(envelope))
+        .as(CheckpointFault::incompatible);
   }
   if ((envelope.flags & kCommittedFlag) == 0) {
     throw CheckpointError(path, "it is unfinished: its writer was stopped in the middle of step " +
-                                    std::to_string(envelope.step) + "'s checkpoint");
+                                    std::to_string(envelope.step) + "'s checkpoint (" + std::to_string(file_bytes) +
+                                    " of " + std::to_string(envelope.file_bytes) + " bytes are there)");
   }
   if (envelope.file_bytes != file_bytes) {
-    throw CheckpointError(
-        path, "it has " + std::to_string(file_bytes) + " bytes instead of " + std::to_string(envelope.file_bytes) +
-                  (file_bytes < envelope.file_bytes ? ": it was cut off" : ": something was appended"));
+    throw CheckpointError(path, "it has " + std::to_string(file_bytes) + " bytes instead of " +
+                                    std::to_string(envelope.file_bytes) +
+                                    (file_bytes < envelope.file_bytes
+                                         ? ": it was cut off"
+                                         : ": " + std::to_string(file_bytes - envelope.file_bytes) +
+                                               " bytes were appended at byte " + std::to_string(envelope.file_bytes)));
   }
   if (envelope.trailer_offset < kEnvelopeBytes || envelope.trailer_offset > file_bytes) {
     throw CheckpointError(path, "it is malformed: its envelope puts the table of digests outside the file");

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "digest.hpp"
 
@@ -37,6 +38,10 @@ struct Envelope {
   }
 };
 static_assert(sizeof(Envelope) == kEnvelopeBytes);
+
+/// Which program wrote an HDF5 file, as far as its first bytes tell: "Keras", "PyTables", "MATLAB", "NeXus", otherwise
+/// "another program".
+std::string hdf5_writer(std::string_view head);
 
 /// Sets the digest.
 void seal(Envelope& envelope);

@@ -41,6 +41,8 @@ Manifest read_manifest(const std::string& path) {
   if (file.size() > kMaxManifestBytes) throw CheckpointError(path, "it is too large for a manifest");
   std::string text(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
+  // The parser would take a NUL for the end, whatever follows.
+  if (text.find('\0') != std::string::npos) throw CheckpointError(path, "it is damaged: it has a NUL");
   Manifest manifest;
   try {
     const nlohmann::json json = nlohmann::json::parse(text);

@@ -22,6 +22,7 @@
 #include "npz.hpp"
 #include "pytorch.hpp"
 #include "safetensors.hpp"
+#include "safetensors_index.hpp"
 #include "zip.hpp"
 
 namespace lockstep::checkpoints {
@@ -75,7 +76,8 @@ FileKind kind_of(const Source& source) {
   if (head.starts_with("PK\x03\x04"sv) || head.starts_with("PK\x05\x06"sv)) return kind_of_zip(source, head);
   if (is_pickle(head) || is_tar(head)) return FileKind::pytorch;
   if (is_hdf5(source)) return FileKind::hdf5;
-  return is_safetensors(head) ? FileKind::safetensors : FileKind::unknown;
+  if (is_safetensors(head)) return FileKind::safetensors;
+  return is_safetensors_index(source) ? FileKind::safetensors_index : FileKind::unknown;
 }
 
 [[noreturn]] void refuse_unknown(const Source& source) {
@@ -84,15 +86,19 @@ FileKind kind_of(const Source& source) {
   if (head.find_first_not_of('\0') == std::string::npos) {
     source.refuse("it begins with zeros only: its writer was interrupted, or the bytes never reached the disk");
   }
-  if (head.starts_with("\x1F\x8B")) source.refuse("it is a gzip file: decompress it first");
-  source.refuse("it is neither a checkpoint nor a file of safetensors, PyTorch, npz or HDF5");
+  if (head.starts_with("\x1F\x8B")) {
+    source.refuse("it is a gzip file: decompress it first (`gunzip`)", CheckpointFault::other_kind);
+  }
+  source.refuse("it is neither a checkpoint nor a file of safetensors, PyTorch, npz or HDF5",
+                CheckpointFault::other_kind);
 }
 
 Archive read_zip(const Source& source, const std::string& head) {
   if (!head.starts_with("PK")) {
     source.refuse(
         "it is a PyTorch file of the form before version 1.6, a bare pickle, which is not read: load it in Python and "
-        "torch.save it again");
+        "torch.save it again",
+        CheckpointFault::other_kind);
   }
   const Zip zip(source);
   return is_pytorch(zip) ? read_pytorch(zip) : read_npz(zip);
@@ -106,6 +112,8 @@ Archive read_kind(const DiskSource& source) {
       return read_foreign_hdf5(source);
     case FileKind::safetensors:
       return read_safetensors(source);
+    case FileKind::safetensors_index:
+      return read_safetensors_index(source);
     case FileKind::pytorch:
       return read_zip(source, head_of(source));
     case FileKind::npz:
@@ -223,6 +231,8 @@ std::string describe(FileKind kind) {
       return "an HDF5 file of another program";
     case FileKind::safetensors:
       return "a safetensors file";
+    case FileKind::safetensors_index:
+      return "a model in several safetensors files";
     case FileKind::pytorch:
       return "a PyTorch file";
     case FileKind::npz:
@@ -233,13 +243,31 @@ std::string describe(FileKind kind) {
   return "a file of unknown kind";
 }
 
+std::string describe(const std::string& path) {
+  const DiskSource source(path);
+  const FileKind kind = kind_of(source);
+  if (kind != FileKind::hdf5) return describe(kind);
+  std::string head(std::min<std::uint64_t>(source.size(), kEnvelopeBytes), '\0');
+  source.read_to(0, std::as_writable_bytes(std::span(head)));
+  return "an HDF5 file of " + hdf5_writer(head);
+}
+
+std::vector<std::string> files_of(const std::string& path) {
+  const DiskSource source(path);
+  std::vector<std::string> files = {path};
+  if (kind_of(source) == FileKind::safetensors_index) {
+    for (std::string& file : files_of_index(source)) files.push_back(std::move(file));
+  }
+  return files;
+}
+
 Archive read_foreign(const std::string& path) {
   const DiskSource source(path);
   try {
     return read_kind(source);
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;
-    source.refuse(error.what());
+    source.refuse(error.what(), error.fault());
   } catch (const std::bad_alloc&) {
     source.refuse("there is not enough memory to read it");
   } catch (const std::logic_error& error) {  // what Archive refuses

@@ -24,7 +24,7 @@ enum class Told : std::uint64_t {
   integer,  ///< path of the group or array, name, value
   real,     ///< the same
   text,     ///< the same
-  failure,  ///< object, message
+  failure,  ///< object, message, CheckpointFault
 };
 
 /// Walks through a file; in the child. Never throws a CheckpointError: it tells of it.

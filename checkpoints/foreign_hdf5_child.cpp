@@ -2,10 +2,13 @@
 #include <lockstep/core/error.hpp>
 
 #include <bit>
+#include <cstring>
 #include <exception>
 #include <map>
 #include <optional>
+#include <string_view>
 
+#include "dataset.hpp"
 #include "foreign_hdf5.hpp"
 #include "limits.hpp"
 #include "memory_file.hpp"
@@ -17,19 +20,34 @@ namespace {
 constexpr std::size_t kMaxAttributes = 64;
 constexpr std::size_t kMaxSoftLinks = 8;
 
-[[noreturn]] void fail(const std::string& message) { throw CheckpointError(message); }
+[[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
+  throw CheckpointError(message).as(fault);
+}
+[[noreturn]] void refuse(const std::string& message) { fail(message, CheckpointFault::refused); }
 
 /// A link's name as a part of a path; names that encode_name made stay as they are.
 std::string part_of_link(const std::string& name) {
-  if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) fail("it holds a link with a malformed name");
+  const std::string fault = "it holds a link with a malformed name, " + in_quotes(name);
+  if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) refuse(fault);
   std::string part = name;
   try {
     if (encode_name(decode_name(name)) != name) part = encode_name(name);
   } catch (const CheckpointError&) {
     part = encode_name(name);
   }
-  if (!is_part(part)) fail("it holds a link with a malformed name");
+  if (!is_part(part)) refuse(fault);
   return part;
+}
+
+/// Whether the superblock (behind the signature, of version 3) says that a program has the file open for writing.
+bool is_marked_open(std::span<const std::byte> content) {
+  constexpr std::string_view kSignature = "\x89HDF\r\n\x1A\n";
+  constexpr std::size_t kVersion = 8, kFlags = 11;
+  for (std::size_t at = 0; at + kFlags < content.size(); at = at == 0 ? 512 : 2 * at) {
+    const bool is_here = std::memcmp(content.data() + at, kSignature.data(), kSignature.size()) == 0;
+    if (is_here) return content[at + kVersion] == std::byte{3} && content[at + kFlags] != std::byte{0};
+  }
+  return false;
 }
 
 class Teller {
@@ -37,6 +55,9 @@ class Teller {
   Teller(const Source& source, ChildOutput& output) : output_(output), expansion_(source), file_bytes_(source.size()) {}
 
   void tell(std::span<const std::byte> content) {
+    if (is_marked_open(content)) {
+      fail("it is marked as open for writing: its program still writes it, or ended before it had closed it");
+    }
     MemoryFile memory(content);
     const Handle access = memory.access_list();
     const Handle file(H5Fopen("archive", H5F_ACC_RDONLY, access.id()), H5Fclose, "H5Fopen");
@@ -47,8 +68,8 @@ class Teller {
  private:
   void tell_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
     object_ = path;
-    if (++objects_ > kMaxObjects) fail("there are more than a million objects");
-    if (depth > kMaxDepth) fail("it lies more than 32 groups deep");
+    if (++objects_ > kMaxObjects) refuse("there are more than a million objects");
+    if (depth > kMaxDepth) refuse("it lies more than 32 groups deep");
     const Handle access(H5Pcreate(H5P_LINK_ACCESS), H5Pclose, "H5Pcreate");
     checked(H5Pset_nlinks(access.id(), kMaxSoftLinks), "H5Pset_nlinks");
     const Handle object(H5Oopen(parent, name.c_str(), access.id()), H5Oclose, "H5Oopen");
@@ -57,7 +78,7 @@ class Teller {
     const auto [known, is_new] = known_.emplace(info.addr, path);
     switch (H5Iget_type(object.id())) {
       case H5I_GROUP:
-        if (!is_new) fail("it is the group " + known->second + " once more");
+        if (!is_new) refuse("it is the group " + known->second + " once more");
         return tell_group(object.id(), path, depth);
       case H5I_DATASET:
         if (is_new) return tell_array(object.id(), path);
@@ -77,21 +98,31 @@ class Teller {
     }
   }
 
+  /// "'name' to 'file'", of an external link.
+  static std::string target_of(hid_t group, const char* name, std::size_t bytes) {
+    std::vector<char> value(std::min(bytes, kMaxAttributeBytes) + 1);
+    const char* file = "";
+    const bool is_told = H5Lget_val(group, name, value.data(), value.size() - 1, H5P_DEFAULT) >= 0 &&
+                         H5Lunpack_elink_val(value.data(), value.size() - 1, nullptr, &file, nullptr) >= 0;
+    return in_quotes(name) + (is_told ? " to " + in_quotes(file) : "");
+  }
+
   /// Names of the links below a group, in order of creation where that is known.
   static std::vector<std::string> children(hid_t group) {
     struct Links {
       std::vector<std::string> names;
-      const char* fault = nullptr;
+      std::string fault;
     } links;
-    const auto visit = [](hid_t, const char* name, const H5L_info_t* info, void* data) -> herr_t {
+    const auto visit = [](hid_t in, const char* name, const H5L_info_t* info, void* data) -> herr_t {
       auto& found = *static_cast<Links*>(data);
       if (info->type == H5L_TYPE_EXTERNAL) {
-        found.fault = "it holds a link into another file; that is refused";
+        found.fault =
+            "it holds a link into another file, " + target_of(in, name, info->u.val_size) + "; that is refused";
       } else if (info->type != H5L_TYPE_HARD && info->type != H5L_TYPE_SOFT) {
-        found.fault = "it holds a link of a kind that a program defined; that is refused";
+        found.fault = "it holds a link of a kind that a program defined, " + in_quotes(name) + "; that is refused";
       }
       if (found.names.size() > kMaxObjects) found.fault = "it holds too many links";
-      if (found.fault != nullptr) return 1;
+      if (!found.fault.empty()) return 1;
       found.names.emplace_back(name);
       return 0;
     };
@@ -100,7 +131,7 @@ class Teller {
     checked(H5Pget_link_creation_order(list.id(), &order), "H5Pget_link_creation_order");
     const H5_index_t index = (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
     checked(H5Literate(group, index, H5_ITER_INC, nullptr, visit, &links), "H5Literate");
-    if (links.fault != nullptr) fail(links.fault);
+    if (!links.fault.empty()) refuse(links.fault);
     return std::move(links.names);
   }
 
@@ -129,7 +160,7 @@ class Teller {
   }
 
   void tell_alias(const std::string& path, const std::string& known) {
-    if (!arrays_.contains(known)) fail("it is " + known + ", which holds it");
+    if (!arrays_.contains(known)) refuse("it is " + known + ", which holds it");
     put(Told::alias, path);
     output_.write_text(known);
   }
@@ -145,26 +176,11 @@ class Teller {
     return types_.dtype_of(type);
   }
 
-  static std::vector<std::int64_t> shape_of(hid_t set) {
-    const Handle space(H5Dget_space(set), H5Sclose, "H5Dget_space");
-    const H5S_class_t kind = H5Sget_simple_extent_type(space.id());
-    if (kind != H5S_SCALAR && kind != H5S_SIMPLE) fail("it has no shape");
-    std::vector<hsize_t> shape(
-        static_cast<std::size_t>(checked(H5Sget_simple_extent_ndims(space.id()), "H5Sget_simple_extent_ndims")));
-    if (!shape.empty()) {
-      checked(H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr), "H5Sget_simple_extent_dims");
-    }
-    return {shape.begin(), shape.end()};
-  }
-
   /// Before a byte is read: everything lies in this file, unpacked by filters that cannot do harm.
   void require_stored_here(hid_t set, std::uint64_t nbytes) const {
     const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
-    if (checked(H5Pget_external_count(list.id()), "H5Pget_external_count") != 0) {
-      fail("its bytes are in another file; that is refused");
-    }
+    require_own_storage(list.id());
     const H5D_layout_t layout = H5Pget_layout(list.id());
-    if (layout == H5D_VIRTUAL) fail("it is made of arrays in other files; that is refused");
     if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) fail("its layout is unknown");
     const int filters = checked(H5Pget_nfilters(list.id()), "H5Pget_nfilters");
     for (int i = 0; i < filters; ++i) {
@@ -175,11 +191,14 @@ class Teller {
       const H5Z_filter_t filter =
           checked(H5Pget_filter2(list.id(), number, &flags, &values, nullptr, 0, nullptr, &config), "H5Pget_filter2");
       if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32) {
-        fail("it was packed by filter " + std::to_string(filter) + ", which is none of deflate, shuffle, fletcher32");
+        refuse("it was packed by filter " + std::to_string(filter) + ", which is none of deflate, shuffle, fletcher32");
       }
     }
     const std::uint64_t stored = H5Dget_storage_size(set);
-    if (stored > file_bytes_) fail("its bytes would be more than the file has");
+    if (stored > file_bytes_) {
+      fail("its bytes would be " + std::to_string(stored) + ", more than the " + std::to_string(file_bytes_) +
+           " of the file");
+    }
     const bool fits = layout == H5D_CHUNKED ? filters != 0 || stored >= nbytes : stored == nbytes;
     if (!fits) {
       fail("its shape claims " + std::to_string(nbytes) + " bytes, but " + std::to_string(stored) + " are stored");
@@ -255,17 +274,31 @@ class Teller {
   std::size_t objects_ = 0;
 };
 
-void tell_failure(const std::string& object, const std::string& message, ChildOutput& output) {
+/// Nothing leads through an external link any more; what it points to can be told.
+void block_external_links() {
+  H5L_class_t blocked{};
+  blocked.version = H5L_LINK_CLASS_T_VERS;
+  blocked.id = H5L_TYPE_EXTERNAL;
+  blocked.trav_func = [](auto...) -> hid_t { return H5I_INVALID_HID; };
+  blocked.query_func = [](const char*, const void* value, std::size_t bytes, void* out, std::size_t room) -> ssize_t {
+    if (out != nullptr) std::memcpy(out, value, std::min(bytes, room));
+    return static_cast<ssize_t>(bytes);
+  };
+  checked(H5Lregister(&blocked), "H5Lregister");
+}
+
+void tell_failure(const std::string& object, const std::string& message, CheckpointFault fault, ChildOutput& output) {
   output.write_number(static_cast<std::uint64_t>(Told::failure));
   output.write_text(object);
   output.write_text(message);
+  output.write_number(static_cast<std::uint64_t>(fault));
 }
 
 }  // namespace
 
 void tell_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output) {
   const HdfSession session;
-  H5Lunregister(H5L_TYPE_EXTERNAL);
+  block_external_links();
   H5PLset_loading_state(0);
   Teller teller(source, output);
   try {
@@ -273,9 +306,9 @@ void tell_hdf5(const Source& source, std::span<const std::byte> content, ChildOu
     output.write_number(static_cast<std::uint64_t>(Told::end));
   } catch (const CheckpointError& error) {
     const std::string prefix = error.path().empty() ? "" : error.path() + ": " + error.object() + ": ";
-    tell_failure(teller.object(), std::string(error.what()).substr(prefix.size()), output);
+    tell_failure(teller.object(), std::string(error.what()).substr(prefix.size()), error.fault(), output);
   } catch (const std::bad_alloc&) {
-    tell_failure(teller.object(), "it takes too much memory to parse", output);
+    tell_failure(teller.object(), "it takes too much memory to parse", CheckpointFault::refused, output);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <sys/mman.h>
 
+#include "envelope.hpp"
 #include "foreign_hdf5.hpp"
 #include "limits.hpp"
 
@@ -62,10 +63,17 @@ class Receiver {
       case Told::text:
         return receive_attribute(told, path, input);
       case Told::failure:
-        source_.refuse(path, input.read_text());
+        return receive_failure(path, input);
       default:
         source_.refuse("it could not be parsed");
     }
+  }
+
+  void receive_failure(const std::string& object, ChildInput& input) {
+    const std::string message = input.read_text();
+    const std::uint64_t fault = input.read_number();
+    const bool is_known = fault <= static_cast<std::uint64_t>(CheckpointFault::refused);
+    source_.refuse(object, message, is_known ? static_cast<CheckpointFault>(fault) : CheckpointFault::damaged);
   }
 
   void receive_array(const std::string& path, ChildInput& input) {
@@ -101,6 +109,17 @@ class Receiver {
   Archive archive_;
 };
 
+/// Whether HDF5's part ends before the file does, by a superblock of version 2 or 3: where the user block has the size
+/// of an envelope, that is a checkpoint which lost its first bytes.
+bool has_more_behind(const Source& source, std::uint64_t superblock) {
+  constexpr std::uint64_t kVersion = 8, kEnd = 28, kBytes = 48;
+  if (superblock + kBytes > source.size()) return true;
+  std::array<std::byte, kBytes> bytes{};
+  source.read_to(superblock, bytes);
+  const auto end = load<std::uint64_t>(bytes, kEnd);
+  return bytes[kVersion] >= std::byte{2} && end != source.size() && end != source.size() - superblock;
+}
+
 }  // namespace
 
 bool is_hdf5(const Source& source) {
@@ -108,7 +127,8 @@ bool is_hdf5(const Source& source) {
   std::array<std::byte, 8> head{};
   for (std::uint64_t at = 0; at + head.size() <= source.size(); at = at == 0 ? 512 : 2 * at) {
     source.read_to(at, head);
-    if (std::memcmp(head.data(), kSignature.data(), head.size()) == 0) return true;
+    const bool is_here = std::memcmp(head.data(), kSignature.data(), head.size()) == 0;
+    if (is_here) return at != kEnvelopeBytes || !has_more_behind(source, at);
   }
   return false;
 }
@@ -124,7 +144,7 @@ Archive read_foreign_hdf5(const DiskSource& source) {
         [&](ChildInput& input) { receiver.receive(input); });
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;
-    source.refuse(error.what());
+    source.refuse(error.what(), error.fault());
   }
   return receiver.take();
 }

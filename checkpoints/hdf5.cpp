@@ -104,7 +104,9 @@ DType FileTypes::dtype_of(hid_t type) const {
   for (const DType dtype : kAllDTypes) {
     if (H5Tequal(type, of(dtype)) > 0) return dtype;
   }
-  throw CheckpointError("its element type is none of Lockstep's");
+  std::string known;
+  for (const DType dtype : kAllDTypes) known += (known.empty() ? "" : ", ") + std::string(name_of(dtype));
+  throw CheckpointError("its element type is none of Lockstep's (" + known + ")").as(CheckpointFault::incompatible);
 }
 
 }  // namespace lockstep::checkpoints

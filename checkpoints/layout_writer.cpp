@@ -24,6 +24,22 @@ Handle text_type(std::size_t length) {
   return type;
 }
 
+/// A file space strategy makes HDF5 add an object to the superblock, for which it has no list but the default one of
+/// groups; that would give it the time of day.
+class NoTimeInSuperblock {
+ public:
+  NoTimeInSuperblock() {
+    checked(H5Pget_obj_track_times(H5P_GROUP_CREATE_DEFAULT, &kept_), "H5Pget_obj_track_times");
+    checked(H5Pset_obj_track_times(H5P_GROUP_CREATE_DEFAULT, false), "H5Pset_obj_track_times");
+  }
+  NoTimeInSuperblock(const NoTimeInSuperblock&) = delete;
+  NoTimeInSuperblock& operator=(const NoTimeInSuperblock&) = delete;
+  ~NoTimeInSuperblock() { H5Pset_obj_track_times(H5P_GROUP_CREATE_DEFAULT, kept_); }
+
+ private:
+  hbool_t kept_ = false;
+};
+
 class LayoutWriter {
  public:
   LayoutWriter(MemoryFile& memory, const Archive& archive, std::uint64_t front_bytes)
@@ -67,6 +83,7 @@ class LayoutWriter {
     checked(H5Pset_file_space_strategy(list.id(), H5F_FSPACE_STRATEGY_NONE, false, 1), "H5Pset_file_space_strategy");
     checked(H5Pset_link_creation_order(list.id(), kKeepOrder), "H5Pset_link_creation_order");
     checked(H5Pset_obj_track_times(list.id(), false), "H5Pset_obj_track_times");
+    const NoTimeInSuperblock no_time;
     return {H5Fcreate("archive", H5F_ACC_TRUNC, list.id(), access.id()), H5Fclose, "H5Fcreate"};
   }
 

@@ -89,6 +89,14 @@ bool is_alive(const Holder& holder, const std::string& path) {
   return !error && fs::file_time_type::clock::now() - renewed < kDeadAfter;
 }
 
+std::string age_of(const std::string& path) {
+  std::error_code error;
+  const auto renewed = fs::last_write_time(path, error);
+  if (error) return "?";
+  const auto age = fs::file_time_type::clock::now() - renewed;
+  return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(age).count());
+}
+
 void write_holder(const std::string& path) {
   const std::string text = myself().text();
   NewFile file(path);
@@ -110,8 +118,8 @@ Lease::Lease(std::string directory, std::chrono::seconds patience)
     }
     if (is_alive(holder, path_)) {
       const std::string path = std::exchange(path_, "");
-      throw CheckpointError(
-          path, "another run writes checkpoints here: " + holder.describe() + "; end it, or choose another --run.dir");
+      throw CheckpointError(path, "another run writes checkpoints here: " + holder.describe() + ", last heard of " +
+                                      age_of(path) + " s ago; end it, or choose another --run.dir");
     }
     taken_from_ = holder.describe();
     if (exists(path_)) remove_tree(path_);

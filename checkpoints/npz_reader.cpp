@@ -25,7 +25,9 @@ constexpr std::array kNumpyDTypes = {
     std::pair{std::string_view("b1"), DType::boolean},    std::pair{std::string_view("c8"), DType::complex64},
     std::pair{std::string_view("c16"), DType::complex128}};
 
-[[noreturn]] void fail(const std::string& message) { throw CheckpointError(message); }
+[[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
+  throw CheckpointError(message).as(fault);
+}
 
 /// The line is a Python literal: {'descr': '<f4', 'fortran_order': False, 'shape': (3, 4), }
 class LineParser {
@@ -121,8 +123,10 @@ class LineParser {
     });
     const std::size_t size = row == kNumpyDTypes.end() ? 0 : size_of(row->second);
     const bool is_known = size != 0 && (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && size == 1));
-    if (!is_known && descr.ends_with('O')) fail("it holds pickled Python objects, which are never loaded");
-    if (!is_known) fail(quoted("its element type", descr) + " is none that Lockstep has");
+    if (!is_known && descr.ends_with('O'))
+      fail("it holds pickled Python objects, which are never loaded", CheckpointFault::refused);
+    if (!is_known)
+      fail(quoted("its element type", descr) + " is none that Lockstep has", CheckpointFault::incompatible);
     header.dtype = row->second;
     header.is_big_endian = descr[0] == '>' && size > 1;
   }
@@ -166,7 +170,7 @@ NpyHeader checked_header(const Source& source, const std::string& object, const 
     }
     return header;
   } catch (const CheckpointError& error) {
-    source.refuse(object, error.what());
+    source.refuse(object, error.what(), error.fault());
   }
 }
 
@@ -196,7 +200,10 @@ Archive read_npz(const Zip& zip) {
   };
   const auto& records = zip.records();
   if (!records.empty() && std::none_of(records.begin(), records.end(), is_ours)) {
-    source.refuse("it is a zip archive with neither the record data.pkl of a PyTorch file nor arrays of NumPy");
+    source.refuse(
+        "it is a zip archive with neither the record data.pkl of a PyTorch file nor arrays of NumPy (`unzip -l` "
+        "lists it)",
+        CheckpointFault::other_kind);
   }
   for (const ZipRecord& record : records) {
     if (!record.name.ends_with(kSuffix)) continue;

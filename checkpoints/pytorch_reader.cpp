@@ -36,10 +36,12 @@ class PyTorchReader {
   }
 
   Archive read() {
-    if (folder_.empty()) source_.refuse("it is a zip archive without the record data.pkl of a PyTorch file");
+    if (folder_.empty())
+      source_.refuse("it is a zip archive without the record data.pkl of a PyTorch file", CheckpointFault::other_kind);
     if (zip_.find(folder_ + "/constants.pkl") != nullptr) {
       source_.refuse(
-          "it is a TorchScript program, not tensors: in Python, torch.save(torch.jit.load(...).state_dict())");
+          "it is a TorchScript program, not tensors: in Python, torch.save(torch.jit.load(...).state_dict())",
+          CheckpointFault::other_kind);
     }
     require_little_endian();
     pickle_ = parse(read_stored(*zip_.find(folder_ + std::string(kPickle)), "data.pkl"));
@@ -82,11 +84,13 @@ class PyTorchReader {
 
   /// @param path  of the map or list; "" for the root
   void put_children(const PickleValue& parent, const std::string& path, std::size_t depth) {
-    if (depth >= kMaxDepth) source_.refuse(path.substr(0, 200) + "...", "it lies too deep, or in a circle");
+    if (depth >= kMaxDepth)
+      source_.refuse(path.substr(0, 200) + "...", "it lies too deep, or in a circle", CheckpointFault::refused);
     if (!path.empty()) archive_.add_group(path);
     const bool is_map = parent.kind == Kind::map;
     for (std::size_t i = 0; i < parent.items.size(); i += is_map ? 2 : 1) {
-      if (++visited_ > kMaxObjects) source_.refuse("data.pkl", "it holds more than a million entries");
+      if (++visited_ > kMaxObjects)
+        source_.refuse("data.pkl", "it holds more than a million entries", CheckpointFault::refused);
       const std::string name = is_map ? key_of(pickle_.values[parent.items[i]]) : std::to_string(i);
       put_child(pickle_.values[parent.items[is_map ? i + 1 : i]], path, name, depth);
     }

@@ -29,6 +29,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
   std::vector<std::pair<std::string, std::string>> metadata;
   std::string fault;   ///< why the header was refused
   std::string object;  ///< what it is about; may be ""
+  CheckpointFault kind = CheckpointFault::damaged;
 
   bool null() override { return wrong_value("null"); }
   bool boolean(bool) override { return wrong_value("true or false"); }
@@ -61,7 +62,10 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     } else if (at_ == At::header && key_ == "__metadata__") {
       at_ = At::metadata;
     } else if (at_ == At::header) {
-      if (entries.size() >= kMaxObjects) return refuse("the header lists more than a million tensors");
+      if (entries.size() >= kMaxObjects) {
+        kind = CheckpointFault::refused;
+        return refuse("the header lists more than a million tensors");
+      }
       entries.push_back({.name = key_, .dtype = {}, .shape = {}, .offsets = {}});
       at_ = At::tensor;
     } else {
@@ -170,7 +174,8 @@ HeaderHandler parse_header(const Source& source, std::uint64_t length) {
   if (text[last] != '}') source.refuse("header", "it does not end with } and blanks");
   HeaderHandler handler;
   nlohmann::json::sax_parse(text.begin(), text.end(), &handler);
-  if (!handler.fault.empty()) source.refuse(handler.object.empty() ? "header" : handler.object, handler.fault);
+  if (!handler.fault.empty())
+    source.refuse(handler.object.empty() ? "header" : handler.object, handler.fault, handler.kind);
   return handler;
 }
 

@@ -51,7 +51,9 @@ Block Source::read(std::uint64_t offset, std::uint64_t count) const {
   return {bytes, memory};
 }
 
-void Source::refuse(const std::string& message) const { throw CheckpointError(path(), message); }
+void Source::refuse(const std::string& message, CheckpointFault fault) const {
+  throw CheckpointError(path(), message).as(fault);
+}
 
 void Source::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
   throw CheckpointError(path(), object, message).as(fault);

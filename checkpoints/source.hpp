@@ -37,7 +37,7 @@ class Source {
   Block read(std::uint64_t offset, std::uint64_t count) const;
 
   /// Throws a CheckpointError with the path, and with what inside it is at fault.
-  [[noreturn]] void refuse(const std::string& message) const;
+  [[noreturn]] void refuse(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) const;
   [[noreturn]] void refuse(const std::string& object, const std::string& message,
                            CheckpointFault fault = CheckpointFault::damaged) const;
 

@@ -62,7 +62,7 @@ std::vector<Seal> seals_of(const std::vector<std::string>& files) {
   return seals;
 }
 
-std::string set_aside(const std::string& checkpoint, const char* prefix) {
+std::string prefixed(const std::string& checkpoint, const char* prefix) {
   const fs::path path(checkpoint);
   std::string aside;
   for (int number = 1; aside.empty() || exists(aside); ++number) {
@@ -81,7 +81,7 @@ bool make_room(const std::string& directory, std::int64_t step, const std::vecto
     if (seals_of(state_files(there)) == seals) return false;
     throw CheckpointError(there, "a checkpoint of this step with other content is there already; move it away");
   }
-  set_aside(there, ".bad-");
+  prefixed(there, ".bad-");
   return true;
 }
 
@@ -140,18 +140,20 @@ std::optional<std::string> latest(const std::string& directory) {
 
 std::string checkpoint_of(const std::string& directory, std::int64_t step) { return place_of(directory, step); }
 
+std::string quarantine(const std::string& checkpoint) { return prefixed(checkpoint, ".bad-"); }
+
+std::string set_aside(const std::string& checkpoint) { return prefixed(checkpoint, ".old-"); }
+
 std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
   std::size_t count = 0;
   for (const std::int64_t later : list(directory)) {
     if (later <= step) continue;
-    set_aside(place_of(directory, later), ".old-");
+    set_aside(place_of(directory, later));
     ++count;
   }
   if (count > 0) sync_folder(directory);
   return count;
 }
-
-std::string quarantine(const std::string& checkpoint) { return set_aside(checkpoint, ".bad-"); }
 
 std::string stage(const std::string& directory, std::int64_t step) {
   make_folders(directory);

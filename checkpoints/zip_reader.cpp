@@ -174,7 +174,7 @@ void Zip::read_directory(const Directory& directory) {
                      .crc = load<std::uint32_t>(bytes, 16),
                      .is_deflated = load<std::uint16_t>(bytes, 10) == kDeflated};
     const std::string object = quoted("record", record.name);
-    if (!is_good_name(record.name)) source_.refuse(object, "such a name is refused");
+    if (!is_good_name(record.name)) source_.refuse(object, "such a name is refused", CheckpointFault::refused);
     Local local{.header = load<std::uint32_t>(bytes, 42), .flags = load<std::uint16_t>(bytes, 8)};
     if ((local.flags & kEncrypted) != 0) source_.refuse(object, "it is encrypted");
     if (load<std::uint16_t>(bytes, 34) != 0) source_.refuse(object, "it lies in another file");

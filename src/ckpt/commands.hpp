@@ -36,10 +36,14 @@ Exit doctor(const Request& request);
 Exit prune(const Request& request);
 Exit lineage(const Request& request);
 
-/// The program: finds the command, and says in one sentence what went wrong.
-///
-/// Files may come from anywhere, so the command runs in a child process: a library that crashes on one costs an exit
-/// code, not more.
-int run(const std::vector<Command>& commands, const std::vector<std::string>& words);
+/// The program's table.
+const std::vector<Command>& commands();
+
+/// Finds the command and runs it; says in one sentence on the standard error what went wrong.
+Exit run_here(const std::vector<std::string>& words);
+
+/// The program: run_here() in a child process, since files may come from anywhere. A library that crashes on one costs
+/// an exit code, not more.
+int run(const std::vector<std::string>& words);
 
 }  // namespace lockstep::ckpt

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/finite.hpp>
 #include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
 
@@ -156,6 +159,36 @@ void look_at_disk(const std::string& directory, const std::vector<Saved>& all, D
   room < 2 ? diagnosis.problem(words) : diagnosis.fact(words);
 }
 
+std::string run_of(const std::string& checkpoint) {
+  try {
+    const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
+    return groups.has_attribute("/", "run_id") ? groups.text("/", "run_id") : "";
+  } catch (const CheckpointError&) {
+    return "";  // said already
+  }
+}
+
+/// @return whether all checkpoints are of one run, as far as they tell
+bool look_at_runs(const std::vector<Saved>& all, Diagnosis& diagnosis) {
+  const Saved* first = nullptr;
+  std::string run;
+  for (const Saved& saved : all) {
+    const std::string other = run_of(saved.path);
+    if (other.empty() || other == run) continue;
+    if (first != nullptr) {
+      diagnosis.problem(
+          fmt::format("{} is of run {}, but {} of run {}: move one away, or resume with "
+                      "resume.fork=true, which sets the others aside",
+                      first->name, escaped(run), saved.name, escaped(other)));
+      return false;
+    }
+    first = &saved;
+    run = other;
+  }
+  if (first != nullptr) diagnosis.fact("all are of run " + escaped(run));
+  return true;
+}
+
 void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   for (const Saved& saved : all) {
     if (age_s(saved.path) >= -2.0) continue;
@@ -163,23 +196,48 @@ void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   }
 }
 
-}  // namespace
+/// One checkpoint by itself: its envelopes, index, name and numbers, but not every byte.
+Exit look_at_one(const std::string& path, Diagnosis& diagnosis) {
+  try {
+    const checkpoints::Contents contents = checkpoints::read_contents(path);
+    diagnosis.fact(fmt::format("step {}, {} arrays, {}, written by {}; `ckpt verify` checks every byte", contents.step,
+                               contents.arrays.size(), exact_bytes(contents.file_bytes), escaped(contents.writer)));
+    const std::string nonfinite = checkpoints::nonfinite_in(path, "/model/params");
+    nonfinite.empty() ? diagnosis.fact("all parameters are finite") : diagnosis.problem(escaped(nonfinite));
+    const std::string run = run_of(path);
+    if (!run.empty()) diagnosis.fact("of run " + escaped(run));
+    return Exit::ok;
+  } catch (const CheckpointError& error) {
+    diagnosis.problem(escaped(error.what()));
+    return exit_code_of(error);
+  }
+}
 
-Exit doctor(const Request& request) {
-  const std::string directory = checkpoint_folder(request.paths[0]);
+Exit look_at_folder(const std::string& directory, Diagnosis& diagnosis) {
   const std::vector<Saved> all = saved_in(directory);
-  Diagnosis diagnosis;
   const bool is_whole = look_at_checkpoints(directory, all, diagnosis);
+  const bool is_one_run = look_at_runs(all, diagnosis);
   look_at_leftovers(directory, diagnosis);
   look_at_pointer(directory, all, diagnosis);
   look_at_lease(directory, diagnosis);
   look_at_permissions(directory, diagnosis);
   look_at_clock(all, diagnosis);
   look_at_disk(directory, all, diagnosis);
+  if (!is_whole) return Exit::corrupt;
+  return is_one_run ? Exit::ok : Exit::policy;
+}
+
+}  // namespace
+
+Exit doctor(const Request& request) {
+  const std::string one = one_checkpoint(request.paths[0]);
+  const std::string place = one.empty() ? checkpoint_folder(request.paths[0]) : one;
+  Diagnosis diagnosis;
+  const Exit code = one.empty() ? look_at_folder(place, diagnosis) : look_at_one(place, diagnosis);
   Json root = diagnosis.document();
-  root["directory"] = escaped(directory);
+  root[one.empty() ? "directory" : "file"] = escaped(place);
   request.wants_json() ? print(root) : print(diagnosis.text());
-  return is_whole ? Exit::ok : Exit::corrupt;
+  return code;
 }
 
 }  // namespace lockstep::ckpt

@@ -3,7 +3,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
 #include <optional>
+#include <sstream>
 
 #include "commands.hpp"
 #include "listing.hpp"
@@ -14,14 +17,19 @@ namespace lockstep::ckpt {
 
 namespace {
 
+constexpr const char* kLineage = "/meta/lineage";
+
 /// One checkpoint, and what it tells of where it came from.
 struct Node {
-  Saved saved;
-  std::string id;
-  std::string parent;               ///< its parent's id; "" where the file does not tell
-  std::string problem;              ///< why it cannot be read, or ""
-  std::optional<std::size_t> from;  ///< index of the parent among the nodes
-  bool is_told = false;             ///< whether the file says so, rather than the order of the steps
+  std::string name;  ///< "step-000000001250"
+  std::int64_t step = 0;
+  std::string id = {};
+  std::string run = {};               ///< the run's id; "" where the file does not tell
+  std::string parent = {};            ///< its parent's id; likewise
+  std::string problem = {};           ///< why it cannot be read, or ""
+  std::optional<std::size_t> from{};  ///< index of the parent among the nodes
+  bool is_told = false;               ///< whether the file says so, rather than the order of the steps
+  bool is_here = true;                ///< else a file tells of it
 };
 
 std::string attribute(const Source& source, const std::string& name) {
@@ -30,69 +38,128 @@ std::string attribute(const Source& source, const std::string& name) {
   return found == attributes.end() ? "" : attribute_text(found->second);
 }
 
-Node node_of(const Saved& saved) {
-  Node node;
-  node.saved = saved;
-  try {
-    const Source source = Source::open(saved.path);
-    node.id = checkpoints::read_contents(saved.path).digest;
-    node.parent = attribute(source, "parent_digest");
-  } catch (const std::exception& error) {
-    if (exit_code_of(error) == Exit::internal) throw;
-    node.problem = escaped(error.what());
+/// The ancestors that a checkpoint tells of, oldest first: lines of "step 40 digest 0123... ranks 2".
+std::vector<Node> ancestors_of(const Source& source) {
+  std::vector<Node> nodes;
+  const auto& arrays = source.arrays();
+  const auto info =
+      std::find_if(arrays.begin(), arrays.end(), [](const ArrayInfo& array) { return array.path == kLineage; });
+  if (info == arrays.end()) return nodes;
+  std::istringstream lines(checkpoints::text_of(source.read(*info)));
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::string step_word;
+    std::string digest_word;
+    Node node{.name = "", .is_here = false};
+    if (!(words >> step_word >> node.step >> digest_word >> node.id)) continue;
+    node.id = escaped(node.id);
+    node.name = fmt::format("step {}", node.step);
+    if (!nodes.empty()) node.parent = nodes.back().id;
+    nodes.push_back(std::move(node));
   }
+  return nodes;
+}
+
+/// The checkpoint at `path`; the ancestors that it tells of are added to `told`.
+Node node_of(const std::string& name, std::int64_t step, const std::string& path, std::vector<Node>& told) {
+  Node node{.name = name, .step = step};
+  const checkpoints::Contents contents = checkpoints::read_contents(path);  // says it where it is no checkpoint
+  const Source source = Source::open(path);
+  node.step = contents.step;
+  node.id = contents.digest;
+  node.run = attribute(source, "run_id");
+  node.parent = attribute(source, "parent_digest");
+  for (Node& ancestor : ancestors_of(source)) told.push_back(std::move(ancestor));
   return node;
+}
+
+std::size_t index_of(const std::vector<Node>& nodes, const std::string& id) {
+  return static_cast<std::size_t>(
+      std::find_if(nodes.begin(), nodes.end(), [&id](const Node& node) { return node.id == id; }) - nodes.begin());
+}
+
+/// Those of a folder, and before them the ancestors that are not in it.
+std::vector<Node> nodes_of_folder(const std::string& directory) {
+  std::vector<Node> nodes;
+  std::vector<Node> told;
+  for (const Saved& saved : saved_in(directory)) {
+    try {
+      nodes.push_back(node_of(saved.name, saved.step, saved.path, told));
+    } catch (const std::exception& error) {
+      if (exit_code_of(error) == Exit::internal) throw;
+      nodes.push_back({.name = saved.name, .step = saved.step, .problem = escaped(error.what())});
+    }
+  }
+  if (nodes.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+  std::vector<Node> all;
+  for (Node& ancestor : told) {
+    const bool is_new = index_of(nodes, ancestor.id) == nodes.size() && index_of(all, ancestor.id) == all.size();
+    if (is_new) all.push_back(std::move(ancestor));
+  }
+  all.insert(all.end(), nodes.begin(), nodes.end());
+  return all;
+}
+
+std::vector<Node> nodes_of_checkpoint(const std::string& path) {
+  std::vector<Node> nodes;
+  Node last = node_of(std::filesystem::path(path).filename().string(), 0, path, nodes);
+  nodes.push_back(std::move(last));
+  return nodes;
 }
 
 void connect(std::vector<Node>& nodes) {
   for (std::size_t i = 0; i < nodes.size(); ++i) {
-    for (std::size_t j = 0; j < nodes.size(); ++j) {
-      if (j == i || nodes[i].parent.empty() || nodes[j].id != nodes[i].parent) continue;
-      nodes[i].from = j;
-      nodes[i].is_told = true;
+    Node& node = nodes[i];
+    const std::size_t parent = node.parent.empty() ? nodes.size() : index_of(nodes, node.parent);
+    if (parent < nodes.size() && parent != i) {
+      node.from = parent;
+      node.is_told = true;
     }
-    const bool is_silent = nodes[i].parent.empty() && nodes[i].problem.empty();
-    if (is_silent && i > 0) nodes[i].from = i - 1;
+    const bool is_silent = node.is_here && node.parent.empty() && node.problem.empty();
+    if (is_silent && i > 0) node.from = i - 1;
   }
 }
 
 std::string mermaid(const std::vector<Node>& nodes) {
   std::string text = "graph LR\n";
-  for (const Node& node : nodes) {
-    text += fmt::format("  s{0}[\"step {0}{1}\"]\n", node.saved.step, node.problem.empty() ? "" : ", unreadable");
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const char* const remark = !nodes[i].problem.empty() ? ", unreadable" : nodes[i].is_here ? "" : ", not here";
+    text += fmt::format("  n{}[\"step {}{}\"]\n", i, nodes[i].step, remark);
   }
-  for (const Node& node : nodes) {
-    if (!node.from) continue;
-    text += fmt::format("  s{} {} s{}\n", nodes[*node.from].saved.step, node.is_told ? "-->" : "-.->", node.saved.step);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    if (!nodes[i].from) continue;
+    text += fmt::format("  n{} {} n{}\n", *nodes[i].from, nodes[i].is_told ? "-->" : "-.->", i);
   }
   return text;
 }
 
 std::string words_of(const std::vector<Node>& nodes, const Node& node) {
   if (!node.problem.empty()) return node.problem;
-  if (node.is_told) return fmt::format("from step {}", nodes[*node.from].saved.step);
+  if (!node.is_here) return node.from ? fmt::format("not here; from step {}", nodes[*node.from].step) : "not here";
+  if (node.is_told) return fmt::format("from step {}", nodes[*node.from].step);
   if (!node.parent.empty()) return "from " + node.parent + ", which is not here";
-  return node.from ? fmt::format("after step {} (by order; the file does not tell)", nodes[*node.from].saved.step)
+  return node.from ? fmt::format("after step {} (by order; the file does not tell)", nodes[*node.from].step)
                    : "the first here";
 }
 
 }  // namespace
 
 Exit lineage(const Request& request) {
-  const std::string directory = checkpoint_folder(request.paths[0]);
-  std::vector<Node> nodes;
-  for (const Saved& saved : saved_in(directory)) nodes.push_back(node_of(saved));
-  if (nodes.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+  const std::string one = one_checkpoint(request.paths[0]);
+  const std::string place = one.empty() ? checkpoint_folder(request.paths[0]) : one;
+  std::vector<Node> nodes = one.empty() ? nodes_of_folder(place) : nodes_of_checkpoint(place);
   connect(nodes);
-  Json root = {{"directory", escaped(directory)}, {"checkpoints", Json::array()}};
+  Json root = {{one.empty() ? "directory" : "file", escaped(place)}, {"checkpoints", Json::array()}};
   Table table({Align::left, Align::left, Align::left});
   for (const Node& node : nodes) {
-    Json row = {{"step", node.saved.step}, {"digest", node.id}, {"parent_digest", node.parent}};
-    row["parent_step"] = node.from ? Json(nodes[*node.from].saved.step) : Json(nullptr);
+    Json row = {{"step", node.step}, {"digest", node.id}, {"parent_digest", node.parent}};
+    row["parent_step"] = node.from ? Json(nodes[*node.from].step) : Json(nullptr);
     row["is_told"] = node.is_told;
+    row["is_here"] = node.is_here;
+    if (!node.run.empty()) row["run_id"] = node.run;
     if (!node.problem.empty()) row["problem"] = node.problem;
     root["checkpoints"].push_back(row);
-    table.add({node.saved.name, node.id.substr(0, 12), words_of(nodes, node)});
+    table.add({escaped(node.name), node.id.substr(0, 12), words_of(nodes, node)});
   }
   if (request.wants_json()) {
     print(root);

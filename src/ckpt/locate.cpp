@@ -73,10 +73,22 @@ bool is_checkpoint(const std::string& folder) {
   return is_there(folder + "/state.h5") || is_there(folder + "/MANIFEST.json");
 }
 
+/// The one index of a model in several safetensors files, or "".
+std::string safetensors_index_in(const std::string& folder) {
+  std::string index;
+  for (const std::string& name : names_in(folder)) {
+    if (!name.ends_with(".safetensors.index.json")) continue;
+    if (!index.empty()) return "";
+    index = folder + "/" + name;
+  }
+  return index;
+}
+
 std::string checkpoint_in(const std::string& folder) {
   if (is_checkpoint(folder)) return folder;
   const std::string holder = folder_with_checkpoints(folder);
   if (!holder.empty()) return *checkpoints::latest(holder);
+  if (std::string index = safetensors_index_in(folder); !index.empty()) return index;
   throw Failure(Exit::not_found, escaped(folder) + ": there is no checkpoint in it (no state.h5, and no folder named " +
                                      "like step-000000000000)" + ignored_in(folder));
 }
@@ -104,13 +116,22 @@ Located locate(const std::string& path) {
   return {checkpoint_in(outside), inside};
 }
 
+std::string one_checkpoint(const std::string& path) {
+  const std::string clean = without_slashes(path);
+  if (!is_there(clean)) throw_nothing_there(path);
+  if (is_folder(clean) ? is_checkpoint(clean) : !path.empty()) return clean;
+  return "";
+}
+
 std::string checkpoint_folder(const std::string& path) {
   const std::string clean = without_slashes(path);
   if (!is_there(clean)) throw_nothing_there(path);
   const std::string holder = folder_with_checkpoints(clean);
   if (!holder.empty()) return holder;
   if (is_folder(clean + "/ckpt")) return clean + "/ckpt";
-  if (!is_folder(clean)) throw Failure(Exit::not_found, escaped(path) + ": it is no folder of checkpoints");
+  if (!is_folder(clean) || is_checkpoint(clean)) {
+    throw Failure(Exit::not_found, escaped(path) + ": it is no folder of checkpoints");
+  }
   return clean;
 }
 

@@ -19,7 +19,11 @@ struct Located {
 /// @throws Failure  nothing there (with the nearest folder that is, and similar names), or no checkpoint in it
 Located locate(const std::string& path);
 
-/// The folder of checkpoints that `path` is, holds as `ckpt`, or lies in.
+/// `path` where it names one checkpoint, its folder or a file, and "" where it is a folder of something else.
+/// @throws Failure  nothing there
+std::string one_checkpoint(const std::string& path);
+
+/// The folder of checkpoints that `path` is, or holds as `ckpt`.
 /// @throws Failure  there is none
 std::string checkpoint_folder(const std::string& path);
 

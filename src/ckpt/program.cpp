@@ -27,9 +27,9 @@ Exit codes
   2  command line    5  against a rule           8  there is no such file or array
 )";
 
-std::string overview(const std::vector<Command>& commands) {
+std::string overview() {
   Table table({Align::left, Align::left, Align::left});
-  for (const Command& command : commands) table.add({"  " + command.name, command.words, command.help});
+  for (const Command& command : commands()) table.add({"  " + command.name, command.words, command.help});
   return "Usage: ckpt COMMAND FILE... [--option]...\n\nLooks into checkpoints; only prune --yes changes anything.\n\n"
          "Commands (ckpt COMMAND --help tells more)\n" +
          table.text() +
@@ -53,9 +53,9 @@ std::string help_of(const Command& command) {
          table.text() + kExitCodes;
 }
 
-const Command& command_of(const std::vector<Command>& commands, const std::string& name) {
+const Command& command_of(const std::string& name) {
   std::vector<std::string> names;
-  for (const Command& command : commands) {
+  for (const Command& command : commands()) {
     if (command.name == name) return command;
     names.push_back(command.name);
   }
@@ -64,17 +64,17 @@ const Command& command_of(const std::vector<Command>& commands, const std::strin
                                 near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
-Exit dispatch(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+Exit dispatch(const std::vector<std::string>& words) {
   if (words.empty()) throw usage_error("which command? See ckpt --help");
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
-    print(overview(commands));
+    print(overview());
     return Exit::ok;
   }
   if (words[0] == "--version") {
     print(std::string("ckpt ") + LOCKSTEP_VERSION + "\n");
     return Exit::ok;
   }
-  const Command& command = command_of(commands, words[0]);
+  const Command& command = command_of(words[0]);
   const Request request = parse({words.begin() + 1, words.end()}, options_of(command));
   if (request.has("help")) {
     print(help_of(command));
@@ -86,25 +86,29 @@ Exit dispatch(const std::vector<Command>& commands, const std::vector<std::strin
   return command.run(request);
 }
 
-Exit run_here(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+}  // namespace
+
+Exit run_here(const std::vector<std::string>& words) {
   try {
-    return dispatch(commands, words);
+    return dispatch(words);
   } catch (const std::exception& error) {
     const std::string name = words.empty() ? "" : " " + escaped(words[0]);
     const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
-    const std::string message = is_memory ? "there is not enough memory" : error.what();
+    const bool is_safe =
+        dynamic_cast<const Failure*>(&error) != nullptr;  // what it names was escaped where it was made
+    const std::string message = is_memory ? "there is not enough memory"
+                                : is_safe ? error.what()
+                                          : escaped(error.what());
     fmt::print(stderr, "ckpt{}: {}\n", exit_code_of(error) == Exit::usage ? "" : name, message);
     return exit_code_of(error);
   }
 }
 
-}  // namespace
-
-int run(const std::vector<Command>& commands, const std::vector<std::string>& words) {
+int run(const std::vector<std::string>& words) {
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error like any other
   const pid_t child = ::fork();
   if (child <= 0) {
-    const int code = static_cast<int>(run_here(commands, words));
+    const int code = static_cast<int>(run_here(words));
     if (child < 0) return code;  // no process to spare: then without the shield
     std::fflush(nullptr);
     ::_exit(code);

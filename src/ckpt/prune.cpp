@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/lease.hpp>
 #include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
+#include <chrono>
 #include <filesystem>
+#include <optional>
 
 #include "commands.hpp"
 #include "listing.hpp"
@@ -33,6 +36,18 @@ std::vector<std::int64_t> best_steps(const std::string& directory) {
   return {};
 }
 
+/// A living run has its own rules, and may be going on from what these would delete.
+void prune_now(const std::string& directory, const checkpoints::RetentionRule& rule) {
+  std::optional<checkpoints::Lease> lease;
+  try {
+    lease.emplace(directory, std::chrono::seconds(0));
+  } catch (const CheckpointError& error) {
+    if (error.fault() == CheckpointFault::io) throw;
+    throw Failure(Exit::policy, escaped(error.what()));
+  }
+  checkpoints::retain(directory, rule);
+}
+
 }  // namespace
 
 Exit prune(const Request& request) {
@@ -51,7 +66,7 @@ Exit prune(const Request& request) {
         {{"name", name}, {"keep", verdict.is_kept}, {"bytes", bytes}, {"reason", verdict.reason}});
   }
   root["bytes"] = freed;
-  if (request.has("yes")) checkpoints::retain(directory, rule);
+  if (request.has("yes")) prune_now(directory, rule);
   const std::string end = request.has("yes") ? exact_bytes(freed) + " deleted\n"
                                              : exact_bytes(freed) + " would be deleted; --yes does it\n";
   request.wants_json() ? print(root) : print(table.text() + end);

@@ -38,7 +38,7 @@ Source Source::open(const std::string& path) {
       std::filesystem::is_directory(path, ignored) ? checkpoints::FileKind::lockstep : checkpoints::kind_of(path);
   // What is no kind that is known may be one of ours with a damaged beginning: its reader says.
   source.is_own_ = kind == checkpoints::FileKind::lockstep || kind == checkpoints::FileKind::unknown;
-  source.kind_ = source.is_own_ ? "a Lockstep checkpoint" : checkpoints::describe(kind);
+  source.kind_ = source.is_own_ ? "a Lockstep checkpoint" : checkpoints::describe(path);
   source.is_own_ ? source.list_own() : source.list_foreign();
   return source;
 }
@@ -63,8 +63,10 @@ void Source::list_own() {
 }
 
 void Source::list_foreign() {
-  std::error_code ignored;
-  file_bytes_ = std::filesystem::file_size(path_, ignored);
+  for (const std::string& file : checkpoints::files_of(path_)) {
+    std::error_code ignored;
+    file_bytes_ += std::filesystem::file_size(file, ignored);
+  }
   groups_ = whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read_foreign(path_));
   for (const std::string& path : whole_->array_paths()) {
     const checkpoints::Array& array = whole_->array(path);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/finite.hpp>
 #include <lockstep/checkpoints/store.hpp>
 
 #include <fmt/format.h>
@@ -16,7 +17,6 @@ struct Verdict {
   std::string file;
   Exit code = Exit::ok;
   std::string words = {};  ///< what was checked, or what is wrong
-  std::uint64_t bytes = 0;
 };
 
 /// Without the file's name, which a message begins with.
@@ -29,9 +29,13 @@ Verdict check(const std::string& file) {
   try {
     const Source source = Source::open(file);
     if (source.is_own()) checkpoints::verify(file);
-    verdict.bytes = source.file_bytes();
     verdict.words = fmt::format("whole: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
-    if (source.is_own()) verdict.words += "; envelope, digests and tree agree";
+    if (!source.is_own()) return verdict;
+    verdict.words += "; envelope, digests and tree agree";
+    if (const std::string nonfinite = checkpoints::nonfinite_in(file, "/model/params"); !nonfinite.empty()) {
+      verdict.code = Exit::incompatible;
+      verdict.words += "; but " + nonfinite + ", and no run goes on from it without resume.allow_nonfinite=true";
+    }
   } catch (const std::exception& error) {
     verdict.code = exit_code_of(error);
     if (verdict.code == Exit::internal) throw;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/contents.hpp>
+#include <lockstep/checkpoints/finite.hpp>
 #include <lockstep/checkpoints/starts.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
@@ -9,14 +10,34 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
+#include <filesystem>
 #include <sstream>
+#include <system_error>
+
+#include "state_names.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
+namespace fs = std::filesystem;
+
 bool is_number(const std::string& text) {
   return !text.empty() && text.find_first_not_of("0123456789") == std::string::npos;
+}
+
+/// "; 1 unfinished and 2 bad ones were ignored", or "".
+std::string ignored_in(const std::string& directory) {
+  int unfinished = 0;
+  int bad = 0;
+  std::error_code error;
+  for (fs::directory_iterator entry(directory, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    unfinished += name.starts_with(".tmp-") || name.starts_with(".trash-") ? 1 : 0;
+    bad += name.starts_with(".bad-") ? 1 : 0;
+  }
+  if (unfinished + bad == 0) return "";
+  return "; " + std::to_string(unfinished) + " unfinished and " + std::to_string(bad) + " bad ones were ignored";
 }
 
 /// The checkpoints that `resume` admits, the one to take first; none for a fresh start.
@@ -31,7 +52,8 @@ std::vector<std::string> candidates(const std::string& resume, const std::string
   }
   if (resume == "auto" || resume == "must") {
     if (steps.empty() && resume == "must") {
-      throw CheckpointError(directory, "resume=must, but there is no checkpoint (no folder named step-000000000000)");
+      throw CheckpointError(directory, "resume=must, but there is no checkpoint (no folder named step-000000000000)" +
+                                           ignored_in(directory));
     }
     std::vector<std::string> newest_first;
     for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
@@ -118,6 +140,51 @@ std::string first_readable(Strategy& strategy, const std::vector<std::string>& f
                    "; restore a copy, or set resume.allow_fresh=true");
 }
 
+/// NaN in parameters stays NaN: every step from there on would be lost.
+void require_finite(const mpi::Communicator& world, const std::string& chosen, const Section& resume) {
+  world.together([&] {
+    if (!world.is_root() || resume.boolean("allow_nonfinite")) return;
+    const std::string words = checkpoints::nonfinite_in(chosen, kParameters);
+    if (words.empty()) return;
+    throw CheckpointError(chosen,
+                          words + "; take an earlier one with --resume=STEP, or set resume.allow_nonfinite=true")
+        .as(CheckpointFault::incompatible);
+  });
+}
+
+/// The id of the run that wrote a checkpoint; "" where it does not tell or cannot be read.
+std::string run_of(const std::string& checkpoint) {
+  try {
+    const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
+    return groups.has_attribute("/", "run_id") ? groups.text("/", "run_id") : "";
+  } catch (const CheckpointError&) {
+    return "";
+  }
+}
+
+/// The checkpoints of a folder are those of one run. Others are refused, or set aside where `is_fork` says so.
+/// @return  the id that the run goes on with: that of `chosen`, unless this is the first one of a copied beginning
+std::string claim(const std::string& directory, const std::string& chosen, bool is_fork) {
+  const std::string run = run_of(chosen);
+  bool is_known_here = false;
+  for (const std::int64_t step : checkpoints::list(directory)) {
+    const std::string other = checkpoints::checkpoint_of(directory, step);
+    const std::string its_run = run_of(other);
+    is_known_here = is_known_here || its_run == run;
+    if (run.empty() || its_run.empty() || its_run == run) continue;
+    if (!is_fork) {
+      throw CheckpointError(directory, "it holds checkpoints of two runs: " + fs::path(other).filename().string() +
+                                           " is of run " + its_run + ", but the run would go on from " + chosen +
+                                           " of run " + run +
+                                           "; choose another --run.dir, or set resume.fork=true, which sets those of "
+                                           "the other run aside");
+    }
+    log::warning(other + " is of another run and is set aside, as resume.fork says");
+    checkpoints::set_aside(other);
+  }
+  return is_known_here ? run : "";
+}
+
 /// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
 void note_origin(Trainer& trainer, const checkpoints::Archive& archive, const std::string& chosen) {
   Origin& origin = trainer.origin();
@@ -152,6 +219,12 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
   } else if (const auto refusal = try_read(strategy, chosen, homes, archive)) {
     throw_agreed(ExitCode::checkpoint, refusal->reason);
   }
+  require_finite(world, chosen, resume);
+  std::string run;
+  world.together([&] {
+    if (world.is_root()) run = claim(directory, chosen, resume.boolean("fork"));
+  });
+  trainer.origin().run_id = world.broadcast(run);
   for (const std::string& difference : restore(trainer, archive, options)) {
     log::warning("resume.partial passes over: " + difference);
   }

@@ -5,6 +5,7 @@
 
 #include <ATen/Context.h>
 #include <torch/types.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <sstream>
 
 #include "comm_state.hpp"
+#include "differences.hpp"
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
 
@@ -145,81 +147,45 @@ void capture_hooks(Archive& archive, const Trainer& trainer) {
 
 // ---- comparison and restore
 
-bool fits(const Array& saved, const at::Tensor& live) {
-  return saved.shape == live.sizes().vec() && parallel::scalar_type_of(saved.dtype) == live.scalar_type();
-}
-
 /// The stored array, when it is there and fits.
 const Array* fitting(const Archive& archive, const std::string& at, const at::Tensor& live) {
   if (!archive.has(at) || !fits(archive.array(at), live)) return nullptr;
   return &archive.array(at);
 }
 
-/// Collects what does not fit, for one message that says it all.
-class Differences {
- public:
-  explicit Differences(const Archive& archive) : archive_(&archive) {}
-
-  void add(const std::string& difference) {
-    all_.push_back(difference);
-    if (++count_ <= kShown) text_ += (text_.empty() ? "" : "; ") + difference;
-  }
-
-  void expect_array(const std::string& at, const at::Tensor& live) {
-    if (!archive_->has(at)) return add(at + " is missing");
-    const Array& saved = archive_->array(at);
-    if (!fits(saved, live)) {
-      add(at + " is " + describe(saved.dtype, saved.shape) + ", the run has " +
-          describe(parallel::dtype_of(live, at), live.sizes().vec()));
-    }
-  }
-
-  /// @param known  names that the run has
-  void expect_no_other(const std::string& group, std::set<std::string> known) {
-    for (const std::string& name : archive_->arrays_in(group)) {
-      if (!known.contains(name)) add(group + "/" + name + " is not in the run's model");
-    }
-  }
-
-  /// All of them, for the log.
-  const std::vector<std::string>& all() const { return all_; }
-
-  void throw_if_any() const {
-    if (count_ == 0) return;
-    const std::string more = count_ > kShown ? "; and " + std::to_string(count_ - kShown) + " more" : "";
-    throw CheckpointError(archive_->origin(), "does not fit this run: " + text_ + more +
-                                                  "; resume with the configuration that wrote it, which it holds, or "
-                                                  "see `trainer --help=resume`");
-  }
-
- private:
-  static constexpr int kShown = 8;
-
-  static std::string describe(DType dtype, const std::vector<std::int64_t>& shape) {
-    std::string text(name_of(dtype));
-    text += " [";
-    for (std::size_t i = 0; i < shape.size(); ++i) text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-    return text + "]";
-  }
-
-  const Archive* archive_;
-  std::vector<std::string> all_;
-  std::string text_;
-  int count_ = 0;
-};
-
-void compare_model(Differences& differences, const models::Model& model) {
+void compare_model(Differences& differences, const Archive& archive, const models::Model& model) {
   const auto compare = [&](const std::string& group, const std::vector<NamedTensor>& live) {
     std::set<std::string> known;
-    for (const auto& [name, tensor] : live) {
-      differences.expect_array(path(group, name), tensor);
-      known.insert(checkpoints::encode_name(name));
-    }
+    for (const auto& [name, tensor] : live) known.insert(checkpoints::encode_name(name));
     for (const auto& [name, first] : tied_names_of(model)) known.insert(checkpoints::encode_name(name));
-    differences.expect_no_other(group, known);
+    std::vector<std::string> unused = archive.arrays_in(group);
+    std::erase_if(unused, [&known](const std::string& name) { return known.contains(name); });
+    for (const auto& [name, tensor] : live) differences.expect_array(path(group, name), tensor, kPartial, unused);
+    for (const std::string& name : unused) differences.add(group + "/" + name + " is not in the run's model", kPartial);
   };
   compare(kParameters, parameters_of(model));
   compare(kBuffers, buffers_of(model));
+}
+
+/// What load_optimizer reads whether or not the parameters fit.
+void compare_steps(Differences& differences, const Archive& archive) {
+  const Array& steps = archive.array(kOptimizer + "/step");
+  const std::string names = checkpoints::text_of(archive.array(kOptimizer + "/param_names"));
+  const std::vector<std::int64_t> count = {std::count(names.begin(), names.end(), '\n')};
+  if (steps.dtype == DType::int64 && steps.shape == count) return;
+  differences.add("its optimizer has not one count of updates for each of its parameters", kResetOptim);
+}
+
+void compare_groups(Differences& differences, const Archive& archive, const optim::Optimizer& optimizer) {
+  std::string saved;
+  for (const std::string& group : archive.groups_in(kOptimizer + "/groups")) {
+    saved += (saved.empty() ? "" : ", ") + archive.text(kOptimizer + "/groups/" + group, "name");
+  }
+  std::string live;
+  for (const optim::ParamGroup& group : optimizer.groups()) live += (live.empty() ? "" : ", ") + group.name;
+  if (saved != live) {
+    differences.add("its parameter groups are [" + saved + "], the run's are [" + live + "]", kResetOptim);
+  }
 }
 
 void compare_optimizer(Differences& differences, const Archive& archive, Strategy& strategy) {
@@ -227,38 +193,52 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
   const parallel::ParameterStore& store = strategy.model().parameters();
   const std::string& type = archive.text(kOptimizer, "type");
   if (type != optimizer.rule().name) {
-    return differences.add("its optimizer is " + type + ", the run's is " + optimizer.rule().name);
+    return differences.add("its optimizer is " + type + ", the run's is " + optimizer.rule().name, kResetOptim);
   }
   std::string names;
   for (std::size_t i = 0; i < store.size(); ++i) {
     names += store.parameter(i).name + "\n";
     for (const std::string& slot : optimizer.state_names()) {
-      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name), store.parameter(i).tensor);
+      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name), store.parameter(i).tensor,
+                               kResetOptim);
     }
   }
   if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
-    differences.add("its optimizer holds other parameters, or in another order");
+    differences.add("its optimizer holds other parameters, or in another order", kResetOptim);
   }
   for (const std::string& slot : archive.groups_in(kOptimizer + "/state")) {
     const auto& known = optimizer.state_names();
     if (std::find(known.begin(), known.end(), slot) == known.end()) {
-      differences.add("its optimizer keeps " + slot + ", the run's does not");
+      differences.add("its optimizer keeps " + slot + ", the run's does not", kResetOptim);
     }
   }
+  compare_groups(differences, archive, optimizer);
 }
 
 void compare_data(Differences& differences, const Archive& archive, const Trainer& trainer, std::uint64_t seed) {
   const data::Dataset& train = *trainer.splits().train;
   const std::int64_t length = archive.integer("/sampler", "dataset_length");
   if (length != train.size()) {
-    differences.add("it was trained on " + std::to_string(length) + " samples, the run's data has " +
-                    std::to_string(train.size()));
+    differences.add(
+        "it was trained on " + std::to_string(length) + " samples, the run's data has " + std::to_string(train.size()),
+        kResetSampler);
   } else if (archive.integer("/sampler", "dataset_digest") != static_cast<std::int64_t>(train.digest())) {
-    differences.add("it was trained on other data of the same length");
+    differences.add("it was trained on other data of the same length", kResetSampler);
   }
   if (archive.integer("/sampler", "seed") != static_cast<std::int64_t>(seed)) {
-    differences.add("its run.seed is " + std::to_string(archive.integer("/sampler", "seed")));
+    differences.add("its run.seed is " + std::to_string(archive.integer("/sampler", "seed")), kResetSampler);
   }
+}
+
+/// Another number of ranks is no fault: no state of ours depends on these generators.
+void compare_generators(Differences& differences, const Archive& archive) {
+  const Array& saved = archive.array("/rng/cpu");
+  const std::int64_t live = at::globalContext().defaultGenerator(at::kCPU).get_state().numel();
+  if (saved.shape.size() == 2 && saved.shape[1] == live) return;
+  differences.add("its generators have a state of " +
+                      (saved.shape.size() == 2 ? std::to_string(saved.shape[1]) : std::string("unknown")) +
+                      " bytes, those of this LibTorch (" TORCH_VERSION ") " + std::to_string(live),
+                  kResetRng);
 }
 
 /// What would change the bits of a run whose bits should not depend on where it runs.
@@ -384,6 +364,7 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
     archive.set("/", "parent_digest", trainer.origin().parent_digest);
+    archive.set("/", "run_id", trainer.origin().run_id);
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
@@ -427,15 +408,17 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   strategy.world().together([&] {
     archive = renamed(given, options.renames);
     Differences of_model(archive);
-    compare_model(of_model, strategy.model().model());
+    compare_model(of_model, archive, strategy.model().model());
     if (options.is_partial) {
       passed_over = of_model.all();
     } else {
       of_model.throw_if_any();
     }
     Differences differences(archive);
+    if (!options.resets_optim) compare_steps(differences, archive);
     if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, strategy);
     if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
+    if (!options.resets_rng) compare_generators(differences, archive);
     compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
     trainer.restart_schedule_at(options.resets_sched ? archive.integer("/", "step")
@@ -476,7 +459,7 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
 void restore_model(Strategy& strategy, const checkpoints::Archive& archive) {
   strategy.world().together([&] {
     Differences differences(archive);
-    compare_model(differences, strategy.model().model());
+    compare_model(differences, archive, strategy.model().model());
     differences.throw_if_any();
   });
   load_model(strategy, archive);

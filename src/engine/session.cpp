@@ -13,7 +13,9 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <random>
 
 namespace lockstep::engine {
 
@@ -36,6 +38,14 @@ std::string find_checkpoint(const std::string& from) {
   const bool is_checkpoint = fs::is_regular_file(from) || fs::exists(from + "/state.h5");
   if (is_checkpoint) return from;
   throw CheckpointError(from, "holds no checkpoint (looked for step-000000000000 folders, here and in ckpt/)");
+}
+
+/// The same on every rank; 64 bits of the system's entropy.
+std::string new_run_id(const mpi::Communicator& world) {
+  std::random_device entropy;
+  char text[17];
+  std::snprintf(text, sizeof text, "%08x%08x", entropy(), entropy());
+  return world.broadcast(std::string(text));
 }
 
 }  // namespace
@@ -75,6 +85,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   }
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  if (trainer.origin().run_id.empty()) trainer.origin().run_id = new_run_id(world);
   limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts,
                sections.at("resume").integer("max_starts"));
   if (!restored) {

@@ -153,6 +153,20 @@ TEST_P(BadInputTest, ResumeFromNothing) {
   expect_refusal(run_dir() + "--resume=" + folder_.path("nothing"), kCheckpoint, {folder_.path("nothing")});
 }
 
+// Whatever is wrong with a file that is to be resumed from, the trainer returns the same code.
+TEST_P(BadInputTest, WhatIsNoCheckpointIsToldWhatItIs) {
+  const auto expect = [&](const std::string& bytes, const std::vector<std::string>& parts) {
+    write_file(folder_ / "file", bytes);
+    expect_refusal(run_dir() + "--resume=" + folder_.path("file"), kCheckpoint, parts);
+  };
+  expect("", {folder_.path("file"), "the file is empty"});
+  expect(std::string("\2\0\0\0\0\0\0\0{}", 10), {"it is a safetensors file", "--init.from takes its parameters"});
+  expect("\x89HDF\r\n\x1A\n" + std::string(500, '\1') + "keras_version", {"it is an HDF5 file of Keras", "`ckpt ls`"});
+  fs::remove(folder_ / "file");
+  fs::create_symlink("/etc/passwd", folder_ / "file");
+  expect_refusal(run_dir() + "--resume=" + folder_.path("file"), kCheckpoint, {"it is a symbolic link"});
+}
+
 TEST_P(BadInputTest, DamagedCheckpoint) {
   const std::string small = run_dir() + "--data.train_size=96 --model.name=mlp ";
   ASSERT_EQ(run_ranks(GetParam(), small + "--train.max_steps=1").exit_code, 0);

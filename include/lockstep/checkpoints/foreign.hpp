@@ -15,7 +15,7 @@
 namespace lockstep::checkpoints {
 
 /// What kind of file it is, by its bytes, never by its name.
-enum class FileKind { lockstep, hdf5, safetensors, pytorch, npz, unknown };
+enum class FileKind { lockstep, hdf5, safetensors, safetensors_index, pytorch, npz, unknown };
 
 /// @throws CheckpointError  it cannot be opened, or is no regular file
 FileKind kind_of(const std::string& path);
@@ -23,7 +23,15 @@ FileKind kind_of(const std::string& path);
 /// "a PyTorch file", for sentences.
 std::string describe(FileKind kind);
 
-/// Reads a safetensors, PyTorch or npz file, or an HDF5 file of another program, into memory.
+/// The same of a file; of HDF5 with the program that wrote it where that can be told ("an HDF5 file of Keras").
+/// @throws CheckpointError  as kind_of()
+std::string describe(const std::string& path);
+
+/// The file itself; of the index of several safetensors files, those too.
+std::vector<std::string> files_of(const std::string& path);
+
+/// Reads a safetensors, PyTorch or npz file, or an HDF5 file of another program, into memory. The index of a model in
+/// several safetensors files (`model.safetensors.index.json`) stands for all of them.
 ///
 /// An array has the path "/<name>". Maps and lists of a PyTorch file become groups ("/optimizer/state/0/exp_avg"), and
 /// their numbers and strings attributes of the group ("betas" is a group with the attributes "0" and "1"); what is None

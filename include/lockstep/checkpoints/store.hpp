@@ -93,8 +93,11 @@ void verify(const std::string& path, int threads = io_threads());
 /// @return  its new path
 std::string quarantine(const std::string& checkpoint);
 
-/// Renames the committed checkpoints beyond `step` to `.old-step-...`, which nobody reads or deletes: a run that goes
-/// on from an earlier step will write those steps anew.
+/// Renames a checkpoint that is not wanted here to `.old-step-...`, which nobody reads or deletes.
+/// @return  its new path
+std::string set_aside(const std::string& checkpoint);
+
+/// Sets the committed checkpoints beyond `step` aside: a run that goes on from an earlier step will write them anew.
 /// @return  how many there were
 std::size_t set_aside_after(const std::string& directory, std::int64_t step);
 

@@ -21,6 +21,7 @@ namespace lockstep::engine {
 
 /// Where a run came from. It is stored in every checkpoint and decides nothing.
 struct Origin {
+  std::string run_id;            ///< 16 hexadecimal digits that no other run has
   std::string environment_json;  ///< of this start
   std::string parent_digest;     ///< of the checkpoint that this start went on from; empty for none
   std::string lineage;           ///< a line for each checkpoint that the run went on from, oldest first

@@ -252,7 +252,10 @@ void CheckpointSaver::note_failure(const std::string& what) {
     throw_agreed(ExitCode::checkpoint, "ckpt.max_failures = " + std::to_string(options_.max_failures) +
                                            " saves in a row failed, the last one so: " + all);
   }
-  if (world_.is_root()) log::error("training goes on without this checkpoint: " + what);
+  if (world_.is_root()) {
+    log::error("training goes on without this checkpoint (failure " + std::to_string(failures_) + " of " +
+               std::to_string(options_.max_failures) + " in a row): " + what);
+  }
 }
 
 bool CheckpointSaver::is_retry_due() const { return failures_ > 0 && !job_ && Clock::now() >= retry_at_; }

@@ -8,7 +8,9 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <filesystem>
+#include <functional>
 
 #include "small_run.hpp"
 #include "support/archives.hpp"
@@ -57,11 +59,29 @@ class ResumeTest : public ::testing::Test {
     world_.barrier();
   }
 
+  /// Puts a changed copy of the checkpoint of step 8 into another folder, as `step`.
+  std::string put_changed(const std::string& name, std::int64_t step,
+                          const std::function<void(checkpoints::Archive&)>& change) const {
+    const std::string other = directory_ + "-" + name;
+    if (world_.is_root()) {
+      checkpoints::Archive archive = checkpoints::read(directory_ + "/step-000000000008");
+      change(archive);
+      archive.set("/", "step", step);
+      checkpoints::write(other, step, archive);
+    }
+    world_.barrier();
+    return other;
+  }
+  static std::function<void(checkpoints::Archive&)> of_run(const std::string& id) {
+    return [id](checkpoints::Archive& archive) { archive.set("/", "run_id", id); };
+  }
+
   /// What `resume` says when it fails; "" when it does not.
-  std::string error_of_resume(const Settings& settings) {
+  std::string error_of_resume(const Settings& settings) { return error_of_resume(settings, directory_); }
+  std::string error_of_resume(const Settings& settings, const std::string& directory) {
     SmallRun run(world_, with(kBase, settings));
     try {
-      load_or_resume(run.trainer, run.sections, directory_);
+      load_or_resume(run.trainer, run.sections, directory);
       return "";
     } catch (const Error& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
@@ -181,6 +201,112 @@ TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
   EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0], parameters_[0]));
   EXPECT_NE(error_of_resume({{"resume.rename", "no equals sign"}}).find("is not of the form FROM=TO"),
             std::string::npos);
+}
+
+/// A copy of `array` with other bytes.
+checkpoints::Array edited(const checkpoints::Array& array, const std::function<void(std::span<std::byte>)>& edit) {
+  const auto bytes = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
+  edit(*bytes);
+  return {.dtype = array.dtype, .shape = array.shape, .bytes = *bytes, .owner = bytes};
+}
+
+/// The same archive with another array, or none, at `path`.
+checkpoints::Archive with_array(const checkpoints::Archive& archive, const std::string& path, const std::string& name,
+                                const std::optional<checkpoints::Array>& array) {
+  checkpoints::Archive result;
+  result.set_origin(archive.origin());
+  for (const auto& [key, value] : archive.attributes_of("/")) result.set("/", key, value);
+  for (const std::string& group : archive.group_paths()) {
+    result.add_group(group);
+    for (const auto& [key, value] : archive.attributes_of(group)) result.set(group, key, value);
+  }
+  for (const std::string& at : archive.array_paths()) {
+    if (at != path) {
+      result.put(at, archive.array(at));
+    } else if (array) {
+      result.put(name, *array);
+    }
+  }
+  return result;
+}
+
+// E-NAN
+TEST_F(ResumeTest, ParametersThatAreNotFiniteAreRefusedUnlessAllowed) {
+  const std::string weight = "/model/params/hidden0.bias";
+  const std::string other = put_changed("nan", 8, [&](checkpoints::Archive& archive) {
+    const float nan = std::nanf("");
+    const auto change = [nan](std::span<std::byte> bytes) { std::memcpy(bytes.data() + 12, &nan, sizeof nan); };
+    archive = with_array(archive, weight, weight, edited(archive.array(weight), change));
+  });
+  const std::string error = error_of_resume({}, other);
+  EXPECT_NE(error.find(weight + " holds 1 NaN and 0 infinite elements, the first at [3]"), std::string::npos) << error;
+  EXPECT_NE(error.find("resume.allow_nonfinite=true"), std::string::npos) << error;
+  EXPECT_EQ(checkpoints::list(other), (Steps{8}));  // it is no damage
+  EXPECT_EQ(error_of_resume({{"resume.allow_nonfinite", "true"}}, other), "");
+}
+
+// E-RUNID
+TEST_F(ResumeTest, CheckpointsOfTwoRunsAreRefusedUnlessTheRunForks) {
+  put_changed("runs", 6, of_run("00000000000000aa"));
+  const std::string other = put_changed("runs", 8, of_run("00000000000000bb"));
+  const std::string error = error_of_resume({}, other);
+  EXPECT_NE(error.find("step-000000000006 is of run 00000000000000aa"), std::string::npos) << error;
+  EXPECT_NE(error.find("of run 00000000000000bb"), std::string::npos) << error;
+  EXPECT_NE(error.find("resume.fork=true"), std::string::npos) << error;
+  EXPECT_EQ(checkpoints::list(other), (Steps{6, 8}));
+  SmallRun run(world_, with(kBase, {{"resume.fork", "true"}}));
+  EXPECT_EQ(load_or_resume(run.trainer, run.sections, other), other + "/step-000000000008");
+  EXPECT_EQ(run.trainer.origin().run_id, "00000000000000bb");
+  world_.barrier();
+  EXPECT_EQ(checkpoints::list(other), (Steps{8}));
+  EXPECT_TRUE(fs::exists(other + "/.old-step-000000000006.1"));
+}
+
+TEST_F(ResumeTest, ARunKeepsItsIdAndACopiedBeginningGetsAnother) {
+  put_changed("one", 6, of_run("00000000000000aa"));
+  const std::string other = put_changed("one", 8, of_run("00000000000000aa"));
+  SmallRun run(world_, kBase);
+  load_or_resume(run.trainer, run.sections, other);
+  EXPECT_EQ(run.trainer.origin().run_id, "00000000000000aa");
+  SmallRun fork(world_, with(kBase, {{"resume", other + "/step-000000000006"}}));
+  load_or_resume(fork.trainer, fork.sections, directory_ + "-new");
+  EXPECT_EQ(fork.trainer.origin().run_id, "");  // the session draws one
+}
+
+// E-EMPTYDIR, E-MISSGRP, E-ATTRTYPE, E-MISSING, E-GROUPS, E-RNGLEN: what is said, with the way on.
+TEST_F(ResumeTest, WhatIsMissingOrDiffersIsNamedWithItsRemedy) {
+  const std::string empty = directory_ + "-empty";
+  if (world_.is_root()) fs::create_directories(empty + "/.bad-step-000000000003.1");
+  world_.barrier();
+  const auto expect = [&](const std::string& error, const std::vector<std::string>& parts) {
+    for (const std::string& part : parts) EXPECT_NE(error.find(part), std::string::npos) << error << " / " << part;
+  };
+  expect(error_of_resume({{"resume", "must"}}, empty), {empty, "no folder named", "0 unfinished and 1 bad ones"});
+
+  const auto error_with = [&](const std::string& name, const std::function<void(checkpoints::Archive&)>& change) {
+    return error_of_resume({}, put_changed(name, 8, change));
+  };
+  expect(error_with("group", [](auto& archive) { archive = with_array(archive, "/optim/0/step", "", std::nullopt); }),
+         {"/optim/0/step: there is no such array"});
+  expect(error_with("type", [](auto& archive) { archive.set("/sampler", "seed", std::string("x")); }),
+         {"/sampler: attribute 'seed' is a text, not an integer"});
+  const std::string weight = "/model/params/hidden0.weight";
+  const std::string longer = "/model/params/module.hidden0.weight";
+  expect(error_with("prefix",
+                    [&](auto& archive) { archive = with_array(archive, weight, longer, archive.array(weight)); }),
+         {weight + " is missing (did you mean 'module.hidden0.weight', which it holds?)",
+          longer + " is not in the run's model", "resume.partial=model", "resume.rename=FROM=TO"});
+  expect(error_with("groups", [](auto& archive) { archive.set("/optim/0/groups/1", "name", std::string("bias")); }),
+         {"its parameter groups are [", ", bias], the run's are [", "resume.reset=optim"});
+  const checkpoints::Array short_state{.dtype = DType::uint8, .shape = {1, 0}, .bytes = {}, .owner = nullptr};
+  const auto shorten = [&](auto& archive) { archive = with_array(archive, "/rng/cpu", "/rng/cpu", short_state); };
+  expect(error_with("rng", shorten),
+         {"its generators have a state of 0 bytes, those of this LibTorch (2.", "resume.reset=rng"});
+  EXPECT_EQ(error_of_resume({{"resume.reset", "rng"}}, directory_ + "-rng"), "");
+  expect(error_of_resume({{"optim.name", "sgd"}}), {"its optimizer is adamw", "resume.reset=optim"});
+  expect(error_of_resume({{"data.train_size", "99"}}), {"trained on 100 samples", "resume.reset=sampler"});
+  expect(error_of_resume({{"model.hidden", "17"}}),
+         {"float32 [16, 784], the run has float32 [17, 784]", "resume.partial=model"});
 }
 
 /// Keeps the state after every step.

@@ -47,8 +47,10 @@ TEST(ArchiveTest, AMissingThingIsNamed) {
   EXPECT_EQ(error_of([&] { archive.array("/w"); }), "state.h5: /w: there is no such array");
   EXPECT_EQ(error_of([&] { archive.array("/sched"); }), "state.h5: /sched: is a group, not an array");
   EXPECT_EQ(error_of([&] { archive.real("/sched", "x"); }), "state.h5: /sched: there is no attribute 'x'");
-  EXPECT_EQ(error_of([&] { archive.integer("/sched", "lr"); }), "state.h5: /sched: attribute 'lr' is not an integer");
-  EXPECT_EQ(error_of([&] { archive.text("/sched", "lr"); }), "state.h5: /sched: attribute 'lr' is not a text");
+  EXPECT_EQ(error_of([&] { archive.integer("/sched", "lr"); }),
+            "state.h5: /sched: attribute 'lr' is a real number, not an integer");
+  EXPECT_EQ(error_of([&] { archive.text("/sched", "lr"); }),
+            "state.h5: /sched: attribute 'lr' is a real number, not a text");
 }
 
 TEST(ArchiveTest, MistakesOfTheProgramAreLogicErrors) {

@@ -114,13 +114,13 @@ TEST(CraftedFileTest, ThePlaceMustBeTheOneListed) {
 }
 
 TEST(CraftedFileTest, OtherTypesAreRefused) {
-  const std::string refused = "f.h5: /w: its element type is none of Lockstep's";
-  EXPECT_EQ(error_of_array(early, H5T_IEEE_F32BE), refused);
-  EXPECT_EQ(error_of_array(early, H5T_STD_U32LE), refused);
-  EXPECT_EQ(error_of_array(early, H5T_STD_REF_OBJ), refused);
+  const std::string refused = "f.h5: /w: its element type is none of Lockstep's (float32, ";
+  for (const hid_t type : {H5T_IEEE_F32BE, H5T_STD_U32LE, H5T_STD_REF_OBJ}) {
+    EXPECT_EQ(error_of_array(early, type).substr(0, refused.size()), refused);
+  }
   const Handle text(H5Tcopy(H5T_C_S1), H5Tclose, "H5Tcopy");
   H5Tset_size(text.id(), H5T_VARIABLE);
-  EXPECT_EQ(error_of_array(early, text.id()), refused);
+  EXPECT_EQ(error_of_array(early, text.id()).substr(0, refused.size()), refused);
 }
 
 TEST(CraftedFileTest, OtherAttributesAreRefused) {

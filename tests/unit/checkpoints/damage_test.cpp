@@ -92,7 +92,8 @@ TEST_F(DamageTest, EveryLengthButTheRightOneIsFound) {
                                                                 " bytes instead of " + std::to_string(good_.size()) +
                                                                 ": it was cut off");
   EXPECT_EQ(error_after(good_ + "x"), file_ + ": it has " + std::to_string(good_.size() + 1) + " bytes instead of " +
-                                          std::to_string(good_.size()) + ": something was appended");
+                                          std::to_string(good_.size()) + ": 1 bytes were appended at byte " +
+                                          std::to_string(good_.size()));
 }
 
 TEST_F(DamageTest, ExchangedStretchesAreFound) {
@@ -158,7 +159,9 @@ TEST_F(DamageTest, AnotherVersionIsNamedInOneSentence) {
   seal(envelope_);
   std::string other = good_;
   std::memcpy(other.data(), &envelope_, sizeof envelope_);
-  EXPECT_EQ(error_after(other), file_ + ": it has format version 7, but this program reads version 1 only");
+  EXPECT_EQ(error_after(other), file_ +
+                                    ": it has format version 7, but this program reads version 1 only; it was "
+                                    "written by lockstep " LOCKSTEP_VERSION);
 }
 
 TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {
@@ -167,7 +170,8 @@ TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {
   std::string torn = good_;
   std::memcpy(torn.data(), &envelope_, sizeof envelope_);
   EXPECT_EQ(error_after(torn),
-            file_ + ": it is unfinished: its writer was stopped in the middle of step 1's checkpoint");
+            file_ + ": it is unfinished: its writer was stopped in the middle of step 1's checkpoint (" +
+                std::to_string(good_.size()) + " of " + std::to_string(good_.size()) + " bytes are there)");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "foreign_support.hpp"
 #include "hdf5.hpp"
 #include "pickle.hpp"
+#include "zip_support.hpp"
 
 namespace lockstep::checkpoints {
 namespace {
@@ -99,39 +100,6 @@ TEST(MaliciousSafetensorsTest, NamesAreSafeToPrint) {
 }
 
 // --- zip ---
-
-struct Record {
-  std::string name;
-  std::string bytes;
-  std::string told_bytes = {};  ///< instead of the length, in the directory: 4 bytes
-  std::uint16_t flags = 0;
-  std::uint16_t method = 0;
-  bool has_wrong_crc = false;
-  std::string local_name = {};  ///< where it differs
-  std::int64_t header = -1;     ///< instead of where it is
-};
-
-std::uint32_t crc_of(const std::string& bytes) {
-  return static_cast<std::uint32_t>(
-      ::crc32(0, reinterpret_cast<const Bytef*>(bytes.data()), static_cast<uInt>(bytes.size())));
-}
-
-std::string zip_of(const std::vector<Record>& records, const std::string& comment = "") {
-  std::string file, directory;
-  for (const Record& record : records) {
-    const auto header = record.header >= 0 ? static_cast<std::uint64_t>(record.header) : file.size();
-    const std::string size = le(record.bytes.size(), 4);
-    const std::string told = record.told_bytes.empty() ? size : record.told_bytes;
-    const std::string head = le(record.flags, 2) + le(record.method, 2) + le(0, 4) +
-                             le(crc_of(record.bytes) ^ (record.has_wrong_crc ? 1U : 0U), 4);
-    const std::string& local = record.local_name.empty() ? record.name : record.local_name;
-    file += "PK\x03\x04" + le(20, 2) + head + told + told + le(local.size(), 2) + le(0, 2) + local + record.bytes;
-    directory += "PK\x01\x02" + le(20, 2) + le(20, 2) + head + told + told + le(record.name.size(), 2) + le(0, 2) +
-                 le(0, 2) + le(0, 2) + le(0, 2) + le(0, 4) + le(header, 4) + record.name;
-  }
-  return file + directory + "PK\x05\x06" + le(0, 4) + le(records.size(), 2) + le(records.size(), 2) +
-         le(directory.size(), 4) + le(file.size(), 4) + le(comment.size(), 2) + comment;
-}
 
 const std::string kEmptyMap = "\x80\x02}.";
 
@@ -380,12 +348,12 @@ TEST_F(MaliciousHdf5Test, NothingOutsideOfTheFileIsRead) {
     file.put("/stolen", H5T_STD_U8LE, {bytes}, list, nullptr);
     H5Pclose(list);
   }
-  expect_refused("/stolen: its bytes are in another file; that is refused");
+  expect_refused("/stolen: its bytes are in another file, '" + (directory_ / "secret") + "'; that is refused");
   {
     const Hdf5File file(path_);
     H5Lcreate_external("elsewhere.h5", "/x", file.id(), "/away", H5P_DEFAULT, H5P_DEFAULT);
   }
-  expect_refused("/: it holds a link into another file; that is refused");
+  expect_refused("/: it holds a link into another file, 'away' to 'elsewhere.h5'; that is refused");
   {
     const Hdf5File file(path_);
     const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
@@ -395,7 +363,7 @@ TEST_F(MaliciousHdf5Test, NothingOutsideOfTheFileIsRead) {
     H5Sclose(space);
     H5Pclose(list);
   }
-  expect_refused("/virtual: it is made of arrays in other files; that is refused");
+  expect_refused("/virtual: it is made of arrays in other files, such as 'elsewhere.h5'; that is refused");
 }
 
 TEST_F(MaliciousHdf5Test, ClaimsBeyondTheFileAreRefused) {
@@ -459,12 +427,12 @@ TEST(MaliciousFileTest, WhatIsNoneOfTheFormatsIsToldWhatItIs) {
   expect_refused(directory, "file",
                  {{"", "the file is empty"},
                   {std::string(5000, '\0'), "it begins with zeros only"},
-                  {"\x1F\x8B\x08 and so on", "it is a gzip file: decompress it first"},
+                  {"\x1F\x8B\x08 and so on", "it is a gzip file: decompress it first (`gunzip`)"},
                   {"\x80\x02\x8A\x0Al\xFC\x9C", "a bare pickle, which is not read: load it in Python and torch.save"},
                   {"{\"json\": {\"text\": 1}}", "it is neither a checkpoint nor a file of safetensors, PyTorch, npz"},
                   {"abcdefg", "it is neither a checkpoint nor"}});
   EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: there is no such file or folder");
-  EXPECT_EQ(error_of_foreign("/dev/zero"), "/dev/zero: it is not a regular file");
+  EXPECT_EQ(error_of_foreign("/dev/zero"), "/dev/zero: it is a device, not a regular file");
 }
 
 // Nobody may take memory for what a file merely claims: 4 GiB of nothing behind good first bytes.

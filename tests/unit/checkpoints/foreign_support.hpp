@@ -12,18 +12,12 @@
 
 #include "support.hpp"
 #include "support/program.hpp"
+#include "zip_support.hpp"
 
 namespace lockstep::checkpoints {
 
 inline std::string error_of_foreign(const std::string& path) {
   return error_of([&] { read_foreign(path); });
-}
-
-/// Little-endian bytes of a number.
-inline std::string le(std::uint64_t value, int count) {
-  std::string text;
-  for (int i = 0; i < count; ++i) text += static_cast<char>(value >> (8 * i));
-  return text;
 }
 
 /// One array of each type, of various shapes; the bytes are distinct and, for booleans, 0 and 1.

@@ -77,7 +77,7 @@ TEST_F(LeaseTest, OfALiveProcessIsRespectedAndOfADeadOneTakenOver) {
   put_lease(host_name(), other.number());
   EXPECT_EQ(error_of_taking(), file_ + ": another run writes checkpoints here: process " +
                                    std::to_string(other.number()) + " on " + host_name() +
-                                   "; end it, or choose another --run.dir");
+                                   ", last heard of 0 s ago; end it, or choose another --run.dir");
   EXPECT_TRUE(fs::exists(file_));
   other.end();
   const Lease lease(directory_.path());

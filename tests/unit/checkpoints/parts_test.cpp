@@ -66,8 +66,8 @@ TEST(PartsTest, ADamagedManifestIsNamed) {
   const std::string folder = write_in_parts(directory.path(), 3, sample(3), 2);
   const std::string manifest = bytes_of(folder + "/MANIFEST.json");
   for (const std::string& text :
-       {std::string(), manifest.substr(0, manifest.size() / 2), std::string("{}"), std::string("[1, 2"),
-        std::string(R"({"format_version": 1, "step": 3, "shards": []})"),
+       {std::string(), manifest.substr(0, manifest.size() / 2), manifest + std::string("\0x", 2), std::string("{}"),
+        std::string("[1, 2"), std::string(R"({"format_version": 1, "step": 3, "shards": []})"),
         std::string(R"({"format_version": 1, "step": 3, "shards": [{"name": "../x", "digest": ""}]})"),
         std::string(R"({"format_version": 1, "step": 3, "shards": [{"name": 7, "digest": 8}]})")}) {
     put_bytes(folder + "/MANIFEST.json", text);

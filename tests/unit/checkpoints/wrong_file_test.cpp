@@ -13,6 +13,7 @@ TEST(WrongFileTest, IsToldWhatItIs) {
   const TemporaryFolder directory;
   const std::string file = directory / "state.h5";
   const std::string filler(5000, '\x01');
+  const std::string remedy = "; `ckpt ls` reads it, and --init.from takes its parameters";
   const std::pair<std::string, std::string> cases[] = {
       {"", "the file is empty, as after a crash before its bytes reached the disk"},
       {std::string(9000, '\0'),
@@ -21,13 +22,20 @@ TEST(WrongFileTest, IsToldWhatItIs) {
       {"\x89LSCP\r\n\x1A"s + filler.substr(0, 100), "it ends after 108 bytes: it was cut off"},
       {"\x89LSCP\n\x1A"s + filler, "its line ends were converted: copy the file in binary mode"},
       {"\x89LSCP\r\r\n\x1A"s + filler, "its line ends were converted: copy the file in binary mode"},
-      {"PK\x03\x04"s + filler, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint"},
+      {"PK\x03\x04"s + filler, "it is a zip archive, such as a PyTorch .pt file, not a Lockstep checkpoint" + remedy},
       {"\x89HDF\r\n\x1A\n"s + filler,
-       "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope"},
-      {"\x1F\x8B\x08"s + filler, "it is a gzip file, not a Lockstep checkpoint: decompress it first"},
-      {"\x20\0\0\0\0\0\0\0{\"w\":"s + filler, "it is a safetensors file, not a Lockstep checkpoint"},
+       "it is an HDF5 file of another program: it lacks a Lockstep checkpoint's envelope" + remedy},
+      {"\x89HDF\r\n\x1A\n"s + filler.substr(0, 400) + "keras_version" + filler,
+       "it is an HDF5 file of Keras: it lacks a Lockstep checkpoint's envelope" + remedy},
+      {"\x89HDF\r\n\x1A\n"s + filler.substr(0, 400) + "PYTABLES_FORMAT_VERSION" + filler,
+       "it is an HDF5 file of PyTables: it lacks a Lockstep checkpoint's envelope" + remedy},
+      {"MATLAB 7.3 MAT-file, Platform: GLNXA64" + std::string(474, ' ') + "\x89HDF\r\n\x1A\n"s + filler,
+       "it is an HDF5 file of MATLAB: it lacks a Lockstep checkpoint's envelope" + remedy},
+      {"\x1F\x8B\x08"s + filler, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)"},
+      {"\x20\0\0\0\0\0\0\0{\"w\":"s + filler, "it is a safetensors file, not a Lockstep checkpoint" + remedy},
       {"\x80\x02\x8A\x0A"s + filler,
-       "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint"},
+       "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "
+       "torch.save it again"},
       {"[optim]\nlr = 0.1\n", "it is a text file, not a Lockstep checkpoint"},
       {filler, "it is not a Lockstep checkpoint, or its first bytes are damaged"},
   };
@@ -43,8 +51,8 @@ TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   const std::string good = write(directory / "ckpt", 1, sample(1)) + "/state.h5";
   const std::string pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
-  EXPECT_EQ(error_of_read(pipe), pipe + ": it is not a regular file");
-  EXPECT_EQ(error_of_read("/dev/zero"), "/dev/zero: it is not a regular file");
+  EXPECT_EQ(error_of_read(pipe), pipe + ": it is a pipe, not a regular file");
+  EXPECT_EQ(error_of_read("/dev/zero"), "/dev/zero: it is a device, not a regular file");
   const std::string link = directory / "link";
   ASSERT_EQ(::symlink(good.c_str(), link.c_str()), 0);
   EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link; name the file it points to");
