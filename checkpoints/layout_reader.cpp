@@ -4,6 +4,7 @@
 #include <map>
 #include <utility>
 
+#include "dataset.hpp"
 #include "layout.hpp"
 #include "limits.hpp"
 
@@ -121,7 +122,7 @@ class LayoutReader {
     if (nbytes == 0 || H5Dget_offset(set) != offset) require_contiguous(set);
     if (nbytes != 0 && H5Dget_offset(set) != offset) fail("it does not lie where the list of arrays says");
     const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
-    Array array{.dtype = types_.dtype_of(type.id()), .shape = read_shape(set), .bytes = {}, .owner = nullptr};
+    Array array{.dtype = types_.dtype_of(type.id()), .shape = shape_of(set), .bytes = {}, .owner = nullptr};
     if (nbytes_of(array.dtype, array.shape) != nbytes) fail("its shape does not fit its bytes");
     if (array.dtype != place->second->dtype || array.shape != place->second->shape) {
       fail("its type or shape is not what the list of arrays says");
@@ -132,24 +133,8 @@ class LayoutReader {
   /// Says why an array does not lie in one stretch of the file.
   static void require_contiguous(hid_t set) {
     const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
-    if (checked(H5Pget_external_count(list.id()), "H5Pget_external_count") != 0) {
-      fail("its bytes are in another file; that is refused", CheckpointFault::refused);
-    }
-    const H5D_layout_t layout = H5Pget_layout(list.id());
-    if (layout == H5D_VIRTUAL) fail("it is made of arrays elsewhere; that is refused", CheckpointFault::refused);
-    if (layout != H5D_CONTIGUOUS) fail("it is not stored contiguously");
-  }
-
-  static std::vector<std::int64_t> read_shape(hid_t set) {
-    const Handle space(H5Dget_space(set), H5Sclose, "H5Dget_space");
-    const H5S_class_t kind = H5Sget_simple_extent_type(space.id());
-    if (kind != H5S_SCALAR && kind != H5S_SIMPLE) fail("it has no shape");
-    std::vector<hsize_t> shape(
-        static_cast<std::size_t>(checked(H5Sget_simple_extent_ndims(space.id()), "H5Sget_simple_extent_ndims")));
-    if (!shape.empty()) {
-      checked(H5Sget_simple_extent_dims(space.id(), shape.data(), nullptr), "H5Sget_simple_extent_dims");
-    }
-    return {shape.begin(), shape.end()};
+    require_own_storage(list.id());
+    if (H5Pget_layout(list.id()) != H5D_CONTIGUOUS) fail("it is not stored contiguously");
   }
 
   static std::map<std::string, Attribute> read_attributes(hid_t object) {

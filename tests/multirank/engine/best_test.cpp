@@ -21,10 +21,8 @@ namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 using Values = std::map<std::int64_t, double>;
 
-const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},    {"data.train_size", "100"},
-                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"}, {"train.max_steps", "12"}, {"ckpt.every_secs", "0"},
-                        {"ckpt.keep_last", "1"},   {"ckpt.verify_every", "0"}};
+const Settings kBase =
+    with(kTwelveSteps, {{"ckpt.every_secs", "0"}, {"ckpt.keep_last", "1"}, {"ckpt.verify_every", "0"}});
 
 /// Says what an evaluation would.
 class ScriptedEvaluation : public Hook {

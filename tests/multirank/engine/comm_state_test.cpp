@@ -17,10 +17,9 @@ namespace {
 using checkpoints::Archive;
 
 // One bucket for each layer.
-const Settings kBase = {{"model.name", "mlp"},         {"model.hidden", "16,8"},  {"data.train_size", "100"},
-                        {"optim.name", "adamw"},       {"optim.lr", "0.01"},      {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"},     {"train.max_steps", "10"}, {"ddp.bucket_bytes", "300"},
-                        {"ddp.last_bucket_bytes", "0"}};
+const Settings kBase = with(
+    kTwelveSteps,
+    {{"model.hidden", "16,8"}, {"train.max_steps", "10"}, {"ddp.bucket_bytes", "300"}, {"ddp.last_bucket_bytes", "0"}});
 const Settings kPowerSgd = {{"ddp.comm_hook", "powersgd"}, {"ddp.powersgd_start_step", "3"}};
 
 /// Keeps the state after every step.

@@ -22,9 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
 
-const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},    {"data.train_size", "100"},
-                        {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"train.global_batch_size", "12"},
-                        {"train.max_epochs", "0"}, {"train.max_steps", "12"}, {"resume", "auto"}};
+const Settings kBase = with(kTwelveSteps, {{"resume", "auto"}});
 
 class ResumeTest : public ::testing::Test {
  protected:

@@ -77,13 +77,13 @@ TEST(CraftedFileTest, ANamedTypeIsRefused) {
 
 TEST(CraftedFileTest, BytesElsewhereAreRefused) {
   EXPECT_EQ(error_of_array([](hid_t list) { H5Pset_external(list, "/etc/passwd", 0, 16); }),
-            "f.h5: /w: its bytes are in another file; that is refused");
+            "f.h5: /w: its bytes are in another file, '/etc/passwd'; that is refused");
   EXPECT_EQ(error_of_array([](hid_t list) {
               const hsize_t count = 4;
               const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose, "H5Screate_simple");
               H5Pset_virtual(list, space.id(), "/tmp/other.h5", "w", space.id());
             }),
-            "f.h5: /w: it is made of arrays elsewhere; that is refused");
+            "f.h5: /w: it is made of arrays in other files, such as '/tmp/other.h5'; that is refused");
 }
 
 TEST(CraftedFileTest, OtherStorageIsRefused) {
@@ -98,7 +98,7 @@ TEST(CraftedFileTest, OtherStorageIsRefused) {
   // An array without elements is checked as well.
   EXPECT_EQ(
       error_of_array([](hid_t list) { H5Pset_external(list, "/etc/passwd", 0, 16); }, H5T_IEEE_F32LE, {.nbytes = 0}),
-      "f.h5: /w: its bytes are in another file; that is refused");
+      "f.h5: /w: its bytes are in another file, '/etc/passwd'; that is refused");
 }
 
 TEST(CraftedFileTest, ThePlaceMustBeTheOneListed) {
