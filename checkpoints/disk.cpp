@@ -203,6 +203,21 @@ void move(const std::string& from, const std::string& to) {
   if (syscalls().rename(from.c_str(), to.c_str()) != 0) throw_errno(from, "rename", " to " + to);
 }
 
+void write_file(const std::string& path, std::string_view text) {
+  NewFile file(path);
+  file.write(0, std::as_bytes(std::span(text)));
+  file.sync();
+  file.close();
+}
+
+void replace_file(const std::string& folder, const std::string& name, std::string_view text) {
+  const std::string temporary = folder + "/." + name + ".tmp";
+  remove_tree(temporary);
+  write_file(temporary, text);
+  move(temporary, folder + "/" + name);
+  sync_folder(folder);
+}
+
 void remove_tree(const std::string& path) {
   std::error_code error;
   fs::remove_all(path, error);  // does not follow symbolic links

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <string_view>
 #include <utility>
 
 /// Files and folders, with every result checked. A failure is a CheckpointError with path, call and the system's words.
@@ -60,6 +61,10 @@ void make_folders(const std::string& path);
 void make_folder(const std::string& path);
 /// Never replaces a file by a folder or a folder that is not empty: rename(2) refuses.
 void move(const std::string& from, const std::string& to);
+/// Writes a new file and makes its bytes durable.
+void write_file(const std::string& path, std::string_view text);
+/// Writes a short file that is there whole or not at all, and durable; one of that name is replaced.
+void replace_file(const std::string& folder, const std::string& name, std::string_view text);
 void remove_tree(const std::string& path);
 bool exists(const std::string& path);
 

@@ -2,7 +2,7 @@
 #include <lockstep/checkpoints/starts.hpp>
 
 #include <fstream>
-#include <span>
+#include <string>
 
 #include "disk.hpp"
 
@@ -28,15 +28,8 @@ std::int64_t note_start(const std::string& directory, std::int64_t step, bool is
   const Starts before = read_starts(directory);
   const std::int64_t count = is_first || before.step != step ? 1 : before.count + 1;
   const std::string text = "step " + std::to_string(step) + "\ncount " + std::to_string(count) + "\n";
-  const std::string temporary = directory + "/." + kName + ".tmp";
   make_folders(directory);
-  if (exists(temporary)) remove_tree(temporary);
-  NewFile file(temporary);
-  file.write(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
-  move(temporary, directory + "/" + kName);
-  sync_folder(directory);
+  replace_file(directory, kName, text);
   return count;
 }
 

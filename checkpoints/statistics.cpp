@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/statistics.hpp>
+#include <lockstep/core/clones.hpp>
 
 #include <algorithm>
 #include <array>
@@ -7,15 +8,6 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-
-// Everything below a *_clones function must be inlined into it.
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
-
-#if defined(__x86_64__)
-#define LOCKSTEP_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define LOCKSTEP_CLONES
-#endif
 
 namespace lockstep::checkpoints {
 

@@ -25,22 +25,6 @@ namespace {
 constexpr const char* kHint = "LATEST";
 constexpr std::string_view kSingle = ".h5";
 
-void write_text(const std::string& path, const std::string& text) {
-  NewFile file(path);
-  file.write(0, std::as_bytes(std::span(text)));
-  file.sync();
-  file.close();
-}
-
-/// A short file that is there whole or not at all.
-void replace_text(const std::string& directory, const std::string& name, const std::string& text) {
-  const std::string temporary = directory + "/." + name + ".tmp";
-  remove_tree(temporary);
-  write_text(temporary, text);
-  move(temporary, directory + "/" + name);
-  sync_folder(directory);
-}
-
 /// Where the checkpoint of a step is, or would be: a folder, unless there is a single file.
 std::string place_of(const std::string& directory, std::int64_t step) {
   const std::string folder = directory + "/" + folder_name(step);
@@ -175,7 +159,7 @@ std::string commit(const std::string& directory, const std::string& staged, std:
     std::vector<std::string> files;
     for (std::uint32_t i = 0; i < options.parts; ++i) files.push_back(staged + "/" + part_name(i, options.parts));
     const std::vector<Seal> seals = seals_of(files);
-    if (options.parts > 1) write_text(staged + "/" + kManifest, manifest_text(step, seals));
+    if (options.parts > 1) write_file(staged + "/" + kManifest, manifest_text(step, seals));
     sync_folder(staged);
     const bool is_new = make_room(directory, step, seals);
     if (is_new && options.is_single_file) {
@@ -196,7 +180,7 @@ std::string commit(const std::string& directory, const std::string& staged, std:
     throw CheckpointError(folder, std::string("was saved, but may not survive a power cut: ") + error.what());
   }
   try {
-    replace_text(directory, kHint, fs::path(folder).filename().string() + "\n");
+    replace_file(directory, kHint, fs::path(folder).filename().string() + "\n");
   } catch (const CheckpointError&) {
     // The checkpoint is safe; LATEST is a help for people, and no program believes it.
   }

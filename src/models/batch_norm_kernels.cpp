@@ -1,19 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "batch_norm_kernels.hpp"
 
+#include <lockstep/core/clones.hpp>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <vector>
-
-// Everything below a clone must be inlined into it.
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
-
-#if defined(__x86_64__)
-#define LOCKSTEP_CLONES __attribute__((target_clones("arch=x86-64-v4", "avx2", "default")))
-#else
-#define LOCKSTEP_CLONES
-#endif
 
 namespace lockstep::models {
 
