@@ -3,14 +3,11 @@
 #include <lockstep/core/error.hpp>
 
 #include <array>
-#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <map>
-#include <signal.h>
 #include <sstream>
 #include <sys/stat.h>
 #include <system_error>
@@ -19,6 +16,7 @@
 #include <utility>
 
 #include "disk.hpp"
+#include "leftovers.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -65,15 +63,6 @@ Holder read_holder(const std::string& path) {
   std::string value;
   while (fields.size() < kMaxFields && file >> key >> value) fields[key] = value.substr(0, 256);
   return {fields["host"], fields["process"], fields["job"]};
-}
-
-/// Not so of a zombie: it has ended, and only nobody has asked for its exit code yet.
-bool is_running(pid_t process) {
-  if (::kill(process, 0) != 0 && errno != EPERM) return false;
-  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
-  const std::string stat{std::istreambuf_iterator<char>(file), {}};
-  const auto end_of_name = stat.rfind(") ");
-  return end_of_name == std::string::npos || stat[end_of_name + 2] != 'Z';
 }
 
 bool is_alive(const Holder& holder, const std::string& path) {

@@ -9,6 +9,8 @@
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <signal.h>
 #include <string_view>
 #include <system_error>
@@ -38,7 +40,7 @@ bool is_older_than_a_day(const std::string& path) {
   return !error && fs::file_time_type::clock::now() - changed > kGivenUpAfter;
 }
 
-/// Whether `name`, ".tmp-<name>.<process>.<host>", names a process of this host that does not exist.
+/// Whether `name`, ".tmp-<name>.<process>.<host>", names a process of this host that does not run.
 bool is_of_dead_process(std::string_view name) {
   const std::size_t first_dot = name.find('.', kTemporary.size());
   const std::size_t second_dot = name.find('.', first_dot == std::string_view::npos ? first_dot : first_dot + 1);
@@ -47,10 +49,18 @@ bool is_of_dead_process(std::string_view name) {
   const char* end = name.data() + second_dot;
   const auto parsed = std::from_chars(name.data() + first_dot + 1, end, process);
   if (parsed.ec != std::errc() || parsed.ptr != end || process <= 0) return false;
-  return ::kill(process, 0) != 0 && errno == ESRCH;
+  return !is_running(process);
 }
 
 }  // namespace
+
+bool is_running(pid_t process) {
+  if (::kill(process, 0) != 0 && errno != EPERM) return false;
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string stat{std::istreambuf_iterator<char>(file), {}};
+  const auto end_of_name = stat.rfind(") ");
+  return end_of_name == std::string::npos || stat[end_of_name + 2] != 'Z';
+}
 
 std::string temporary_name(const std::string& name) {
   return std::string(kTemporary) + name + "." + std::to_string(::getpid()) + "." + host_name();

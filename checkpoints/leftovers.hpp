@@ -2,10 +2,14 @@
 #pragma once
 
 #include <string>
+#include <sys/types.h>
 #include <vector>
 
 /// The names beginning with a dot that a writer leaves in a folder of checkpoints when it is killed.
 namespace lockstep::checkpoints {
+
+/// Whether a process of this host exists and has not ended. A zombie has: nobody has asked for its exit code yet.
+bool is_running(pid_t process);
 
 /// ".tmp-<name>.<process>.<host>": under construction by this process.
 std::string temporary_name(const std::string& name);

@@ -197,6 +197,20 @@ TEST(StoreTest, RetentionRemovesWhatDeadWritersLeft) {
   EXPECT_EQ(names_of(directory.path()), expected);
 }
 
+// Its parent has not asked for its exit code, as mpirun may not have for a while.
+TEST(StoreTest, RetentionRemovesWhatAZombieLeft) {
+  const TemporaryFolder directory;
+  const pid_t zombie = ::fork();
+  if (zombie == 0) ::_exit(0);
+  siginfo_t info = {};
+  ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(zombie), &info, WEXITED | WNOWAIT), 0);  // it has ended and stays
+  write(directory.path(), 1, sample(1));
+  fs::create_directory(directory / (".tmp-step-000000000002." + std::to_string(zombie) + "." + host_name()));
+  retain(directory.path(), {.keep_last = 1});
+  EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000001"}));
+  ::waitpid(zombie, nullptr, 0);
+}
+
 TEST(StoreTest, AProbeMakesTheFolderAndLeavesItEmpty) {
   const TemporaryFolder directory;
   probe(directory / "run/ckpt");
