@@ -182,18 +182,18 @@ void StatisticsSum::add(DType dtype, std::span<const std::byte> bytes) {
   const Kind kind = kind_of(dtype);
   const std::size_t count = bytes.size() / kind.element_bytes;
   const Part part = kind.sum(bytes.data(), count);
-  if (part.count > 0) {
-    min_ = count_ == 0 ? part.min : std::min(min_, part.min);
-    max_ = count_ == 0 ? part.max : std::max(max_, part.max);
+  StatisticsSum next;
+  next.count_ = part.count;
+  next.min_ = part.min;
+  next.max_ = part.max;
+  next.sum_ = part.sum;
+  next.square_sum_ = part.square_sum;
+  next.zeros_ = part.zeros;
+  if (part.count < count) {
+    next.nans_ = count_nans(dtype, bytes);
+    next.infs_ = count - part.count - next.nans_;
   }
-  count_ += part.count;
-  sum_ += part.sum;
-  square_sum_ += part.square_sum;
-  zeros_ += part.zeros;
-  if (part.count == count) return;
-  const std::uint64_t nans = count_nans(dtype, bytes);
-  nans_ += nans;
-  infs_ += count - part.count - nans;
+  add(next);
 }
 
 void StatisticsSum::add(const StatisticsSum& next) {
