@@ -53,6 +53,8 @@ TEST_F(ScheduleTest, RulesSetAnyOption) {
 TEST_F(ScheduleTest, RefusesAnOptionThatTheOptimizerDoesNotHave) {
   MeasuredRun run(world_, {{"sched.rule", "constant,of=momentun"}});
   EXPECT_THROW(run.trainer.train(), ConfigError);
+  MeasuredRun other(world_, {{"sched.rule", "constant,group=decay"}});
+  EXPECT_THROW(other.trainer.train(), ConfigError);  // there is one group, "all"
 }
 
 // The best loss comes after step 1, and drops after steps 3, 5, 7 and 9.

@@ -120,5 +120,11 @@ TEST(ApplyTest, RefusesAnOptionThatTheOptimizerDoesNotHave) {
   EXPECT_THROW(schedule.apply(0, "all", bases, options), ConfigError);
 }
 
+TEST(ApplyTest, RefusesAGroupThatThereIsNot) {
+  const Schedule schedule = parse({"linear", "constant,group=decay"}, kLength, "test");
+  EXPECT_NO_THROW(schedule.require_groups({"decay", "no_decay"}));
+  EXPECT_THROW(schedule.require_groups({"all"}), ConfigError);
+}
+
 }  // namespace
 }  // namespace lockstep::schedule
