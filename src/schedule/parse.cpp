@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <sstream>
 
 #include "curves.hpp"
@@ -17,7 +18,7 @@ KeySpecs inner_keys() {
           {.name = "end",
            .type = KeyType::real,
            .default_value = "-1",
-           .help = "where it no longer moves; -1: at the end of the run",
+           .help = "where it no longer moves; -1: at the end of the run (plateau: never)",
            .min = -1},
           {.name = "base",
            .type = KeyType::real,
@@ -166,7 +167,9 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
   const Written written = read(text, outer_keys(), place, curves);
   const Section& options = written.options;
   try {
-    const Unit unit = unit_of(options, length);
+    Unit unit = unit_of(options, length);
+    // What answers to measurements has no shape that the run's end could be a part of, and a run may be prolonged.
+    if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
     Window window = window_of(options, {.begin = 0, .end = unit.whole, .curves = &curves});
     if (unit.steps_in_one > 0) {
       window.begin = at_whole_step(window.begin, unit.steps_in_one);

@@ -45,6 +45,15 @@ void Schedule::apply(std::int64_t step, const std::string& group, const Numbers&
   }
 }
 
+void Schedule::require_groups(const std::vector<std::string>& groups) const {
+  std::string names;
+  for (const std::string& group : groups) names += (names.empty() ? "" : ", ") + group;
+  for (const Rule& rule : rules_) {
+    const bool is_known = rule.group.empty() || std::find(groups.begin(), groups.end(), rule.group) != groups.end();
+    if (!is_known) throw ConfigError("sched.rule: group '" + rule.group + "' is unknown; choose one of: " + names);
+  }
+}
+
 bool Schedule::has_feedback() const {
   return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.feedback != nullptr; });
 }

@@ -94,6 +94,9 @@ class Schedule {
   /// @throws ConfigError  no such option, naming those that there are
   void apply(std::int64_t step, const std::string& group, const Numbers& bases, Numbers& options) const;
 
+  /// @throws ConfigError  a rule names a group that is not among `groups`
+  void require_groups(const std::vector<std::string>& groups) const;
+
   /// Whether any rule answers to measurements.
   bool has_feedback() const;
   /// Tells the rules what was measured after `step` updates.

@@ -34,7 +34,12 @@ class ScheduleHook : public Hook {
     rules_ = one_a_line(trainer.schedule_rules());
     if (trainer.schedule_begin() < trainer.progress().step) go_on(trainer);
     learned_ = trainer.schedule().state();
-    trainer.strategy().world().together([&] { set_options(trainer); });
+    trainer.strategy().world().together([&] {
+      std::vector<std::string> groups;
+      for (const optim::ParamGroup& group : groups_of(trainer)) groups.push_back(group.name);
+      trainer.schedule().require_groups(groups);
+      set_options(trainer);
+    });
   }
 
   void before_step(Trainer& trainer) override { set_options(trainer); }

@@ -51,6 +51,12 @@ TEST(PlateauTest, LooksAwayOutsideOfItsWindow) {
   EXPECT_EQ(after("patience=0,factor=0.5,begin=2,end=4", {1, 1, 1, 1, 1}), (std::vector<double>{1, 1, 1, 0.5, 0.5}));
 }
 
+TEST(PlateauTest, LearnsAtTheEndOfTheRunToo) {
+  Schedule schedule = parse({"plateau,monitor=loss,patience=0,factor=0.5"}, kLength, "test");
+  for (int i = 0; i < 2; ++i) schedule.observe(kLength.total_steps, {{"loss", 1}});
+  EXPECT_EQ(schedule.value(0), 0.5);
+}
+
 TEST(PlateauTest, ItsStateIsAllThatItKnows) {
   const std::vector<std::string> rules = {"linear,start_factor=0.5,end=2",
                                           "plateau,monitor=loss,patience=1,factor=0.5"};
@@ -112,6 +118,12 @@ TEST(ApplyTest, RefusesAnOptionThatTheOptimizerDoesNotHave) {
   Numbers options = {{"lr", 1}};
   const Numbers bases = options;
   EXPECT_THROW(schedule.apply(0, "all", bases, options), ConfigError);
+}
+
+TEST(ApplyTest, RefusesAGroupThatThereIsNot) {
+  const Schedule schedule = parse({"linear", "constant,group=decay"}, kLength, "test");
+  EXPECT_NO_THROW(schedule.require_groups({"decay", "no_decay"}));
+  EXPECT_THROW(schedule.require_groups({"all"}), ConfigError);
 }
 
 }  // namespace
