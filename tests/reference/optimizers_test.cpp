@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/optim/lbfgs.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
@@ -313,6 +314,73 @@ void run_clips(const Json& one_case) {
   }
 }
 
+// lbfgs.json: function q is 0.5 x'Ax - b'x, function r is Rosenbrock's.
+
+optim::LbfgsOptions read_lbfgs(const Json& args) {
+  optim::LbfgsOptions options;
+  require_known_fields(args, {"lr", "max_iter", "history_size", "line_search_fn"});
+  options.lr = args.value("lr", options.lr);
+  options.max_iterations = args.value("max_iter", options.max_iterations);
+  options.history_size = args.value("history_size", options.history_size);
+  options.strong_wolfe = args.value("line_search_fn", "") == "strong_wolfe";
+  return options;
+}
+
+template <class T>
+double quadratic(std::span<const T> x, std::span<T> gradient) {
+  static const Json document = load("optimizers/lbfgs.json");
+  static const std::vector<T> a = narrowed<T>(numbers(document.at("A")).data);
+  static const std::vector<T> b = narrowed<T>(numbers(document.at("b")).data);
+  T loss = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    T product = 0;
+    for (std::size_t j = 0; j < x.size(); ++j) product += a[i * x.size() + j] * x[j];
+    loss += x[i] * (product / 2 - b[i]);
+    gradient[i] = product - b[i];
+  }
+  return loss;
+}
+
+template <class T>
+double rosenbrock(std::span<const T> x, std::span<T> gradient) {
+  const T bend = x[1] - x[0] * x[0];
+  const T rest = 1 - x[0];
+  gradient[0] = -400 * bend * x[0] - 2 * rest;
+  gradient[1] = 200 * bend;
+  return 100 * bend * bend + rest * rest;
+}
+
+template <class T>
+void run_lbfgs(const Json& one_case) {
+  SCOPED_TRACE(std::string(name_of(kDType<T>)));
+  const Json& expected = one_case.at(std::string(name_of(kDType<T>)));
+  require_known_fields(expected, {"initial", "x_after_step", "loss_returned", "closure_calls_total"});
+  const std::string function = one_case.at("function");
+  if (function != "q" && function != "r") throw std::runtime_error("no test knows the function '" + function + "'");
+  optim::Lbfgs<T> lbfgs(read_lbfgs(one_case.at("args")));
+  std::vector<T> x = narrowed<T>(numbers(expected.at("initial")).data);
+  std::int64_t calls = 0;
+  for (std::size_t t = 0; t < expected.at("x_after_step").size(); ++t) {
+    SCOPED_TRACE("step " + std::to_string(t));
+    const double loss = lbfgs.step(x, [&](std::span<const T> at, std::span<T> gradient) {
+      ++calls;
+      return function == "q" ? quadratic<T>(at, gradient) : rosenbrock<T>(at, gradient);
+    });
+    // The line search amplifies rounding: the stored runs of the two types themselves end 3e-3 apart.
+    const Tolerance tolerance = sizeof(T) == 4 ? Tolerance{.relative = 5e-3} : Tolerance{1e-10, 1e-9};
+    expect_close({loss}, numbers(expected.at("loss_returned")[t]).data, tolerance, "loss");
+    if (sizeof(T) == 4) continue;
+    expect_close(widened<T>(x), numbers(expected.at("x_after_step")[t]).data, {.relative = 1e-9}, "x");
+    EXPECT_EQ(calls, expected.at("closure_calls_total")[t].get<std::int64_t>());
+  }
+}
+
+void run_lbfgs_cases(const Json& one_case) {
+  require_known_fields(one_case, {"name", "args", "function", "float64", "float32"});
+  run_lbfgs<float>(one_case);
+  run_lbfgs<double>(one_case);
+}
+
 TEST(OptimizersReference, EveryCaseOfEveryFile) {
   run_topic("optimizers",
             {{.file = "inputs.json", .extra_fields = {"steps", "no_grad_steps_of_e", "initial", "gradients"}},
@@ -325,6 +393,7 @@ TEST(OptimizersReference, EveryCaseOfEveryFile) {
              {.file = "larc.json", .run = run_optimizers},
              {.file = "lars.json", .run = run_optimizers},
              {.file = "lars_vissl.json", .run = run_optimizers},
+             {.file = "lbfgs.json", .extra_fields = {"A", "b", "solution"}, .run = run_lbfgs_cases},
              {.file = "lion.json", .run = run_optimizers},
              {.file = "nadam.json", .run = run_optimizers},
              {.file = "radam.json", .run = run_optimizers},
