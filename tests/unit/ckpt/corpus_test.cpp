@@ -30,7 +30,7 @@ Classes classes_of(const std::string& file) {
   const auto places = places_of(file);
   Classes classes;
   // What is wrong with the envelope's first fields has words of its own: another kind, version, flags or size.
-  classes["envelope"] = {{0, 16, "it "}, {16, 128, "its envelope"}, {128, checkpoints::kEnvelopeBytes, "its envelope"}};
+  classes["envelope"] = {{0, 16, "it"}, {16, 128, "its envelope"}, {128, checkpoints::kEnvelopeBytes, "its envelope"}};
   classes["index"] = {{index, file.size(), "its table of digests"}};
   for (const auto& piece : pieces_of(places, index)) {
     const bool is_metadata = piece.array == checkpoints::kNoArray;
@@ -136,7 +136,7 @@ TEST(CorpusTest, AFileThatIsDamagedIsRefused) {
     SCOPED_TRACE(text);
     put_bytes(path, bad);
     const bool is_head = bad.compare(0, 16, file, 0, 16) != 0;
-    expect_refused(path, whole, is_head && bad.size() == file.size() ? "it " : name, is_head);
+    expect_refused(path, whole, is_head && bad.size() == file.size() ? "it" : name, is_head);
     if (HasFailure()) break;
   }
 }
