@@ -72,7 +72,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
-  trainer.add_hook(Priority::very_high, schedule_hook());
+  trainer.add_hook(Priority::low, schedule_hook());
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));

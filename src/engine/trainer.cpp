@@ -67,7 +67,18 @@ void Trainer::plan() {
   const std::int64_t by_epochs =
       max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
   progress_.total_steps = std::min(max_steps_ == 0 ? kEndless : max_steps_, by_epochs);
-  schedule_ = schedule::parse(rules_, progress_.total_steps - schedule_begin_, rules_origin_, tables_->curves);
+  const schedule::Numbers learned = schedule_.state();
+  const schedule::RunLength length{.total_steps = progress_.total_steps - schedule_begin_,
+                                   .steps_per_epoch = per_epoch,
+                                   .samples_per_step = sampler_->global_batch_size()};
+  schedule_ = schedule::parse(rules_, length, rules_origin_, tables_->curves);
+  if (!learned.empty()) schedule_.load_state(learned);
+}
+
+double Trainer::schedule_factor(std::int64_t step) const {
+  const optim::ParamGroup& group = strategy_->optimizer().optimizer().groups().front();
+  const double base = group.base_lr == 0 ? 1.0 : group.base_lr;
+  return schedule_.value(step - schedule_begin_, {.option = "lr", .group = group.name, .base = base}) / base;
 }
 
 void Trainer::add_hook(Priority priority, std::unique_ptr<Hook> hook) {

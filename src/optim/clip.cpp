@@ -3,36 +3,16 @@
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <limits>
-#include <span>
 #include <stdexcept>
 #include <vector>
 
-#include "kernel.hpp"
+#include "piece_sums.hpp"
 
 namespace lockstep::optim {
 
 namespace {
-
-/// Sixteen running sums, so that every vector width adds in the same order.
-template <class T>
-LOCKSTEP_VECTORISED double sum_of_squares(const T* values, std::int64_t count) {
-  constexpr std::int64_t kLanes = 16;
-  std::array<double, kLanes> sums{};
-  const std::int64_t whole = count - count % kLanes;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(values[i + lane]);
-      sums[lane] += value * value;
-    }
-  }
-  double sum = 0;
-  for (const double lane : sums) sum += lane;
-  for (std::int64_t i = whole; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
-  return sum;
-}
 
 template <class T>
 double sum_of_powers(const T* values, std::int64_t count, double power) {
@@ -62,32 +42,6 @@ double contribution(const T* values, std::int64_t count, double norm_type) {
   return sum_of_powers(values, count, norm_type);
 }
 
-/// Sums neighbours, then neighbouring sums, and so on: one fixed tree.
-double sum_by_tree(std::span<double> values) {
-  for (std::size_t width = 1; width < values.size(); width *= 2) {
-    for (std::size_t i = 0; i + width < values.size(); i += 2 * width) values[i] += values[i + width];
-  }
-  return values.empty() ? 0 : values[0];
-}
-
-/// By [block][segment], the place of a segment's first piece among all pieces; then their number.
-struct Pieces {
-  std::vector<std::vector<std::size_t>> first;
-  std::size_t count = 0;
-};
-
-Pieces number_pieces(std::span<const Block> blocks) {
-  Pieces pieces;
-  for (const Block& block : blocks) {
-    auto& first = pieces.first.emplace_back();
-    for (const Segment& segment : block.segments) {
-      first.push_back(pieces.count);
-      pieces.count += static_cast<std::size_t>((segment.count + kPieceElements - 1) / kPieceElements);
-    }
-  }
-  return pieces;
-}
-
 }  // namespace
 
 Clip Clip::parse(const std::string& text, const std::string& origin) {
@@ -113,13 +67,11 @@ Clip Clip::parse(const std::string& text, const std::string& origin) {
 double gradient_norm(FlatParameters& parameters, double norm_type) {
   if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
   const auto blocks = parameters.blocks();
-  const Pieces pieces = number_pieces(blocks);
-  std::vector<double> contributions(pieces.count);
+  const PieceNumbers pieces(blocks);
+  std::vector<double> contributions(pieces.count());
   parameters.visit_gradients(
       [&](const GradientPiece& piece) {
-        const std::size_t place =
-            pieces.first[piece.block][piece.segment] + static_cast<std::size_t>(piece.begin / kPieceElements);
-        contributions[place] =
+        contributions[pieces.place_of(piece)] =
             blocks[piece.block].dtype == DType::float32
                 ? contribution(reinterpret_cast<const float*>(piece.values), piece.count, norm_type)
                 : contribution(reinterpret_cast<const double*>(piece.values), piece.count, norm_type);

@@ -3,9 +3,11 @@
 #include <lockstep/optim/optimizer.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <stdexcept>
 
 #include "kernel.hpp"
+#include "piece_sums.hpp"
 
 namespace lockstep::optim {
 
@@ -45,6 +47,16 @@ LOCKSTEP_VECTORISED void clamp(T* values, std::int64_t count, T limit) {
   }
 }
 
+// The rule's function for the type of the stretch at hand.
+void update_by(const Rule& rule, const Coefficients& c, const Stretch<float>& stretch) { rule.update32(c, stretch); }
+void update_by(const Rule& rule, const Coefficients& c, const Stretch<double>& stretch) { rule.update64(c, stretch); }
+Sums measure_by(const Rule& rule, const Coefficients& c, const Stretch<float>& stretch) {
+  return rule.measure32(c, stretch);
+}
+Sums measure_by(const Rule& rule, const Coefficients& c, const Stretch<double>& stretch) {
+  return rule.measure64(c, stretch);
+}
+
 }  // namespace
 
 Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters)
@@ -52,6 +64,11 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
   for (const ParamGroup& group : groups_) {
     auto names = rule.state_names(group.options);
     if (names.size() > state_names_.size()) state_names_ = std::move(names);
+  }
+  for (const ParamGroup& group : groups_) {
+    const auto names = rule.state_names(group.options);
+    if (std::equal(names.begin(), names.end(), state_names_.begin())) continue;
+    throw ConfigError("the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
   }
   if (state_names_.size() > kMostStates) throw std::logic_error("rule '" + rule.name + "' keeps too many states");
   std::map<std::string, std::size_t> numbers = group_numbers(groups_);
@@ -86,16 +103,13 @@ std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(b
 void Optimizer::step(const GradientChange& change) {
   parameters_->finish_gradients();
   count_step();
+  const Needs needed = needs();
+  if (needed.gradient_norm) learn_norm(change);
+  if (needed.sums) learn_sums(change);
   parameters_->write([this, &change] {
-    parameters_->visit_gradients(
-        [this, &change](const GradientPiece& piece) {
-          if (parameters_->blocks()[piece.block].dtype == DType::float32) {
-            update(piece, change, rule_->update32);
-          } else {
-            update(piece, change, rule_->update64);
-          }
-        },
-        /*is_last=*/true);
+    visit_stretches(change, /*is_last=*/true, [this](const GradientPiece& piece, const auto& stretch) {
+      update_by(*rule_, coefficients_[piece.block][piece.segment], stretch);
+    });
   });
 }
 
@@ -106,8 +120,10 @@ void Optimizer::count_step() {
   Coefficients last{};
   for (std::size_t b = 0; b < steps_.size(); ++b) {
     for (std::size_t s = 0; s < steps_[b].size(); ++s) {
-      if (!parameters_->has_gradient(b, s)) continue;
+      const bool is_updated = parameters_->has_gradient(b, s);
+      if (!is_updated && !rule_->counts_every_step) continue;
       const std::int64_t step = ++steps_[b][s];
+      if (!is_updated) continue;
       const std::size_t group = group_of_[b][s];
       if (group != last_group || step != last_step) last = rule_->coefficients(groups_[group].options, step);
       last_group = group;
@@ -117,9 +133,73 @@ void Optimizer::count_step() {
   }
 }
 
-template <class T>
-void Optimizer::update(const GradientPiece& piece, const GradientChange& change,
-                       void (*apply)(const Coefficients&, const Stretch<T>&)) {
+/// What any group needs.
+Needs Optimizer::needs() const {
+  Needs all;
+  if (rule_->needs == nullptr) return all;
+  for (const ParamGroup& group : groups_) {
+    const Needs of_group = rule_->needs(group.options);
+    all.gradient_norm = all.gradient_norm || of_group.gradient_norm;
+    all.sums = all.sums || of_group.sums;
+  }
+  return all;
+}
+
+void Optimizer::learn_norm(const GradientChange& change) {
+  const PieceNumbers pieces(parameters_->blocks());
+  std::vector<double> squares(pieces.count());
+  visit_stretches(change, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
+    squares[pieces.place_of(piece)] = sum_of_squares(stretch.gradient, stretch.count);
+  });
+  parameters_->sum_over_owners(squares);  // each has one owner: the others add 0
+  const double norm = std::sqrt(sum_by_tree(squares));
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
+      if (!parameters_->has_gradient(b, s)) continue;
+      const Options& options = groups_[group_of_[b][s]].options;
+      if (rule_->needs(options).gradient_norm) rule_->adapt_to_norm(coefficients_[b][s], options, norm);
+    }
+  }
+}
+
+void Optimizer::learn_sums(const GradientChange& change) {
+  const std::span<const Block> blocks = parameters_->blocks();
+  const PieceNumbers pieces(blocks);
+  std::vector<double> values(pieces.count() * Sums().size());  // one row for each sum
+  const auto row = [&](std::size_t k) { return std::span(values).subspan(k * pieces.count(), pieces.count()); };
+  visit_stretches(change, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
+    if (!rule_->needs(groups_[group_of_[piece.block][piece.segment]].options).sums) return;
+    const Sums measured = measure_by(*rule_, coefficients_[piece.block][piece.segment], stretch);
+    for (std::size_t k = 0; k < measured.size(); ++k) row(k)[pieces.place_of(piece)] = measured[k];
+  });
+  parameters_->sum_over_owners(values);  // each has one owner: the others add 0
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) {
+      const Options& options = groups_[group_of_[b][s]].options;
+      if (!parameters_->has_gradient(b, s) || !rule_->needs(options).sums) continue;
+      Sums sums{};
+      for (std::size_t k = 0; k < sums.size(); ++k) sums[k] = sum_by_tree(pieces.part(row(k), b, s));
+      rule_->adapt(coefficients_[b][s], options, sums, blocks[b].segments[s]);
+    }
+  }
+}
+
+/// Calls visit(piece, stretch) for every piece of this rank, with the gradient as it enters the update.
+template <class Visit>
+void Optimizer::visit_stretches(const GradientChange& change, bool is_last, const Visit& visit) {
+  parameters_->visit_gradients(
+      [&](const GradientPiece& piece) {
+        if (parameters_->blocks()[piece.block].dtype == DType::float32) {
+          visit_stretch<float>(piece, change, visit);
+        } else {
+          visit_stretch<double>(piece, change, visit);
+        }
+      },
+      is_last);
+}
+
+template <class T, class Visit>
+void Optimizer::visit_stretch(const GradientPiece& piece, const GradientChange& change, const Visit& visit) {
   const Block& block = parameters_->blocks()[piece.block];
   const std::int64_t begin = block.segments[piece.segment].offset + piece.begin;
   std::array<T*, kMostStates> state{};
@@ -135,11 +215,10 @@ void Optimizer::update(const GradientPiece& piece, const GradientChange& change,
     }
     gradient = changed.data();
   }
-  apply(coefficients_[piece.block][piece.segment],
-        Stretch<T>{.parameter = reinterpret_cast<T*>(block.parameters) + begin,
-                   .gradient = gradient,
-                   .state = state.data(),
-                   .count = piece.count});
+  visit(piece, Stretch<T>{.parameter = reinterpret_cast<T*>(block.parameters) + begin,
+                          .gradient = gradient,
+                          .state = state.data(),
+                          .count = piece.count});
 }
 
 }  // namespace lockstep::optim

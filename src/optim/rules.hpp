@@ -5,10 +5,40 @@
 
 namespace lockstep::optim {
 
-/// Stochastic gradient descent. Source: torch.optim.SGD, single-tensor form.
+// Unless it says otherwise, the source of a rule's order of operations is the class of torch.optim, single-tensor form.
+
+/// Stochastic gradient descent.
 Rule sgd_rule();
-/// Adam with decoupled weight decay (Loshchilov and Hutter, arXiv:1711.05101, algorithm 2). Source of the order of
-/// operations: torch.optim.AdamW, single-tensor form.
+/// Kingma and Ba, arXiv:1412.6980, algorithm 1; amsgrad: Reddi et al., arXiv:1904.09237.
+Rule adam_rule();
+/// Loshchilov and Hutter, arXiv:1711.05101, algorithm 2.
 Rule adamw_rule();
+/// Duchi et al., JMLR 12 (2011), 2121.
+Rule adagrad_rule();
+/// Hinton's lecture notes; centred: Graves, arXiv:1308.0850.
+Rule rmsprop_rule();
+/// Zeiler, arXiv:1212.5701.
+Rule adadelta_rule();
+/// arXiv:1412.6980, algorithm 2.
+Rule adamax_rule();
+/// Dozat, Incorporating Nesterov momentum into Adam (2016).
+Rule nadam_rule();
+/// Liu et al., arXiv:1908.03265.
+Rule radam_rule();
+/// Polyak and Juditsky, SIAM J. Control Optim. 30 (1992), 838.
+Rule asgd_rule();
+/// Riedmiller and Braun (1993).
+Rule rprop_rule();
+/// Chen et al., arXiv:2302.06675. Source of the order of operations: timm.
+Rule lion_rule();
+
+// Per-tensor rules.
+
+/// You et al., arXiv:1708.03888. Sources of the order of operations: timm, and with joint_norm vissl.
+Rule lars_rule();
+/// LARS as a change of the gradient before gradient descent. Source of the order of operations: apex.
+Rule larc_rule();
+/// You et al., arXiv:1904.00962. Source of the order of operations: timm.
+Rule lamb_rule();
 
 }  // namespace lockstep::optim

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
-
 #include "kernel.hpp"
+#include "options.hpp"
 #include "rules.hpp"
 
 namespace lockstep::optim {
@@ -69,13 +68,9 @@ void update(const Coefficients& c, const Stretch<T>& stretch) {
 }
 
 Options read(const Section& optim) {
-  const double momentum = optim.real("momentum");
-  const double dampening = optim.real("dampening");
-  const bool nesterov = optim.boolean("nesterov");
-  if (nesterov && (momentum == 0 || dampening != 0)) {
-    throw ConfigError(optim.cite("nesterov") + " needs optim.momentum > 0 and optim.dampening = 0");
-  }
-  return {{"momentum", momentum}, {"dampening", dampening}, {"nesterov", nesterov ? 1 : 0}};
+  Options options;
+  read_momentum(optim, options);
+  return options;
 }
 
 std::vector<std::string> state_names(const Options& options) {
@@ -88,21 +83,7 @@ std::vector<std::string> state_names(const Options& options) {
 Rule sgd_rule() {
   return {.name = "sgd",
           .help = "gradient descent with optional momentum, dampening and Nesterov's look-ahead",
-          .keys = {{.name = "optim.momentum",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "sgd: share of the last velocity that is kept; often 0.9",
-                    .min = 0},
-                   {.name = "optim.dampening",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "sgd: share of the gradient that does not enter the velocity",
-                    .min = 0,
-                    .max = 1},
-                   {.name = "optim.nesterov",
-                    .type = KeyType::boolean,
-                    .default_value = "false",
-                    .help = "sgd: look ahead along the velocity; needs momentum and no dampening"}},
+          .keys = momentum_keys(),
           .read = read,
           .state_names = state_names,
           .coefficients = coefficients,

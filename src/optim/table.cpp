@@ -15,36 +15,39 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
 
 /// The keys that every rule reads.
 KeySpecs common_keys(const std::vector<Rule>& rules) {
-  return {{.name = "optim.name",
-           .type = KeyType::choice,
-           .default_value = "adamw",
-           .help = "how a step updates the parameters",
-           .choices = names_of(rules)},
-          {.name = "optim.lr",
-           .type = KeyType::real,
-           .default_value = "0.001",
-           .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more",
-           .min = 0},
-          {.name = "optim.weight_decay",
-           .type = KeyType::real,
-           .default_value = "0",
-           .help = "pull towards zero: added to the gradient by sgd, decoupled from it by adamw (0.01 is usual there)",
-           .min = 0},
-          {.name = "optim.maximize",
-           .type = KeyType::boolean,
-           .default_value = "false",
-           .help = "climb instead of descend"},
-          {.name = "optim.no_decay",
-           .type = KeyType::choice,
-           .default_value = "none",
-           .help = "norms_biases: no weight decay on parameters of fewer than two dimensions",
-           .choices = {"none", "norms_biases"}}};
+  return {
+      {.name = "optim.name",
+       .type = KeyType::choice,
+       .default_value = "adamw",
+       .help = "how a step updates the parameters",
+       .choices = names_of(rules)},
+      {.name = "optim.lr",
+       .type = KeyType::real,
+       .default_value = "0.001",
+       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more",
+       .min = 0},
+      {.name = "optim.weight_decay",
+       .type = KeyType::real,
+       .default_value = "0",
+       .help = "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)",
+       .min = 0},
+      {.name = "optim.maximize",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "climb instead of descend"},
+      {.name = "optim.no_decay",
+       .type = KeyType::choice,
+       .default_value = "none",
+       .help = "norms_biases: no weight decay on parameters of fewer than two dimensions",
+       .choices = {"none", "norms_biases"}}};
 }
 
 }  // namespace
 
 const std::vector<Rule>& builtin_rules() {
-  static const std::vector<Rule> rules = {sgd_rule(), adamw_rule()};
+  static const std::vector<Rule> rules = {sgd_rule(),      adam_rule(),   adamw_rule(), adagrad_rule(), rmsprop_rule(),
+                                          adadelta_rule(), adamax_rule(), nadam_rule(), radam_rule(),   asgd_rule(),
+                                          rprop_rule(),    lion_rule(),   lars_rule(),  larc_rule(),    lamb_rule()};
   return rules;
 }
 

@@ -49,23 +49,34 @@ void update_sgd(const TensorUpdate& update) {
                   optional(update.is_void));
 }
 
-void update_adamw(const TensorUpdate& update) {
+/// @param fused  at::_fused_adam_ or at::_fused_adamw_, which differ in what weight decay does
+template <class Fused>
+void update_adam_by(const Fused& fused, const TensorUpdate& update) {
   const Options& options = *update.options;
   const bool is_amsgrad = options.at("amsgrad") != 0;
   const at::TensorOptions of_step = update.parameters.front().options().dtype(at::kFloat);
   const std::vector<at::Tensor> steps(update.parameters.size(),
                                       at::full({}, static_cast<double>(update.step), of_step));
   const std::vector<at::Tensor> none;
-  at::_fused_adamw_(update.parameters, update.gradients, update.states[0], update.states[1],
-                    is_amsgrad ? update.states[2] : none, steps, options.at("lr"), options.at("beta1"),
-                    options.at("beta2"), options.at("weight_decay"), options.at("eps"), is_amsgrad,
-                    options.at("maximize") != 0, {}, optional(update.is_void));
+  fused(update.parameters, update.gradients, update.states[0], update.states[1], is_amsgrad ? update.states[2] : none,
+        steps, options.at("lr"), options.at("beta1"), options.at("beta2"), options.at("weight_decay"),
+        options.at("eps"), is_amsgrad, options.at("maximize") != 0, std::optional<at::Tensor>(),
+        optional(update.is_void));
+}
+
+void update_adam(const TensorUpdate& update) {
+  update_adam_by([](auto&&... arguments) { at::_fused_adam_(arguments...); }, update);
+}
+
+void update_adamw(const TensorUpdate& update) {
+  update_adam_by([](auto&&... arguments) { at::_fused_adamw_(arguments...); }, update);
 }
 
 }  // namespace
 
 TensorRule builtin_tensor_rule(std::string_view rule) {
   if (rule == "sgd") return update_sgd;
+  if (rule == "adam") return update_adam;
   return rule == "adamw" ? update_adamw : nullptr;
 }
 

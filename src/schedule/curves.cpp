@@ -10,73 +10,139 @@
 
 namespace lockstep::schedule {
 
+KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help,
+                   bool is_bounded) {
+  KeySpec key{.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0};
+  if (is_bounded) key.max = 1;
+  return key;
+}
+
+KeySpec floor_key() {
+  return {.name = "floor",
+          .type = KeyType::real,
+          .default_value = "nan",
+          .help = "what it falls to, as a value, in place of final_factor"};
+}
+
+std::optional<double> given(const Section& rule, const std::string& key) {
+  if (rule.is_default(key)) return {};
+  return rule.real(key);
+}
+
+Floor::Floor(const Section& rule) : level(given(rule, "floor")), factor(rule.real("final_factor")) {
+  if (level && !rule.is_default("final_factor")) throw ConfigError("give floor or final_factor, not both");
+}
+
+double half_wave(double part) { return 0.5 * (1.0 + std::cos(std::numbers::pi * part)); }
+
 namespace {
 
-KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help) {
-  return {.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0, .max = 1};
+KeySpec gamma_key(const std::string& help) {
+  return {
+      .name = "gamma", .type = KeyType::real, .default_value = "0.1", .help = help, .min = 0, .min_is_exclusive = true};
 }
 
-KeySpec gamma_key() {
-  return {.name = "gamma",
-          .type = KeyType::real,
-          .default_value = "0.1",
-          .help = "factor of each drop",
-          .min = 0,
-          .min_is_exclusive = true};
-}
+KeySpec start_key(const std::string& default_value) { return factor_key("start_factor", default_value, "at begin"); }
 
-/// Steps since the window opened, for curves that move in jumps: none happens at `end` or later.
-std::int64_t steps_inside(Window window, std::int64_t step) { return std::min(step, window.end - 1) - window.begin; }
+KeySpec final_key(const std::string& help = "from end on") { return factor_key("final_factor", "0", help); }
 
-/// How far through the window `step` is, in [0, 1].
-double progress(Window window, std::int64_t step) {
-  const std::int64_t inside = std::min(step, window.end) - window.begin;
-  return static_cast<double>(inside) / static_cast<double>(window.end - window.begin);
-}
-
-Schedule make_constant(const Section& rule, Window window) {
-  return [factor = rule.real("factor"), window](std::int64_t step) {
-    return step < window.begin || step >= window.end ? 1.0 : factor;
+Shape make_constant(const Section& rule, Window window) {
+  return [factor = rule.real("factor"), window](double at, double value) {
+    return at < window.begin || at >= window.end ? value : value * factor;
   };
 }
 
-Schedule make_linear(const Section& rule, Window window) {
-  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](std::int64_t step) {
-    if (step < window.begin) return 1.0;
-    if (step >= window.end) return end;
-    return start + (end - start) * progress(window, step);
+Shape make_linear(const Section& rule, Window window) {
+  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double at, double value) {
+    if (at < window.begin) return value;
+    if (at >= window.end) return value * end;
+    return value * (start + (end - start) * progress(window, at));
   };
 }
 
-Schedule make_step(const Section& rule, Window window) {
-  if (rule.is_default("size")) throw ConfigError("size: give the steps between drops");
-  return [size = rule.integer("size"), gamma = rule.real("gamma"), window](std::int64_t step) {
-    if (step < window.begin) return 1.0;
-    return std::pow(gamma, static_cast<double>(steps_inside(window, step) / size));
+Shape make_quadratic(const Section& rule, Window window) {
+  return [start = rule.real("start_factor"), end = rule.real("end_factor"), window](double at, double value) {
+    if (at < window.begin) return value;
+    const double part = progress(window, at);
+    return value * (start + (end - start) * part * part);
   };
 }
 
-Schedule make_multistep(const Section& rule, Window window) {
-  const std::vector<std::int64_t> milestones = rule.integers("milestones");
-  if (milestones.empty()) throw ConfigError("milestones: give at least one, as in 30/60");
-  const bool ascend =
-      std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end();
-  if (!ascend) {
-    throw ConfigError("milestones: each must be larger than the one before");
+Shape make_exponential(const Section& rule, Window window) {
+  return [gamma = rule.real("gamma"), window](double at, double value) {
+    return at < window.begin ? value : value * std::pow(gamma, inside(window, at));
+  };
+}
+
+Shape make_step(const Section& rule, Window window) {
+  if (rule.is_default("size")) throw ConfigError("size: give how much lies between drops");
+  return [size = rule.real("size"), gamma = rule.real("gamma"), window](double at, double value) {
+    if (at < window.begin) return value;
+    return value * std::pow(gamma, std::max(0.0, std::floor(inside_jumps(window, at) / size)));
+  };
+}
+
+/// Where a multistep curve jumps: as given, or so that all values hold equally long.
+std::vector<double> milestones_of(const Section& rule, const Window& window, std::size_t values) {
+  std::vector<double> milestones = rule.reals("milestones");
+  if (milestones.empty()) {
+    if (values == 0) throw ConfigError("milestones: give at least one, as in 30/60");
+    for (std::size_t i = 1; i < values; ++i) {
+      milestones.push_back(window.width() * static_cast<double>(i) / static_cast<double>(values));
+    }
   }
-  return [milestones, gamma = rule.real("gamma"), window](std::int64_t step) {
-    if (step < window.begin) return 1.0;
-    const auto next = std::upper_bound(milestones.begin(), milestones.end(), steps_inside(window, step));
-    return std::pow(gamma, static_cast<double>(next - milestones.begin()));
+  if (!std::is_sorted(milestones.begin(), milestones.end())) {
+    throw ConfigError("milestones: each must be at least as large as the one before");
+  }
+  if (values == 0) return milestones;
+  if (milestones.size() + 1 != values) throw ConfigError("values: give one more than there are milestones");
+  const bool is_strict =
+      std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end();
+  if (!is_strict) throw ConfigError("milestones: between values each must be larger than the one before");
+  if (!milestones.empty() && (milestones.front() <= 0 || milestones.back() >= window.width())) {
+    throw ConfigError("milestones: between values each must lie inside of the window");
+  }
+  return milestones;
+}
+
+Shape make_multistep(const Section& rule, Window window) {
+  const std::vector<double> values = rule.reals("values");
+  const std::vector<double> milestones = milestones_of(rule, window, values.size());
+  if (!values.empty() && !rule.is_default("gamma")) throw ConfigError("give values or gamma, not both");
+  return [milestones, values, gamma = rule.real("gamma"), window](double at, double value) {
+    if (at < window.begin) return value;
+    const double here = inside_jumps(window, at);
+    const auto jumps = std::upper_bound(milestones.begin(), milestones.end(), here) - milestones.begin();
+    if (!values.empty()) return value * values[static_cast<std::size_t>(jumps)];
+    return value * std::pow(gamma, static_cast<double>(jumps));
   };
 }
 
-Schedule make_cosine(const Section& rule, Window window) {
-  return [final_factor = rule.real("final_factor"), window](std::int64_t step) {
-    if (step < window.begin) return 1.0;
-    if (step >= window.end) return final_factor;
-    const double wave = 0.5 * (1.0 + std::cos(std::numbers::pi * progress(window, step)));
-    return final_factor + (1.0 - final_factor) * wave;
+Shape make_cosine(const Section& rule, Window window) {
+  const double length = rule.is_default("length") ? window.width() : rule.real("length");
+  return [start = rule.real("start_factor"), floor = Floor(rule), length, window](double at, double value) {
+    if (at < window.begin) return value;
+    const double low = floor.under(value);
+    return low + (value * start - low) * half_wave(inside(window, at) / length);
+  };
+}
+
+Shape make_polynomial(const Section& rule, Window window) {
+  return [power = rule.real("power"), floor = Floor(rule), window](double at, double value) {
+    if (at < window.begin) return value;
+    const double low = floor.under(value);
+    return low + (value - low) * std::pow(1.0 - progress(window, at), power);
+  };
+}
+
+Shape make_inverse_sqrt(const Section& rule, Window window) {
+  if (rule.is_default("warmup")) throw ConfigError("warmup: give where the peak is");
+  const bool rises = rule.boolean("rise");
+  return [warmup = rule.real("warmup"), offset = rule.real("offset"), rises, window](double at, double value) {
+    if (at < window.begin) return value;
+    const double here = inside(window, at) + offset;
+    if (rises && here < warmup) return value * here / warmup;
+    return value * std::sqrt(here > 0 ? warmup / here : warmup);
   };
 }
 
@@ -85,7 +151,7 @@ Schedule make_cosine(const Section& rule, Window window) {
 Curve constant_curve() {
   return {.name = "constant",
           .help = "factor from begin to end, 1 before and after",
-          .keys = {factor_key("factor", "1", "what the base lr is multiplied by")},
+          .keys = {factor_key("factor", "1", "what the value is multiplied by")},
           .make = make_constant};
 }
 
@@ -93,37 +159,98 @@ Curve linear_curve() {
   return {
       .name = "linear",
       .help = "straight from start_factor at begin to end_factor at end: a warm-up is linear,start_factor=0.01,end=100",
-      .keys = {factor_key("start_factor", "0.01", "at begin"), factor_key("end_factor", "1", "from end on")},
+      .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
       .make = make_linear};
 }
 
+Curve quadratic_curve() {
+  return {.name = "quadratic",
+          .help = "along a parabola from start_factor, where it is level, to end_factor: a warm-up",
+          .keys = {start_key("0"), factor_key("end_factor", "1", "from end on")},
+          .make = make_quadratic};
+}
+
+Curve exponential_curve() {
+  return {.name = "exponential",
+          .help = "times gamma in every unit that it counts by",
+          .keys = {gamma_key("factor in one unit")},
+          .make = make_exponential};
+}
+
 Curve step_curve() {
-  return {
-      .name = "step",
-      .help = "times gamma every size steps, counted from begin",
-      .keys =
-          {{.name = "size", .type = KeyType::integer, .default_value = "1", .help = "steps between drops", .min = 1},
-           gamma_key()},
-      .make = make_step};
+  return {.name = "step",
+          .help = "times gamma every size steps, counted from begin",
+          .keys = {{.name = "size",
+                    .type = KeyType::real,
+                    .default_value = "1",
+                    .help = "steps between drops",
+                    .min = 0,
+                    .min_is_exclusive = true},
+                   gamma_key("factor of each drop")},
+          .make = make_step};
 }
 
 Curve multistep_curve() {
   return {.name = "multistep",
           .help = "times gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
           .keys = {{.name = "milestones",
-                    .type = KeyType::integers,
+                    .type = KeyType::reals,
                     .default_value = "",
-                    .help = "steps counted from begin, ascending, separated by /",
-                    .min = 1},
-                   gamma_key()},
+                    .help = "counted from begin, ascending, separated by /; one given twice counts twice",
+                    .min = 0},
+                   gamma_key("factor of each drop"),
+                   {.name = "values",
+                    .type = KeyType::reals,
+                    .default_value = "",
+                    .help = "factors before and after each milestone, in place of gamma; without milestones each holds "
+                            "equally long",
+                    .min = 0}},
           .make = make_multistep};
 }
 
 Curve cosine_curve() {
   return {.name = "cosine",
           .help = "half a cosine wave from 1 at begin to final_factor at end",
-          .keys = {factor_key("final_factor", "0", "from end on")},
+          .keys = {start_key("1"),
+                   final_key(),
+                   floor_key(),
+                   {.name = "length",
+                    .type = KeyType::real,
+                    .default_value = "nan",
+                    .help = "of half a wave, if not that of the window; the wave goes on until end",
+                    .min = 0,
+                    .min_is_exclusive = true}},
           .make = make_cosine};
+}
+
+Curve polynomial_curve() {
+  return {.name = "polynomial",
+          .help = "(1 - progress)^power of the way above final_factor",
+          .keys = {{.name = "power", .type = KeyType::real, .default_value = "1", .help = "exponent", .min = 0},
+                   final_key(),
+                   floor_key()},
+          .make = make_polynomial};
+}
+
+Curve inverse_sqrt_curve() {
+  return {.name = "inverse_sqrt",
+          .help = "straight up to 1 at warmup, then sqrt(warmup / position)",
+          .keys = {{.name = "warmup",
+                    .type = KeyType::real,
+                    .default_value = "1",
+                    .help = "where the peak is, counted from begin",
+                    .min = 0,
+                    .min_is_exclusive = true},
+                   {.name = "offset",
+                    .type = KeyType::real,
+                    .default_value = "0",
+                    .help = "added to the position: 1 so that the first step does not stand at 0",
+                    .min = 0},
+                   {.name = "rise",
+                    .type = KeyType::boolean,
+                    .default_value = "true",
+                    .help = "false: the root before warmup too, for use behind another warm-up; 0 counts as 1 then"}},
+          .make = make_inverse_sqrt};
 }
 
 }  // namespace lockstep::schedule

@@ -1,20 +1,69 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// The built-in curves: each reads its options from a rule and is then a pure function of the step.
+// The built-in curves: each reads its options from a rule and is then a pure function of position and value. Where a
+// curve falls, it falls to `floor`, or to `final_factor` of the value.
 #pragma once
 
 #include <lockstep/schedule/schedule.hpp>
 
+#include <optional>
+
 namespace lockstep::schedule {
 
-/// `factor` from begin to end, then 1.
-Curve constant_curve();
-/// From start_factor at begin to end_factor at end.
-Curve linear_curve();
-/// gamma^floor(t / size), where t counts from begin.
-Curve step_curve();
-/// gamma^(number of milestones reached), milestones counted from begin.
-Curve multistep_curve();
-/// From 1 at begin to final_factor at end along half a cosine wave.
-Curve cosine_curve();
+/// A jump takes place as much of its unit early: positions such as 1/3 of a run are rounded.
+inline constexpr double kSlack = 1e-6;
+
+/// A key of `curves.cpp` and its like: a factor in [0, 1], or in [0, inf) if not `is_bounded`.
+KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help,
+                   bool is_bounded = true);
+/// `floor`: where a curve ends as a value, in place of final_factor.
+KeySpec floor_key();
+/// Given, or the default "nan": nothing.
+std::optional<double> given(const Section& rule, const std::string& key);
+
+/// Where a curve ends: a number, or a factor on the value that it gets.
+struct Floor {
+  explicit Floor(const Section& rule);  ///< @throws ConfigError  both floor and final_factor
+  double under(double value) const { return level ? *level : value * factor; }
+
+  std::optional<double> level;
+  double factor = 0;
+};
+
+/// Since the window opened, at most its width.
+inline double inside(const Window& window, double position) { return std::min(position, window.end) - window.begin; }
+/// How far through the window, in [0, 1].
+inline double progress(const Window& window, double position) { return inside(window, position) / window.width(); }
+/// The same for curves that move in jumps: none happens at `end` or later.
+inline double inside_jumps(const Window& window, double position) {
+  return std::min(position - window.begin + kSlack, window.width() - kSlack);
+}
+/// 1 to 0 along half a cosine wave while `part` goes from 0 to 1.
+double half_wave(double part);
+
+// Of curves.cpp.
+Curve constant_curve();      ///< `factor` from begin to end, then 1
+Curve linear_curve();        ///< from start_factor at begin to end_factor at end
+Curve quadratic_curve();     ///< the same along a parabola
+Curve exponential_curve();   ///< gamma^t
+Curve step_curve();          ///< gamma^floor(t / size)
+Curve multistep_curve();     ///< gamma^(number of milestones reached), or the next of `values`
+Curve cosine_curve();        ///< from start_factor at begin to its floor at begin + length
+Curve polynomial_curve();    ///< (1 - t / width)^power
+Curve inverse_sqrt_curve();  ///< straight up to 1 at `warmup`, then sqrt(warmup / t)
+// Of cycles.cpp.
+Curve wsd_curve();             ///< warm-up, stable, decay
+Curve one_cycle_curve();       ///< up and down once
+Curve cyclic_curve();          ///< up and down for ever
+Curve cosine_restart_curve();  ///< cosine waves one after another
+// Of composite.cpp and plateau.cpp.
+Curve composite_curve();  ///< curves one after another
+Curve plateau_curve();    ///< falls when a measured number no longer gets better
+
+/// A rule within a rule: "cosine,final_factor=0.1", in `window`.
+/// @throws ConfigError  as `parse` does, citing the inner rule
+Shape parse_inner(const std::string& rule, const Window& window);
+
+/// Parts of `text` between `separator`s, trimmed; what stands in parentheses stays together.
+std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace lockstep::schedule

@@ -1,124 +1,89 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <algorithm>
-
-#include "curves.hpp"
 
 namespace lockstep::schedule {
 
 namespace {
 
-KeySpecs window_keys() {
-  return {
-      {.name = "begin", .type = KeyType::integer, .default_value = "0", .help = "first step that it moves", .min = 0},
-      {.name = "end",
-       .type = KeyType::integer,
-       .default_value = "-1",
-       .help = "first step that it no longer moves; -1: the end of the run",
-       .min = -1}};
+std::string state_prefix(std::size_t place) { return "rule" + std::to_string(place) + "_"; }
+
+/// The name under which a group has `option`; empty: it has none.
+std::string name_in(const Numbers& options, const std::string& option) {
+  if (options.contains(option)) return option;
+  return option == "momentum" && options.contains("beta1") ? "beta1" : "";
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string> split_at_commas(const std::string& text) {
-  std::vector<std::string> parts;
-  std::size_t begin = 0;
-  while (begin <= text.size()) {
-    const std::size_t end = std::min(text.find(',', begin), text.size());
-    parts.push_back(trimmed(text.substr(begin, end - begin)));
-    begin = end + 1;
-  }
-  return parts;
-}
-
-bool is_list(const KeySpec& spec) { return spec.type == KeyType::integers || spec.type == KeyType::reals; }
-
-/// Inside a rule a list is separated by slashes, as the commas separate the options.
-std::string with_commas(const KeySpec& spec, std::string list, const std::string& place) {
-  const std::string written = list;
-  std::replace(list.begin(), list.end(), '/', ',');
-  if (fault_in(spec, list).empty()) return list;
-  std::string range = range_of(spec);
-  const std::string commas = "commas";
-  range.replace(range.rfind(commas), commas.size(), "slashes");
-  throw ConfigError(place + ": " + spec.name + ": '" + written + "' is not " + range);
-}
-
-/// Takes over one "key=value".
-void set_option(Section& rule, const std::string& option, const std::string& place) {
-  const std::size_t equals = option.find('=');
-  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");
-  const std::string key = trimmed(option.substr(0, equals));
-  std::string value = trimmed(option.substr(equals + 1));
-  const auto found = rule.values().find(key);
-  if (found != rule.values().end()) {
-    if (!rule.is_default(key)) throw ConfigError(place + ": " + key + " is given twice");
-    const KeySpec& spec = found->second.spec;
-    if (is_list(spec)) value = with_commas(spec, value, place);
-  }
-  rule.set(key, value, place);
-}
-
-Window window_of(const Section& rule, std::int64_t total_steps) {
-  const Window window{.begin = rule.integer("begin"),
-                      .end = rule.integer("end") < 0 ? total_steps : rule.integer("end")};
-  if (window.begin < window.end) return window;
-  throw ConfigError("begin (" + std::to_string(window.begin) + ") must be below end (" + std::to_string(window.end) +
-                    (rule.is_default("end") ? ", the steps of the run)" : ")"));
-}
-
-Schedule parse_rule(const std::string& text, std::int64_t total_steps, const std::string& place,
-                    const std::vector<Curve>& curves) {
-  const std::vector<std::string> parts = split_at_commas(text);
-  const Curve& curve = find_row(curves, parts.front(), place);
-  Section rule;
-  for (const KeySpec& key : window_keys()) rule.declare(key);
-  for (const KeySpec& key : curve.keys) rule.declare(key);
-  for (std::size_t i = 1; i < parts.size(); ++i) set_option(rule, parts[i], place);
-  try {
-    return curve.make(rule, window_of(rule, total_steps));
-  } catch (const ConfigError& error) {
-    throw ConfigError(place + ": " + error.what());
-  }
+std::string names_of(const Numbers& numbers) {
+  std::string names;
+  for (const auto& [name, value] : numbers) names += (names.empty() ? "" : ", ") + name;
+  return names;
 }
 
 }  // namespace
 
-const std::vector<Curve>& builtin_curves() {
-  static const std::vector<Curve> curves = {constant_curve(), linear_curve(), step_curve(), multistep_curve(),
-                                            cosine_curve()};
-  return curves;
-}
-
-Schedule parse(const std::vector<std::string>& rules, std::int64_t total_steps, const std::string& origin,
-               const std::vector<Curve>& curves) {
-  std::vector<Schedule> factors;
-  for (const std::string& rule : rules) {
-    factors.push_back(parse_rule(rule, total_steps, origin + ": sched.rule '" + rule + "'", curves));
+double Schedule::value(std::int64_t step, const Target& target) const {
+  double value = target.base;
+  for (const Rule& rule : rules_) {
+    if (rule.option != target.option || (!rule.group.empty() && rule.group != target.group)) continue;
+    value = rule.feedback ? rule.feedback->value(value) : rule.shape(rule.at(step), value);
   }
-  return [factors = std::move(factors)](std::int64_t step) {
-    double product = 1.0;
-    for (const Schedule& factor : factors) product *= factor(step);
-    return product;
-  };
+  return value;
 }
 
-KeySpecs sched_keys() {
+void Schedule::apply(std::int64_t step, const std::string& group, const Numbers& bases, Numbers& options) const {
+  for (const Rule& rule : rules_) {
+    if (!rule.group.empty() && rule.group != group) continue;
+    const std::string name = name_in(options, rule.option);
+    if (name.empty() || !bases.contains(name)) {
+      throw ConfigError("sched.rule: of=" + rule.option + ": group '" + group +
+                        "' has no such option; choose one of: " + names_of(options));
+    }
+    options[name] = value(step, {.option = rule.option, .group = group, .base = bases.at(name)});
+  }
+}
+
+void Schedule::require_groups(const std::vector<std::string>& groups) const {
   std::string names;
-  for (const Curve& curve : builtin_curves()) names += (names.empty() ? "" : ", ") + curve.name;
-  return {
-      {.name = "sched.rule",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "a curve that multiplies the lr, such as cosine,begin=100,final_factor=0.1; several are multiplied (" +
-               names + ")"}};
+  for (const std::string& group : groups) names += (names.empty() ? "" : ", ") + group;
+  for (const Rule& rule : rules_) {
+    const bool is_known = rule.group.empty() || std::find(groups.begin(), groups.end(), rule.group) != groups.end();
+    if (!is_known) throw ConfigError("sched.rule: group '" + rule.group + "' is unknown; choose one of: " + names);
+  }
+}
+
+bool Schedule::has_feedback() const {
+  return std::any_of(rules_.begin(), rules_.end(), [](const Rule& rule) { return rule.feedback != nullptr; });
+}
+
+void Schedule::observe(std::int64_t step, const Numbers& measured) {
+  for (Rule& rule : rules_) {
+    if (rule.feedback) rule.feedback->observe(rule.at(step), measured);
+  }
+}
+
+Numbers Schedule::state() const {
+  Numbers all;
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (!rules_[i].feedback) continue;
+    for (const auto& [name, value] : rules_[i].feedback->state()) all.emplace(state_prefix(i) + name, value);
+  }
+  return all;
+}
+
+void Schedule::load_state(const Numbers& state) {
+  const Numbers own = this->state();
+  const bool is_alike = std::equal(own.begin(), own.end(), state.begin(), state.end(),
+                                   [](const auto& a, const auto& b) { return a.first == b.first; });
+  if (!is_alike) throw ConfigError("sched.rule: what was learned is not of these rules: " + names_of(state));
+  for (std::size_t i = 0; i < rules_.size(); ++i) {
+    if (!rules_[i].feedback) continue;
+    Numbers of_rule;
+    for (const auto& [name, value] : rules_[i].feedback->state()) of_rule[name] = state.at(state_prefix(i) + name);
+    rules_[i].feedback->load_state(of_rule);
+  }
 }
 
 }  // namespace lockstep::schedule

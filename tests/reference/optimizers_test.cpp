@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/optim/lbfgs.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
@@ -65,23 +66,61 @@ void set_gradients(FlatParametersDouble& parameters, const std::map<std::string,
   for (const auto& [name, gradient] : gradients) parameters.set_gradient(name, narrowed<T>(gradient.data));
 }
 
-/// A class of the other library: our rule, and its defaults where ours differ.
+/// A class of another library: our rule, and what it calls otherwise.
 struct Class {
   std::string rule;
-  std::vector<std::string> args;  ///< keys of section `optim`
-  Settings defaults;
+  Settings args;         ///< its arguments, each with our key of section `optim`; "=" where it is the same
+  Settings defaults;     ///< where ours differ
+  Settings states = {};  ///< its states that we call otherwise; "" where ours follows from the step alone
 };
 
-const Class& find_class(const std::string& name) {
-  static const std::map<std::string, Class> classes = {
-      {"torch.SGD",
-       {.rule = "sgd",
-        .args = {"lr", "momentum", "dampening", "nesterov", "weight_decay", "maximize"},
-        .defaults = {{"lr", "0.001"}}}},
+Class find_class(const std::string& name) {
+  const Settings lr = {{"lr", "="}, {"weight_decay", "="}};
+  const auto with = [](Settings settings, const Settings& more) {
+    settings.insert(more.begin(), more.end());
+    return settings;
+  };
+  const auto same = [&](const std::vector<std::string>& keys) {
+    Settings args = lr;
+    for (const std::string& key : keys) args[key] = "=";
+    return args;
+  };
+  const Settings of_lars = with(same({"momentum", "dampening", "nesterov", "trust_clip", "always_adapt", "eps"}),
+                                {{"trust_coeff", "trust_coefficient"}});
+  const std::map<std::string, Class> classes = {
+      {"torch.SGD", {"sgd", same({"momentum", "dampening", "nesterov", "maximize"}), {{"lr", "0.001"}}}},
+      {"torch.Adam", {"adam", same({"betas", "eps", "amsgrad", "maximize"}), {{"lr", "0.001"}}}},
       {"torch.AdamW",
-       {.rule = "adamw",
-        .args = {"lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"},
-        .defaults = {{"lr", "0.001"}, {"weight_decay", "0.01"}}}},
+       {"adamw", same({"betas", "eps", "amsgrad", "maximize"}), {{"lr", "0.001"}, {"weight_decay", "0.01"}}}},
+      {"torch.Adagrad",
+       {"adagrad",
+        same({"lr_decay", "initial_accumulator_value", "eps", "maximize"}),
+        {{"lr", "0.01"}, {"eps", "1e-10"}}}},
+      {"torch.RMSprop", {"rmsprop", same({"alpha", "eps", "momentum", "centered", "maximize"}), {{"lr", "0.01"}}}},
+      {"torch.Adadelta", {"adadelta", same({"rho", "eps", "maximize"}), {{"lr", "1"}, {"eps", "1e-6"}}}},
+      {"torch.Adamax", {"adamax", same({"betas", "eps", "maximize"}), {{"lr", "0.002"}}}},
+      {"torch.NAdam",
+       {.rule = "nadam",
+        .args = same({"betas", "eps", "momentum_decay", "decoupled_weight_decay", "maximize"}),
+        .defaults = {{"lr", "0.002"}},
+        .states = {{"mu_product", ""}}}},
+      {"torch.RAdam", {"radam", same({"betas", "eps", "decoupled_weight_decay", "maximize"}), {{"lr", "0.001"}}}},
+      {"timm.Lion", {"lion", same({"betas", "caution", "maximize"}), {{"lr", "0.0001"}, {"betas", "0.9,0.99"}}}},
+      {"timm.Lars", {"lars", of_lars, {{"lr", "1"}}}},
+      {"vissl._LARS",
+       {.rule = "lars",
+        .args = with(same({"momentum"}), {{"eta", "trust_coefficient"}, {"exclude_bias_and_norm", "!adapt_vectors"}}),
+        .defaults = {{"lr", "0.1"}, {"momentum", "0.9"}, {"joint_norm", "true"}, {"always_adapt", "true"}},
+        .states = {{"mu", "momentum_buffer"}}}},
+      {"apex.LARC",
+       {"larc",
+        with(same({"momentum"}), {{"trust_coefficient", "="}, {"clip", "trust_clip"}}),
+        {{"trust_coefficient", "0.02"}, {"trust_clip", "true"}}}},
+      {"timm.Lamb",
+       {"lamb",
+        with(same({"betas", "eps", "bias_correction", "grad_averaging", "max_grad_norm", "trust_clip", "always_adapt"}),
+             {{"decoupled_decay", "decoupled_weight_decay"}}),
+        {{"lr", "0.001"}, {"eps", "1e-6"}, {"weight_decay", "0.01"}}}},
   };
   const auto found = classes.find(name);
   if (found == classes.end()) throw std::runtime_error("no test knows the class '" + name + "'");
@@ -89,6 +128,7 @@ const Class& find_class(const std::string& name) {
 }
 
 std::string text_of(const Json& value) {
+  if (value.is_null()) return "0";  // off
   if (!value.is_array()) return value.dump();
   std::string list;
   for (const Json& item : value) list += (list.empty() ? "" : ",") + item.dump();
@@ -98,10 +138,13 @@ std::string text_of(const Json& value) {
 void merge(Settings& settings, const Json& args, const Class& known) {
   for (const auto& [key, value] : args.items()) {
     if (key == "foreach") continue;  // how the other library loops
-    if (std::find(known.args.begin(), known.args.end(), key) == known.args.end()) {
-      throw std::runtime_error("no test knows the argument '" + key + "'");
+    const auto ours = known.args.find(key);
+    if (ours == known.args.end()) throw std::runtime_error("no test knows the argument '" + key + "'");
+    if (ours->second.starts_with('!')) {
+      settings[ours->second.substr(1)] = value.get<bool>() ? "false" : "true";
+    } else {
+      settings[ours->second == "=" ? key : ours->second] = text_of(value);
     }
-    settings[key] = text_of(value);
   }
 }
 
@@ -133,15 +176,29 @@ const optim::Options& options_of(const Optimizer& optimizer, const std::string& 
   throw std::logic_error("no group has " + parameter);
 }
 
+/// What is stored of one parameter, under the names of our states.
+std::map<std::string, Json> states_of(const Json& stored, const Class& known, const std::vector<std::string>& names) {
+  std::map<std::string, Json> states;
+  for (const auto& [name, value] : stored.items()) {
+    const auto renamed = known.states.find(name);
+    const std::string ours = renamed == known.states.end() ? name : renamed->second;
+    const bool is_kept = ours == "step" || std::find(names.begin(), names.end(), ours) != names.end();
+    if (is_kept) {
+      states[ours] = value;
+    } else if (!ours.empty()) {
+      throw std::runtime_error("no test knows the state '" + name + "'");
+    }
+  }
+  return states;
+}
+
 /// Compares what the optimizer keeps for one parameter with the stored `state`, which holds what exists by then.
 template <class T>
-void expect_state(Optimizer& optimizer, std::size_t segment_index, const optim::Segment& segment, const Json& state,
-                  const Tolerance& tolerance) {
+void expect_state(Optimizer& optimizer, std::size_t segment_index, const Class& known, const optim::Segment& segment,
+                  const Json& stored, const Tolerance& tolerance) {
   const auto steps = static_cast<double>(optimizer.steps(0)[segment_index]);
   const std::vector<std::string> names = optimizer.rule().state_names(options_of(optimizer, segment.name));
-  std::vector<std::string> known = names;
-  known.emplace_back("step");
-  require_known_fields(state, known);
+  const std::map<std::string, Json> state = states_of(stored, known, names);
   EXPECT_EQ(steps, state.contains("step") ? numbers(state.at("step")).data.at(0) : steps);
   for (std::size_t slot = 0; slot < names.size(); ++slot) {
     const auto* first = reinterpret_cast<const T*>(optimizer.state(0, slot).data()) + segment.offset;
@@ -164,7 +221,7 @@ void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
   }
   FlatParametersDouble parameters(kDType<T>, inputs().parameters);
   for (const auto& [name, values] : inputs().initial) parameters.set_values(name, narrowed<T>(values.data));
-  const Class& known = find_class(one_case.at("class"));
+  const Class known = find_class(one_case.at("class"));
   Optimizer optimizer(optim::find_rule(known.rule), groups_of(one_case, known), parameters);
   for (std::size_t t = 0; t < inputs().gradients.size(); ++t) {
     set_gradients<T>(parameters, inputs().gradients[t]);
@@ -176,7 +233,7 @@ void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
       SCOPED_TRACE("step " + std::to_string(t) + ", parameter " + name);
       expect_close(widened<T>(parameters.values<T>(name)), numbers(expected.at("params")[t].at(name)).data, tolerance,
                    "value");
-      expect_state<T>(optimizer, s, segments[s], expected.at("state")[t].at(name), tolerance);
+      expect_state<T>(optimizer, s, known, segments[s], expected.at("state")[t].at(name), tolerance);
     }
   }
 }
@@ -257,11 +314,91 @@ void run_clips(const Json& one_case) {
   }
 }
 
+// lbfgs.json: function q is 0.5 x'Ax - b'x, function r is Rosenbrock's.
+
+optim::LbfgsOptions read_lbfgs(const Json& args) {
+  optim::LbfgsOptions options;
+  require_known_fields(args, {"lr", "max_iter", "history_size", "line_search_fn"});
+  options.lr = args.value("lr", options.lr);
+  options.max_iterations = args.value("max_iter", options.max_iterations);
+  options.history_size = args.value("history_size", options.history_size);
+  options.strong_wolfe = args.value("line_search_fn", "") == "strong_wolfe";
+  return options;
+}
+
+template <class T>
+double quadratic(std::span<const T> x, std::span<T> gradient) {
+  static const Json document = load("optimizers/lbfgs.json");
+  static const std::vector<T> a = narrowed<T>(numbers(document.at("A")).data);
+  static const std::vector<T> b = narrowed<T>(numbers(document.at("b")).data);
+  T loss = 0;
+  for (std::size_t i = 0; i < x.size(); ++i) {
+    T product = 0;
+    for (std::size_t j = 0; j < x.size(); ++j) product += a[i * x.size() + j] * x[j];
+    loss += x[i] * (product / 2 - b[i]);
+    gradient[i] = product - b[i];
+  }
+  return loss;
+}
+
+template <class T>
+double rosenbrock(std::span<const T> x, std::span<T> gradient) {
+  const T bend = x[1] - x[0] * x[0];
+  const T rest = 1 - x[0];
+  gradient[0] = -400 * bend * x[0] - 2 * rest;
+  gradient[1] = 200 * bend;
+  return 100 * bend * bend + rest * rest;
+}
+
+template <class T>
+void run_lbfgs(const Json& one_case) {
+  SCOPED_TRACE(std::string(name_of(kDType<T>)));
+  const Json& expected = one_case.at(std::string(name_of(kDType<T>)));
+  require_known_fields(expected, {"initial", "x_after_step", "loss_returned", "closure_calls_total"});
+  const std::string function = one_case.at("function");
+  if (function != "q" && function != "r") throw std::runtime_error("no test knows the function '" + function + "'");
+  optim::Lbfgs<T> lbfgs(read_lbfgs(one_case.at("args")));
+  std::vector<T> x = narrowed<T>(numbers(expected.at("initial")).data);
+  std::int64_t calls = 0;
+  for (std::size_t t = 0; t < expected.at("x_after_step").size(); ++t) {
+    SCOPED_TRACE("step " + std::to_string(t));
+    const double loss = lbfgs.step(x, [&](std::span<const T> at, std::span<T> gradient) {
+      ++calls;
+      return function == "q" ? quadratic<T>(at, gradient) : rosenbrock<T>(at, gradient);
+    });
+    // The line search amplifies rounding: the stored runs of the two types themselves end 3e-3 apart.
+    const Tolerance tolerance = sizeof(T) == 4 ? Tolerance{.relative = 5e-3} : Tolerance{1e-10, 1e-9};
+    expect_close({loss}, numbers(expected.at("loss_returned")[t]).data, tolerance, "loss");
+    if (sizeof(T) == 4) continue;
+    expect_close(widened<T>(x), numbers(expected.at("x_after_step")[t]).data, {.relative = 1e-9}, "x");
+    EXPECT_EQ(calls, expected.at("closure_calls_total")[t].get<std::int64_t>());
+  }
+}
+
+void run_lbfgs_cases(const Json& one_case) {
+  require_known_fields(one_case, {"name", "args", "function", "float64", "float32"});
+  run_lbfgs<float>(one_case);
+  run_lbfgs<double>(one_case);
+}
+
 TEST(OptimizersReference, EveryCaseOfEveryFile) {
   run_topic("optimizers",
             {{.file = "inputs.json", .extra_fields = {"steps", "no_grad_steps_of_e", "initial", "gradients"}},
-             {.file = "sgd.json", .run = run_optimizers},
+             {.file = "adadelta.json", .run = run_optimizers},
+             {.file = "adagrad.json", .run = run_optimizers},
+             {.file = "adam.json", .run = run_optimizers},
+             {.file = "adamax.json", .run = run_optimizers},
              {.file = "adamw.json", .run = run_optimizers},
+             {.file = "lamb.json", .run = run_optimizers},
+             {.file = "larc.json", .run = run_optimizers},
+             {.file = "lars.json", .run = run_optimizers},
+             {.file = "lars_vissl.json", .run = run_optimizers},
+             {.file = "lbfgs.json", .extra_fields = {"A", "b", "solution"}, .run = run_lbfgs_cases},
+             {.file = "lion.json", .run = run_optimizers},
+             {.file = "nadam.json", .run = run_optimizers},
+             {.file = "radam.json", .run = run_optimizers},
+             {.file = "rmsprop.json", .run = run_optimizers},
+             {.file = "sgd.json", .run = run_optimizers},
              {.file = "clip_grad.json", .run = run_clips}});
 }
 

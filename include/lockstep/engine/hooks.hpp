@@ -16,7 +16,8 @@ namespace lockstep::engine {
 
 class Strategy;
 
-/// Sets every parameter group's lr to base_lr times the schedule, before each step. Priority::very_high.
+/// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
+/// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
 std::unique_ptr<Hook> schedule_hook();
 
 /// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports

@@ -75,8 +75,12 @@ class Trainer {
   const data::Sampler& sampler() const noexcept { return *sampler_; }
   const Progress& progress() const noexcept { return progress_; }
   EventStorage& events() noexcept { return events_; }
-  /// What the schedule multiplies every learning rate with in the step after `step` updates.
-  double schedule_factor(std::int64_t step) const { return schedule_(step - schedule_begin_); }
+  /// Counts its steps from schedule_begin.
+  schedule::Schedule& schedule() noexcept { return schedule_; }
+  /// Its rules as they were given.
+  const std::vector<std::string>& schedule_rules() const noexcept { return rules_; }
+  /// What the schedule multiplies the first group's learning rate with in the step after `step` updates.
+  double schedule_factor(std::int64_t step) const;
   /// The step at which the schedule began: 0, unless a resumed run began it anew.
   std::int64_t schedule_begin() const noexcept { return schedule_begin_; }
   /// Call before resume_at.

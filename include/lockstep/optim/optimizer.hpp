@@ -29,21 +29,30 @@ struct ParamGroup {
 };
 
 /// What the options come to in one update, in an order that the rule chooses.
-using Coefficients = std::array<double, 8>;
+using Coefficients = std::array<double, 12>;
 
 /// A stretch of one parameter that a rule updates. T is float or double.
 template <class T>
 struct Stretch {
   T* parameter;
   const T* gradient;
-  T* const* state;  ///< one pointer for each of the rule's state arrays
-  std::int64_t count;
+  T* const* state;     ///< one pointer for each of the rule's state arrays
+  std::int64_t count;  ///< at most kPieceElements
 };
+
+/// What a rule must know before it can update.
+struct Needs {
+  bool gradient_norm = false;  ///< the 2-norm of all gradients as one vector, as they enter the update
+  bool sums = false;           ///< sums over each whole parameter
+};
+
+/// Sums over a whole parameter, in an order that the rule chooses.
+using Sums = std::array<double, 2>;
 
 struct TensorUpdate;  // of tensor_update.hpp
 struct TensorChange;
 
-/// A row of the table of optimizers: a per-element rule. A user's program adds rows.
+/// A row of the table of optimizers: a per-element rule, or with `needs` a per-tensor one. A user's program adds rows.
 struct Rule {
   std::string name;
   std::string help;
@@ -59,9 +68,22 @@ struct Rule {
   void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch);
   /// The same for parameters on a GPU; null: as for the built-in rule of this name.
   void (*update_tensors)(const TensorUpdate& update) = nullptr;
+
+  /// Null: nothing. Where it says so, all stretches are measured before the first is updated. Measuring may write to
+  /// the state; what it returns is summed over the parameter by one fixed tree, with the same bits whoever owns which
+  /// part.
+  Needs (*needs)(const Options& options) = nullptr;
+  /// Learns the norm of all gradients, before any measuring.
+  void (*adapt_to_norm)(Coefficients& coefficients, const Options& options, double gradient_norm) = nullptr;
+  Sums (*measure32)(const Coefficients& coefficients, const Stretch<float>& stretch) = nullptr;
+  Sums (*measure64)(const Coefficients& coefficients, const Stretch<double>& stretch) = nullptr;
+  /// Learns the sums over the parameter.
+  void (*adapt)(Coefficients& coefficients, const Options& options, const Sums& sums, const Segment& segment) = nullptr;
+  /// Every step counts for every parameter, even where there was no gradient.
+  bool counts_every_step = false;
 };
 
-/// The built-in rules: sgd, adamw.
+/// The built-in rules.
 const std::vector<Rule>& builtin_rules();
 /// @throws ConfigError  unknown name, with the known ones and the nearest
 const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules = builtin_rules());
@@ -86,7 +108,7 @@ struct GradientChange {
   bool is_none() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
 };
 
-/// Updates flat blocks by a per-element rule; each rank the parts that it owns.
+/// Updates flat blocks by a rule; each rank the parts that it owns.
 class Optimizer {
  public:
   /// @param rule        outlives the optimizer
@@ -114,9 +136,13 @@ class Optimizer {
   std::span<std::int64_t> steps(std::size_t block);
 
  private:
-  template <class T>
-  void update(const GradientPiece& piece, const GradientChange& change,
-              void (*apply)(const Coefficients&, const Stretch<T>&));
+  template <class Visit>
+  void visit_stretches(const GradientChange& change, bool is_last, const Visit& visit);
+  template <class T, class Visit>
+  void visit_stretch(const GradientPiece& piece, const GradientChange& change, const Visit& visit);
+  Needs needs() const;
+  void learn_norm(const GradientChange& change);
+  void learn_sums(const GradientChange& change);
   void count_step();
 
   const Rule* rule_;

@@ -40,12 +40,16 @@ enum class Form { by_hand, by_train_step };
 const std::vector<Recipe>& recipes() {
   static const Settings sgd = {{"name", "sgd"}, {"lr", "0.001"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
   static const Settings adam = {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
+  static const Settings lars = {{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}};
+  static const Settings lamb = {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}};
   static const std::vector<Recipe> all = {
       {sgd, {}},
       {adam, {}},
       {sgd, {.accumulation_steps = 1, .clip = {.max_norm = 0.125}}},
       {adam, {.accumulation_steps = 3, .clip = {.max_norm = 0.125}}},
       {adam, {.accumulation_steps = 2, .clip = {.max_norm = 0.125, .norm_type = 1, .max_value = 0.001}}, true},
+      {lars, {}},
+      {lamb, {.accumulation_steps = 2, .clip = {.max_value = 0.001}}, true},
   };
   return all;
 }

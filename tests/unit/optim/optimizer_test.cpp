@@ -201,6 +201,31 @@ TEST(OptimizerTest, RefusesOtherTypes) {
   }
 }
 
+// One begins with square_avg, grad_avg and the other with square_avg, momentum_buffer.
+TEST(OptimizerTest, GroupsKeepTheSameStates) {
+  FlatParametersDouble parameters(DType::float32, {{"w", {2}}, {"b", {2}}});
+  const Rule& rule = find_rule("rmsprop");
+  const auto group = [&rule](const std::string& name, const Settings& settings) {
+    const std::vector<ParameterInfo> infos = {{name, 1}};
+    return build_groups(section_of(settings), rule, infos).front();
+  };
+  const ParamGroup centered = group("w", {{"centered", "true"}});
+  EXPECT_THROW(Optimizer(rule, {centered, group("b", {{"momentum", "0.9"}})}, parameters), ConfigError);
+  EXPECT_NO_THROW(Optimizer(rule, {centered, group("b", {})}, parameters));
+}
+
+// lamb's corrections are of the step, not of the parameter: without a gradient it counts all the same.
+TEST(OptimizerTest, ARuleMayCountEveryStep) {
+  FlatParametersDouble parameters(DType::float32, {{"with", {2}}, {"without", {2}}});
+  parameters.set_values<float>("without", {1, 1});
+  Optimizer optimizer = make_optimizer({{"name", "lamb"}, {"weight_decay", "0.1"}}, parameters);
+  parameters.set_gradient<float>("with", {1, 1});
+  optimizer.step();
+  EXPECT_EQ(optimizer.steps(0)[0], 1);
+  EXPECT_EQ(optimizer.steps(0)[1], 1);
+  EXPECT_EQ(parameters.values<float>("without")[0], 1);
+}
+
 TEST(OptimizerTest, EveryParameterBelongsToOneGroup) {
   FlatParametersDouble parameters(DType::float32, {{"w", {2}}, {"b", {2}}});
   const Rule& rule = find_rule("sgd");

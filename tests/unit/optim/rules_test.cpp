@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "every_loop.hpp"
 #include "make_optimizer.hpp"
 #include "support/flat_parameters_double.hpp"
 
@@ -88,6 +89,105 @@ TYPED_TEST(RulesTest, AmsgradDividesByTheLargestMeanSquare) {
               2 * std::numeric_limits<TypeParam>::epsilon());
 }
 
+// Step sizes 1 and 1 / (1 + 1 * 1 * 1), decays beside them 1 - 0.5 and 1 - 0.5 * 0.5; the average is the parameter.
+TYPED_TEST(RulesTest, AsgdTakesSmallerSteps) {
+  const Settings settings = {{"name", "asgd"}, {"lr", "1"}, {"lambd", "0.5"}, {"eta_power", "1"}};
+  EXPECT_EQ(after<TypeParam>(settings, {2}), 1 * 0.5 - 2);
+  const double second_size = 1 / 1.5;
+  EXPECT_NEAR(after<TypeParam>(settings, {2, 4}), -1.5 * (1 - 0.5 * second_size) - second_size * 4,
+              8 * std::numeric_limits<TypeParam>::epsilon());
+}
+
+// lambd 0: the parameter is 1 - 1, 0 - 2, -2 - 4, -6 - 8; after the second step the average moves by 1, 1/2, 1/3.
+TYPED_TEST(RulesTest, AsgdAveragesFromT0On) {
+  using T = TypeParam;
+  FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {1}}});
+  parameters.set_values<T>("w", {1});
+  Optimizer optimizer = make_optimizer({{"name", "asgd"}, {"lr", "1"}, {"lambd", "0"}, {"t0", "1"}}, parameters);
+  const std::vector<T> averages = {0, -2, -6, -6 - (T{8} / 2)};
+  for (std::size_t k = 0; k < averages.size(); ++k) {
+    parameters.set_gradient<T>("w", {static_cast<T>(1 << k)});
+    optimizer.step();
+    EXPECT_EQ(*reinterpret_cast<const T*>(optimizer.state(0, 0).data()), averages[k]) << k;
+  }
+}
+
+// Sizes 1; 1 * 2; after a change of sign 2 / 4 without a step; then 0.5, without knowledge of a former gradient.
+TYPED_TEST(RulesTest, RpropHeedsSignsOnly) {
+  const Settings settings = {{"name", "rprop"}, {"lr", "1"}, {"etas", "0.25, 2"}};
+  EXPECT_EQ(after<TypeParam>(settings, {16}), 0);
+  EXPECT_EQ(after<TypeParam>(settings, {16, 0.5}), -2);
+  EXPECT_EQ(after<TypeParam>(settings, {16, 0.5, -3}), -2);
+  EXPECT_EQ(after<TypeParam>(settings, {16, 0.5, -3, -3}), -1.5);
+  EXPECT_EQ(after<TypeParam>(settings, {0}), 1);
+  Settings bounded = settings;
+  bounded.emplace_back("step_sizes", "0.75, 1.5");
+  EXPECT_EQ(after<TypeParam>(bounded, {16, 0.5}), -1.5);
+  EXPECT_EQ(after<TypeParam>(bounded, {16, 0.5, -3, -3}), -0.75);
+}
+
+// Every rule climbs as far with `maximize` as it would descend with the opposite gradients.
+TYPED_TEST(RulesTest, MaximizeTurnsTheGradientRound) {
+  for (Settings settings : every_loop()) {
+    settings.emplace_back("maximize", "true");
+    const TypeParam climbed = after<TypeParam>(settings, {2, -1, 3});
+    settings.back().second = "false";
+    EXPECT_EQ(climbed, after<TypeParam>(settings, {-2, 1, -3})) << settings.front().second;
+    EXPECT_NE(climbed, after<TypeParam>(settings, {2, -1, 3})) << settings.front().second;
+  }
+}
+
+/// The parameter [3, 4], its gradient [0.6, 0.8], weight decay 0.1: norms 5 and 1.
+template <class T>
+std::vector<T> after_one_step(Settings settings) {
+  FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {2}}});
+  parameters.set_values<T>("w", {3, 4});
+  parameters.set_gradient<T>("w", {static_cast<T>(0.6), static_cast<T>(0.8)});
+  settings.emplace_back("weight_decay", "0.1");
+  settings.emplace_back("eps", "0");
+  make_optimizer(settings, parameters).step();
+  const auto values = parameters.values<T>("w");
+  return {values.begin(), values.end()};
+}
+
+TYPED_TEST(RulesTest, TrustRatiosFollowTheNorms) {
+  struct Expected {
+    Settings settings;
+    double first;
+    double second;
+  };
+  const std::vector<Expected> all = {
+      // 0.02 * 5 / (1 + 0.1 * 5) = 1/15, of [0.9, 1.2]
+      {{{"name", "larc"}, {"lr", "0.1"}, {"trust_coefficient", "0.02"}}, 2.994, 3.992},
+      {{{"name", "larc"}, {"lr", "0.1"}, {"trust_coefficient", "0.02"}, {"trust_clip", "true"}}, 2.94, 3.92},
+      {{{"name", "larc"}, {"lr", "0.01"}, {"trust_coefficient", "0.02"}, {"trust_clip", "true"}}, 2.991, 3.988},
+      {{{"name", "lars"}, {"lr", "0.1"}, {"trust_coefficient", "0.02"}}, 2.994, 3.992},
+      // 0.001 * 5 / 1.5, the norm of [0.9, 1.2] being 1.5
+      {{{"name", "lars"}, {"lr", "0.1"}, {"joint_norm", "true"}}, 2.9997, 3.9996},
+      // a vector, not adapted
+      {{{"name", "lars"}, {"lr", "0.1"}, {"adapt_vectors", "false"}}, 2.91, 3.88},
+      // the first step of Adam is [1, 1]; with weight decay [1.3, 1.4]; its ratio 5 / sqrt(3.65)
+      {{{"name", "lamb"}, {"lr", "0.1"}}, 3 - 0.1 * 1.3 * 5 / std::sqrt(3.65), 4 - 0.1 * 1.4 * 5 / std::sqrt(3.65)},
+      {{{"name", "lamb"}, {"lr", "0.1"}, {"trust_clip", "true"}}, 2.87, 3.86},
+  };
+  const double tolerance = sizeof(TypeParam) == 4 ? 1e-6 : 1e-14;
+  for (const Expected& expected : all) {
+    const auto values = after_one_step<TypeParam>(expected.settings);
+    EXPECT_NEAR(values[0], expected.first, tolerance) << expected.settings.front().second;
+    EXPECT_NEAR(values[1], expected.second, tolerance) << expected.settings.front().second;
+  }
+}
+
+// Where a norm is zero there is nothing to adapt to: lars takes the plain step, larc does not even decay.
+TYPED_TEST(RulesTest, ZeroNormsAreNotAdaptedTo) {
+  const Settings decay = {{"lr", "0.5"}, {"weight_decay", "0.5"}};
+  for (const auto& [name, expected] : std::vector<std::pair<std::string, double>>{{"lars", 0.75}, {"larc", 1}}) {
+    Settings settings = decay;
+    settings.emplace_back("name", name);
+    EXPECT_EQ(after<TypeParam>(settings, {0}), expected) << name;
+  }
+}
+
 /// Numbers of many magnitudes and both signs.
 template <class T>
 std::vector<T> varied(std::int64_t count, double seed) {
@@ -125,14 +225,6 @@ struct Arrays {
   std::vector<std::vector<T>> states;
 };
 
-const std::vector<Settings> kEveryLoop = {
-    {{"weight_decay", "0.1"}},
-    {{"momentum", "0.9"}, {"weight_decay", "0.1"}, {"dampening", "0.3"}},
-    {{"momentum", "0.9"}, {"nesterov", "true"}},
-    {{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
-    {{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}},
-};
-
 Options options_of(const Section& optim) {
   const std::vector<ParameterInfo> one = {{"w", 2}};
   return build_groups(optim, find_rule(optim.text("name")), one).front().options;
@@ -141,7 +233,7 @@ Options options_of(const Section& optim) {
 // So a parameter has the same bits however its elements are shared out among ranks.
 TYPED_TEST(RulesTest, AnySplitGivesTheSameBits) {
   constexpr std::int64_t kCount = 1000;
-  for (const Settings& settings : kEveryLoop) {
+  for (const Settings& settings : every_loop()) {
     const Section optim = section_of(settings);
     const Rule& rule = find_rule(optim.text("name"));
     const Options options = options_of(optim);

@@ -113,9 +113,22 @@ INSTANTIATE_TEST_SUITE_P(
                       Settings{{"lr", "0.1"}, {"momentum", "0.9"}},
                       Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"dampening", "0.25"}, {"weight_decay", "0.1"}},
                       Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}},
+                      Settings{{"name", "adam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
+                      Settings{{"name", "adam"}, {"lr", "0.01"}, {"amsgrad", "true"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));
+
+TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
+  DeviceParameters parameters(DType::float32, kShapes);
+  Optimizer optimizer = make_optimizer({{"name", "lamb"}}, parameters);
+  try {
+    optimizer.step_tensors({});
+    ADD_FAILURE() << "lamb was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "optim.name: lamb has no form for GPUs; take another, or run.device=cpu");
+  }
+}
 
 TEST(TensorNormTest, IsTheNormOfAllGradients) {
   DeviceParameters parameters(DType::float64, kShapes);

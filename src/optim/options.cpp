@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "options.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+namespace lockstep::optim {
+
+KeySpec betas_key() {
+  return {.name = "optim.betas",
+          .type = KeyType::reals,
+          .default_value = "0.9, 0.999",
+          .help =
+              "adam and its kin, lamb, lion (0.9, 0.99 there): decay rates of the mean and of the mean square of the "
+              "gradient, both below 1",
+          .min = 0,
+          .max = 1};
+}
+
+void read_betas(const Section& optim, Options& options) {
+  const std::vector<double> betas = optim.reals("betas");
+  const bool are_below_one = std::all_of(betas.begin(), betas.end(), [](double beta) { return beta < 1; });
+  if (betas.size() != 2 || !are_below_one) {
+    throw ConfigError(optim.cite("betas") + " must be two numbers in [0, 1), such as 0.9, 0.999");
+  }
+  options["beta1"] = betas[0];
+  options["beta2"] = betas[1];
+}
+
+KeySpec eps_key() {
+  return {.name = "optim.eps",
+          .type = KeyType::real,
+          .default_value = "1e-8",
+          .help = "added to what an update is divided by; usual are 1e-10 for adagrad, 1e-6 for adadelta and lamb",
+          .min = 0};
+}
+
+KeySpec amsgrad_key() {
+  return {.name = "optim.amsgrad",
+          .type = KeyType::boolean,
+          .default_value = "false",
+          .help = "adam, adamw: divide by the largest mean square so far"};
+}
+
+KeySpec decoupled_weight_decay_key() {
+  return {.name = "optim.decoupled_weight_decay",
+          .type = KeyType::boolean,
+          .default_value = "false",
+          .help = "nadam, radam, lamb: shrink the parameter instead of changing the update"};
+}
+
+KeySpec trust_clip_key() {
+  return {.name = "optim.trust_clip",
+          .type = KeyType::boolean,
+          .default_value = "false",
+          .help = "lars, larc: never step further than lr allows; lamb: nor than without the ratio"};
+}
+
+KeySpec always_adapt_key() {
+  return {.name = "optim.always_adapt",
+          .type = KeyType::boolean,
+          .default_value = "false",
+          .help = "lars, lamb: adapt to the parameter's norm also where weight_decay is 0"};
+}
+
+KeySpecs momentum_keys() {
+  return {{.name = "optim.momentum",
+           .type = KeyType::real,
+           .default_value = "0",
+           .help = "sgd, rmsprop, lars, larc: share of the last velocity that is kept; often 0.9",
+           .min = 0},
+          {.name = "optim.dampening",
+           .type = KeyType::real,
+           .default_value = "0",
+           .help = "sgd, lars, larc: share of the gradient that does not enter the velocity",
+           .min = 0,
+           .max = 1},
+          {.name = "optim.nesterov",
+           .type = KeyType::boolean,
+           .default_value = "false",
+           .help = "sgd, lars, larc: look ahead along the velocity; needs momentum and no dampening"}};
+}
+
+void read_momentum(const Section& optim, Options& options) {
+  read_numbers(optim, options, {"momentum", "dampening"});
+  read_flags(optim, options, {"nesterov"});
+  if (options.at("nesterov") == 0 || (options.at("momentum") != 0 && options.at("dampening") == 0)) return;
+  throw ConfigError(optim.cite("nesterov") + " needs optim.momentum > 0 and optim.dampening = 0");
+}
+
+void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) options[key] = optim.real(key);
+}
+
+void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys) {
+  for (const std::string& key : keys) options[key] = optim.boolean(key) ? 1 : 0;
+}
+
+GradientTerms gradient_terms(const Options& options, bool is_decoupled) {
+  const double weight_decay = options.at("weight_decay");
+  return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
+          .pull = is_decoupled ? 0 : weight_decay,
+          .keep = is_decoupled ? 1 - options.at("lr") * weight_decay : 1};
+}
+
+double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }
+
+}  // namespace lockstep::optim

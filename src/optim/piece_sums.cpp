@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "piece_sums.hpp"
+
+#include <array>
+
+#include "kernel.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+/// Sixteen running sums, so that every vector width adds in the same order.
+template <class T>
+LOCKSTEP_VECTORISED double squares(const T* values, std::int64_t count) {
+  constexpr std::int64_t kLanes = 16;
+  std::array<double, kLanes> sums{};
+  const std::int64_t whole = count - count % kLanes;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    for (std::int64_t lane = 0; lane < kLanes; ++lane) {
+      const auto value = static_cast<double>(values[i + lane]);
+      sums[lane] += value * value;
+    }
+  }
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  for (std::int64_t i = whole; i < count; ++i) sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  return sum;
+}
+
+}  // namespace
+
+double sum_of_squares(const float* values, std::int64_t count) { return squares(values, count); }
+double sum_of_squares(const double* values, std::int64_t count) { return squares(values, count); }
+
+double sum_by_tree(std::span<double> values) {
+  for (std::size_t width = 1; width < values.size(); width *= 2) {
+    for (std::size_t i = 0; i + width < values.size(); i += 2 * width) values[i] += values[i + width];
+  }
+  return values.empty() ? 0 : values[0];
+}
+
+PieceNumbers::PieceNumbers(std::span<const Block> blocks) {
+  for (const Block& block : blocks) {
+    auto& first = first_.emplace_back();
+    for (const Segment& segment : block.segments) {
+      first.push_back(count_);
+      count_ += static_cast<std::size_t>((segment.count + kPieceElements - 1) / kPieceElements);
+    }
+    first.push_back(count_);
+  }
+}
+
+}  // namespace lockstep::optim

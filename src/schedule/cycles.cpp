@@ -1,0 +1,210 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "curves.hpp"
+
+namespace lockstep::schedule {
+
+namespace {
+
+using Blend = double (*)(double part);  // 1 to 0 while part goes from 0 to 1
+
+double straight(double part) { return 1.0 - part; }
+double root(double part) { return 1.0 - std::sqrt(part); }
+
+KeySpec choice(const std::string& name, std::vector<std::string> choices, const std::string& help) {
+  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
+}
+
+KeySpec length_key(const std::string& name, const std::string& help) {
+  return {.name = name, .type = KeyType::real, .default_value = "0", .help = help, .min = 0};
+}
+
+Shape make_wsd(const Section& rule, Window window) {
+  const double warmup = rule.real("warmup");
+  const double decay = rule.real("decay");
+  if (warmup + decay > window.width() + kSlack) throw ConfigError("warmup and decay are longer than begin to end");
+  const std::string& shape = rule.text("shape");
+  const Blend blend = shape == "linear" ? straight : shape == "cosine" ? half_wave : root;
+  return [=, start = rule.real("start_factor"), floor = Floor(rule)](double at, double value) {
+    if (at < window.begin) return value;
+    const double here = inside(window, at);
+    if (here < warmup) return value * (start + (1.0 - start) * here / warmup);
+    const double into_decay = here - (window.width() - decay);
+    if (into_decay <= 0) return value;
+    const double low = floor.under(value);
+    return low + (value - low) * blend(std::min(1.0, into_decay / decay));
+  };
+}
+
+/// A turning point of one cycle, or its beginning.
+struct Turn {
+  double part;    // of the window
+  double factor;  // of the peak
+};
+
+double on_cycle(const std::vector<Turn>& turns, double part, Blend blend) {
+  std::size_t next = 1;
+  while (next + 1 < turns.size() && part > turns[next].part) ++next;
+  const Turn& from = turns[next - 1];
+  const Turn& to = turns[next];
+  if (to.part <= from.part) return to.factor;
+  return to.factor + (from.factor - to.factor) * blend((part - from.part) / (to.part - from.part));
+}
+
+Shape make_one_cycle(const Section& rule, Window window) {
+  const double rise = rule.real("rise");
+  const bool three_phases = rule.boolean("three_phases");
+  if (rise >= 1) throw ConfigError("rise: leaves no time to fall");
+  if (three_phases && rise > 0.5) throw ConfigError("rise: with three_phases it may be 0.5 at most");
+  const double start = rule.real("start_factor");
+  std::vector<Turn> turns = {{0, start}, {rise, 1}};
+  if (three_phases) turns.push_back({2 * rise, start});
+  turns.push_back({1, rule.real("final_factor")});
+  const Blend blend = rule.text("shape") == "linear" ? straight : half_wave;
+  return [=](double at, double value) {
+    return at < window.begin ? value : value * on_cycle(turns, progress(window, at), blend);
+  };
+}
+
+Shape make_cyclic(const Section& rule, Window window) {
+  if (rule.is_default("up")) throw ConfigError("up: give how long it rises");
+  const double up = rule.real("up");
+  const double cycle = up + (rule.is_default("down") ? up : rule.real("down"));
+  const std::string& shape = rule.text("shape");
+  return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double at, double value) {
+    if (at < window.begin) return value;
+    const double here = inside(window, at);
+    const double cycles = std::floor(here / cycle);
+    const double into = here - cycles * cycle;
+    double height = into <= up ? into / up : (cycle - into) / (cycle - up);
+    if (shape == "halved") height *= std::pow(2.0, -cycles);
+    if (shape == "exponential") height *= std::pow(gamma, here);
+    return value * (start + (1.0 - start) * height);
+  };
+}
+
+/// One wave after another.
+struct Waves {
+  std::vector<double> periods;  // of half waves
+  std::vector<double> weights;
+  double grow;    // factor of each period after the last given one; 0: none follows
+  double shrink;  // the same for weights
+  bool is_full;   // a wave but the first begins at the bottom, rises in one period and falls in the next
+  bool is_adaptive;
+};
+
+struct Wave {
+  double begin;
+  double period;
+  double weight;
+};
+
+/// The wave at `here`, which counts from the beginning of the first.
+Wave wave_at(const Waves& waves, double here) {
+  Wave wave{.begin = 0, .period = waves.periods.front(), .weight = waves.weights.front()};
+  for (std::size_t next = 1;; ++next) {
+    const bool is_given = next < waves.periods.size();
+    const double length = wave.period * (waves.is_full && next > 1 ? 2 : 1);
+    if ((!is_given && waves.grow == 0) || here + kSlack < wave.begin + length) return wave;
+    wave.begin += length;
+    wave.period = is_given ? waves.periods[next] : wave.period * waves.grow;
+    wave.weight = is_given ? waves.weights[next] : wave.weight * waves.shrink;
+  }
+}
+
+Waves waves_of(const Section& rule) {
+  Waves waves{.periods = rule.reals("periods"),
+              .weights = rule.reals("weights"),
+              .grow = rule.real("grow"),
+              .shrink = rule.real("shrink"),
+              .is_full = rule.text("wave") == "full",
+              .is_adaptive = rule.boolean("adaptive")};
+  if (waves.periods.empty()) throw ConfigError("periods: give at least one");
+  if (waves.weights.empty()) waves.weights.assign(waves.periods.size(), 1.0);
+  if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: give as many as there are periods");
+  if (rule.is_default("floor") && rule.is_default("final_factor")) throw ConfigError("give floor or final_factor");
+  if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
+  return waves;
+}
+
+Shape make_cosine_restart(const Section& rule, Window window) {
+  return [waves = waves_of(rule), floor = Floor(rule), window](double at, double value) {
+    if (at < window.begin) return value;
+    const double here = inside(window, at);
+    const Wave wave = wave_at(waves, here);
+    const double low = floor.under(value);
+    double top = value * wave.weight;
+    if (waves.is_adaptive) top = low + (value - low) * half_wave(wave.begin / window.width());
+    const double part = (here - wave.begin) / wave.period + (waves.is_full && wave.begin > 0 ? 1 : 0);
+    return low + (top - low) * half_wave(waves.is_full ? part : std::min(1.0, part));
+  };
+}
+
+}  // namespace
+
+Curve wsd_curve() {
+  return {.name = "wsd",
+          .help = "warm-up, stable, decay: rises during warmup, falls during the last decay of the window",
+          .keys = {length_key("warmup", "how long it rises, straight"), length_key("decay", "how long it falls"),
+                   factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"),
+                   floor_key(), choice("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
+          .make = make_wsd};
+}
+
+Curve one_cycle_curve() {
+  return {.name = "one_cycle",
+          .help = "up to 1 and down once; base= is the peak, if it is not the configured value",
+          .keys = {factor_key("rise", "0.3", "part of the window in which it rises"),
+                   factor_key("start_factor", "0.04", "at begin, of the peak", false),
+                   factor_key("final_factor", "4e-6", "from end on, of the peak", false),
+                   choice("shape", {"cosine", "linear"}, "of rise and fall"),
+                   {.name = "three_phases",
+                    .type = KeyType::boolean,
+                    .default_value = "false",
+                    .help = "fall back to start_factor as fast as it rose, then to final_factor"}},
+          .make = make_one_cycle};
+}
+
+Curve cyclic_curve() {
+  return {.name = "cyclic",
+          .help = "from start_factor up to 1 and down again, for ever",
+          .keys = {length_key("up", "how long it rises"), length_key("down", "how long it falls; as up if not given"),
+                   factor_key("start_factor", "0.1", "at the bottom", false),
+                   choice("shape", {"even", "halved", "exponential"},
+                          "peaks: all alike; each half as high above the bottom; times gamma in every unit"),
+                   factor_key("gamma", "1", "for shape=exponential", false)},
+          .make = make_cyclic};
+}
+
+Curve cosine_restart_curve() {
+  return {.name = "cosine_restart",
+          .help = "half cosine waves one after another: cosine_restart,periods=10/20,weights=1/0.5",
+          .keys = {{.name = "periods",
+                    .type = KeyType::reals,
+                    .default_value = "",
+                    .help = "length of each wave",
+                    .min = 0,
+                    .min_is_exclusive = true},
+                   {.name = "weights",
+                    .type = KeyType::reals,
+                    .default_value = "",
+                    .help = "where each wave begins, as a factor; 1 if not given",
+                    .min = 0},
+                   factor_key("grow", "0", "more waves follow, each so many times as long as the last; 0: none", false),
+                   factor_key("shrink", "1", "and begin at so much of the last", false),
+                   factor_key("final_factor", "0", "where each wave ends"),
+                   floor_key(),
+                   choice("wave", {"half", "full"}, "full: rises again as it fell"),
+                   {.name = "adaptive",
+                    .type = KeyType::boolean,
+                    .default_value = "false",
+                    .help = "a wave begins where a single one over the whole window would be"}},
+          .make = make_cosine_restart};
+}
+
+}  // namespace lockstep::schedule

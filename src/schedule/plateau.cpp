@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <cmath>
+#include <limits>
+
+#include "curves.hpp"
+
+namespace lockstep::schedule {
+
+namespace {
+
+class Plateau : public Feedback {
+ public:
+  Plateau(const Section& rule, Window window)
+      : window_(window),
+        monitor_(rule.text("monitor")),
+        wants_less_(rule.text("better") == "less"),
+        measure_(rule.text("measure")),
+        threshold_(rule.real("threshold")),
+        factor_(rule.real("factor")),
+        patience_(rule.real("patience")),
+        cooldown_(rule.real("cooldown")),
+        floor_(rule.real("floor")),
+        eps_(rule.real("eps")) {
+    if (factor_ >= 1) throw ConfigError("factor: must be below 1");
+    best_ = wants_less_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+  }
+
+  void observe(double position, const Numbers& measured) override {
+    if (position < window_.begin || position >= window_.end) return;
+    const auto found = measured.find(monitor_);
+    if (found == measured.end()) {
+      throw ConfigError("monitor: nothing called '" + monitor_ + "' is measured" + among(measured));
+    }
+    if (is_better(found->second)) {
+      best_ = found->second;
+      bad_ = 0;
+    } else {
+      ++bad_;
+    }
+    if (cooling_ > 0) {
+      --cooling_;
+      bad_ = 0;
+    }
+    if (bad_ <= patience_) return;
+    ++drops_;
+    cooling_ = cooldown_;
+    bad_ = 0;
+  }
+
+  double value(double value) const override {
+    for (double i = 0; i < drops_; ++i) {
+      const double next = std::max(value * factor_, floor_);
+      if (!(value - next > eps_)) break;
+      value = next;
+    }
+    return value;
+  }
+
+  Numbers state() const override { return {{"best", best_}, {"bad", bad_}, {"cooling", cooling_}, {"drops", drops_}}; }
+
+  void load_state(const Numbers& state) override {
+    best_ = state.at("best");
+    bad_ = state.at("bad");
+    cooling_ = state.at("cooling");
+    drops_ = state.at("drops");
+  }
+
+ private:
+  /// By more than the threshold, which means nothing while there is no best.
+  bool is_better(double measured) const {
+    if (std::isinf(best_)) return wants_less_ ? measured < best_ : measured > best_;
+    double margin = threshold_;
+    if (measure_ == "relative") margin *= std::abs(best_);
+    if (measure_ == "product") margin *= best_;
+    return wants_less_ ? measured < best_ - margin : measured > best_ + margin;
+  }
+
+  static std::string among(const Numbers& measured) {
+    std::string names;
+    for (const auto& [name, value] : measured) names += (names.empty() ? "; choose one of: " : ", ") + name;
+    return names;
+  }
+
+  Window window_;
+  std::string monitor_;
+  bool wants_less_;
+  std::string measure_;
+  double threshold_;
+  double factor_;
+  double patience_;
+  double cooldown_;
+  double floor_;
+  double eps_;
+  double best_;
+  double bad_ = 0;      // measurements since the best
+  double cooling_ = 0;  // measurements until they count again
+  double drops_ = 0;
+};
+
+std::unique_ptr<Feedback> make_plateau(const Section& rule, Window window) {
+  return std::make_unique<Plateau>(rule, window);
+}
+
+KeySpec count_key(const std::string& name, const std::string& default_value, const std::string& help) {
+  return {.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0};
+}
+
+KeySpec choice(const std::string& name, std::vector<std::string> choices, const std::string& help) {
+  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
+}
+
+}  // namespace
+
+Curve plateau_curve() {
+  return {
+      .name = "plateau",
+      .help = "times factor when a measured number has not got better for patience evaluations",
+      .keys = {{.name = "monitor",
+                .type = KeyType::text,
+                .default_value = "val/loss",
+                .help = "what an evaluation measures"},
+               choice("better", {"less", "greater"}, "which values are better"),
+               factor_key("factor", "0.1", "of each drop, below 1"),
+               count_key("patience", "10", "evaluations without a better one that are borne"),
+               count_key("threshold", "1e-4", "by how much a better one must be better"),
+               choice("measure", {"relative", "absolute", "product"},
+                      "threshold: a part of the best one's size; a difference; a part of the best one, sign and all"),
+               count_key("cooldown", "0", "evaluations after a drop that do not count"),
+               count_key("floor", "0", "a value that is not gone below"),
+               count_key("eps", "1e-8", "a smaller drop is not made")},
+      .make = nullptr,
+      .make_feedback = make_plateau};
+}
+
+}  // namespace lockstep::schedule
