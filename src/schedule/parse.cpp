@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <algorithm>
@@ -43,40 +44,6 @@ KeySpecs outer_keys() {
   return keys;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-bool is_list(const KeySpec& spec) { return spec.type == KeyType::integers || spec.type == KeyType::reals; }
-
-/// Inside a rule a list is separated by slashes, as the commas separate the options.
-std::string with_commas(const KeySpec& spec, std::string list, const std::string& place) {
-  const std::string written = list;
-  std::replace(list.begin(), list.end(), '/', ',');
-  if (fault_in(spec, list).empty()) return list;
-  std::string range = range_of(spec);
-  const std::string commas = "commas";
-  range.replace(range.rfind(commas), commas.size(), "slashes");
-  throw ConfigError(place + ": " + spec.name + ": '" + written + "' is not " + range);
-}
-
-/// Takes over one "key=value".
-void set_option(Section& rule, const std::string& option, const std::string& place) {
-  const std::size_t equals = option.find('=');
-  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");
-  const std::string key = trimmed(option.substr(0, equals));
-  std::string value = trimmed(option.substr(equals + 1));
-  const auto found = rule.values().find(key);
-  if (found != rule.values().end()) {
-    if (!rule.is_default(key)) throw ConfigError(place + ": " + key + " is given twice");
-    const KeySpec& spec = found->second.spec;
-    if (is_list(spec)) value = with_commas(spec, value, place);
-  }
-  rule.set(key, value, place);
-}
-
 struct Written {
   const Curve& curve;
   Section options;
@@ -84,7 +51,7 @@ struct Written {
 
 Written read(const std::string& text, const KeySpecs& common, const std::string& place,
              const std::vector<Curve>& curves) {
-  const std::vector<std::string> parts = split(text, ',');
+  const std::vector<std::string> parts = split_list(text, ',');
   Written written{.curve = find_row(curves, parts.front(), place), .options = {}};
   for (const KeySpec& key : common) written.options.declare(key);
   for (const KeySpec& key : written.curve.keys) written.options.declare(key);
@@ -189,21 +156,6 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
 }
 
 }  // namespace
-
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  int depth = 0;
-  for (const char letter : text) {
-    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
-    if (letter == separator && depth == 0) {
-      parts.emplace_back();
-    } else {
-      parts.back() += letter;
-    }
-  }
-  for (std::string& part : parts) part = trimmed(part);
-  return parts;
-}
 
 Shape parse_inner(const std::string& rule, const Window& window) {
   const std::string place = "'" + rule + "'";
