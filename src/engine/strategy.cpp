@@ -13,6 +13,8 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "param_groups.hpp"
+
 namespace lockstep::engine {
 
 namespace {
@@ -72,14 +74,6 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
 }
 
-std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterStore& store) {
-  std::vector<optim::ParameterInfo> parameters(store.size());
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    parameters[i] = {store.parameter(i).name, store.parameter(i).tensor.dim()};
-  }
-  return parameters;
-}
-
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Communicator& world, const Tables& tables)
@@ -129,15 +123,20 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
 
   parallel::ParameterStore& store = model_->parameters();
   const optim::Rule* rule = nullptr;
-  std::vector<optim::ParamGroup> groups;
+  GroupPlan plan;
   optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
   world.together([&] {
     const Section& optim = sections.at("optim");
     rule = &find_row(tables.rules, optim.text("name"), optim.cite("name"));
-    groups = optim::build_groups(optim, *rule, describe_parameters(store));
+    plan = plan_groups(sections, *rule, model_->model(), world.size());
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
   });
-  optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(groups), store), store, wrapper);
+  if (world.is_root()) {
+    for (const std::string& remark : plan.remarks) log::warning(remark);
+    if (!plan.scaling.empty()) log::info(plan.scaling);
+  }
+  optimizer_ =
+      std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(plan.groups), store), store, wrapper);
 }
 
 }  // namespace lockstep::engine

@@ -184,9 +184,18 @@ Schedule parse(const std::vector<std::string>& rules, const RunLength& length, c
   return Schedule(std::move(parsed));
 }
 
-KeySpecs sched_keys() {
+KeySpecs sched_keys(const std::vector<Curve>& curves) {
   std::string names;
-  for (const Curve& curve : builtin_curves()) names += (names.empty() ? "" : ", ") + curve.name;
+  std::vector<KeySpec> parts = {{.name = "every curve",
+                                 .type = KeyType::text,
+                                 .default_value = "",
+                                 .help = "options of all",
+                                 .parts = outer_keys()}};
+  for (const Curve& curve : curves) {
+    names += (names.empty() ? "" : ", ") + curve.name;
+    parts.push_back(
+        {.name = curve.name, .type = KeyType::text, .default_value = "", .help = curve.help, .parts = curve.keys});
+  }
   return {
       {.name = "sched.rule",
        .type = KeyType::texts,
@@ -194,7 +203,8 @@ KeySpecs sched_keys() {
        .help =
            "a curve that the lr follows, such as cosine,begin=100,final_factor=0.1; each takes what the ones before "
            "it leave (" +
-           names + ")"}};
+           names + ")",
+       .parts = std::move(parts)}};
 }
 
 }  // namespace lockstep::schedule

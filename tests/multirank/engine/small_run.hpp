@@ -63,7 +63,7 @@ struct SmallRun {
         splits(data::open(sections.at("data"))),
         strategy(sections, splits.train->task(), world, tables),
         trainer(sections, strategy, splits, tables) {
-    trainer.add_hook(Priority::low, schedule_hook());
+    trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
