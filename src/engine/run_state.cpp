@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_state.hpp>
-#include <lockstep/log/log.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <ATen/Context.h>
@@ -177,16 +176,16 @@ void compare_steps(Differences& differences, const Archive& archive) {
   differences.add("its optimizer has not one count of updates for each of its parameters", kResetOptim);
 }
 
-/// What an optimizer learned is kept by parameter, and options are the run's: other groups are no fault.
-void tell_of_other_groups(const Archive& archive, const optim::Optimizer& optimizer) {
+void compare_groups(Differences& differences, const Archive& archive, const optim::Optimizer& optimizer) {
   std::string saved;
   for (const std::string& group : archive.groups_in(kOptimizer + "/groups")) {
     saved += (saved.empty() ? "" : ", ") + archive.text(kOptimizer + "/groups/" + group, "name");
   }
   std::string live;
   for (const optim::ParamGroup& group : optimizer.groups()) live += (live.empty() ? "" : ", ") + group.name;
-  if (saved == live) return;
-  log::warning("the checkpoint's parameter groups are [" + saved + "]; from here on the run's hold: [" + live + "]");
+  if (saved != live) {
+    differences.add("its parameter groups are [" + saved + "], the run's are [" + live + "]", kResetOptim);
+  }
 }
 
 void compare_optimizer(Differences& differences, const Archive& archive, Strategy& strategy) {
@@ -213,7 +212,7 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
       differences.add("its optimizer keeps " + slot + ", the run's does not", kResetOptim);
     }
   }
-  if (strategy.world().is_root()) tell_of_other_groups(archive, optimizer);
+  compare_groups(differences, archive, optimizer);
 }
 
 void compare_data(Differences& differences, const Archive& archive, const Trainer& trainer, std::uint64_t seed) {
