@@ -124,6 +124,12 @@ KeySpecs engine_keys() {
        .type = KeyType::boolean,
        .default_value = "false",
        .help = "go on in a folder with checkpoints of another run, which are set aside"},
+      {.name = "resume.schedule",
+       .type = KeyType::choice,
+       .default_value = "config",
+       .help = "which holds where sched.rule or the length of the run is not the checkpoint's: that of config, as if "
+               "it had from the first step, or that of checkpoint",
+       .choices = {"config", "checkpoint"}},
       text("resume.partial", "", "model: take the parameters and buffers that fit, and leave the others as they are"),
       {.name = "resume.reset",
        .type = KeyType::texts,

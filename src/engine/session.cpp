@@ -59,7 +59,7 @@ KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys();
   for (const KeySpecs& more :
        {data::data_keys(tables.sources), models::model_keys(tables.models), optim::optim_keys(tables.rules),
-        schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
+        schedule::sched_keys(tables.curves), parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;
@@ -73,7 +73,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
-  trainer.add_hook(Priority::low, schedule_hook());
+  trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));

@@ -11,6 +11,7 @@
 #include <sstream>
 #include <utility>
 
+#include "param_groups.hpp"
 #include "process_setup.hpp"
 
 namespace lockstep::engine {
@@ -58,14 +59,6 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   }
   const mpi::LaneTree tree = mpi::LaneTree::even(static_cast<int>(lanes), world.size());
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
-}
-
-std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterStore& store) {
-  std::vector<optim::ParameterInfo> parameters(store.size());
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    parameters[i] = {store.parameter(i).name, store.parameter(i).tensor.dim()};
-  }
-  return parameters;
 }
 
 }  // namespace
@@ -135,15 +128,21 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
   model_ =
       std::make_unique<parallel::DistributedDataParallel>(std::move(built), *world_, *collectives_, wrapper_options());
   parallel::ParameterStore& store = model_->parameters();
+  GroupPlan plan;
   optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
   world_->together([&] {
     const Section& optim = section("optim");
     if (ready.rule == nullptr) {
       ready.rule = &find_row(tables_->rules, optim.text("name"), optim.cite("name"));
-      ready.groups = optim::build_groups(optim, *ready.rule, describe_parameters(store));
+      plan = plan_groups(sections_, *ready.rule, model_->model(), world_->size());
+      ready.groups = std::move(plan.groups);
     }
     wrapper.clip = optim::Clip::parse(section("train").text("clip_grad"), section("train").cite("clip_grad"));
   });
+  if (world_->is_root()) {
+    for (const std::string& remark : plan.remarks) log::warning(remark);
+    if (!plan.scaling.empty()) log::info(plan.scaling);
+  }
   optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*ready.rule, std::move(ready.groups), store),
                                                      store, wrapper);
   return *this;

@@ -9,10 +9,20 @@
 
 namespace lockstep::models {
 
+/// What a layer is, for those who treat its parameters differently.
+enum class LayerKind {
+  other,
+  norm,       ///< batch, instance, group or layer norm
+  depthwise,  ///< two-dimensional convolution with as many groups as input channels
+  deformable  ///< deformable convolution: the layers inside it tell it where to look
+};
+
 /// A part of a model with one input and one output. Layers, transformer blocks and whole models are blocks.
 class Block : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& input) = 0;
+
+  virtual LayerKind kind() const { return LayerKind::other; }
 
   /// Dotted path inside the model ("blocks.2.attention"), empty for the model itself and before name_blocks.
   const std::string& path() const noexcept { return path_; }

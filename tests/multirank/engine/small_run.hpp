@@ -65,7 +65,7 @@ struct SmallRun {
         made(make_strategy(sections, world, tables)),
         strategy(made->prepare(splits.train->task())),
         trainer(sections, strategy, splits, tables) {
-    trainer.add_hook(Priority::low, schedule_hook());
+    trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
