@@ -119,9 +119,8 @@ class ScheduleHook : public Hook {
   void go_on(Trainer& trainer) {
     const bool is_edited = one_a_line(trainer.schedule_rules()) != stored_->lines;
     std::string news = is_edited ? "sched.rule differs from the checkpoint's" : "";
-    const std::string other_length = difference(stored_->length, trainer.schedule_length());
-    if (!other_length.empty() && is_other_with(trainer, stored_->length)) {
-      news += (news.empty() ? "" : ", and ") + other_length;
+    if (!is_edited && is_other_with(trainer, stored_->length)) {
+      news = difference(stored_->length, trainer.schedule_length());
     }
     if (!news.empty()) follow_policy(trainer, news);
     try {
