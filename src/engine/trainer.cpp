@@ -148,7 +148,6 @@ StepReport Trainer::run_step(data::Loader& loader) {
   const double waited_before = loader.wait_seconds();
   const auto world_size = static_cast<double>(strategy_->world().size());
   const auto global_batch = static_cast<double>(sampler_->global_batch_size());
-  const auto rank = static_cast<std::uint64_t>(strategy_->world().rank());
   StepReport report;
   report.samples = sampler_->global_batch_size();
   report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
@@ -158,10 +157,10 @@ StepReport Trainer::run_step(data::Loader& loader) {
     const data::Batch batch = loader.next();
     // Of all that is drawn in a forward nothing depends on the rank where lanes are on.
     const auto place = static_cast<std::uint64_t>(part);
-    models::seed_generators(
-        strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
-        has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place : rank << 32 | place,
-        strategy_->device());
+    models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
+                            has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place
+                                      : strategy_->rank_of_draws() << 32 | place,
+                            strategy_->device());
     const auto samples = static_cast<double>(batch.input.size(0));
     // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
     const double weight = has_lanes ? 1 : world_size * samples / global_batch;

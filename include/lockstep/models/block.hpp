@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace lockstep::models {
 
@@ -36,6 +37,14 @@ class Block : public torch::nn::Module {
 /// Runs a block. Every model calls its blocks through this, so that taps see them all; without a tap it costs nothing.
 /// @throws ConfigError  LibTorch refused the computation (shapes, types); the text names the innermost block's path
 at::Tensor run(Block& block, const at::Tensor& input);
+
+/// The blocks inside a model whose paths match a pattern, in the order of registration. As in file names, `*` stands
+/// for any text without a dot.
+/// @param patterns  such as "block*" or "layer*.1"
+/// @param key       what gave the patterns, for messages
+/// @throws ConfigError  a pattern that matches no block
+std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,
+                                          const std::string& key);
 
 /// Runs around the forward of every block: it calls `next(input)` once, or more often to recompute.
 using Tap = std::function<at::Tensor(Block& block, const at::Tensor& input,
