@@ -82,8 +82,8 @@ std::vector<std::vector<std::string>> Model::layers() const {
 }
 
 std::vector<ParameterRole> parameter_roles(const Model& model) {
-  std::map<std::string, LayerKind> kinds;
-  for (const auto& item : model.named_modules()) kinds[item.key()] = kind_of(*item.value());
+  std::map<std::string, LayerKind> kinds = {{"", model.kind()}};
+  for (const auto& item : model.named_modules({}, /*include_self=*/false)) kinds[item.key()] = kind_of(*item.value());
   const std::vector<std::vector<std::string>> layers = model.layers();
   std::vector<ParameterRole> roles;
   for (const auto& item : model.named_parameters()) {

@@ -117,11 +117,10 @@ class ScheduleHook : public Hook {
   /// After a restart. The rules that hold go on as if they had from the first step, and what was learned stays where it
   /// is still asked for.
   void go_on(Trainer& trainer) {
-    const std::string lines = one_a_line(trainer.schedule_rules());
-    std::string news = lines == stored_->lines ? "" : "sched.rule differs from the checkpoint's";
-    const std::string other_length = difference(stored_->length, trainer.schedule_length());
-    if (!other_length.empty() && !(lines.empty() && stored_->lines.empty())) {
-      news += (news.empty() ? "" : ", and ") + other_length;
+    const bool is_edited = one_a_line(trainer.schedule_rules()) != stored_->lines;
+    std::string news = is_edited ? "sched.rule differs from the checkpoint's" : "";
+    if (!is_edited && is_other_with(trainer, stored_->length)) {
+      news = difference(stored_->length, trainer.schedule_length());
     }
     if (!news.empty()) follow_policy(trainer, news);
     try {
@@ -129,6 +128,38 @@ class ScheduleHook : public Hook {
     } catch (const ConfigError& error) {
       log::warning(std::string(error.what()) + "; it is learned anew");
     }
+  }
+
+  /// Whether the rules that are given would come to something else in the rest of a run of `length`.
+  bool is_other_with(Trainer& trainer, const schedule::RunLength& length) const {
+    const std::vector<std::string> rules = trainer.schedule_rules();
+    const schedule::RunLength own_length = trainer.schedule_length();
+    const std::vector<optim::Options> own = preview(trainer);
+    try {
+      trainer.follow(rules, length);
+    } catch (const ConfigError&) {  // a rule that begins behind its end
+      return true;
+    }
+    const bool is_other = preview(trainer) != own;
+    trainer.follow(rules, own_length);
+    return is_other;
+  }
+
+  /// The options of every group at even distances until the end of the run.
+  std::vector<optim::Options> preview(Trainer& trainer) const {
+    constexpr std::int64_t kPlaces = 100;
+    const std::int64_t now = trainer.progress().step - trainer.schedule_begin();
+    const std::int64_t left = trainer.progress().total_steps - trainer.progress().step;
+    std::vector<optim::Options> seen;
+    for (std::int64_t place = 0; place < kPlaces; ++place) {
+      const auto ahead = static_cast<double>(left) * static_cast<double>(place) / static_cast<double>(kPlaces);
+      for (std::size_t i = 0; i < bases_.size(); ++i) {
+        seen.push_back(bases_[i]);
+        const std::string& group = groups_of(trainer)[i].name;
+        trainer.schedule().apply(now + static_cast<std::int64_t>(ahead), group, bases_[i], seen.back());
+      }
+    }
+    return seen;
   }
 
   void follow_policy(Trainer& trainer, const std::string& news) const {
