@@ -14,6 +14,7 @@
 #include <set>
 #include <sstream>
 
+#include "average_state.hpp"
 #include "comm_state.hpp"
 #include "differences.hpp"
 #include "state_names.hpp"
@@ -333,6 +334,7 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
   for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
   for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
   if (!options.resets_optim) for_each_state(strategy, verify);
+  if (strategy.average() != nullptr && strategy.average()->has_begun()) for_each_average(strategy, verify);
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -371,6 +373,7 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     capture_model(archive, strategy.model().model());
     capture_optimizer(archive, strategy);
   }
+  capture_average(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
   if (is_writer) capture_hooks(archive, trainer);
@@ -389,6 +392,7 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
     add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
   }
   if (!options.resets_optim) for_each_state(strategy, add);
+  if (!options.resets_average) for_each_average(strategy, add);
   std::size_t total = 0;
   for (const auto& [at, home] : homes) total += home.memory.size();
   const auto sharers = static_cast<std::size_t>(store.sharers().size());
@@ -419,6 +423,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
     if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, strategy);
     if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
     if (!options.resets_rng) compare_generators(differences, archive);
+    if (!options.resets_average && !options.is_partial) compare_average(differences, archive, strategy);
     compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
     trainer.restart_schedule_at(options.resets_sched ? archive.integer("/", "step")
@@ -429,6 +434,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   });
   load_model(strategy, archive);
   if (!options.resets_optim) load_optimizer(strategy, archive);
+  if (!options.resets_average) restore_average(strategy, archive);
   if (!options.resets_rng) load_generators(archive, strategy.world());
   if (!options.is_partial) {
     restore_comm(strategy, archive);

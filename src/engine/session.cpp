@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/init_from.hpp>
@@ -59,7 +60,7 @@ KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys();
   for (const KeySpecs& more :
        {data::data_keys(tables.sources), models::model_keys(tables.models), optim::optim_keys(tables.rules),
-        schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys()}) {
+        optim::ema_keys(), schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;
@@ -73,6 +74,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::low, schedule_hook());
+  trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
@@ -114,11 +116,17 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
                                const std::string& checkpoint) {
   const data::Splits splits = open_data(world, sections.at("data"), tables);
   Strategy strategy(sections, splits.train->task(), world, tables);
+  const Section& eval = sections.at("eval");
   checkpoints::Archive archive;
-  world.together([&] { archive = checkpoints::read(checkpoint); });
+  bool is_average = false;
+  world.together([&] {
+    archive = checkpoints::read(checkpoint);
+    is_average = takes_average(archive, eval.text("weights"), eval.cite("weights"));
+    archive = with_model(archive, is_average);
+  });
   restore_model(strategy, archive);
-  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, sections.at("eval").integer("batch_size"));
-  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count};
+  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, eval.integer("batch_size"));
+  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
 }
 
 }  // namespace lockstep::engine

@@ -80,6 +80,12 @@ std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterS
   return parameters;
 }
 
+std::vector<optim::ModelAverage::NamedBuffer> buffers_of(const models::Model& model) {
+  std::vector<optim::ModelAverage::NamedBuffer> buffers;
+  for (const auto& item : model.named_buffers()) buffers.push_back({item.key(), item.value()});
+  return buffers;
+}
+
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Communicator& world, const Tables& tables)
@@ -130,14 +136,22 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
   parallel::ParameterStore& store = model_->parameters();
   const optim::Rule* rule = nullptr;
   std::vector<optim::ParamGroup> groups;
+  const optim::AverageRule* average = nullptr;
+  optim::AverageOptions average_options;
   optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
   world.together([&] {
     const Section& optim = sections.at("optim");
     rule = &find_row(tables.rules, optim.text("name"), optim.cite("name"));
     groups = optim::build_groups(optim, *rule, describe_parameters(store));
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
+    average = optim::find_average(sections.at("ema"));
+    average_options = optim::AverageOptions::from(sections.at("ema"));
   });
   optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(groups), store), store, wrapper);
+  if (average != nullptr) {
+    average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
+                                                     [this] { return buffers_of(model_->model()); });
+  }
 }
 
 }  // namespace lockstep::engine

@@ -8,6 +8,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/mpi/topology.hpp>
+#include <lockstep/optim/model_average.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -22,7 +23,7 @@ namespace lockstep::engine {
 /// one rank the same objects run without hooks and collectives.
 class Strategy {
  public:
-  /// @param sections  the run's configuration: run, comm, train, model, optim, ddp are read
+  /// @param sections  the run's configuration: run, comm, train, model, optim, ema, ddp are read
   /// @param task      what the data set asks for
   /// @param world     all ranks; outlives the strategy
   /// @param tables    what models and optimizers are chosen from; outlives the strategy
@@ -35,6 +36,8 @@ class Strategy {
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
+  /// Of past weights, as section `ema` asks for; null: none.
+  optim::ModelAverage* average() noexcept { return average_.get(); }
 
   std::uint64_t seed() const noexcept { return seed_; }
   /// Forwards of this rank in a step; with lanes, its lanes.
@@ -57,6 +60,7 @@ class Strategy {
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
   std::unique_ptr<optim::OptimWrapper> optimizer_;
+  std::unique_ptr<optim::ModelAverage> average_;
 };
 
 }  // namespace lockstep::engine
