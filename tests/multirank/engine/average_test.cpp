@@ -29,11 +29,12 @@ using Values = std::vector<at::Tensor>;
 
 // Four steps are an epoch.
 const Settings kCnn = {
-    {"model.name", "cnn"},    {"model.channels", "4,8"}, {"model.hidden", "16"},    {"model.dropout", "0.1"},
-    {"optim.name", "adamw"},  {"optim.lr", "0.01"},      {"data.train_size", "50"}, {"train.global_batch_size", "12"},
-    {"data.test_size", "20"}, {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
-    {"eval.batch_size", "3"}, {"eval.interval", "2"}};
-const Settings kResnet = with(kCnn, {{"model.name", "resnet18"}, {"model.width", "2"}, {"ema.buffers", "average"}});
+    {"model.name", "cnn"},     {"model.channels", "4,8"}, {"model.hidden", "16"},    {"model.dropout", "0.1"},
+    {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"data.train_size", "50"}, {"train.global_batch_size", "12"},
+    {"data.test_size", "20"},  {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
+    {"eval.batch_size", "10"}, {"eval.interval", "2"}};
+const Settings kResnet = with(
+    kCnn, {{"model.name", "resnet18"}, {"model.width", "2"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
 const Settings kSwa = {{"ema.kind", "swa"}};
 
 Values values_of(Strategy& strategy) {
@@ -98,7 +99,7 @@ class AverageTest : public ::testing::Test {
     return checkpoints::read(folder + "/" + checkpoints::folder_name(run.trainer.progress().step));
   }
 
-  /// The end of a run of 8 steps.
+  /// The end of a run.
   Archive end_of(const Settings& settings, const std::string& name) const {
     AveragedRun run(world_, settings);
     run.trainer.train();
@@ -186,7 +187,7 @@ TEST_F(AverageTest, IsWhatIsEvaluated) {
     for (const bool is_average : {true, false}) {
       SmallRun other(world_, base);
       restore_model(other.strategy, with_model(archive, is_average));
-      const double loss = evaluate(other.strategy, *other.splits.test, 3).mean_loss();
+      const double loss = evaluate(other.strategy, *other.splits.test, 10).mean_loss();
       const double expected = (is_average ? run : trained).validation_loss();
       // Statistics of equal ranks are averaged once more, which may round.
       EXPECT_NEAR(loss, expected, base == kCnn ? 0 : 1e-5 * expected);
@@ -196,7 +197,7 @@ TEST_F(AverageTest, IsWhatIsEvaluated) {
 
 TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
   for (const std::string shares : {"true", "false"}) {
-    const Settings settings = with(with(kResnet, kSwa), {{"ddp.shared_parameters", shares}, {"train.max_steps", "4"}});
+    const Settings settings = with(with(kResnet, kSwa), {{"ddp.shared_parameters", shares}, {"train.max_steps", "2"}});
     AveragedRun run(world_, settings);
     run.trainer.train();
     const Archive before = through_a_file(run, "before" + shares);
@@ -348,7 +349,7 @@ TEST_F(AverageTest, GoesOnInPartWhereTheModelChanged) {
 
 TEST_F(AverageTest, IsWhereATrainingBegins) {
   const Archive archive = end_of(with(kResnet, kSwa), "origin");
-  const std::string from = shared_ + "/origin/" + checkpoints::folder_name(8);
+  const std::string from = shared_ + "/origin/" + checkpoints::folder_name(6);
   for (const std::string weights : {"auto", "average", "trained"}) {
     SmallRun run(world_, with(kResnet, {{"init.from", from}, {"init.weights", weights}}));
     EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
