@@ -17,20 +17,25 @@ namespace {
 
 using checkpoints::Archive;
 
-/// The average of one parameter. Those who share the parameters share its memory.
-at::Tensor average_view(Strategy& strategy, std::size_t block, std::size_t segment) {
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  const optim::Block& of = store.blocks()[block];
-  std::byte* const begin = strategy.average()->parameters(block).data() +
-                           static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
-  return parallel::view_of(begin, store.parameter(store.index_of(block, segment)).tensor, nullptr);
-}
-
 /// Gives all ranks the same averages of buffers, by the same means as the buffers themselves.
 void synchronise_averaged_buffers(Strategy& strategy) {
   strategy.average()->swap_buffers();
   strategy.model().synchronise_buffers();
   strategy.average()->swap_buffers();
+}
+
+/// By their names in an archive, on ranks that write. Collective where sharded.
+std::map<std::string, at::Tensor> averages_of(Strategy& strategy, bool is_writer) {
+  parallel::ParameterStore& store = strategy.model().parameters();
+  std::map<std::string, at::Tensor> averages;
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    if (!is_writer && store.shards() == nullptr) continue;
+    const std::vector<at::Tensor> values = store.segments_of(b, strategy.average()->parameters(b));
+    for (std::size_t s = 0; s < values.size(); ++s) {
+      averages.emplace(checkpoints::encode_name(store.blocks()[b].segments[s].name), values[s]);
+    }
+  }
+  return averages;
 }
 
 /// Every array of `from`, in `to`: of those that are averaged their average, the others as a second name.
@@ -67,14 +72,12 @@ bool has_average(const Archive& archive) { return archive.has_attribute(kAverage
 
 }  // namespace
 
-void for_each_average(Strategy& strategy, const std::function<void(const std::string&, const Tensor&)>& visit) {
-  if (strategy.average() == nullptr) return;
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      visit(path(kAverageParameters, store.blocks()[b].segments[s].name), average_view(strategy, b, s));
-    }
-  }
+void for_each_average(Strategy& strategy, const std::function<void(const HeldState&)>& visit) {
+  optim::ModelAverage* const average = strategy.average();
+  if (average == nullptr) return;
+  for_each_held(
+      strategy.model().parameters(), kAverageParameters,
+      [average](std::size_t block) { return average->parameters(block); }, visit);
 }
 
 void capture_average(Archive& archive, Strategy& strategy, bool is_writer) {
@@ -82,6 +85,8 @@ void capture_average(Archive& archive, Strategy& strategy, bool is_writer) {
   if (average == nullptr) return;
   if (!average->buffers().empty()) synchronise_averaged_buffers(strategy);
   strategy.model().parameters().write([] {});  // all have averaged their parts
+  std::map<std::string, at::Tensor> averaged;
+  if (average->has_begun()) averaged = averages_of(strategy, is_writer);
   if (!is_writer) return;
   const optim::AverageOptions& options = average->options();
   archive.set(kAverage, "kind", average->rule().name);
@@ -89,12 +94,6 @@ void capture_average(Archive& archive, Strategy& strategy, bool is_writer) {
   archive.set(kAverage, "gamma", options.gamma);
   archive.set(kAverage, "interval", options.interval);
   archive.set(kAverage, "updates", average->updates());
-  std::map<std::string, at::Tensor> averaged;
-  if (average->has_begun()) {
-    for_each_average(strategy, [&averaged](const std::string& at, const at::Tensor& live) {
-      averaged.emplace(at.substr(kAverageParameters.size() + 1), live);
-    });
-  }
   capture_group(archive, kParameters, kAverageParameters, averaged);
   averaged.clear();
   for (const auto& [name, tensor] : average->buffers()) averaged.emplace(checkpoints::encode_name(name), tensor);
@@ -102,9 +101,12 @@ void capture_average(Archive& archive, Strategy& strategy, bool is_writer) {
 }
 
 void compare_average(Differences& differences, const Archive& archive, Strategy& strategy) {
-  if (!has_average(archive)) return;
-  for_each_average(
-      strategy, [&](const std::string& at, const Tensor& live) { differences.expect_array(at, live, kResetAverage); });
+  if (strategy.average() == nullptr || !has_average(archive)) return;
+  const parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    const parallel::NamedParameter& parameter = store.parameter(i);
+    differences.expect_array(path(kAverageParameters, parameter.name), parameter.tensor, kResetAverage);
+  }
 }
 
 void restore_average(Strategy& strategy, const Archive& archive) {
@@ -129,20 +131,23 @@ void restore_average(Strategy& strategy, const Archive& archive) {
                      updates > 0 ? stored_buffers(strategy, archive) : std::vector<optim::ModelAverage::NamedBuffer>());
   if (updates == 0) return;  // it is what the weights are
   const torch::NoGradGuard no_grad;
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  std::map<std::string, at::Tensor> weights;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    weights.emplace(path(kAverageParameters, store.parameter(i).name), store.parameter(i).tensor);
-  }
-  strategy.model().parameters().write_whole([&] {
-    for_each_average(strategy, [&](const std::string& at, const at::Tensor& live) {
-      if (!archive.has(at) || !fits(archive.array(at), live)) {
-        live.copy_(weights.at(at));
-      } else if (live.const_data_ptr() != archive.array(at).bytes.data()) {  // else it was read to there
-        live.copy_(tensor_over(archive.array(at)));
-      }
-    });
-  });
+  const auto load = [&](const HeldState& held) {
+    const at::TensorOptions options = at::TensorOptions().dtype(held.parameter->dtype()).device(strategy.device());
+    const auto flat = [&](const std::byte* begin) {
+      const auto count = static_cast<std::int64_t>(held.bytes.size() / held.parameter->element_size());
+      return at::from_blob(
+          const_cast<std::byte*>(begin), {count}, [](void*) {}, options, options.device());
+    };
+    const bool is_there = archive.has(held.at) && fits(archive.array(held.at), *held.parameter);
+    if (!is_there) {
+      flat(held.bytes.data()).copy_(flat(held.values));
+    } else if (archive.array(held.at).bytes.data() != held.bytes.data()) {  // else it was read to there
+      flat(held.bytes.data()).copy_(held.part_of(archive.array(held.at)));
+    }
+  };
+  parallel::ParameterStore& store = strategy.model().parameters();
+  if (store.shards() != nullptr) return for_each_average(strategy, load);
+  store.write_whole([&] { for_each_average(strategy, load); });
 }
 
 }  // namespace lockstep::engine

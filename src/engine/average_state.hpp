@@ -2,19 +2,18 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/core/tensor_fwd.hpp>
 #include <lockstep/engine/strategy.hpp>
 
 #include <functional>
-#include <string>
 
 #include "differences.hpp"
+#include "held_state.hpp"
 
 // The average of past weights in checkpoints: group /ema of checkpoints/FORMAT.md.
 namespace lockstep::engine {
 
-/// Visits the path and the live average of every parameter, where the strategy keeps one.
-void for_each_average(Strategy& strategy, const std::function<void(const std::string& at, const Tensor& live)>& visit);
+/// Visits what this rank holds of the average of every parameter, where the strategy keeps one.
+void for_each_average(Strategy& strategy, const std::function<void(const HeldState&)>& visit);
 
 /// Puts it beside the model, which is in the archive already. Collective; complete on ranks that write.
 void capture_average(checkpoints::Archive& archive, Strategy& strategy, bool is_writer);

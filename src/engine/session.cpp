@@ -60,7 +60,7 @@ KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys();
   for (const KeySpecs& more :
        {data::data_keys(tables.sources), models::model_keys(tables.models), optim::optim_keys(tables.rules),
-        optim::ema_keys(), schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys()}) {
+        schedule::sched_keys(tables.curves), parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;
@@ -69,11 +69,12 @@ KeySpecs all_keys(const Tables& tables) {
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   const Sections& sections = request.sections;
   data::Splits splits = open_data(world, sections.at("data"), request.tables);
-  Strategy strategy(sections, splits.train->task(), world, request.tables);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, request.tables);
+  Strategy& strategy = made->prepare(splits.train->task());
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
-  trainer.add_hook(Priority::low, schedule_hook());
+  trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
@@ -115,7 +116,8 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
                                const std::string& checkpoint) {
   const data::Splits splits = open_data(world, sections.at("data"), tables);
-  Strategy strategy(sections, splits.train->task(), world, tables);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
+  Strategy& strategy = made->prepare(splits.train->task());
   const Section& eval = sections.at("eval");
   checkpoints::Archive archive;
   bool is_average = false;

@@ -18,7 +18,9 @@ class Strategy;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
-std::unique_ptr<Hook> schedule_hook();
+/// @param policy  which schedule holds when a run goes on with another one than its checkpoint's, or is longer:
+///                config or checkpoint
+std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
 /// Takes the weights into the strategy's average after each step, from ema.begin or ema.begin_epoch on. Before the hook
 /// that evaluates: Priority::high.

@@ -313,6 +313,33 @@ TEST_F(AverageTest, IsTakenOverInOtherForms) {
   EXPECT_NE(different_averages(end_of(with(base, {{"ema.begin", "2"}}), "other"), saved), "");  // it can fail
 }
 
+// Each rank averages its slices; checkpoints are those of the undivided form.
+TEST_F(AverageTest, IsDividedAsTheOptimizersState) {
+  const Settings base = with(with(kCnn, kSwa), {{"optim.name", "sgd"}, {"train.max_steps", "4"}});
+  const Archive whole = end_of(base, "whole");
+  double loss = 0;
+  for (const std::string stage : {"0", "1", "2", "3"}) {
+    const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
+    const Settings settings = stage == "0" ? base : with(base, sharded);
+    SmallRun run(world_, settings);
+    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval")));
+    run.trainer.train();
+    const double measured = run.trainer.measured().values.front().second;
+    if (stage == "0") loss = measured;
+    EXPECT_NEAR(measured, loss, 1e-5 * loss) << stage;  // sums are formed in another order
+    const Archive divided = through_a_file(run, "divided" + stage);
+    for (const std::string& name : whole.arrays_in("/ema/params")) {
+      const std::string path = "/ema/params/" + name;
+      EXPECT_LE((tensor_in(divided, path) - tensor_in(whole, path)).abs().max().item<double>(), 1e-5) << stage << name;
+      EXPECT_FALSE(at::equal(tensor_in(divided, path), tensor_in(divided, "/model/params/" + name)));
+    }
+    SmallRun taken(world_, settings);
+    restore(taken.trainer, whole);
+    EXPECT_EQ(different_averages(through_a_file(taken, "taken" + stage), whole), "") << stage;
+  }
+}
+
 TEST_F(AverageTest, BeginsAnewWithoutOneInTheCheckpoint) {
   const Archive none = end_of(with(kCnn, {{"train.max_steps", "4"}}), "none");
   const Archive swa = end_of(with(with(kCnn, kSwa), {{"train.max_steps", "4"}}), "swa");
