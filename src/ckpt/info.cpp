@@ -88,11 +88,19 @@ std::string best_evaluation(const Source& source) {
          attribute_text(first.at("step"));
 }
 
+/// "swa of 17 updates", or "".
+std::string average(const Source& source) {
+  const auto& attributes = source.attributes("/ema");
+  if (!attributes.contains("kind") || !attributes.contains("updates")) return "";
+  return attribute_text(attributes.at("kind")) + " of " + attribute_text(attributes.at("updates")) + " updates";
+}
+
 Json document(const Source& source) {
   Json root = {{"file", escaped(source.path())}, {"kind", source.kind()}, {"bytes", source.file_bytes()}};
   for (const auto& [name, value] : source.attributes("/")) root["attributes"][escaped(name)] = json_of(value);
   if (!optimizer(source).empty()) root["optimizer"] = optimizer(source);
   if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
+  if (!average(source).empty()) root["average"] = average(source);
   if (!best_evaluation(source).empty()) root["best"] = best_evaluation(source);
   const auto add = [&root](const char* list, const auto& totals) {
     root[list] = Json::array();
@@ -121,6 +129,7 @@ Exit info(const Request& request) {
   for (const auto& [name, value] : source.attributes("/")) facts.add({escaped(name), attribute_text(value)});
   if (!optimizer(source).empty()) facts.add({"optimizer", optimizer(source)});
   if (!learning_rates(source).empty()) facts.add({"lr", learning_rates(source)});
+  if (!average(source).empty()) facts.add({"average", average(source)});
   if (!best_evaluation(source).empty()) facts.add({"best", best_evaluation(source)});
   for (const auto& [dtype, total] : totals_by_dtype(source)) {
     facts.add({source.is_own() ? "parameters" : "elements",

@@ -16,6 +16,7 @@ inline const std::string kRename = "resume.rename=FROM=TO";
 inline const std::string kResetOptim = "resume.reset=optim";
 inline const std::string kResetSampler = "resume.reset=sampler";
 inline const std::string kResetRng = "resume.reset=rng";
+inline const std::string kResetAverage = "resume.reset=ema";
 
 /// Whether a stored array has the shape and type of a tensor of the run.
 bool fits(const checkpoints::Array& saved, const Tensor& live);

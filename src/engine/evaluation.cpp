@@ -28,6 +28,18 @@ ClassificationSums sum_over_batches(const std::vector<ClassificationSums>& batch
   return {parallel::sum_by_lanes(losses), counts[0], counts[1]};
 }
 
+/// The model is in evaluation mode while one lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(models::Model& model) : model_(&model) { model.eval(); }
+  ~EvaluationMode() { model_->train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  models::Model* model_;
+};
+
 }  // namespace
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
@@ -35,7 +47,7 @@ metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& da
   const data::Share share = data::share_of(batches, strategy.world().rank(), strategy.world().size());
   std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
-  strategy.model().model().eval();
+  const EvaluationMode evaluation(strategy.model().model());
   const auto sums_of = [&](std::int64_t batch) {
     const std::int64_t begin = batch * batch_size;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
@@ -48,7 +60,6 @@ metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& da
   // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
   const std::int64_t most = data::share_of(batches, 0, strategy.world().size()).count;
   for (std::int64_t i = share.count; strategy.model().has_collective_forward() && i < most; ++i) sums_of(0);
-  strategy.model().model().train();
   return sum_over_batches(counted, strategy.collectives());
 }
 

@@ -2,8 +2,10 @@
 #include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/run_state.hpp>
+#include <lockstep/log/log.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
@@ -33,10 +35,15 @@ Live tensors_of(const models::Model& model) {
   return live;
 }
 
-Archive read_any(const std::string& path) {
+/// With one model: the trained one, or the average beside it.
+Archive read_any(const std::string& path, const Section& init) {
   const bool is_own =
       std::filesystem::is_directory(path) || checkpoints::kind_of(path) == checkpoints::FileKind::lockstep;
-  return is_own ? checkpoints::read(path) : checkpoints::read_foreign(path);
+  if (!is_own) return checkpoints::read_foreign(path);
+  const Archive archive = checkpoints::read(path);
+  const bool is_average = takes_average(archive, init.text("weights"), init.cite("weights"));
+  if (is_average) log::info("init.from: the averaged weights of " + path + ", see init.weights");
+  return with_model(archive, is_average);
 }
 
 /// The arrays of each group under the names that the model may know them by.
@@ -118,7 +125,7 @@ std::vector<std::string> init_from(Strategy& strategy, const Section& init) {
   std::vector<std::string> differences;
   const Live live = tensors_of(strategy.model().model());
   strategy.world().together([&] {
-    archive = read_any(path);
+    archive = read_any(path, init);
     stored = best_group(groups_of(archive, renames_of(init)), live);
     differences = differences_of(stored, live);
     const bool is_nothing_known =

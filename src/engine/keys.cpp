@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hooks.hpp>
 
 namespace lockstep::engine {
@@ -66,6 +67,7 @@ KeySpecs engine_keys() {
        .choices = {"fp32", "fp64", "bf16"}},
       count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
+      weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
       count("log.interval", "10", "steps between lines of the log and of metrics.jsonl", 1),
       count("ckpt.every_steps", "0", "steps between checkpoints; 0: off"),
       count("ckpt.every_epochs", "0", "epochs between checkpoints; 0: off"),
@@ -101,6 +103,7 @@ KeySpecs engine_keys() {
       text(
           "init.from", "",
           "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or .h5"),
+      weights_key("init.weights", "which weights of a checkpoint init.from takes"),
       {.name = "init.partial",
        .type = KeyType::boolean,
        .default_value = "false",
@@ -134,7 +137,7 @@ KeySpecs engine_keys() {
       {.name = "resume.reset",
        .type = KeyType::texts,
        .default_value = "",
-       .help = "parts that begin anew instead: optim, sched, sampler, rng"},
+       .help = "parts that begin anew instead: optim, sched, sampler, rng, ema"},
       {.name = "resume.rename",
        .type = KeyType::texts,
        .default_value = "",

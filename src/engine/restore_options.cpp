@@ -36,11 +36,13 @@ RestoreOptions restore_options(const Section& resume) {
   const std::map<std::string, bool*> parts = {{"optim", &options.resets_optim},
                                               {"sched", &options.resets_sched},
                                               {"sampler", &options.resets_sampler},
-                                              {"rng", &options.resets_rng}};
+                                              {"rng", &options.resets_rng},
+                                              {"ema", &options.resets_average}};
   for (const std::string& part : words_of(resume.texts("reset"))) {
     const auto known = parts.find(part);
     if (known == parts.end()) {
-      throw ConfigError(resume.cite("reset") + ": '" + part + "' is not known; it takes: optim, sched, sampler, rng");
+      throw ConfigError(resume.cite("reset") + ": '" + part +
+                        "' is not known; it takes: optim, sched, sampler, rng, ema");
     }
     *known->second = true;
   }
@@ -77,7 +79,8 @@ checkpoints::Archive renamed(const checkpoints::Archive& archive, const Renames&
   const auto new_path = [&](const std::string& at) {
     const auto slash = at.rfind('/');
     const std::string group = at.substr(0, slash);
-    const bool is_named = group == kParameters || group == kBuffers || group.starts_with(kOptimizer + "/state/");
+    const bool is_named = group == kParameters || group == kBuffers || group == kAverageParameters ||
+                          group == kAverageBuffers || group.starts_with(kOptimizer + "/state/");
     return is_named ? path(group, new_name(checkpoints::decode_name(at.substr(slash + 1)), renames)) : at;
   };
   checkpoints::Archive result;

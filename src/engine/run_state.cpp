@@ -14,8 +14,10 @@
 #include <set>
 #include <sstream>
 
+#include "average_state.hpp"
 #include "comm_state.hpp"
 #include "differences.hpp"
+#include "held_state.hpp"
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
 
@@ -293,48 +295,13 @@ void load_model(Strategy& strategy, const Archive& archive) {
   load(kBuffers, buffers_of(model));
 }
 
-/// What this rank holds of one parameter's state: elements [begin, begin + bytes) of it, laid out like the parameter.
-struct HeldState {
-  std::string at;               ///< its place in an archive
-  const at::Tensor* parameter;  ///< whose shape, strides and type it has
-  std::int64_t begin;
-  std::span<std::byte> bytes;
-
-  bool is_whole() const { return bytes.size() == parameter->nbytes(); }
-  /// Only where it is whole.
-  at::Tensor view() const { return parallel::view_of(bytes.data(), *parameter, nullptr); }
-  /// The same part of stored values.
-  at::Tensor part_of(const Array& saved) const {
-    const at::Tensor all = at::empty_strided(parameter->sizes(), parameter->strides(),
-                                             at::TensorOptions().dtype(parallel::scalar_type_of(saved.dtype)));
-    all.copy_(tensor_over(saved));
-    const auto count = static_cast<std::int64_t>(bytes.size() / parameter->element_size());
-    return all.as_strided({count}, {1}, begin);
-  }
-};
-
 template <class Visit>
 void for_each_state(Strategy& strategy, const Visit& visit) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    const optim::Block& block = store.blocks()[b];
-    const std::size_t element = size_of(block.dtype);
-    for (std::size_t s = 0; s < block.segments.size(); ++s) {
-      const optim::Segment& segment = block.segments[s];
-      const bool is_sharded = store.shards() != nullptr;
-      const std::int64_t begin = is_sharded ? segment.own_begin : 0;
-      const std::int64_t end = is_sharded ? segment.own_end : segment.count;
-      for (std::size_t slot = 0; begin < end && slot < optimizer.state_names().size(); ++slot) {
-        const std::span<std::byte> held =
-            optimizer.state(b, slot).subspan(static_cast<std::size_t>(segment.offset + begin) * element,
-                                             static_cast<std::size_t>(end - begin) * element);
-        visit({.at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
-               .parameter = &store.parameter(store.index_of(b, s)).tensor,
-               .begin = begin,
-               .bytes = held});
-      }
-    }
+  for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+    for_each_held(
+        strategy.model().parameters(), kOptimizer + "/state/" + optimizer.state_names()[slot],
+        [&](std::size_t block) { return optimizer.state(block, slot); }, visit);
   }
 }
 
@@ -396,6 +363,7 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
   for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
   for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
   if (!options.resets_optim) for_each_state(strategy, verify_held);
+  if (strategy.average() != nullptr && strategy.average()->has_begun()) for_each_average(strategy, verify_held);
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -436,6 +404,7 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
   }
   capture_model(archive, strategy, is_writer);
   capture_states(archive, strategy, is_writer);
+  capture_average(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
   if (is_writer) capture_hooks(archive, trainer);
@@ -456,6 +425,9 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
   }
   if (!options.resets_optim) {
     for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.view()); });
+  }
+  if (!options.resets_average) {
+    for_each_average(strategy, [&add](const HeldState& held) { add(held.at, held.view()); });
   }
   std::size_t total = 0;
   for (const auto& [at, home] : homes) total += home.memory.size();
@@ -487,6 +459,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
     if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, strategy);
     if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
     if (!options.resets_rng) compare_generators(differences, archive);
+    if (!options.resets_average && !options.is_partial) compare_average(differences, archive, strategy);
     compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
     trainer.restart_schedule_at(options.resets_sched ? archive.integer("/", "step")
@@ -497,6 +470,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   });
   load_model(strategy, archive);
   if (!options.resets_optim) load_optimizer(strategy, archive);
+  if (!options.resets_average) restore_average(strategy, archive);
   if (!options.resets_rng) load_generators(archive, strategy.world());
   if (!options.is_partial) {
     restore_comm(strategy, archive);

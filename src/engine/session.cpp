@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/init_from.hpp>
@@ -74,6 +75,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
+  trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
@@ -116,11 +118,17 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   const data::Splits splits = open_data(world, sections.at("data"), tables);
   const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
   Strategy& strategy = made->prepare(splits.train->task());
+  const Section& eval = sections.at("eval");
   checkpoints::Archive archive;
-  world.together([&] { archive = checkpoints::read(checkpoint); });
+  bool is_average = false;
+  world.together([&] {
+    archive = checkpoints::read(checkpoint);
+    is_average = takes_average(archive, eval.text("weights"), eval.cite("weights"));
+    archive = with_model(archive, is_average);
+  });
   restore_model(strategy, archive);
-  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, sections.at("eval").integer("batch_size"));
-  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count};
+  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, eval.integer("batch_size"));
+  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
 }
 
 }  // namespace lockstep::engine

@@ -11,8 +11,12 @@
 // Where a run's state lies in an archive. checkpoints/FORMAT.md is the law.
 namespace lockstep::engine {
 
-inline const std::string kParameters = "/model/params";
-inline const std::string kBuffers = "/model/buffers";
+inline const std::string kModel = "/model";
+inline const std::string kParameters = kModel + "/params";
+inline const std::string kBuffers = kModel + "/buffers";
+inline const std::string kAverage = "/ema";
+inline const std::string kAverageParameters = kAverage + "/params";
+inline const std::string kAverageBuffers = kAverage + "/buffers";
 inline const std::string kOptimizer = "/optim/0";
 inline const std::string kHooks = "/hooks";
 inline const std::string kCommHook = "/comm/hook";

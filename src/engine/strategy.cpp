@@ -61,6 +61,12 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
 }
 
+std::vector<optim::ModelAverage::NamedBuffer> buffers_of(const models::Model& model) {
+  std::vector<optim::ModelAverage::NamedBuffer> buffers;
+  for (const auto& item : model.named_buffers()) buffers.push_back({item.key(), item.value()});
+  return buffers;
+}
+
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const Tables& tables)
@@ -129,6 +135,8 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
       std::make_unique<parallel::DistributedDataParallel>(std::move(built), *world_, *collectives_, wrapper_options());
   parallel::ParameterStore& store = model_->parameters();
   GroupPlan plan;
+  const optim::AverageRule* average = nullptr;
+  optim::AverageOptions average_options;
   optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
   world_->together([&] {
     const Section& optim = section("optim");
@@ -137,6 +145,8 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
       plan = plan_groups(sections_, *ready.rule, model_->model(), world_->size());
       ready.groups = std::move(plan.groups);
     }
+    average = optim::find_average(section("ema"));
+    average_options = optim::AverageOptions::from(section("ema"));
     wrapper.clip = optim::Clip::parse(section("train").text("clip_grad"), section("train").cite("clip_grad"));
   });
   if (world_->is_root()) {
@@ -145,6 +155,10 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
   }
   optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*ready.rule, std::move(ready.groups), store),
                                                      store, wrapper);
+  if (average != nullptr) {
+    average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
+                                                     [this] { return buffers_of(model_->model()); });
+  }
   return *this;
 }
 

@@ -286,11 +286,13 @@ void ParameterStore::write(const std::function<void()>& body) {
   }
   // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
   if (source_ == nullptr || !source_->is_sliced()) meet();
-  {
-    const WriteGuard::Opened opened(guard_.get());
-    body();
-  }
+  write_alone(body);
   meet();  // nobody reads before all have written
+}
+
+void ParameterStore::write_alone(const std::function<void()>& body) {
+  const WriteGuard::Opened opened(guard_.get());
+  body();
 }
 
 void ParameterStore::write_whole(const std::function<void()>& body) {

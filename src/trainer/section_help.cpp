@@ -10,6 +10,7 @@ const config::SectionHelp& section_help() {
       {"comm", "how ranks talk to each other"},
       {"data", "what is trained on"},
       {"ddp", "buckets and the placement of parameters"},
+      {"ema", "an average of past weights beside the trained ones"},
       {"eval", "evaluation on the test split"},
       {"log", "lines on the console and in metrics.jsonl"},
       {"model", "what is trained"},

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training on GPUs beside training on CPUs, which other tests compare with PyTorch.
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/models/generators.hpp>
@@ -126,6 +127,23 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   SmallRun on_cpu(world_, settings("cpu", common));
   restore(on_cpu.trainer, archive);
   parallel::expect_equal(parameters_of(on_cpu.strategy), parameters_of(begun.strategy));
+}
+
+TEST_F(GpuTrainingTest, AveragesOfWeightsAreThoseOfTheCpu) {
+  const Settings common = {{"model.name", "mlp"},       {"train.max_epochs", "0"}, {"train.max_steps", "12"},
+                           {"train.precision", "fp64"}, {"optim.name", "adamw"},   {"optim.lr", "0.01"},
+                           {"ema.kind", "annealing"},   {"ema.gamma", "4"}};
+  std::vector<std::vector<at::Tensor>> averages;
+  for (const char* const device : {"cuda", "cpu"}) {
+    SmallRun run(world_, settings(device, common));
+    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.train();
+    const std::vector<at::Tensor> trained = parameters_of(run.strategy);
+    with_average(run.strategy, [&] { averages.push_back(parameters_of(run.strategy)); });
+    EXPECT_FALSE(at::equal(averages.back()[0], trained[0]));
+    parallel::expect_equal(parameters_of(run.strategy), trained);
+  }
+  parallel::expect_equal(averages[0], averages[1], 1e-6);
 }
 
 TEST_F(GpuTrainingTest, WhatIsDrawnDependsOnTheCountersAlone) {

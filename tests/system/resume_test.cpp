@@ -92,7 +92,7 @@ TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
 TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string common =
-      kSmall + " --train.lanes=8 --train.clip_grad=norm:1.0 --model.dropout=0.1 --train.max_epochs=0 ";
+      kSmall + " --train.lanes=8 --train.clip_grad=norm:1.0 --model.dropout=0.1 --ema.kind=swa --train.max_epochs=0 ";
   const std::string straight = folder.path("straight");
   const std::string moved = folder.path("moved");
   ASSERT_EQ(run_ranks(1, "--run.dir=" + straight + common + "--train.max_steps=30").exit_code, 0);

@@ -22,8 +22,14 @@ class Strategy;
 ///                config or checkpoint
 std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
+/// Takes the weights into the strategy's average after each step, from ema.begin or ema.begin_epoch on. Before the hook
+/// that evaluates: Priority::high.
+/// @param ema  outlives the hook
+std::unique_ptr<Hook> average_hook(const Section& ema);
+
 /// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
-/// `val/loss` and `val/accuracy`. Priority::normal.
+/// `val/loss` and `val/accuracy`: of the average of weights where there is one, unless eval.weights=trained.
+/// Priority::normal.
 std::unique_ptr<Hook> evaluate_hook(const Section& eval);
 
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.

@@ -11,10 +11,11 @@ namespace lockstep::engine {
 
 /// Takes initial parameters and buffers from the file that key `init.from` names, if it names one: a Lockstep
 /// checkpoint, or a safetensors, PyTorch, npz or HDF5 file. Of a file with groups (a .pt with "model" and "optimizer")
-/// the one counts that has most of the model's names. Values of another floating type are converted.
+/// the one counts that has most of the model's names; of a checkpoint with an average of weights init.weights chooses.
+/// Values of another floating type are converted.
 ///
 /// Collective; every rank reads the file.
-/// @param init  section `init`: from, partial, rename
+/// @param init  section `init`: from, weights, partial, rename
 /// @return      what was passed over, with init.partial, for the log
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: all of them, on every
 /// rank

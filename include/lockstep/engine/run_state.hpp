@@ -24,6 +24,7 @@ struct RestoreOptions {
   bool resets_sched = false;    ///< the schedule begins anew at this step
   bool resets_sampler = false;  ///< the samples begin anew, with epoch 0
   bool resets_rng = false;      ///< LibTorch's generators keep the state they have
+  bool resets_average = false;  ///< the average of weights begins anew
   std::vector<std::pair<std::string, std::string>> renames = {};  ///< beginning of a stored name, and what to put there
 };
 

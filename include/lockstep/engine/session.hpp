@@ -112,7 +112,8 @@ struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
   double accuracy = 0;
-  std::int64_t count = 0;  ///< predictions that were counted
+  std::int64_t count = 0;   ///< predictions that were counted
+  bool is_average = false;  ///< of averaged weights, see eval.weights
 };
 
 /// Evaluates a checkpoint on the test split. Collective; the same result on every rank.

@@ -8,6 +8,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/mpi/topology.hpp>
+#include <lockstep/optim/model_average.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -51,6 +52,8 @@ class Strategy {
   /// After prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
+  /// Of past weights, as section `ema` asks for; null: none.
+  optim::ModelAverage* average() noexcept { return average_.get(); }
 
   std::uint64_t seed() const noexcept { return seed_; }
   /// What forwards of this rank draw with, beside seed, step and micro_batch: with run.diff_rank_seed its rank, else 0.
@@ -64,7 +67,7 @@ class Strategy {
   at::Device device() const noexcept { return device_; }                ///< where this rank computes
 
  protected:
-  /// @param sections  the run's configuration: run, comm, train, model, optim, ddp and strategy are read
+  /// @param sections  the run's configuration: run, comm, train, model, optim, ema, ddp and strategy are read
   /// @param world     all ranks; outlives the strategy
   /// @param tables    what models and optimizers are chosen from; outlives the strategy
   /// Collective.
@@ -93,6 +96,7 @@ class Strategy {
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
   std::unique_ptr<optim::OptimWrapper> optimizer_;
+  std::unique_ptr<optim::ModelAverage> average_;
 };
 
 /// One rank, nothing to agree on: no collectives, no hooks on gradients.

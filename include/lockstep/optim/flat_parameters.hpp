@@ -75,6 +75,9 @@ class FlatParameters {
   /// The only way parameters are written: `body` writes this rank's own parts, and nobody reads before all have
   /// written. Collective over the ranks that share the parameters.
   virtual void write(const std::function<void()>& body) = 0;
+  /// Like write, but waits for nobody: to leave own parts in order after an exception that others may not know of. Not
+  /// collective.
+  virtual void write_alone(const std::function<void()>& body) { body(); }
   /// Sums element by element over the ranks whose own parts together make the whole. Collective over them.
   virtual void sum_over_owners(std::span<double> values) const = 0;
 };

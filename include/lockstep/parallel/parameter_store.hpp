@@ -77,6 +77,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void drop_gradients() override;
   optim::TensorParameters* as_tensors() noexcept override { return is_on_gpu() ? this : nullptr; }
   void write(const std::function<void()>& body) override;
+  void write_alone(const std::function<void()>& body) override;
   void sum_over_owners(std::span<double> values) const override;
 
   /// Like write, but one rank of each copy runs `body`, which may write any parameter whole. Collective.

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/trainer.hpp>
@@ -9,7 +11,18 @@ namespace {
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(std::int64_t interval, std::int64_t batch_size) : interval_(interval), batch_size_(batch_size) {}
+  explicit EvaluateHook(const Section& eval)
+      : interval_(eval.integer("interval")),
+        batch_size_(eval.integer("batch_size")),
+        weights_(eval.text("weights")),
+        weights_cited_(eval.cite("weights")) {}
+
+  void before_train(Trainer& trainer) override {
+    trainer.strategy().world().together([&] {
+      if (weights_ != "average" || trainer.strategy().average() != nullptr) return;
+      throw ConfigError(weights_cited_ + ": there is no average of weights, since ema.kind is none");
+    });
+  }
 
   void after_step(Trainer& trainer, const StepReport&) override {
     const Progress& at = trainer.progress();
@@ -24,7 +37,9 @@ class EvaluateHook : public Hook {
 
  private:
   void evaluate_now(Trainer& trainer) const {
-    const metrics::ClassificationSums sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_);
+    metrics::ClassificationSums sums;
+    const auto measure = [&] { sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_); };
+    weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
     trainer.report({.kind = "eval",
                     .values = {{"step", trainer.progress().step},
                                {"epoch", trainer.progress().epoch},
@@ -35,12 +50,12 @@ class EvaluateHook : public Hook {
 
   std::int64_t interval_;
   std::int64_t batch_size_;
+  std::string weights_;
+  std::string weights_cited_;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> evaluate_hook(const Section& eval) {
-  return std::make_unique<EvaluateHook>(eval.integer("interval"), eval.integer("batch_size"));
-}
+std::unique_ptr<Hook> evaluate_hook(const Section& eval) { return std::make_unique<EvaluateHook>(eval); }
 
 }  // namespace lockstep::engine

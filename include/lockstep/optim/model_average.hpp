@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/optim/flat_parameters.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::optim {
+
+struct AverageOptions {
+  double decay = 0.9998;          ///< what stays of the average when new values come in; in (0, 1)
+  double gamma = 100;             ///< of annealing: updates until new values count little; > 0
+  std::int64_t interval = 1;      ///< every so many updates one counts; >= 1
+  bool averages_buffers = false;  ///< floating-point buffers too, else they are the model's own
+
+  /// From section `ema`.
+  /// @throws ConfigError  a decay outside of (0, 1)
+  static AverageOptions from(const Section& ema);
+};
+
+/// A row of the table of averages: average += weight * (values - average).
+struct AverageRule {
+  std::string name;
+  std::string help;
+  /// @param update  its number, a multiple of the interval, from 1: update 0 takes the values as they are
+  double (*weight)(const AverageOptions& options, std::int64_t update);
+};
+
+/// ema, swa, annealing.
+const std::vector<AverageRule>& average_rules();
+/// The row that ema.kind names; null for none.
+const AverageRule* find_average(const Section& ema);
+/// The keys of section `ema`.
+KeySpecs ema_keys();
+
+/// An average of a model's past weights, kept beside them: each rank averages its own parts, and those who share the
+/// parameters share it. Integer buffers are never averaged.
+///
+/// Weights and average can change places, which costs no memory and no bits: what was trained is there again after the
+/// second time.
+class ModelAverage {
+ public:
+  struct NamedBuffer {
+    std::string name;
+    at::Tensor tensor;
+  };
+  /// The model's buffers as they are now: a module may have replaced them.
+  using Buffers = std::function<std::vector<NamedBuffer>()>;
+
+  /// @param rule        outlives the average
+  /// @param parameters  float32 or float64; outlives the average
+  /// Collective over the ranks that share the parameters: allocates their average.
+  /// @throws ConfigError  parameters of another type
+  ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters, Buffers buffers);
+
+  /// Takes the present weights in: the first time as they are. Not collective; others see it after the next
+  /// FlatParameters::write.
+  void update();
+
+  const AverageRule& rule() const noexcept { return *rule_; }
+  const AverageOptions& options() const noexcept { return options_; }
+  std::int64_t updates() const noexcept { return updates_; }  ///< so far, those between two intervals too
+  /// Before the first update there is no average: it is whatever the weights are.
+  bool has_begun() const noexcept { return updates_ > 0; }
+
+  /// Exchanges weights and average, buffers too where they are averaged. Collective like FlatParameters::write.
+  void swap();
+  /// The same of this rank's own parts alone, after an exception that others may not know of. Not collective.
+  void swap_alone();
+  /// Exchanges only the buffers, where they are averaged. Not collective.
+  void swap_buffers();
+
+  // For checkpoints.
+
+  /// The average of a block's parameters, laid out like it, as in Optimizer::state.
+  std::span<std::byte> parameters(std::size_t block);
+  /// The averages of this rank's buffers; empty where they are not averaged.
+  const std::vector<NamedBuffer>& buffers() const noexcept { return averaged_buffers_; }
+  /// Goes on from there: the parameters' average is written by whoever restores it.
+  /// @param buffers  averages of buffers, by name; those that are missing begin anew
+  void resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers);
+
+ private:
+  void update_parameters(double weight);
+  void update_buffers(double weight);
+  void exchange_parameters();
+  at::Tensor flat_average(std::size_t block, std::size_t segment);
+  template <class Visit>
+  void visit_own(const Visit& visit);
+
+  const AverageRule* rule_;
+  AverageOptions options_;
+  FlatParameters* parameters_;
+  Buffers buffers_;
+  std::int64_t updates_ = 0;
+  std::vector<std::shared_ptr<std::byte>> average_;  // by block
+  std::vector<NamedBuffer> averaged_buffers_;
+};
+
+}  // namespace lockstep::optim

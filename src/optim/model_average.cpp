@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/model_average.hpp>
+#include <lockstep/optim/tensor_update.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "average_loops.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+using NamedBuffer = ModelAverage::NamedBuffer;
+
+void require_supported(const Block& block) {
+  if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
+  const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
+  throw ConfigError("ema.kind: parameter '" + name + "' is " + std::string(name_of(block.dtype)) +
+                    ", but averages are kept of float32 and float64 only");
+}
+
+void blend(const at::Tensor& average, const at::Tensor& values, double weight) {
+  if (weight == 1) {
+    average.copy_(values);
+  } else {
+    average.lerp_(values, weight);
+  }
+}
+
+void exchange(const at::Tensor& a, const at::Tensor& b) {
+  const at::Tensor kept = a.clone();
+  a.copy_(b);
+  b.copy_(kept);
+}
+
+NamedBuffer* find(std::vector<NamedBuffer>& buffers, const NamedBuffer& like) {
+  const auto found = std::find_if(buffers.begin(), buffers.end(), [&like](const NamedBuffer& buffer) {
+    return buffer.name == like.name && buffer.tensor.sizes() == like.tensor.sizes() &&
+           buffer.tensor.scalar_type() == like.tensor.scalar_type();
+  });
+  return found == buffers.end() ? nullptr : &*found;
+}
+
+/// Calls visit(block, segment) for every parameter.
+void for_each_segment(const FlatParameters& parameters, const auto& visit) {
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) visit(b, s);
+  }
+}
+
+}  // namespace
+
+ModelAverage::ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters,
+                           Buffers buffers)
+    : rule_(&rule), options_(options), parameters_(&parameters), buffers_(std::move(buffers)) {
+  for (const Block& block : parameters.blocks()) require_supported(block);
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) average_.push_back(parameters.allocate_state(b));
+}
+
+void ModelAverage::update() {
+  if (updates_ % options_.interval == 0) {
+    const double weight = updates_ == 0 ? 1 : rule_->weight(options_, updates_);
+    const torch::NoGradGuard no_grad;
+    update_parameters(weight);
+    if (options_.averages_buffers) update_buffers(weight);
+  }
+  ++updates_;
+}
+
+/// Calls visit(dtype, average, parameters, count) for every part that this rank owns.
+template <class Visit>
+void ModelAverage::visit_own(const Visit& visit) {
+  for (std::size_t b = 0; b < average_.size(); ++b) {
+    const Block& block = parameters_->blocks()[b];
+    for (const Segment& segment : block.segments) {
+      const std::size_t begin = static_cast<std::size_t>(segment.offset + segment.own_begin) * size_of(block.dtype);
+      const std::int64_t count = segment.own_end - segment.own_begin;
+      if (count > 0) visit(block.dtype, average_[b].get() + begin, block.parameters + begin, count);
+    }
+  }
+}
+
+at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) {
+  const Block& of = parameters_->blocks()[block];
+  const at::TensorOptions options =
+      parameters_->as_tensors()->flat_parameter(block, segment).options().requires_grad(false);
+  std::byte* const begin =
+      average_[block].get() + static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
+  return at::from_blob(
+      begin, {of.segments[segment].count}, [](void*) {}, options, options.device());
+}
+
+void ModelAverage::update_parameters(double weight) {
+  TensorParameters* const tensors = parameters_->as_tensors();
+  if (tensors == nullptr) {
+    visit_own([weight](DType dtype, std::byte* average, const std::byte* values, std::int64_t count) {
+      optim::blend(dtype, average, values, count, weight);
+    });
+    return;
+  }
+  std::vector<at::Tensor> averages;
+  std::vector<at::Tensor> values;
+  for_each_segment(*parameters_, [&](std::size_t b, std::size_t s) {
+    averages.push_back(flat_average(b, s));
+    values.push_back(tensors->flat_parameter(b, s));
+  });
+  weight == 1 ? at::_foreach_copy_(averages, values) : at::_foreach_lerp_(averages, values, weight);
+}
+
+void ModelAverage::exchange_parameters() {
+  TensorParameters* const tensors = parameters_->as_tensors();
+  if (tensors == nullptr) {
+    visit_own([](DType dtype, std::byte* average, std::byte* values, std::int64_t count) {
+      optim::exchange(dtype, average, values, count);
+    });
+    return;
+  }
+  const torch::NoGradGuard no_grad;
+  for_each_segment(*parameters_,
+                   [&](std::size_t b, std::size_t s) { exchange(flat_average(b, s), tensors->flat_parameter(b, s)); });
+}
+
+void ModelAverage::update_buffers(double weight) {
+  for (const NamedBuffer& buffer : buffers_()) {
+    if (!buffer.tensor.is_floating_point()) continue;
+    if (NamedBuffer* const average = find(averaged_buffers_, buffer)) {
+      blend(average->tensor, buffer.tensor, weight);
+    } else {
+      averaged_buffers_.push_back({buffer.name, buffer.tensor.detach().clone()});
+    }
+  }
+}
+
+void ModelAverage::swap() {
+  parameters_->write([this] { exchange_parameters(); });
+  swap_buffers();
+}
+
+void ModelAverage::swap_alone() {
+  parameters_->write_alone([this] { exchange_parameters(); });
+  swap_buffers();
+}
+
+void ModelAverage::swap_buffers() {
+  if (averaged_buffers_.empty()) return;
+  const torch::NoGradGuard no_grad;
+  for (const NamedBuffer& buffer : buffers_()) {
+    if (NamedBuffer* const average = find(averaged_buffers_, buffer)) exchange(average->tensor, buffer.tensor);
+  }
+}
+
+std::span<std::byte> ModelAverage::parameters(std::size_t block) {
+  const Block& of = parameters_->blocks()[block];
+  return {average_.at(block).get(), static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+}
+
+void ModelAverage::resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers) {
+  updates_ = updates;
+  averaged_buffers_ = std::move(buffers);
+}
+
+}  // namespace lockstep::optim
