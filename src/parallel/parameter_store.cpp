@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/memory.hpp>
 #include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
@@ -7,9 +8,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <set>
 #include <utility>
 
@@ -21,13 +19,6 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-
-std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
-  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
-}
 
 std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
   auto region = std::make_shared<mpi::SharedRegion>(host, bytes);
@@ -116,7 +107,7 @@ ParameterStore::~ParameterStore() = default;
 std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
   if (is_on_gpu()) return device_memory(device_, bytes);
   if (is_shared()) return shared_memory(host_, bytes);
-  return checks_writes_ ? private_pages(bytes) : private_memory(bytes);
+  return checks_writes_ ? private_pages(bytes) : zeroed_memory(bytes);
 }
 
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
