@@ -71,13 +71,34 @@ void capture_model(Archive& archive, const models::Model& model) {
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
-/// One state array of one parameter. Those who share the parameters share its memory.
+/// One state array of one parameter; undefined where the rule keeps none. Those who share the parameters share its
+/// memory.
 at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStore& store, std::size_t block,
                       std::size_t segment, std::size_t slot) {
-  const optim::Block& of = store.blocks()[block];
-  std::byte* const begin =
-      optimizer.state(block, slot).data() + static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
-  return parallel::view_of(begin, store.parameter(store.index_of(block, segment)).tensor, nullptr);
+  const std::optional<optim::StateArray> state = optimizer.state_of(block, segment, slot);
+  if (!state) return {};
+  const at::Tensor& parameter = store.parameter(store.index_of(block, segment)).tensor;
+  const at::ScalarType type = parallel::scalar_type_of(state->dtype);
+  if (!state->strides.empty()) return parallel::view_of(state->values, parameter, type, nullptr);
+  return at::from_blob(
+      state->values, state->shape, [](void*) {}, parameter.options().dtype(type).requires_grad(false),
+      parameter.device());
+}
+
+/// Visits every state array of the optimizer with its path.
+template <class Visit>
+void for_each_state(Strategy& strategy, const Visit& visit) {
+  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
+  const parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+        const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
+        const at::Tensor state = state_view(optimizer, store, b, s, slot);
+        if (state.defined()) visit(path(group, store.blocks()[b].segments[s].name), state);
+      }
+    }
+  }
 }
 
 void capture_optimizer(Archive& archive, Strategy& strategy) {
@@ -85,17 +106,12 @@ void capture_optimizer(Archive& archive, Strategy& strategy) {
   const parallel::ParameterStore& store = strategy.model().parameters();
   std::vector<std::int64_t> steps(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    const optim::Block& block = store.blocks()[b];
-    for (std::size_t s = 0; s < block.segments.size(); ++s) {
-      const optim::Segment& segment = block.segments[s];
-      const std::size_t index = store.index_of(b, s);
-      steps[index] = optimizer.steps(b)[s];
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        archive.put(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
-                    array_of(state_view(optimizer, store, b, s, slot), segment.name));
-      }
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      steps[store.index_of(b, s)] = optimizer.steps(b)[s];
     }
   }
+  for_each_state(strategy,
+                 [&](const std::string& at, const at::Tensor& state) { archive.put(at, array_of(state, at)); });
   std::string names;
   for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
   archive.set(kOptimizer, "type", optimizer.rule().name);
@@ -196,13 +212,10 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
     return differences.add("its optimizer is " + type + ", the run's is " + optimizer.rule().name, kResetOptim);
   }
   std::string names;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    names += store.parameter(i).name + "\n";
-    for (const std::string& slot : optimizer.state_names()) {
-      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name), store.parameter(i).tensor,
-                               kResetOptim);
-    }
-  }
+  for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
+  for_each_state(strategy, [&](const std::string& at, const at::Tensor& state) {
+    differences.expect_array(at, state, kResetOptim);
+  });
   if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
     differences.add("its optimizer holds other parameters, or in another order", kResetOptim);
   }
@@ -269,21 +282,6 @@ void load_model(Strategy& strategy, const Archive& archive) {
   };
   strategy.model().parameters().write_whole([&] { load(kParameters, parameters_of(model)); });
   load(kBuffers, buffers_of(model));
-}
-
-/// Visits every stored array of the optimizer with the live one.
-template <class Visit>
-void for_each_state(Strategy& strategy, const Visit& visit) {
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
-        visit(path(group, store.blocks()[b].segments[s].name), state_view(optimizer, store, b, s, slot));
-      }
-    }
-  }
 }
 
 /// Updates that each parameter of the archive has had, by its name.

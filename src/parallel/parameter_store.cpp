@@ -104,7 +104,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
 
 ParameterStore::~ParameterStore() = default;
 
-std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
+std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
   if (is_on_gpu()) return device_memory(device_, bytes);
   if (is_shared()) return shared_memory(host_, bytes);
   return checks_writes_ ? private_pages(bytes) : zeroed_memory(bytes);
@@ -118,6 +118,7 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
     const at::Tensor& tensor = parameters_[i].tensor;
     block.segments.push_back({.name = parameters_[i].name,
                               .shape = tensor.sizes().vec(),
+                              .strides = tensor.strides().vec(),
                               .offset = block.count,
                               .count = tensor.numel(),
                               .own_begin = 0,
@@ -151,6 +152,7 @@ void ParameterStore::connect(GradientSource& source) {
 /// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
 void ParameterStore::divide(const std::vector<Bucket>& buckets) {
   if (!is_shared()) return;
+  if (owns_whole_) return divide_whole();
   const std::vector<OwnedRange> owned = divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets,
                                                          host_.rank(), host_.size(), optim::kPieceElements);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
@@ -158,6 +160,27 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
       blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
       blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
     }
+  }
+}
+
+void ParameterStore::own_whole_parameters() {
+  owns_whole_ = true;
+  if (is_shared()) divide_whole();
+}
+
+/// The largest first, each to who has least.
+void ParameterStore::divide_whole() {
+  std::vector<optim::Segment*> segments;
+  for (optim::Block& block : blocks_) {
+    for (optim::Segment& segment : block.segments) segments.push_back(&segment);
+  }
+  std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(host_.size()));
+  for (optim::Segment* segment : segments) {
+    const auto least = std::min_element(owned.begin(), owned.end());
+    segment->own_begin = 0;
+    segment->own_end = least - owned.begin() == host_.rank() ? segment->count : 0;
+    *least += segment->count;
   }
 }
 
