@@ -178,7 +178,7 @@ Values adafactor_formula(std::size_t matrices, std::size_t rows, std::size_t col
     const Values gradient = wave(parameter.size(), 1 + k);
     const double take = std::pow(k, -0.8);
     const double root_count = std::sqrt(static_cast<double>(parameter.size()));
-    const double lr = std::max(1e-3, norm(parameter) / root_count) * std::min(0.25, 1 / std::sqrt(k));
+    const double lr = std::max(1e-3, norm(parameter) / root_count) * std::min(0.75, 1 / std::sqrt(k));
     Values step(parameter.size());
     for (std::size_t m = 0; m < matrices; ++m) {
       if (is_vector) {
@@ -216,14 +216,14 @@ Values adafactor_formula(std::size_t matrices, std::size_t rows, std::size_t col
     }
     const double shorten = std::max(1.0, norm(step) / root_count);
     for (std::size_t i = 0; i < parameter.size(); ++i) {
-      parameter[i] = (1 - 0.25 * 0.5) * parameter[i] - lr / shorten * step[i];
+      parameter[i] = (1 - 0.75 * 0.5) * parameter[i] - lr / shorten * step[i];
     }
   }
   return parameter;
 }
 
 TYPED_TEST(WholeTest, AdafactorKeepsMeansOfRowsAndColumns) {
-  const Settings settings = {{"name", "adafactor"}, {"lr", "0.25"}, {"weight_decay", "0.5"}};
+  const Settings settings = {{"name", "adafactor"}, {"lr", "0.75"}, {"weight_decay", "0.5"}};
   const double eps1 = std::numeric_limits<TypeParam>::epsilon();
   expect_near<TypeParam>(trained<TypeParam>(settings, {3, 5}), adafactor_formula(1, 3, 5, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {2, 2, 4, 3}), adafactor_formula(4, 4, 3, eps1),
