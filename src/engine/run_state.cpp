@@ -26,6 +26,8 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
+constexpr const char* kFaultyMemory = "the run does not hold what was restored: its memory is at fault";
+
 // ---- the live run
 
 struct NamedTensor {
@@ -64,39 +66,101 @@ std::vector<NamedTensor> buffers_of(const models::Model& model) {
 
 // ---- capture
 
-void capture_model(Archive& archive, const models::Model& model) {
-  for (const auto& [name, tensor] : parameters_of(model)) archive.put(path(kParameters, name), array_of(tensor, name));
+/// What lies like the parameters of one block: on ranks that write, an array for each. Collective where sharded.
+void capture_block(Archive& archive, const std::string& group, parallel::ParameterStore& store, std::size_t block,
+                   std::span<std::byte> of_block, bool is_writer) {
+  if (!is_writer && store.shards() == nullptr) return;
+  const std::vector<at::Tensor> values = store.segments_of(block, of_block);
+  for (std::size_t s = 0; is_writer && s < values.size(); ++s) {
+    const std::string& name = store.blocks()[block].segments[s].name;
+    archive.put(path(group, name), array_of(values[s], name));
+  }
+}
+
+void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
+  const models::Model& model = strategy.model().model();
+  parallel::ParameterStore& store = strategy.model().parameters();
+  if (is_writer) {
+    for (const auto& [name, tensor] : parameters_of(model)) {
+      const bool is_here = store.shards() == nullptr || !tensor.requires_grad();
+      if (is_here) archive.put(path(kParameters, name), array_of(tensor, name));
+    }
+  }
+  for (std::size_t b = 0; store.shards() != nullptr && b < store.blocks().size(); ++b) {
+    capture_block(archive, kParameters, store, b, store.bytes_of_block(b), is_writer);
+  }
+  if (!is_writer) return;
   for (const auto& [name, first] : tied_names_of(model))
     archive.link(path(kParameters, name), path(kParameters, first));
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
-/// One state array of one parameter; undefined where the rule keeps none. Those who share the parameters share its
-/// memory.
-at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStore& store, std::size_t block,
-                      std::size_t segment, std::size_t slot) {
-  const std::optional<optim::StateArray> state = optimizer.state_of(block, segment, slot);
-  if (!state) return {};
-  const at::Tensor& parameter = store.parameter(store.index_of(block, segment)).tensor;
-  const at::ScalarType type = parallel::scalar_type_of(state->dtype);
-  if (!state->strides.empty()) return parallel::view_of(state->values, parameter, type, nullptr);
+/// What this rank holds of one state array of one parameter: elements [begin, begin + bytes) of it.
+struct HeldState {
+  std::string at;   ///< its place in an archive
+  at::Tensor like;  ///< the array itself where all of it is held; else of its shape, strides and type, without values
+  std::int64_t begin = 0;
+  std::span<std::byte> bytes;
+
+  bool is_whole() const { return !like.is_meta(); }
+  /// The same part of stored values.
+  at::Tensor part_of(const Array& saved) const {
+    const at::Tensor all = at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU));
+    all.copy_(tensor_over(saved));
+    return all.as_strided({static_cast<std::int64_t>(bytes.size() / like.element_size())}, {1}, begin);
+  }
+};
+
+/// A tensor over a whole state array, or with is_held false of its kind alone.
+at::Tensor tensor_of(const optim::StateArray& state, const at::Tensor& parameter, bool is_held) {
+  const at::TensorOptions options =
+      at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype)).device(is_held ? parameter.device() : at::kMeta);
+  at::Tensor like = at::empty(state.shape, options.device(at::kMeta));
+  if (!state.strides.empty()) like = like.as_strided(state.shape, state.strides);
+  if (!is_held) return like;
   return at::from_blob(
-      state->values, state->shape, [](void*) {}, parameter.options().dtype(type).requires_grad(false),
-      parameter.device());
+      state.values, like.sizes(), like.strides(), [](void*) {}, options, parameter.device());
 }
 
-/// Visits every state array of the optimizer with its path.
+/// Visits every state array of which this rank holds anything.
 template <class Visit>
 void for_each_state(Strategy& strategy, const Visit& visit) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   const parallel::ParameterStore& store = strategy.model().parameters();
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
     for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
-        const at::Tensor state = state_view(optimizer, store, b, s, slot);
-        if (state.defined()) visit(path(group, store.blocks()[b].segments[s].name), state);
+      const optim::Segment& segment = store.blocks()[b].segments[s];
+      const bool is_whole = store.shards() == nullptr || segment.own_end - segment.own_begin == segment.count;
+      const std::int64_t begin = is_whole ? 0 : segment.own_begin;
+      const std::int64_t end = is_whole ? segment.count : segment.own_end;
+      for (std::size_t slot = 0; (is_whole || begin < end) && slot < optimizer.state_names().size(); ++slot) {
+        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
+        if (!state) continue;
+        HeldState held{.at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
+                       .like = tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, is_whole),
+                       .begin = begin,
+                       .bytes = {}};
+        const auto element = static_cast<std::int64_t>(held.like.element_size());
+        const std::int64_t count = is_whole ? held.like.numel() : end - begin;
+        held.bytes = {state->values + begin * element, static_cast<std::size_t>(count * element)};
+        visit(held);
       }
+    }
+  }
+}
+
+void capture_states(Archive& archive, Strategy& strategy, bool is_writer) {
+  parallel::ParameterStore& store = strategy.model().parameters();
+  if (store.shards() == nullptr) {
+    if (!is_writer) return;
+    return for_each_state(strategy, [&](const HeldState& held) { archive.put(held.at, array_of(held.like, held.at)); });
+  }
+  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+      if (optimizer.state(b, slot).empty()) continue;
+      const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
+      capture_block(archive, group, store, b, optimizer.state(b, slot), is_writer);
     }
   }
 }
@@ -110,8 +174,6 @@ void capture_optimizer(Archive& archive, Strategy& strategy) {
       steps[store.index_of(b, s)] = optimizer.steps(b)[s];
     }
   }
-  for_each_state(strategy,
-                 [&](const std::string& at, const at::Tensor& state) { archive.put(at, array_of(state, at)); });
   std::string names;
   for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
   archive.set(kOptimizer, "type", optimizer.rule().name);
@@ -125,6 +187,9 @@ void capture_optimizer(Archive& archive, Strategy& strategy) {
     for (const auto& [option, value] : group.options) archive.set(at, option, value);
   }
 }
+
+/// 0 where every rank holds everything.
+std::int64_t stage_of(Strategy& strategy) { return strategy.model().options().sharding.stage; }
 
 void capture_progress(Archive& archive, const Trainer& trainer, std::uint64_t seed) {
   const Progress& at = trainer.progress();
@@ -213,9 +278,17 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
   }
   std::string names;
   for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
-  for_each_state(strategy, [&](const std::string& at, const at::Tensor& state) {
-    differences.expect_array(at, state, kResetOptim);
-  });
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
+        if (!state) continue;
+        differences.expect_array(
+            path(kOptimizer + "/state/" + optimizer.state_names()[slot], store.blocks()[b].segments[s].name),
+            tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, /*is_held=*/false), kResetOptim);
+      }
+    }
+  }
   if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
     differences.add("its optimizer holds other parameters, or in another order", kResetOptim);
   }
@@ -309,11 +382,14 @@ void load_optimizer(Strategy& strategy, const Archive& archive) {
       if (is_taken) optimizer.steps(b)[s] = found->second;
     }
   }
-  store.write_whole([&] {
-    for_each_state(strategy, [&](const std::string& at, const at::Tensor& live) {
-      if (const Array* saved = fitting(archive, at, live)) copy_to(live, *saved);
-    });
-  });
+  const auto load = [&](const HeldState& held) {
+    const Array* const saved = fitting(archive, held.at, held.like);
+    if (saved == nullptr) return;
+    if (held.is_whole()) return copy_to(held.like, *saved);
+    std::memcpy(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size());
+  };
+  if (store.shards() != nullptr) return for_each_state(strategy, load);
+  store.write_whole([&] { for_each_state(strategy, load); });
 }
 
 /// That the live run now holds the bytes of the archive, on this rank too.
@@ -324,13 +400,21 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     const Array now = array_of(live, at);
     if (now.bytes.data() == saved->bytes.data()) return;  // its digest was taken here
     if (!now.bytes.empty() && std::memcmp(now.bytes.data(), saved->bytes.data(), now.bytes.size()) != 0) {
-      throw CheckpointError(archive.origin(), at, "the run does not hold what was restored: its memory is at fault");
+      throw CheckpointError(archive.origin(), at, kFaultyMemory);
+    }
+  };
+  const auto verify_held = [&](const HeldState& held) {
+    if (held.is_whole()) return verify(held.at, held.like);
+    const Array* const saved = fitting(archive, held.at, held.like);
+    if (saved == nullptr) return;
+    if (std::memcmp(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size()) != 0) {
+      throw CheckpointError(archive.origin(), held.at, kFaultyMemory);
     }
   };
   const models::Model& model = strategy.model().model();
   for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
   for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
-  if (!options.resets_optim) for_each_state(strategy, verify);
+  if (!options.resets_optim) for_each_state(strategy, verify_held);
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -361,14 +445,16 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
+    archive.set("/", "sharding", stage_of(strategy));
     archive.set("/", "parent_digest", trainer.origin().parent_digest);
     archive.set("/", "run_id", trainer.origin().run_id);
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
-    capture_model(archive, strategy.model().model());
     capture_optimizer(archive, strategy);
   }
+  capture_model(archive, strategy, is_writer);
+  capture_states(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
   if (is_writer) capture_hooks(archive, trainer);
@@ -383,10 +469,13 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
     homes[at] = {.memory = {static_cast<std::byte*>(live.mutable_data_ptr()), live.nbytes()}};
   };
   const parallel::ParameterStore& store = strategy.model().parameters();
+  if (store.shards() != nullptr) return homes;
   for (std::size_t i = 0; i < store.size(); ++i) {
     add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
   }
-  if (!options.resets_optim) for_each_state(strategy, add);
+  if (!options.resets_optim) {
+    for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.like); });
+  }
   std::size_t total = 0;
   for (const auto& [at, home] : homes) total += home.memory.size();
   const auto sharers = static_cast<std::size_t>(store.sharers().size());
@@ -432,7 +521,8 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
     restore_comm(strategy, archive);
     strategy.world().together([&] { restore_hooks(archive, trainer); });
   }
-  strategy.world().together([&] { verify_restored(strategy, archive, options); });
+  strategy.model().parameters().read_whole(
+      [&] { strategy.world().together([&] { verify_restored(strategy, archive, options); }); });
   return passed_over;
 }
 
@@ -441,6 +531,11 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
     return "statistical, because not all of the state was taken over";
   }
   Strategy& strategy = trainer.strategy();
+  const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
+  if (stage != stage_of(strategy) && strategy.world().size() > 1) {
+    return "order, because it was written by a run of sharding stage " + std::to_string(stage) +
+           " (0: none), which rounds sums otherwise";
+  }
   const std::string by_comm = comm_difference(strategy, archive);
   if (by_comm.starts_with("statistical")) return by_comm;
   const auto ranks = archive.integer("/", "world_size");

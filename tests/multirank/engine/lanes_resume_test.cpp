@@ -166,10 +166,11 @@ std::vector<Case> other_rules() {
   const Settings decay = {{"optim.lr", "0.01"}, {"optim.weight_decay", "0.01"}};
   const Settings momentum = with(decay, {{"optim.momentum", "0.9"}});
   std::vector<Case> cases;
-  for (const char* rule : {"adagrad", "adadelta", "adamax", "nadam", "radam", "rprop", "lion", "lamb", "adafactor"}) {
+  for (const char* rule : {"adagrad", "adadelta", "adamax", "nadam", "radam", "lion", "lamb", "adafactor"}) {
     cases.push_back({rule, with(decay, {{"optim.name", rule}})});
   }
   for (const char* rule : {"lars", "larc", "muon"}) cases.push_back({rule, with(momentum, {{"optim.name", rule}})});
+  cases.push_back({"rprop", {{"optim.name", "rprop"}, {"optim.lr", "0.01"}}});
   cases.push_back({"adam", with(decay, {{"optim.name", "adam"}, {"optim.amsgrad", "true"}})});
   cases.push_back({"rmsprop", with(momentum, {{"optim.name", "rmsprop"}, {"optim.centered", "true"}})});
   cases.push_back({"asgd", with(decay, {{"optim.name", "asgd"}, {"optim.t0", "3"}})});
