@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "hdf5.hpp"
 
+#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <cstdint>
@@ -98,6 +99,14 @@ void throw_hdf(const char* call) {
 
 FileTypes::FileTypes() {
   for (const DType dtype : kAllDTypes) types_.push_back(make_type(dtype));
+}
+
+std::string hdf5_version() {
+  unsigned major = 0;
+  unsigned minor = 0;
+  unsigned release = 0;
+  checked(H5get_libversion(&major, &minor, &release), "H5get_libversion");
+  return std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(release);
 }
 
 DType FileTypes::dtype_of(hid_t type) const {

@@ -111,6 +111,8 @@ std::string library_version() {
   return version.substr(0, version.find_first_of(",\n"));
 }
 
+std::string launcher() { return launcher_of(current_variables()); }
+
 Environment::~Environment() {
   if (is_guarded) abort_because("main was left before the ranks agreed to end", ExitCode::internal);
 }

@@ -79,6 +79,11 @@ Variables start_settings(const Variables& variables, const HostFacts& host) {
   return settings;
 }
 
+std::string launcher_of(const Variables& variables) {
+  if (has_any(variables, {"OMPI_COMM_WORLD_SIZE"})) return "mpirun";
+  return is_step_task(variables) ? "srun" : "none";
+}
+
 std::string launch_fault(const Variables& variables, int world_size) {
   if (!is_step_task(variables) || has_any(variables, {"OMPI_COMM_WORLD_SIZE"})) return "";
   const std::string tasks = first_of(variables, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS");

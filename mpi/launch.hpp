@@ -27,6 +27,9 @@ struct HostFacts {
 /// waits that yield when ranks outnumber processors. Never contains a variable that is set already.
 Variables start_settings(const Variables& variables, const HostFacts& host);
 
+/// What started this program: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.
+std::string launcher_of(const Variables& variables);
+
 /// What is wrong with the way this program was started, in one sentence; empty when it is fine.
 /// @param world_size  ranks that MPI sees; 0 before MPI was initialised
 std::string launch_fault(const Variables& variables, int world_size);

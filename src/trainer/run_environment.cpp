@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_environment.hpp"
 
+#include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/report/metrics.hpp>
 
@@ -29,6 +30,8 @@ std::string environment_json(int world_size, const std::vector<std::string>& hos
   for (const std::string& host : hosts) host_list += (host_list.empty() ? "" : " ") + host;
   report::Metrics facts = {
       {"world_size", static_cast<std::int64_t>(world_size)}, {"hosts", host_list}, {"mpi", mpi::library_version()}};
+  facts.emplace_back("launcher", mpi::launcher());
+  for (const auto& [name, value] : engine::platform_facts()) facts.emplace_back(name, value);
   for (char** entry = environ; *entry != nullptr; ++entry) {
     const std::string_view text(*entry);
     const std::size_t equals = text.find('=');
@@ -36,6 +39,12 @@ std::string environment_json(int world_size, const std::vector<std::string>& hos
     facts.emplace_back(std::string(text.substr(0, equals)), std::string(text.substr(equals + 1)));
   }
   return report::to_json(facts, 2) + "\n";
+}
+
+std::string environment_line() {
+  std::string line = "environment: " + mpi::library_version() + ", launcher " + mpi::launcher();
+  for (const auto& [name, value] : engine::platform_facts()) line += ", " + name + " " + value;
+  return line;
 }
 
 }  // namespace lockstep::trainer

@@ -10,4 +10,7 @@ namespace lockstep::trainer {
 /// OpenMP and Lockstep. Nothing else of the environment, which may hold secrets.
 std::string environment_json(int world_size, const std::vector<std::string>& hosts);
 
+/// The most important of it in one line, for the log.
+std::string environment_line();
+
 }  // namespace lockstep::trainer

@@ -107,6 +107,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
+  log::info(environment_line());
   if (world.is_root()) tell_of_batch_job();
 
   engine::TrainRequest request{.sections = config.sections(),

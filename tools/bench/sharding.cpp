@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Memory of a rank and time of a step for ddp and the stages of sharded, in one table. Start it with mpirun on as many
-// ranks as wanted: what is divided among ranks should shrink with them.
+// Memory of a rank and time of a step with one strategy: what tools/bench/sharding puts into a table.
 #include <lockstep/config/config.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
@@ -11,7 +10,9 @@
 #include <cstdio>
 #include <fstream>
 #include <malloc.h>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "timing.hpp"
@@ -69,38 +70,27 @@ Row measure(const mpi::Communicator& world, const std::vector<std::pair<std::str
 }  // namespace
 
 int main(int argc, char** argv) {
+  using Settings = std::vector<std::pair<std::string, std::string>>;
+  const std::map<std::string, Settings> strategies = {
+      {"ddp, private", {{"strategy.name", "ddp"}, {"ddp.shared_parameters", "false"}}},
+      {"ddp, shared", {{"strategy.name", "ddp"}}},
+      {"stage 1", {{"strategy.name", "sharded"}, {"strategy.stage", "1"}}},
+      {"stage 2", {{"strategy.name", "sharded"}, {"strategy.stage", "2"}}},
+      {"stage 3", {{"strategy.name", "sharded"}, {"strategy.stage", "3"}}},
+      {"stage 3, no prefetch",
+       {{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"strategy.prefetch", "false"}}}};
+  const auto chosen = argc == 2 ? strategies.find(argv[1]) : strategies.end();
+  if (chosen == strategies.end()) return std::fprintf(stderr, "usage: bench_sharding STRATEGY\n"), 2;
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
-  const std::vector<std::pair<std::string, std::string>> common = {
-      {"model.name", "gpt"},   {"model.layers", "8"}, {"model.heads", "8"},      {"model.features", "512"},
-      {"optim.name", "adamw"}, {"run.threads", "1"},  {"train.micro_batch", "0"}};
-  double before = memory();
+  Settings settings = {{"model.name", "gpt"},     {"model.layers", "8"},   {"model.heads", "8"},
+                       {"model.features", "512"}, {"optim.name", "adamw"}, {"run.threads", "1"}};
+  settings.insert(settings.end(), chosen->second.begin(), chosen->second.end());
+  const double before = memory();
+  const Row row = measure(world, settings);
   if (world.is_root()) {
-    std::printf("gpt of 27 M parameters (108 MB), AdamW, %d ranks; memory of rank 0 beyond %.0f MB of the program\n",
-                world.size(), before);
-    std::printf("%-22s %12s %12s %10s\n", "", "between MB", "peak MB", "step ms");
-  }
-  const std::vector<std::pair<const char*, std::vector<std::pair<std::string, std::string>>>> rows = {
-      {"ddp, private", {{"strategy.name", "ddp"}, {"ddp.shared_parameters", "false"}}},
-      {"ddp, shared", {{"strategy.name", "ddp"}, {"ddp.shared_parameters", "auto"}}},
-      {"sharded, stage 1", {{"strategy.name", "sharded"}, {"strategy.stage", "1"}}},
-      {"sharded, stage 2", {{"strategy.name", "sharded"}, {"strategy.stage", "2"}}},
-      {"sharded, stage 3", {{"strategy.name", "sharded"}, {"strategy.stage", "3"}}},
-      {"the same, no prefetch",
-       {{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"strategy.prefetch", "false"}}},
-  };
-  const std::string only = argc > 1 ? argv[1] : "";
-  for (const auto& [name, more] : rows) {
-    if (!only.empty() && only != name) continue;
-    auto settings = common;
-    settings.insert(settings.end(), more.begin(), more.end());
-    const Row row = measure(world, settings);
-    if (world.is_root()) {
-      std::printf("%-22s %12.0f %12.0f %10.0f\n", name, row.steady - before, row.peak - before, row.step);
-      std::fflush(stdout);
-    }
-    malloc_trim(0);
-    before = memory();
+    std::printf("%-22s %6d %12.0f %10.0f %10.0f\n", chosen->first.c_str(), world.size(), row.steady - before,
+                row.peak - before, row.step);
   }
   environment.finish();
 }

@@ -19,6 +19,9 @@ namespace lockstep::checkpoints {
 ///
 /// Not collective, and meant for one process at a time: engine calls it on rank 0 and shares the outcome.
 
+/// "1.10.8": of the HDF5 library at hand.
+std::string hdf5_version();
+
 /// Threads that reading or writing a large file gains from: as many as this process may use cores, at most 4.
 int io_threads();
 

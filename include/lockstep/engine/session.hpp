@@ -28,6 +28,10 @@ const Tables& builtin_tables();
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Tables& tables);
 
+/// What a run's numbers may depend on beside its configuration, by name: versions of libraries and compiler, system,
+/// processor. Not collective.
+std::vector<std::pair<std::string, std::string>> platform_facts();
+
 /// When a run has to be over.
 struct TimeLimit {
   std::chrono::steady_clock::time_point end;

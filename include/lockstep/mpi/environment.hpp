@@ -14,6 +14,9 @@ void check(int code, const char* call, std::source_location at = std::source_loc
 /// What the MPI library calls itself, in one line.
 std::string library_version();
 
+/// What started this program: "mpirun", "srun" or "none". Not collective.
+std::string launcher();
+
 /// MPI from MPI_Init_thread to MPI_Finalize, and the guard that no rank leaves the job alone.
 ///
 /// The constructor sets what makes Open MPI start fast and yield when oversubscribed (without overriding the user's
