@@ -13,7 +13,6 @@
 
 #include "call.hpp"
 #include "chunks.hpp"
-#include "half_format.hpp"
 
 // Everything below `run` must be inlined into the function that names the processor.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline
@@ -267,18 +266,6 @@ void require_lane_reducible(DType dtype, ReduceOp op) {
 }
 
 DType partial_dtype(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
-
-VectorWidth widest_vectors() {
-#if defined(__x86_64__)
-  static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512
-                                   : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")
-                                       ? VectorWidth::avx2
-                                       : VectorWidth::sse;
-  return width;
-#else
-  return VectorWidth::sse;
-#endif
-}
 
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
             const Reduction& reduction, VectorWidth width) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/half_format.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>
@@ -16,12 +17,6 @@ void require_reducible(DType dtype, ReduceOp op);
 /// Whether they can be summed by lanes, as start_lane_reduce says.
 /// @throws std::logic_error  they cannot
 void require_lane_reducible(DType dtype, ReduceOp op);
-
-/// Bytes of one vector register.
-enum class VectorWidth : std::size_t { sse = 16, avx2 = 32, avx512 = 64 };
-
-/// The widest that this processor has; 16 bytes on other kinds of processors.
-VectorWidth widest_vectors();
 
 /// What is done to each element.
 struct Reduction {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/memory.hpp>
+
 #include <algorithm>
-#include <cstring>
-#include <new>
+#include <utility>
 #include <vector>
 
 #include "backends.hpp"
@@ -10,8 +11,6 @@
 namespace lockstep::mpi {
 
 namespace {
-
-constexpr std::size_t kAlignment = 64;
 
 /// One rank: the result of a reduction is what it is given.
 class SelfCollectives final : public OrderedCollectives {
@@ -55,10 +54,9 @@ class SelfCollectives final : public OrderedCollectives {
 
 BucketMemory allocate_private_bucket(std::size_t bytes) {
   if (bytes == 0) return {};
-  const std::shared_ptr<void> memory(::operator new(bytes, std::align_val_t(kAlignment)),
-                                     [](void* address) { ::operator delete(address, std::align_val_t(kAlignment)); });
-  std::memset(memory.get(), 0, bytes);
-  return {.bytes = {static_cast<std::byte*>(memory.get()), bytes}, .owner = memory};
+  std::shared_ptr<std::byte> memory = zeroed_memory(bytes);
+  std::byte* const begin = memory.get();
+  return {.bytes = {begin, bytes}, .owner = std::move(memory)};
 }
 
 std::unique_ptr<Collectives> make_self_collectives() { return std::make_unique<SelfCollectives>(); }

@@ -18,28 +18,24 @@
 // What lies like the parameters, and of which each rank may hold a part: optimizer state, averages.
 namespace lockstep::engine {
 
-/// What this rank holds of one parameter's state: elements [begin, begin + bytes) of it, laid out like the parameter.
+/// What this rank holds of one array that belongs to a parameter: elements [begin, begin + bytes) of it.
 struct HeldState {
-  std::string at;               ///< its place in an archive
-  const at::Tensor* parameter;  ///< whose shape, strides and type it has
-  std::int64_t begin;
+  std::string at;   ///< its place in an archive
+  at::Tensor like;  ///< the array itself where all of it is held; else of its shape, strides and type, without values
+  std::int64_t begin = 0;
   std::span<std::byte> bytes;
-  const std::byte* values;  ///< where the same elements of the parameter itself are
+  const std::byte* values = nullptr;  ///< where the same elements of the parameter are, for what lies like it
 
-  bool is_whole() const { return bytes.size() == parameter->nbytes(); }
-  /// Only where it is whole.
-  at::Tensor view() const { return parallel::view_of(bytes.data(), *parameter, nullptr); }
+  bool is_whole() const { return !like.is_meta(); }
   /// The same part of stored values.
   at::Tensor part_of(const checkpoints::Array& saved) const {
-    const at::Tensor all = at::empty_strided(parameter->sizes(), parameter->strides(),
-                                             at::TensorOptions().dtype(parallel::scalar_type_of(saved.dtype)));
+    const at::Tensor all = at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU));
     all.copy_(tensor_over(saved));
-    const auto count = static_cast<std::int64_t>(bytes.size() / parameter->element_size());
-    return all.as_strided({count}, {1}, begin);
+    return all.as_strided({static_cast<std::int64_t>(bytes.size() / like.element_size())}, {1}, begin);
   }
 };
 
-/// Visits what this rank holds of every parameter's state.
+/// Visits what this rank holds of arrays that lie like the parameters.
 /// @param state_of  block -> its state, as FlatParameters::allocate_state gave it
 void for_each_held(const parallel::ParameterStore& store, const std::string& group, const auto& state_of,
                    const auto& visit) {
@@ -54,10 +50,15 @@ void for_each_held(const parallel::ParameterStore& store, const std::string& gro
       const std::int64_t end = is_sharded ? segment.own_end : segment.count;
       if (begin >= end) continue;
       const std::size_t first = static_cast<std::size_t>(segment.offset + begin) * element;
+      const std::span<std::byte> held = state.subspan(first, static_cast<std::size_t>(end - begin) * element);
+      const at::Tensor& parameter = store.parameter(store.index_of(b, s)).tensor;
+      const bool is_whole = end - begin == segment.count;
       visit(HeldState{.at = path(group, segment.name),
-                      .parameter = &store.parameter(store.index_of(b, s)).tensor,
+                      .like = is_whole ? parallel::view_of(held.data(), parameter, nullptr)
+                                       : at::empty_strided(parameter.sizes(), parameter.strides(),
+                                                           parameter.options().device(at::kMeta)),
                       .begin = begin,
-                      .bytes = state.subspan(first, static_cast<std::size_t>(end - begin) * element),
+                      .bytes = held,
                       .values = block.parameters + first});
     }
   }

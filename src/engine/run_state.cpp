@@ -97,11 +97,55 @@ void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
-void capture_states(Archive& archive, Strategy& strategy, bool is_writer) {
+/// A tensor over a whole state array, or with is_held false of its kind alone.
+at::Tensor tensor_of(const optim::StateArray& state, const at::Tensor& parameter, bool is_held) {
+  const at::TensorOptions options =
+      at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype)).device(is_held ? parameter.device() : at::kMeta);
+  at::Tensor like = at::empty(state.shape, options.device(at::kMeta));
+  if (!state.strides.empty()) like = like.as_strided(state.shape, state.strides);
+  if (!is_held) return like;
+  return at::from_blob(
+      state.values, like.sizes(), like.strides(), [](void*) {}, options, parameter.device());
+}
+
+/// Visits every state array of which this rank holds anything.
+template <class Visit>
+void for_each_state(Strategy& strategy, const Visit& visit) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
+  const parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      const optim::Segment& segment = store.blocks()[b].segments[s];
+      const bool is_whole = store.shards() == nullptr || segment.own_end - segment.own_begin == segment.count;
+      const std::int64_t begin = is_whole ? 0 : segment.own_begin;
+      const std::int64_t end = is_whole ? segment.count : segment.own_end;
+      for (std::size_t slot = 0; (is_whole || begin < end) && slot < optimizer.state_names().size(); ++slot) {
+        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
+        if (!state) continue;
+        HeldState held{.at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
+                       .like = tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, is_whole),
+                       .begin = begin,
+                       .bytes = {},
+                       .values = nullptr};
+        const auto element = static_cast<std::int64_t>(held.like.element_size());
+        const std::int64_t count = is_whole ? held.like.numel() : end - begin;
+        held.bytes = {state->values + begin * element, static_cast<std::size_t>(count * element)};
+        visit(held);
+      }
+    }
+  }
+}
+
+void capture_states(Archive& archive, Strategy& strategy, bool is_writer) {
   parallel::ParameterStore& store = strategy.model().parameters();
+  if (store.shards() == nullptr) {
+    if (!is_writer) return;
+    return for_each_state(strategy, [&](const HeldState& held) { archive.put(held.at, array_of(held.like, held.at)); });
+  }
+  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
     for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+      if (optimizer.state(b, slot).empty()) continue;
       const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
       capture_block(archive, group, store, b, optimizer.state(b, slot), is_writer);
     }
@@ -220,11 +264,16 @@ void compare_optimizer(Differences& differences, const Archive& archive, Strateg
     return differences.add("its optimizer is " + type + ", the run's is " + optimizer.rule().name, kResetOptim);
   }
   std::string names;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    names += store.parameter(i).name + "\n";
-    for (const std::string& slot : optimizer.state_names()) {
-      differences.expect_array(path(kOptimizer + "/state/" + slot, store.parameter(i).name), store.parameter(i).tensor,
-                               kResetOptim);
+  for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
+        if (!state) continue;
+        differences.expect_array(
+            path(kOptimizer + "/state/" + optimizer.state_names()[slot], store.blocks()[b].segments[s].name),
+            tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, /*is_held=*/false), kResetOptim);
+      }
     }
   }
   if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
@@ -295,16 +344,6 @@ void load_model(Strategy& strategy, const Archive& archive) {
   load(kBuffers, buffers_of(model));
 }
 
-template <class Visit>
-void for_each_state(Strategy& strategy, const Visit& visit) {
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-    for_each_held(
-        strategy.model().parameters(), kOptimizer + "/state/" + optimizer.state_names()[slot],
-        [&](std::size_t block) { return optimizer.state(block, slot); }, visit);
-  }
-}
-
 /// Updates that each parameter of the archive has had, by its name.
 std::map<std::string, std::int64_t> steps_by_name(const Archive& archive) {
   const at::Tensor steps = tensor_over(archive.array(kOptimizer + "/step"));
@@ -331,9 +370,9 @@ void load_optimizer(Strategy& strategy, const Archive& archive) {
     }
   }
   const auto load = [&](const HeldState& held) {
-    const Array* const saved = fitting(archive, held.at, *held.parameter);
+    const Array* const saved = fitting(archive, held.at, held.like);
     if (saved == nullptr) return;
-    if (held.is_whole()) return copy_to(held.view(), *saved);
+    if (held.is_whole()) return copy_to(held.like, *saved);
     std::memcpy(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size());
   };
   if (store.shards() != nullptr) return for_each_state(strategy, load);
@@ -352,8 +391,8 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     }
   };
   const auto verify_held = [&](const HeldState& held) {
-    if (held.is_whole()) return verify(held.at, held.view());
-    const Array* const saved = fitting(archive, held.at, *held.parameter);
+    if (held.is_whole()) return verify(held.at, held.like);
+    const Array* const saved = fitting(archive, held.at, held.like);
     if (saved == nullptr) return;
     if (std::memcmp(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size()) != 0) {
       throw CheckpointError(archive.origin(), held.at, kFaultyMemory);
@@ -424,10 +463,10 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
     add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
   }
   if (!options.resets_optim) {
-    for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.view()); });
+    for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.like); });
   }
   if (!options.resets_average) {
-    for_each_average(strategy, [&add](const HeldState& held) { add(held.at, held.view()); });
+    for_each_average(strategy, [&add](const HeldState& held) { add(held.at, held.like); });
   }
   std::size_t total = 0;
   for (const auto& [at, home] : homes) total += home.memory.size();

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/half_format.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
@@ -34,12 +36,22 @@ double largest_magnitude(const T* values, std::int64_t count) {
   return are_finite ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
 }
 
-/// What a piece contributes to a norm: a sum, or for an infinite norm_type a maximum.
+/// What values contribute to a norm: a sum, or for an infinite norm_type a maximum.
 template <class T>
 double contribution(const T* values, std::int64_t count, double norm_type) {
   if (norm_type == 2) return sum_of_squares(values, count);
   if (std::isinf(norm_type)) return largest_magnitude(values, count);
   return sum_of_powers(values, count, norm_type);
+}
+
+double contribution(const GradientPiece& piece, DType dtype, double norm_type) {
+  if (dtype == DType::float64)
+    return contribution(reinterpret_cast<const double*>(piece.values), piece.count, norm_type);
+  if (dtype == DType::float32)
+    return contribution(reinterpret_cast<const float*>(piece.values), piece.count, norm_type);
+  std::array<float, kPieceElements> widened;  // uninitialised: filled as far as it is used
+  half_format(dtype).widen(piece.values, widened.data(), static_cast<std::size_t>(piece.count));
+  return contribution(widened.data(), piece.count, norm_type);
 }
 
 }  // namespace
@@ -71,10 +83,7 @@ double gradient_norm(FlatParameters& parameters, double norm_type) {
   std::vector<double> contributions(pieces.count());
   parameters.visit_gradients(
       [&](const GradientPiece& piece) {
-        contributions[pieces.place_of(piece)] =
-            blocks[piece.block].dtype == DType::float32
-                ? contribution(reinterpret_cast<const float*>(piece.values), piece.count, norm_type)
-                : contribution(reinterpret_cast<const double*>(piece.values), piece.count, norm_type);
+        contributions[pieces.place_of(piece)] = contribution(piece, blocks[piece.block].dtype, norm_type);
       },
       /*is_last=*/false);
   parameters.sum_over_owners(contributions);  // each has one owner: the others add 0

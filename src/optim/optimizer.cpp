@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/half_format.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <stdexcept>
+#include <type_traits>
 
 #include "kernel.hpp"
 #include "piece_sums.hpp"
@@ -14,12 +17,44 @@ namespace lockstep::optim {
 namespace {
 
 constexpr std::size_t kMostStates = 8;
+constexpr const char* kMaster = "master";  // state of 16-bit parameters: what updates make of them in float32
 
-void require_supported(const Block& block) {
+bool is_half(const Block& block) { return block.dtype == DType::float16 || block.dtype == DType::bfloat16; }
+DType state_type(const Block& block) { return is_half(block) ? DType::float32 : block.dtype; }
+
+std::int64_t count_of(const Shape& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return count;
+}
+
+/// Elements, up to the end of a cache line.
+std::int64_t whole_lines(std::int64_t count, std::size_t element) {
+  const auto line = static_cast<std::int64_t>(64 / element);
+  return (count + line - 1) / line * line;
+}
+
+void require_supported(const Rule& rule, FlatParameters& parameters, const Block& block) {
   if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
-  throw ConfigError("parameter '" + name + "' is " + std::string(name_of(block.dtype)) +
-                    ", but optimizers update float32 and float64 only");
+  const std::string fault = "parameter '" + name + "' is " + std::string(name_of(block.dtype)) + ", but ";
+  if (!is_half(block)) throw ConfigError(fault + "optimizers update floating-point numbers only");
+  if (rule.is_whole) throw ConfigError(fault + rule.name + " updates float32 and float64 only");
+  if (parameters.as_tensors() != nullptr) {
+    throw ConfigError(fault + "on a GPU optimizers update float32 and float64 only");
+  }
+}
+
+/// Brings masters up to what somebody else made of the parameters, such as a restored checkpoint or an average.
+void follow(const std::byte* parameters, float* masters, std::int64_t count, const HalfFormat& format) {
+  std::array<std::byte, kPieceElements * kHalfBytes> rounded;  // uninitialised: filled as far as it is used
+  const auto bytes = static_cast<std::size_t>(count) * kHalfBytes;
+  format.narrow(masters, rounded.data(), static_cast<std::size_t>(count));
+  if (std::memcmp(rounded.data(), parameters, bytes) == 0) return;
+  for (std::size_t i = 0; i < static_cast<std::size_t>(count); ++i) {
+    const bool is_same = std::memcmp(rounded.data() + i * kHalfBytes, parameters + i * kHalfBytes, kHalfBytes) == 0;
+    if (!is_same) format.widen(parameters + i * kHalfBytes, masters + i, 1);
+  }
 }
 
 /// The group of every parameter, by name.
@@ -34,7 +69,7 @@ std::map<std::string, std::size_t> group_numbers(const std::vector<ParamGroup>& 
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void scale(T* __restrict to, const T* __restrict from, std::int64_t count, T factor) {
+LOCKSTEP_VECTORISED void scale(T* to, const T* from, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
 }
 
@@ -70,10 +105,14 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     if (std::equal(names.begin(), names.end(), state_names_.begin())) continue;
     throw ConfigError("the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
   }
+  rule_states_ = state_names_.size();
+  for (const Block& block : parameters.blocks()) {
+    if (is_half(block) && state_names_.size() == rule_states_) state_names_.emplace_back(kMaster);
+  }
   if (state_names_.size() > kMostStates) throw std::logic_error("rule '" + rule.name + "' keeps too many states");
   std::map<std::string, std::size_t> numbers = group_numbers(groups_);
   for (const Block& block : parameters.blocks()) {
-    require_supported(block);
+    require_supported(rule, parameters, block);
     std::vector<std::size_t> group_of_segment;
     for (const Segment& segment : block.segments) {
       const auto found = numbers.find(segment.name);
@@ -87,20 +126,53 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     coefficients_.emplace_back(block.segments.size());
   }
   if (!numbers.empty()) throw std::logic_error("no parameter is named '" + numbers.begin()->first + "'");
-  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    auto& arrays = state_.emplace_back();
-    for (std::size_t slot = 0; slot < state_names_.size(); ++slot) arrays.push_back(parameters.allocate_state(b));
+  if (rule.is_whole) parameters.own_whole_parameters();
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
+}
+
+/// Arrays that are not laid out like the parameters hold what there is of one segment after another.
+void Optimizer::allocate_state(std::size_t block) {
+  const Block& of = parameters_->blocks()[block];
+  const std::size_t element = size_of(state_type(of));
+  auto& arrays = state_.emplace_back();
+  auto& begins = state_begin_.emplace_back(state_names_.size());
+  for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+    std::int64_t end = 0;
+    for (const Segment& segment : of.segments) {
+      begins[slot].push_back(rule_->state_shape == nullptr ? segment.offset : end);
+      if (rule_->state_shape == nullptr) continue;
+      const std::optional<Shape> shape = rule_->state_shape(slot, segment.shape);
+      end += shape ? whole_lines(count_of(*shape), element) : 0;
+    }
+    const bool exists = slot < rule_states_ || is_half(of);
+    begins[slot].push_back(rule_->state_shape != nullptr ? end : exists ? of.count : 0);
+    arrays.push_back(parameters_->allocate(static_cast<std::size_t>(begins[slot].back()) * element));
   }
 }
 
 std::span<std::byte> Optimizer::state(std::size_t block, std::size_t slot) {
+  const std::size_t element = size_of(state_type(parameters_->blocks()[block]));
+  return {state_.at(block).at(slot).get(), static_cast<std::size_t>(state_begin_[block][slot].back()) * element};
+}
+
+std::optional<StateArray> Optimizer::state_of(std::size_t block, std::size_t segment, std::size_t slot) const {
   const Block& of = parameters_->blocks()[block];
-  return {state_.at(block).at(slot).get(), static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+  const Segment& parameter = of.segments[segment];
+  if (slot >= rule_states_ && !is_half(of)) return std::nullopt;
+  const std::optional<Shape> shape =
+      rule_->state_shape == nullptr ? parameter.shape : rule_->state_shape(slot, parameter.shape);
+  if (!shape) return std::nullopt;
+  const std::int64_t begin = state_begin_[block][slot][segment] * static_cast<std::int64_t>(size_of(state_type(of)));
+  return StateArray{.values = state_[block][slot].get() + begin,
+                    .dtype = state_type(of),
+                    .shape = *shape,
+                    .strides = *shape == parameter.shape ? parameter.strides : Shape()};
 }
 
 std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(block); }
 
 void Optimizer::step(const GradientChange& change) {
+  if (rule_->is_whole) return step_whole(change);
   parameters_->finish_gradients();
   count_step();
   const Needs needed = needs();
@@ -123,7 +195,7 @@ void Optimizer::count_step() {
       const bool is_updated = parameters_->has_gradient(b, s);
       if (!is_updated && !rule_->counts_every_step) continue;
       const std::int64_t step = ++steps_[b][s];
-      if (!is_updated) continue;
+      if (!is_updated || rule_->coefficients == nullptr) continue;
       const std::size_t group = group_of_[b][s];
       if (group != last_group || step != last_step) last = rule_->coefficients(groups_[group].options, step);
       last_group = group;
@@ -189,25 +261,46 @@ template <class Visit>
 void Optimizer::visit_stretches(const GradientChange& change, bool is_last, const Visit& visit) {
   parameters_->visit_gradients(
       [&](const GradientPiece& piece) {
-        if (parameters_->blocks()[piece.block].dtype == DType::float32) {
-          visit_stretch<float>(piece, change, visit);
+        if (parameters_->blocks()[piece.block].dtype == DType::float64) {
+          visit_stretch<double>(piece, change, is_last, visit);
         } else {
-          visit_stretch<double>(piece, change, visit);
+          visit_stretch<float>(piece, change, is_last, visit);
         }
       },
       is_last);
 }
 
+/// Calls visit for every piece of this rank, whose values are the gradient as it enters the update.
+void Optimizer::visit_pieces(const GradientChange& change, const std::function<void(const GradientPiece&)>& visit) {
+  visit_stretches(change, /*is_last=*/true, [&](GradientPiece piece, const auto& stretch) {
+    piece.values = reinterpret_cast<const std::byte*>(stretch.gradient);
+    visit(piece);
+  });
+}
+
 template <class T, class Visit>
-void Optimizer::visit_stretch(const GradientPiece& piece, const GradientChange& change, const Visit& visit) {
+void Optimizer::visit_stretch(const GradientPiece& piece, const GradientChange& change, bool is_last,
+                              const Visit& visit) {
   const Block& block = parameters_->blocks()[piece.block];
   const std::int64_t begin = block.segments[piece.segment].offset + piece.begin;
   std::array<T*, kMostStates> state{};
-  for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+  for (std::size_t slot = 0; slot < state_names_.size() && !rule_->is_whole; ++slot) {
     state[slot] = reinterpret_cast<T*>(state_[piece.block][slot].get()) + begin;
   }
+  auto* parameter = reinterpret_cast<T*>(block.parameters) + begin;
   const auto* gradient = reinterpret_cast<const T*>(piece.values);
   std::array<T, kPieceElements> changed;  // uninitialised: filled only where it is used
+  std::optional<HalfFormat> half;
+  std::byte* const half_parameter = block.parameters + begin * static_cast<std::int64_t>(kHalfBytes);
+  if constexpr (std::is_same_v<T, float>) {
+    if (is_half(block)) {
+      half = half_format(block.dtype);
+      half->widen(piece.values, changed.data(), static_cast<std::size_t>(piece.count));
+      gradient = changed.data();
+      parameter = state[rule_states_];
+      follow(half_parameter, parameter, piece.count, *half);
+    }
+  }
   if (!change.is_none()) {
     scale(changed.data(), gradient, piece.count, static_cast<T>(change.factor));
     if (change.limit < std::numeric_limits<double>::infinity()) {
@@ -215,10 +308,10 @@ void Optimizer::visit_stretch(const GradientPiece& piece, const GradientChange& 
     }
     gradient = changed.data();
   }
-  visit(piece, Stretch<T>{.parameter = reinterpret_cast<T*>(block.parameters) + begin,
-                          .gradient = gradient,
-                          .state = state.data(),
-                          .count = piece.count});
+  visit(piece, Stretch<T>{.parameter = parameter, .gradient = gradient, .state = state.data(), .count = piece.count});
+  if constexpr (std::is_same_v<T, float>) {
+    if (half && is_last) half->narrow(parameter, half_parameter, static_cast<std::size_t>(piece.count));
+  }
 }
 
 }  // namespace lockstep::optim

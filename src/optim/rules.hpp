@@ -41,4 +41,11 @@ Rule larc_rule();
 /// You et al., arXiv:1904.00962. Source of the order of operations: timm.
 Rule lamb_rule();
 
+// Rules for whole parameters.
+
+/// Shazeer and Stern, arXiv:1804.04235.
+Rule adafactor_rule();
+/// Jordan et al., Muon (2024); adjust_lr_fn=match_rms_adamw: Liu et al., arXiv:2502.16982.
+Rule muon_rule();
+
 }  // namespace lockstep::optim

@@ -66,9 +66,10 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
 }  // namespace
 
 const std::vector<Rule>& builtin_rules() {
-  static const std::vector<Rule> rules = {sgd_rule(),      adam_rule(),   adamw_rule(), adagrad_rule(), rmsprop_rule(),
-                                          adadelta_rule(), adamax_rule(), nadam_rule(), radam_rule(),   asgd_rule(),
-                                          rprop_rule(),    lion_rule(),   lars_rule(),  larc_rule(),    lamb_rule()};
+  static const std::vector<Rule> rules = {sgd_rule(),       adam_rule(),   adamw_rule(), adagrad_rule(), rmsprop_rule(),
+                                          adadelta_rule(),  adamax_rule(), nadam_rule(), radam_rule(),   asgd_rule(),
+                                          rprop_rule(),     lion_rule(),   lars_rule(),  larc_rule(),    lamb_rule(),
+                                          adafactor_rule(), muon_rule()};
   return rules;
 }
 

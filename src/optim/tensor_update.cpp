@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include <cmath>
+#include <cstring>
 #include <map>
 #include <optional>
 #include <stdexcept>
@@ -28,6 +29,18 @@ std::vector<at::Tensor> gradients_of(FlatParameters& parameters) {
     }
   }
   return gradients;
+}
+
+/// Given ones, or those of a tensor whose last dimension lies closest.
+Shape strides_of(const Shape& shape, Shape given) {
+  if (!given.empty()) return given;
+  std::int64_t count = 1;
+  given.resize(shape.size());
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    given[i] = count;
+    count *= shape[i];
+  }
+  return given;
 }
 
 void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change) {
@@ -99,6 +112,54 @@ TensorChange change_by(const Clip& clip, const at::Tensor& norm) {
   return change;
 }
 
+/// With tensors of the parameter's shape if the rule is whole, else flat ones.
+void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const at::Tensor& parameter,
+                       const at::Tensor& gradient) const {
+  const Segment& of = parameters_->blocks()[block].segments[segment];
+  const auto shaped = [this, &of](const at::Tensor& flat) {
+    return rule_->is_whole ? flat.as_strided(of.shape, strides_of(of.shape, of.strides)) : flat;
+  };
+  update.options = &groups_[group_of_[block][segment]].options;
+  update.step = steps_[block][segment];
+  update.parameters.push_back(shaped(parameter));
+  update.gradients.push_back(shaped(gradient));
+  update.states.resize(state_names_.size());
+  const at::TensorOptions options = parameter.options().requires_grad(false);
+  for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+    at::Tensor& state = update.states[slot].emplace_back();
+    const std::optional<StateArray> array = state_of(block, segment, slot);
+    if (!array) continue;
+    const Shape shape = rule_->is_whole ? array->shape : Shape{of.count};
+    const Shape strides = strides_of(shape, rule_->is_whole ? array->strides : Shape());
+    state = at::from_blob(
+        array->values, shape, strides, [](void*) {}, options, options.device());
+  }
+}
+
+/// step of a rule that is whole. One parameter at a time: no more than one gradient is held beside the parameters.
+void Optimizer::step_whole(const GradientChange& change) {
+  const torch::NoGradGuard no_grad;
+  parameters_->finish_gradients();
+  count_step();
+  parameters_->write([&] {
+    at::Tensor gradient;
+    visit_pieces(change, [&](const GradientPiece& piece) {
+      const Block& block = parameters_->blocks()[piece.block];
+      const Segment& segment = block.segments[piece.segment];
+      const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
+      const auto bytes = static_cast<std::int64_t>(size_of(block.dtype));
+      if (piece.begin == 0) gradient = at::empty({segment.count}, type);
+      std::memcpy(static_cast<std::byte*>(gradient.mutable_data_ptr()) + piece.begin * bytes, piece.values,
+                  static_cast<std::size_t>(piece.count * bytes));
+      if (piece.begin + piece.count < segment.count) return;
+      TensorUpdate update;
+      add_to(update, piece.block, piece.segment,
+             at::from_blob(block.parameters + segment.offset * bytes, {segment.count}, type), gradient);
+      rule_->update_tensors(update);
+    });
+  });
+}
+
 void Optimizer::step_tensors(const TensorChange& change) {
   const TensorRule form = rule_->update_tensors != nullptr ? rule_->update_tensors : builtin_tensor_rule(rule_->name);
   if (form == nullptr) {
@@ -110,26 +171,14 @@ void Optimizer::step_tensors(const TensorChange& change) {
   // By block, group and number of updates.
   std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, TensorUpdate> updates;
   for (std::size_t b = 0; b < steps_.size(); ++b) {
-    const Block& block = parameters_->blocks()[b];
-    const std::size_t element = size_of(block.dtype);
     was_counted_[b].assign(steps_[b].size(), 0);
     for (std::size_t s = 0; s < steps_[b].size(); ++s) {
       if (!parameters_->has_gradient(b, s)) continue;
       was_counted_[b][s] = 1;
       TensorUpdate& update = updates[{b, group_of_[b][s], steps_[b][s]}];
-      update.options = &groups_[group_of_[b][s]].options;
-      update.step = steps_[b][s];
       update.is_void = change.is_void;
-      update.parameters.push_back(parameters_->as_tensors()->flat_parameter(b, s));
-      update.gradients.push_back(parameters_->as_tensors()->flat_gradient(b, s));
-      update.states.resize(state_names_.size());
-      const Segment& segment = block.segments[s];
-      for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
-        std::byte* const begin = state_[b][slot].get() + static_cast<std::size_t>(segment.offset) * element;
-        const at::TensorOptions options = update.parameters.back().options().requires_grad(false);
-        update.states[slot].push_back(at::from_blob(
-            begin, {segment.count}, [](void*) {}, options, options.device()));
-      }
+      add_to(update, b, s, parameters_->as_tensors()->flat_parameter(b, s),
+             parameters_->as_tensors()->flat_gradient(b, s));
     }
   }
   parameters_->write([&] {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/memory.hpp>
 #include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
@@ -7,9 +8,6 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <cstring>
-#include <new>
 #include <set>
 #include <utility>
 
@@ -22,13 +20,6 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-
-std::shared_ptr<std::byte> private_memory(std::size_t bytes) {
-  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment);
-  if (memory == nullptr) throw std::bad_alloc();
-  std::memset(memory, 0, bytes);
-  return {static_cast<std::byte*>(memory), [](std::byte* p) { std::free(p); }};
-}
 
 std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
   auto region = std::make_shared<mpi::SharedRegion>(host, bytes);
@@ -135,10 +126,10 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
 
 ParameterStore::~ParameterStore() = default;
 
-std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) const {
+std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
   if (is_on_gpu()) return device_memory(device_, bytes);
   if (is_shared()) return shared_memory(host_, bytes);
-  return checks_writes_ ? private_pages(bytes) : private_memory(bytes);
+  return checks_writes_ ? private_pages(bytes) : zeroed_memory(bytes);
 }
 
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
@@ -149,6 +140,7 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
     const at::Tensor& tensor = parameters_[i].tensor;
     block.segments.push_back({.name = parameters_[i].name,
                               .shape = tensor.sizes().vec(),
+                              .strides = tensor.strides().vec(),
                               .offset = block.count,
                               .count = tensor.numel(),
                               .own_begin = 0,
@@ -182,6 +174,7 @@ void ParameterStore::connect(GradientSource& source) {
 /// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
 void ParameterStore::divide(const std::vector<Bucket>& buckets) {
   if (!is_shared()) return;
+  if (owns_whole_) return divide_whole();
   const std::vector<OwnedRange> owned = divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets,
                                                          host_.rank(), host_.size(), optim::kPieceElements);
   for (std::size_t b = 0; b < blocks_.size(); ++b) {
@@ -189,6 +182,31 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
       blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
       blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
     }
+  }
+}
+
+void ParameterStore::own_whole_parameters() {
+  if (shards_) {
+    throw ConfigError(
+        "optim.name: this one updates whole parameters, which strategy.stage cuts; take another, or strategy.stage=0");
+  }
+  owns_whole_ = true;
+  if (is_shared()) divide_whole();
+}
+
+/// The largest first, each to who has least.
+void ParameterStore::divide_whole() {
+  std::vector<optim::Segment*> segments;
+  for (optim::Block& block : blocks_) {
+    for (optim::Segment& segment : block.segments) segments.push_back(&segment);
+  }
+  std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(host_.size()));
+  for (optim::Segment* segment : segments) {
+    const auto least = std::min_element(owned.begin(), owned.end());
+    segment->own_begin = 0;
+    segment->own_end = least - owned.begin() == host_.rank() ? segment->count : 0;
+    *least += segment->count;
   }
 }
 
@@ -321,7 +339,9 @@ std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
 
 std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block) {
   const optim::Block& of = blocks_.at(block);
-  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(of.dtype)).device(device_);
+  const bool is_of_type = of_block.size() == static_cast<std::size_t>(of.count) * size_of(of.dtype);
+  const at::ScalarType type = is_of_type ? scalar_type_of(of.dtype) : at::kFloat;
+  const at::TensorOptions options = at::TensorOptions().dtype(type).device(device_);
   at::Tensor all = at::from_blob(
       of_block.data(), {of.count}, [](void*) {}, options, device_);
   std::int64_t first = 0;

@@ -27,8 +27,13 @@ class FlatParametersDouble : public optim::FlatParameters {
     for (const auto& [name, shape] : parameters) {
       std::int64_t count = 1;
       for (const std::int64_t size : shape) count *= size;
-      block.segments.push_back(
-          {.name = name, .shape = shape, .offset = block.count, .count = count, .own_begin = 0, .own_end = count});
+      block.segments.push_back({.name = name,
+                                .shape = shape,
+                                .strides = {},
+                                .offset = block.count,
+                                .count = count,
+                                .own_begin = 0,
+                                .own_end = count});
       block.count += (count + per_line - 1) / per_line * per_line;
     }
     lines_.resize(static_cast<std::size_t>(block.count / per_line));
@@ -74,6 +79,18 @@ class FlatParametersDouble : public optim::FlatParameters {
     auto lines = std::make_shared<std::vector<Line>>(lines_.size());
     std::byte* const begin = lines->data()->bytes.data();
     return {std::move(lines), begin};
+  }
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override {
+    auto lines = std::make_shared<std::vector<Line>>(bytes / sizeof(Line) + 1);
+    std::byte* const begin = lines->data()->bytes.data();
+    return {std::move(lines), begin};
+  }
+  /// Whoever owns the beginning then owns the whole.
+  void own_whole_parameters() override {
+    for (optim::Segment& segment : blocks_[0].segments) {
+      segment.own_end = segment.own_begin == 0 && segment.own_end > 0 ? segment.count : 0;
+      segment.own_begin = 0;
+    }
   }
   bool has_gradient(std::size_t block, std::size_t segment) const override {
     return gradient(block, segment) != nullptr;

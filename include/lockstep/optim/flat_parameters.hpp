@@ -22,10 +22,11 @@ inline constexpr std::int64_t kPieceElements = 4096;
 struct Segment {
   std::string name;  ///< dotted name in the model, such as "conv1.weight"
   std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;     ///< elements from the start of the block; negative where the slice begins later
-  std::int64_t count = 0;      ///< elements
-  std::int64_t own_begin = 0;  ///< this rank updates elements
-  std::int64_t own_end = 0;    ///<   [own_begin, own_end) of the segment only; own_begin is a multiple of a piece
+  std::vector<std::int64_t> strides;  ///< in memory without gaps, in elements; empty: the last dimension lies closest
+  std::int64_t offset = 0;            ///< elements from the start of the block; negative where the slice begins later
+  std::int64_t count = 0;             ///< elements
+  std::int64_t own_begin = 0;         ///< this rank updates elements
+  std::int64_t own_end = 0;  ///<   [own_begin, own_end) of the segment only; own_begin is a multiple of a piece
 };
 
 /// A flat buffer of parameters of one dtype.
@@ -58,12 +59,20 @@ class FlatParameters {
   /// and each writes its own parts. Collective over them.
   virtual std::shared_ptr<std::byte> allocate_state(std::size_t block) = 0;
 
+  /// Zeroed memory for what states there are beside those. Those who share the parameters share this. Collective over
+  /// them.
+  virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
+
+  /// From now on every parameter has one owner, who has all of it.
+  /// @throws ConfigError  parameters are cut
+  virtual void own_whole_parameters() = 0;
+
   /// Returns once all ranks have brought the gradients of this step. Collective where several ranks train together.
   virtual void finish_gradients() {}
   /// Whether any rank had a gradient for this parameter. One that had none is left alone: none is not zero.
   virtual bool has_gradient(std::size_t block, std::size_t segment) const = 0;
-  /// Hands over the averaged gradients of this rank's own parts, piece by piece. After finish_gradients. Not
-  /// collective.
+  /// Hands over the averaged gradients of this rank's own parts, piece by piece: one parameter after another, each from
+  /// its beginning. After finish_gradients. Not collective.
   /// @param is_last  no further visit follows in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
   /// Where blocks and states lie on a GPU: what updates work on in the place of visit_gradients, as whole tensors. This

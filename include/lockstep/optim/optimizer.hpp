@@ -3,14 +3,17 @@
 
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/section.hpp>
+#include <lockstep/core/tensor_fwd.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -53,7 +56,10 @@ using Sums = std::array<double, 2>;
 struct TensorUpdate;  // of tensor_update.hpp
 struct TensorChange;
 
-/// A row of the table of optimizers: a per-element rule, or with `needs` a per-tensor one. A user's program adds rows.
+using Shape = std::vector<std::int64_t>;
+
+/// A row of the table of optimizers: a per-element rule, with `needs` a per-tensor one, or with `is_whole` one that
+/// works on whole parameters. A user's program adds rows.
 struct Rule {
   std::string name;
   std::string help;
@@ -64,11 +70,18 @@ struct Rule {
   /// lengthen the list but not change its beginning: the groups of one optimizer share the longest.
   std::vector<std::string> (*state_names)(const Options& options);
   /// @param step  updates of the parameter including this one, from 1
-  Coefficients (*coefficients)(const Options& options, std::int64_t step);
-  void (*update32)(const Coefficients& coefficients, const Stretch<float>& stretch);
-  void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch);
+  Coefficients (*coefficients)(const Options& options, std::int64_t step) = nullptr;
+  void (*update32)(const Coefficients& coefficients, const Stretch<float>& stretch) = nullptr;
+  void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch) = nullptr;
   /// The same for parameters on a GPU; null: as for the built-in rule of this name.
   void (*update_tensors)(const TensorUpdate& update) = nullptr;
+
+  /// update_tensors is all there is, on the CPU too, and gets tensors of the parameters' shapes. Every parameter then
+  /// has one owner.
+  bool is_whole = false;
+  /// The shape of a state array for parameters of this shape, for a rule that is whole; nullopt: these have none. Null:
+  /// that of the parameter.
+  std::optional<Shape> (*state_shape)(std::size_t slot, const Shape& parameter) = nullptr;
 
   /// Null: nothing. Where it says so, all stretches are measured before the first is updated. Measuring may write to
   /// the state; what it returns is summed over the parameter by one fixed tree, with the same bits whoever owns which
@@ -115,7 +128,16 @@ struct GradientChange {
   bool is_none() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
 };
 
-/// Updates flat blocks by a rule; each rank the parts that it owns.
+/// One state array of one parameter.
+struct StateArray {
+  std::byte* values;
+  DType dtype;
+  Shape shape;
+  Shape strides;  ///< as Segment::strides
+};
+
+/// Updates flat blocks by a rule; each rank the parts that it owns. Parameters of 16 bits are updated in float32, in a
+/// state array "master", and rounded to even.
 class Optimizer {
  public:
   /// @param rule        outlives the optimizer
@@ -135,10 +157,13 @@ class Optimizer {
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
   const std::vector<ParamGroup>& groups() const noexcept { return groups_; }
 
-  /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`. Each rank writes
+  /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`, unless the rule
+  /// says otherwise by state_shape. Each rank writes
   /// what it owns; where parameters are shared, all see the whole.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
+  /// The part of one segment; nullopt: the rule keeps no such state of it.
+  std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// Updates that each segment of `block` has had, the same on every rank.
   std::span<std::int64_t> steps(std::size_t block);
 
@@ -146,7 +171,12 @@ class Optimizer {
   template <class Visit>
   void visit_stretches(const GradientChange& change, bool is_last, const Visit& visit);
   template <class T, class Visit>
-  void visit_stretch(const GradientPiece& piece, const GradientChange& change, const Visit& visit);
+  void visit_stretch(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
+  void allocate_state(std::size_t block);
+  void visit_pieces(const GradientChange& change, const std::function<void(const GradientPiece&)>& visit);
+  void step_whole(const GradientChange& change);
+  void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
+              const Tensor& gradient) const;
   Needs needs() const;
   void learn_norm(const GradientChange& change);
   void learn_sums(const GradientChange& change);
@@ -156,11 +186,13 @@ class Optimizer {
   std::vector<ParamGroup> groups_;
   FlatParameters* parameters_;
   std::vector<std::string> state_names_;
-  std::vector<std::vector<std::size_t>> group_of_;              // [block][segment]
-  std::vector<std::vector<std::int64_t>> steps_;                // [block][segment]
-  std::vector<std::vector<Coefficients>> coefficients_;         // [block][segment], of the step at hand
-  std::vector<std::vector<std::shared_ptr<std::byte>>> state_;  // [block][slot]
-  std::vector<std::vector<char>> was_counted_;                  // [block][segment], by the last step_tensors
+  std::size_t rule_states_ = 0;  // of state_names_; then comes that of 16-bit parameters, if there are any
+  std::vector<std::vector<std::size_t>> group_of_;                   // [block][segment]
+  std::vector<std::vector<std::int64_t>> steps_;                     // [block][segment]
+  std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand
+  std::vector<std::vector<std::shared_ptr<std::byte>>> state_;       // [block][slot]
+  std::vector<std::vector<std::vector<std::int64_t>>> state_begin_;  // [block][slot][segment], and where the last ends
+  std::vector<std::vector<char>> was_counted_;                       // [block][segment], by the last step_tensors
 };
 
 }  // namespace lockstep::optim

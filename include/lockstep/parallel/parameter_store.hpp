@@ -71,6 +71,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
 
   std::span<const optim::Block> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
+  std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
+  void own_whole_parameters() override;
   void finish_gradients() override;
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
@@ -87,7 +89,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
   /// ranks are put together, in memory of their own: collective; else they are views.
-  /// @param of_block  as allocate_state gave it, or bytes_of_block
+  /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer: that of 16-bit
+  ///                  parameters is float32
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block);
 
   /// The ranks that share this rank's copy (this rank alone when nothing is shared).
@@ -104,8 +107,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void add_block(DType dtype, const std::vector<std::size_t>& members);
   /// The gradient, of the dtype and strides of its parameter.
   at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
-  std::shared_ptr<std::byte> allocate(std::size_t bytes) const;
   void divide(const std::vector<Bucket>& buckets);
+  void divide_whole();
   void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
   void visit_whole(std::size_t block, std::size_t segment,
                    const std::function<void(const optim::GradientPiece&)>& visit) const;
@@ -118,6 +121,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block
+  bool owns_whole_ = false;                         // each parameter has one owner
   bool checks_writes_;
   std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
   mpi::Communicator host_;

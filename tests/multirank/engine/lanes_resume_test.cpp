@@ -161,5 +161,26 @@ INSTANTIATE_TEST_SUITE_P(Cases, LanesResumeTest,
                                            Case{"sgdOverMpi", kSgd, {{"comm.backend", "mpi"}}}),
                          [](const auto& test) { return std::string(test.param.name); });
 
+/// The other rules, with all the state that each can have.
+std::vector<Case> other_rules() {
+  const Settings decay = {{"optim.lr", "0.01"}, {"optim.weight_decay", "0.01"}};
+  const Settings momentum = with(decay, {{"optim.momentum", "0.9"}});
+  std::vector<Case> cases;
+  for (const char* rule : {"adagrad", "adadelta", "adamax", "nadam", "radam", "lion", "lamb", "adafactor"}) {
+    cases.push_back({rule, with(decay, {{"optim.name", rule}})});
+  }
+  for (const char* rule : {"lars", "larc", "muon"}) cases.push_back({rule, with(momentum, {{"optim.name", rule}})});
+  cases.push_back({"rprop", {{"optim.name", "rprop"}, {"optim.lr", "0.01"}}});
+  cases.push_back({"adam", with(decay, {{"optim.name", "adam"}, {"optim.amsgrad", "true"}})});
+  cases.push_back({"rmsprop", with(momentum, {{"optim.name", "rmsprop"}, {"optim.centered", "true"}})});
+  cases.push_back({"asgd", with(decay, {{"optim.name", "asgd"}, {"optim.t0", "3"}})});
+  return cases;
+}
+
+INSTANTIATE_TEST_SUITE_P(Rules, LanesResumeTest, ::testing::ValuesIn(other_rules()),
+                         [](const auto& test) { return std::string(test.param.name); });
+
+TEST(LanesResumeCases, AreOfEveryRule) { EXPECT_EQ(other_rules().size() + 2, optim::builtin_rules().size()); }
+
 }  // namespace
 }  // namespace lockstep::engine

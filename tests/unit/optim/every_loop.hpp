@@ -38,6 +38,9 @@ inline const std::vector<Settings>& every_loop() {
       {{"name", "lamb"}, {"lr", "0.01"}},
       {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
       {{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"decoupled_weight_decay", "true"}},
+      {{"name", "adafactor"}, {"lr", "0.1"}, {"weight_decay", "0.1"}},
+      {{"name", "muon"}, {"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}, {"weight_decay", "0.1"}},
+      {{"name", "muon"}, {"lr", "0.1"}, {"momentum", "0.9"}, {"ns_bf16", "false"}},
   };
   return all;
 }

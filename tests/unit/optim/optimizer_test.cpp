@@ -192,12 +192,19 @@ TEST(OptimizerTest, StateAndStepsRestoreAnOptimizer) {
 }
 
 TEST(OptimizerTest, RefusesOtherTypes) {
-  FlatParametersDouble parameters(DType::bfloat16, {{"w", {2}}});
+  FlatParametersDouble integers(DType::int32, {{"w", {2}}});
   try {
-    make_optimizer({}, parameters);
-    ADD_FAILURE() << "bfloat16 was accepted";
+    make_optimizer({}, integers);
+    ADD_FAILURE() << "int32 was accepted";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "parameter 'w' is bfloat16, but optimizers update float32 and float64 only");
+    EXPECT_STREQ(error.what(), "parameter 'w' is int32, but optimizers update floating-point numbers only");
+  }
+  FlatParametersDouble halves(DType::bfloat16, {{"w", {2}}});
+  try {
+    make_optimizer({{"name", "muon"}}, halves);
+    ADD_FAILURE() << "muon accepted bfloat16";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "parameter 'w' is bfloat16, but muon updates float32 and float64 only");
   }
 }
 

@@ -236,6 +236,7 @@ TYPED_TEST(RulesTest, AnySplitGivesTheSameBits) {
   for (const Settings& settings : every_loop()) {
     const Section optim = section_of(settings);
     const Rule& rule = find_rule(optim.text("name"));
+    if (rule.is_whole) continue;  // one owner has all
     const Options options = options_of(optim);
     Arrays<TypeParam> whole(kCount);
     Arrays<TypeParam> split(kCount);

@@ -115,6 +115,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Settings{{"lr", "0.1"}, {"momentum", "0.9"}, {"nesterov", "true"}},
                       Settings{{"name", "adam"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
                       Settings{{"name", "adam"}, {"lr", "0.01"}, {"amsgrad", "true"}},
+                      Settings{{"name", "adafactor"}, {"lr", "0.01"}, {"weight_decay", "0.1"}},
+                      Settings{{"name", "muon"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));

@@ -5,9 +5,13 @@
 
 #include <cstddef>
 
-#include "reduction.hpp"
+namespace lockstep {
 
-namespace lockstep::mpi {
+/// Bytes of one vector register.
+enum class VectorWidth : std::size_t { sse = 16, avx2 = 32, avx512 = 64 };
+
+/// The widest that this processor has; 16 bytes on other kinds of processors.
+VectorWidth widest_vectors();
 
 inline constexpr std::size_t kHalfBytes = 2;
 
@@ -19,6 +23,6 @@ struct HalfFormat {
 };
 
 /// @param dtype  float16 or bfloat16
-HalfFormat half_format(DType dtype, VectorWidth width);
+HalfFormat half_format(DType dtype, VectorWidth width = widest_vectors());
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "half_format.hpp"
+#include <lockstep/core/half_format.hpp>
 
 #include <cstdint>
 #include <cstring>
@@ -8,7 +8,7 @@
 #include <immintrin.h>
 #endif
 
-namespace lockstep::mpi {
+namespace lockstep {
 
 namespace {
 
@@ -93,6 +93,18 @@ template <std::size_t kLanes>
 
 }  // namespace
 
+VectorWidth widest_vectors() {
+#if defined(__x86_64__)
+  static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512
+                                   : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")
+                                       ? VectorWidth::avx2
+                                       : VectorWidth::sse;
+  return width;
+#else
+  return VectorWidth::sse;
+#endif
+}
+
 HalfFormat half_format(DType dtype, [[maybe_unused]] VectorWidth width) {
   const bool is_bfloat16 = dtype == DType::bfloat16;
 #if defined(__x86_64__)
@@ -108,4 +120,4 @@ HalfFormat half_format(DType dtype, [[maybe_unused]] VectorWidth width) {
   return {.widen = widen_one_by_one<half_to_float>, .narrow = narrow_one_by_one<float_to_half>};
 }
 
-}  // namespace lockstep::mpi
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "rules.hpp"
+#include "tensor_rules.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+enum : std::size_t { kRows, kColumns, kElements };  // state arrays
+
+at::Tensor root_mean_square(const at::Tensor& tensor) {
+  return tensor.norm().div(std::sqrt(static_cast<double>(tensor.numel())));
+}
+
+double eps1_of(const Options& options, at::ScalarType type) {
+  if (options.at("eps1") != 0) return options.at("eps1");
+  return type == at::kDouble ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+}
+
+/// Along one dimension, which stays with size 1.
+at::Tensor mean_square(const at::Tensor& gradient, std::int64_t dim) {
+  return gradient.norm(2, dim, /*keepdim=*/true).square_().div_(gradient.size(dim));
+}
+
+/// Moves the mean squares by `take` towards those of the gradient. Returns one for each element.
+at::Tensor learn(const TensorUpdate& update, std::size_t i, const at::Tensor& gradient, double take, double eps1) {
+  if (gradient.dim() < 2) {
+    const at::Tensor squares = update.states[kElements][i].lerp(gradient.square(), take);
+    assign(update, update.states[kElements][i], squares);
+    return squares;
+  }
+  const at::Tensor rows = update.states[kRows][i].lerp(mean_square(gradient, -1), take);
+  const at::Tensor columns = update.states[kColumns][i].lerp(mean_square(gradient, -2), take);
+  assign(update, update.states[kRows][i], rows);
+  assign(update, update.states[kColumns][i], columns);
+  return rows.mul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
+}
+
+void update_one(const TensorUpdate& update, std::size_t i) {
+  const Options& options = *update.options;
+  const at::Tensor& parameter = update.parameters[i];
+  const at::Tensor gradient = downhill(update, i);
+  const auto step = static_cast<double>(update.step);
+  const double eps1 = eps1_of(options, parameter.scalar_type());
+  const double relative_lr = std::min(options.at("lr"), 1 / std::sqrt(step));
+  const at::Tensor lr = root_mean_square(parameter).clamp_min_(options.at("eps2")).mul_(relative_lr);
+  const at::Tensor squares = learn(update, i, gradient, std::pow(step, options.at("beta2_decay")), eps1);
+  const at::Tensor direction = squares.clamp_min(eps1 * eps1).rsqrt_().mul_(gradient);
+  direction.mul_(lr.div_(root_mean_square(direction).div_(options.at("d")).clamp_min_(1)));
+  move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), direction);
+}
+
+void update(const TensorUpdate& update) {
+  for (std::size_t i = 0; i < update.parameters.size(); ++i) {
+    if (update.parameters[i].numel() > 0) update_one(update, i);
+  }
+}
+
+Options read(const Section& optim) {
+  Options options;
+  for (const char* key : {"beta2_decay", "eps1", "eps2", "d"}) options[key] = optim.real(key);
+  return options;
+}
+
+std::vector<std::string> state_names(const Options&) { return {"row_var", "col_var", "variance"}; }
+
+std::optional<Shape> state_shape(std::size_t slot, const Shape& parameter) {
+  if ((slot == kElements) != (parameter.size() < 2)) return std::nullopt;
+  Shape shape = parameter;
+  if (slot != kElements) shape[shape.size() - (slot == kRows ? 1 : 2)] = 1;
+  return shape;
+}
+
+}  // namespace
+
+Rule adafactor_rule() {
+  return {.name = "adafactor",
+          .help = "Adam-like steps from mean squares of rows and columns only, in proportion to the parameter",
+          .keys = {{.name = "optim.beta2_decay",
+                    .type = KeyType::real,
+                    .default_value = "-0.8",
+                    .help = "adafactor: mean squares move by step^beta2_decay",
+                    .max = 0},
+                   {.name = "optim.eps1",
+                    .type = KeyType::real,
+                    .default_value = "0",
+                    .help = "adafactor: least root of a mean square; 0: the rounding unit of the parameter's type",
+                    .min = 0},
+                   {.name = "optim.eps2",
+                    .type = KeyType::real,
+                    .default_value = "0.001",
+                    .help = "adafactor: least size of a parameter that its steps are in proportion to",
+                    .min = 0},
+                   {.name = "optim.d",
+                    .type = KeyType::real,
+                    .default_value = "1",
+                    .help = "adafactor: steps of a larger root mean square are shortened to it",
+                    .min = 0,
+                    .min_is_exclusive = true}},
+          .read = read,
+          .state_names = state_names,
+          .update_tensors = update,
+          .is_whole = true,
+          .state_shape = state_shape};
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "options.hpp"
+#include "rules.hpp"
+#include "tensor_rules.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+bool is_matrix(const Shape& shape) { return shape.size() == 2; }
+
+/// About U V^T of a matrix U S V^T: some steps of a quintic Newton-Schulz iteration, whose coefficients bring singular
+/// values near 1 fast rather than exactly.
+at::Tensor orthogonalised(const at::Tensor& matrix, const Options& options) {
+  const bool is_tall = matrix.size(0) > matrix.size(1);
+  at::Tensor x = options.at("ns_bf16") != 0 ? matrix.to(at::kBFloat16) : matrix;
+  if (is_tall) x = x.t();
+  x = x.div(x.norm().clamp_min(options.at("eps")));
+  for (int k = 0; k < static_cast<int>(options.at("ns_steps")); ++k) {
+    const at::Tensor gram = x.mm(x.t());
+    const at::Tensor change = at::addmm(gram, gram, gram, options.at("ns_b"), options.at("ns_c"));
+    x = at::addmm(x, change, x, options.at("ns_a"));
+  }
+  return is_tall ? x.t() : x;
+}
+
+/// Of the lr, so that updates of matrices of any shape have a similar size.
+double adjustment(const Options& options, double rows, double columns) {
+  if (options.at("match_rms_adamw") != 0) return 0.2 * std::sqrt(std::max(rows, columns));
+  return std::sqrt(std::max(1.0, rows / columns));
+}
+
+void update_matrix(const TensorUpdate& update, std::size_t i) {
+  const Options& options = *update.options;
+  const at::Tensor& parameter = update.parameters[i];
+  const at::Tensor gradient = downhill(update, i);
+  const double momentum = options.at("momentum");
+  const at::Tensor mean = update.states[0][i].lerp(gradient, 1 - momentum);
+  assign(update, update.states[0][i], mean);
+  const at::Tensor direction = options.at("nesterov") != 0 ? gradient.lerp(mean, momentum) : mean;
+  const double lr = options.at("lr") *
+                    adjustment(options, static_cast<double>(parameter.size(0)), static_cast<double>(parameter.size(1)));
+  const at::Tensor step = orthogonalised(direction, options).to(parameter.scalar_type()).mul(lr);
+  move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), step);
+}
+
+void update(const TensorUpdate& update) {
+  TensorUpdate others;
+  others.options = update.options;
+  others.step = update.step;
+  others.is_void = update.is_void;
+  others.states.resize(2);
+  for (std::size_t i = 0; i < update.parameters.size(); ++i) {
+    if (update.parameters[i].dim() == 2) {
+      if (update.parameters[i].numel() > 0) update_matrix(update, i);
+      continue;
+    }
+    others.parameters.push_back(update.parameters[i]);
+    others.gradients.push_back(update.gradients[i]);
+    others.states[0].push_back(update.states[1][i]);
+    others.states[1].push_back(update.states[2][i]);
+  }
+  if (!others.parameters.empty()) builtin_tensor_rule("adamw")(others);
+}
+
+Options read(const Section& optim) {
+  Options options;
+  read_betas(optim, options);
+  read_numbers(optim, options, {"eps", "momentum"});
+  read_flags(optim, options, {"nesterov", "ns_bf16"});
+  const std::vector<double> coefficients = optim.reals("ns_coefficients");
+  if (coefficients.size() != 3) {
+    throw ConfigError(optim.cite("ns_coefficients") + " must be three numbers, such as 3.4445, -4.775, 2.0315");
+  }
+  options["ns_a"] = coefficients[0];
+  options["ns_b"] = coefficients[1];
+  options["ns_c"] = coefficients[2];
+  options["ns_steps"] = static_cast<double>(optim.integer("ns_steps"));
+  options["match_rms_adamw"] = optim.text("adjust_lr_fn") == "match_rms_adamw" ? 1 : 0;
+  options["amsgrad"] = 0;  // which adamw reads
+  return options;
+}
+
+std::vector<std::string> state_names(const Options&) { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }
+
+std::optional<Shape> state_shape(std::size_t slot, const Shape& parameter) {
+  const bool is_of_matrices = slot == 0;
+  return is_of_matrices == is_matrix(parameter) ? std::optional(parameter) : std::nullopt;
+}
+
+KeySpecs keys() {
+  KeySpecs keys = momentum_keys();
+  keys.push_back(betas_key());
+  keys.push_back(eps_key());
+  keys.push_back({.name = "optim.ns_coefficients",
+                  .type = KeyType::reals,
+                  .default_value = "3.4445, -4.775, 2.0315",
+                  .help = "muon: of the polynomial that a matrix is orthogonalised by"});
+  keys.push_back({.name = "optim.ns_steps",
+                  .type = KeyType::integer,
+                  .default_value = "5",
+                  .help = "muon: how often it is applied",
+                  .min = 0,
+                  .max = 99});
+  keys.push_back({.name = "optim.ns_bf16",
+                  .type = KeyType::boolean,
+                  .default_value = "true",
+                  .help = "muon: orthogonalise in bfloat16; false: in the parameter's own type"});
+  keys.push_back({.name = "optim.adjust_lr_fn",
+                  .type = KeyType::choice,
+                  .default_value = "original",
+                  .help = "muon: how the lr follows a matrix's shape; with match_rms_adamw an lr for adamw fits",
+                  .choices = {"original", "match_rms_adamw"}});
+  return keys;
+}
+
+}  // namespace
+
+Rule muon_rule() {
+  return {.name = "muon",
+          .help = "orthogonalised momentum for matrices (momentum=0.95 and nesterov=true are usual), adamw for others",
+          .keys = keys(),
+          .read = read,
+          .state_names = state_names,
+          .update_tensors = update,
+          .is_whole = true,
+          .state_shape = state_shape};
+}
+
+}  // namespace lockstep::optim
