@@ -16,6 +16,7 @@
 
 #include "comm_state.hpp"
 #include "differences.hpp"
+#include "scaler_state.hpp"
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
 
@@ -370,6 +371,8 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
     capture_model(archive, strategy.model().model());
     capture_optimizer(archive, strategy);
+    capture_scaler(archive, kScaler, strategy.optimizer());
+    archive.set("/", "precision", strategy.precision());
   }
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
@@ -429,6 +432,9 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   });
   load_model(strategy, archive);
   if (!options.resets_optim) load_optimizer(strategy, archive);
+  if (!options.resets_optim) {
+    strategy.world().together([&] { restore_scaler(strategy.optimizer(), archive, kScaler); });
+  }
   if (!options.resets_rng) load_generators(archive, strategy.world());
   if (!options.is_partial) {
     restore_comm(strategy, archive);
@@ -445,6 +451,10 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
   Strategy& strategy = trainer.strategy();
   const std::string by_comm = comm_difference(strategy, archive);
   if (by_comm.starts_with("statistical")) return by_comm;
+  if (archive.has_attribute("/", "precision") && archive.text("/", "precision") != strategy.precision()) {
+    return "statistical, because train.precision is " + strategy.precision() + " and was " +
+           archive.text("/", "precision");
+  }
   const auto ranks = archive.integer("/", "world_size");
   if (ranks != strategy.world().size() && strategy.lanes() == 0) {
     return "order, because it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +

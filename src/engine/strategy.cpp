@@ -5,13 +5,17 @@
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/models/layers.hpp>
 #include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
 
 #include <ATen/Parallel.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <sstream>
+
+#include "precision.hpp"
 
 namespace lockstep::engine {
 
@@ -72,6 +76,13 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
 }
 
+bool has_batch_norm(const models::Model& model) {
+  const auto modules = model.modules();
+  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    return dynamic_cast<const models::BatchNorm*>(module.get()) != nullptr;
+  });
+}
+
 std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterStore& store) {
   std::vector<optim::ParameterInfo> parameters(store.size());
   for (std::size_t i = 0; i < store.size(); ++i) {
@@ -85,7 +96,8 @@ std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterS
 Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Communicator& world, const Tables& tables)
     : world_(&world),
       seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))),
-      comm_hook_(sections.at("ddp").text("comm_hook")) {
+      comm_hook_(sections.at("ddp").text("comm_hook")),
+      precision_(sections.at("train").text("precision")) {
   const Section& train = sections.at("train");
   const mpi::Topology topology = mpi::Topology::of(world);
   // First of all: LibTorch settles once whether there is CUDA.
@@ -115,27 +127,37 @@ Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Commun
                                                .gpu = chosen.gpu});
 
   std::shared_ptr<models::Model> built;
+  Precision precision;
+  const std::string remark = set_float32_products(train, device_);
+  if (!remark.empty()) log::info(remark);
   world.together([&] {
-    const at::ScalarType dtype = train.text("precision") == "fp64" ? at::kDouble : at::kFloat;
-    built = models::build(sections.at("model"), task, seed_, dtype, tables.models);
+    precision = precision_of(train);
+    built = models::build(sections.at("model"), task, seed_, precision.parameters, tables.models);
     built->to(device_);
   });
+  if (micro_batches_ > 1 && lanes_ == 0 && has_batch_norm(*built)) {
+    log::warning(
+        "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
+        "trains otherwise than in one forward");
+  }
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);
   options.hosts = hosts;
-  if (train.text("precision") == "bf16") options.autocast = at::kBFloat16;
+  options.autocast = precision.autocast;
   options.recompute = parts_of(sections.at("model").text("recompute"));
   model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
 
   parallel::ParameterStore& store = model_->parameters();
   const optim::Rule* rule = nullptr;
   std::vector<optim::ParamGroup> groups;
-  optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
+  optim::OptimWrapper::WrapperOptions wrapper{
+      .accumulation_steps = micro_batches_, .clip = {}, .scaler = precision.scaler};
   world.together([&] {
     const Section& optim = sections.at("optim");
     rule = &find_row(tables.rules, optim.text("name"), optim.cite("name"));
     groups = optim::build_groups(optim, *rule, describe_parameters(store));
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
+    wrapper.clip.is_by_group = train.text("clip_scope") == "group";
   });
   optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(groups), store), store, wrapper);
 }
