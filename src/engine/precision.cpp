@@ -7,6 +7,16 @@
 
 namespace lockstep::engine {
 
+namespace {
+
+/// A resolved configuration names every key: what has its default says nothing.
+void require_default(const Section& train, const std::string& key, const std::string& why) {
+  const KeyValue& value = train.values().at(key);
+  if (value.texts.front() != value.spec.default_value) throw ConfigError(train.cite(key) + " " + why);
+}
+
+}  // namespace
+
 Precision precision_of(const Section& train) {
   const std::string& name = train.text("precision");
   Precision precision;
@@ -16,7 +26,11 @@ Precision precision_of(const Section& train) {
     precision.autocast = at::kHalf;
     optim::GradScalerOptions options =
         optim::GradScalerOptions::parse(train.text("loss_scale"), train.cite("loss_scale"));
-    if (options.is_dynamic) options.init_scale = train.real("init_scale");
+    if (options.is_dynamic) {
+      options.init_scale = train.real("init_scale");
+    } else {
+      require_default(train, "init_scale", "is for train.loss_scale=dynamic; a scale that stays has no beginning");
+    }
     options.growth_factor = train.real("growth_factor");
     options.backoff_factor = train.real("backoff_factor");
     options.growth_interval = train.integer("growth_interval");
@@ -24,8 +38,7 @@ Precision precision_of(const Section& train) {
     return precision;
   }
   for (const char* key : {"loss_scale", "init_scale", "growth_factor", "backoff_factor", "growth_interval"}) {
-    if (train.is_default(key)) continue;
-    throw ConfigError(train.cite(key) + " is for train.precision=fp16; with " + name + " losses are not scaled");
+    require_default(train, key, "is for train.precision=fp16; with " + name + " losses are not scaled");
   }
   return precision;
 }

@@ -237,6 +237,9 @@ TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
   EXPECT_NE(
       refusal({{"train.precision", "fp16"}, {"train.backoff_factor", "1"}}).find("backoff_factor must lie between"),
       std::string::npos);
+  EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "8"}, {"train.init_scale", "4"}}),
+            "train.init_scale (test) is for train.loss_scale=dynamic; a scale that stays has no beginning");
+  EXPECT_EQ(refusal({{"train.loss_scale", "dynamic"}, {"train.growth_factor", "2"}}), "");  // as a stored file says
   EXPECT_NE(refusal({{"train.precision", "half"}}).find("train.precision"), std::string::npos);
 }
 
