@@ -39,7 +39,7 @@ using Rows = std::vector<std::pair<std::string, std::string>>;
 std::string paragraph(const std::string& heading, const Rows& rows) {
   std::size_t width = 0;
   for (const auto& row : rows) width = std::max(width, row.first.size());
-  std::string text = "\n" + heading + "\n";
+  std::string text = "\n" + wrapped(heading, 0);
   for (const auto& [name, help] : rows) {
     const std::size_t gap = help.empty() ? 0 : width - name.size() + 2;
     text += "  " + name + std::string(gap, ' ') + wrapped(help, width + 4);
@@ -50,7 +50,8 @@ std::string paragraph(const std::string& heading, const Rows& rows) {
 std::string describe(const KeySpec& spec) {
   std::string help = spec.help;
   if (!help.empty() && help.back() == '.') help.pop_back();
-  const std::string shown = spec.default_value.empty() ? "none" : spec.default_value;
+  const bool is_unset = spec.default_value.empty() || spec.default_value == "nan";
+  const std::string shown = is_unset ? "none" : spec.default_value;
   return help + (help.empty() ? "" : "; ") + range_of(spec) + "; default " + shown;
 }
 
@@ -58,6 +59,25 @@ Rows key_rows(const KeySpecs& specs) {
   Rows rows;
   for (const KeySpec& spec : specs) rows.emplace_back("--" + spec.name, describe(spec));
   return rows;
+}
+
+/// Inside a text that holds options, commas separate these.
+std::string with_slashes(std::string help) {
+  const std::string commas = "separated by commas";
+  const std::size_t at = help.find(commas);
+  return at == std::string::npos ? help : help.replace(at, commas.size(), "separated by slashes");
+}
+
+/// What may stand in the text of a key that holds options of its own.
+std::string describe_parts(const KeySpec& key) {
+  std::string text;
+  for (const KeySpec& part : key.parts) {
+    Rows rows;
+    for (const KeySpec& option : part.parts) rows.emplace_back(option.name, with_slashes(describe(option)));
+    const std::string heading = key.name + ", " + part.name + ": ";
+    text += paragraph(heading + part.help, rows);
+  }
+  return text;
 }
 
 /// The keys without a section, or those of `section` and the key of that very name.
@@ -74,14 +94,17 @@ std::string line_for(const std::string& section, const SectionHelp& sections) {
   return found == sections.end() ? "" : found->second;
 }
 
-const Rows& options() {
-  static const Rows rows = {
-      {"--config FILE", "reads keys from an INI file; may be repeated: the later file wins"},
-      {"--section.key=value", "sets a key; wins over every file"},
-      {"--from PATH", "for eval: the folder of a run, or a checkpoint"},
-      {"--help[=SECTION]", "this page, or the keys of a section"},
-      {"--version", "the versions of Lockstep and of the libraries below it"},
-  };
+Rows options() {
+  Rows rows = {{"--config FILE", "reads keys from an INI file; may be repeated: the later file wins"},
+               {"--section.key=value", "sets a key; wins over every file"}};
+  for (const Command& command : commands()) {
+    for (const Switch& of : command.switches) {
+      rows.emplace_back("--" + of.name + (of.value.empty() ? "" : " " + of.value),
+                        "for " + command.name + ": " + of.help);
+    }
+  }
+  rows.emplace_back("--help[=SECTION]", "this page, or the keys of a section");
+  rows.emplace_back("--version", "the versions of Lockstep and of the libraries below it");
   return rows;
 }
 
@@ -106,7 +129,8 @@ Examples
   mpirun -np 8 trainer --config gpt-char.ini --data.path=input.txt --optim.lr=3e-4 --run.dir=runs/a
   mpirun -np 8 trainer --config gpt-char.ini --run.dir=runs/a --resume=auto
   trainer eval --from runs/a
-  trainer config --config gpt-char.ini
+  trainer config --config gpt-char.ini --groups
+  trainer schedule --config gpt-char.ini --plot schedule.svg
 )";
 
 }  // namespace
@@ -139,7 +163,9 @@ std::string section_help(const std::string& section, const KeySpecs& specs, cons
                       (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
   const std::string line = line_for(section, sections);
-  return paragraph("[" + section + "]" + (line.empty() ? "" : " " + line), key_rows(chosen)).substr(1);
+  std::string text = paragraph("[" + section + "]" + (line.empty() ? "" : " " + line), key_rows(chosen)).substr(1);
+  for (const KeySpec& key : chosen) text += describe_parts(key);
+  return text;
 }
 
 }  // namespace lockstep::config

@@ -26,7 +26,15 @@ po::options_description declared(const KeySpecs& specs) {
   add("help,h", po::value<std::string>()->implicit_value(""));
   add("version", "");
   add("config", po::value<std::string>());
-  add("from", po::value<std::string>());
+  for (const Command& command : commands()) {
+    for (const Switch& of : command.switches) {
+      if (of.value.empty()) {
+        add(of.name.c_str(), "");
+      } else {
+        add(of.name.c_str(), po::value<std::string>());
+      }
+    }
+  }
   for (const KeySpec& spec : specs) add(spec.name.c_str(), po::value<std::string>());
   return all;
 }
@@ -110,30 +118,50 @@ std::string command_of(const Options& options) {
 [[noreturn]] void throw_unknown(const po::option& option, Config& config) {
   const std::string& word = option.original_tokens.at(0);
   if (!word.starts_with("--")) throw ConfigError("command line: '" + word + "' is unknown; " + kSpelling);
-  const std::string near = section_of(option.string_key).empty()
-                               ? nearest_name(option.string_key, {"config", "from", "help", "version"})
-                               : "";
+  std::vector<std::string> names = {"config", "help", "version"};
+  for (const Command& command : commands()) {
+    for (const Switch& of : command.switches) names.push_back(of.name);
+  }
+  const std::string near = section_of(option.string_key).empty() ? nearest_name(option.string_key, names) : "";
   if (near.empty()) config.set(option.string_key, "", "command line");  // throws, and knows the nearest key
   throw ConfigError("command line: '--" + option.string_key + "' is unknown; did you mean '--" + near + "'?");
+}
+
+/// The command that has a switch of this name, or null: then it is a key.
+const Command* owner_of(const std::string& name) {
+  for (const Command& command : commands()) {
+    for (const Switch& of : command.switches) {
+      if (of.name == name) return &command;
+    }
+  }
+  return nullptr;
 }
 
 void read_keys(const Options& options, Config& config) {
   for (const po::option& option : options) {
     const std::string& name = option.string_key;
-    if (option.position_key >= 0 || name == "config" || name == "from") continue;
+    if (option.position_key >= 0 || name == "config" || owner_of(name) != nullptr) continue;
     config.set(name, option.value.at(0), "command line");
   }
 }
 
-void read_from(const Options& options, Invocation& invocation) {
-  const po::option* const from = last_of(options, "from");
-  if (from != nullptr) invocation.from = from->value.at(0);
-  const bool is_eval = invocation.command == "eval";
-  if (is_eval && invocation.from.empty()) {
-    throw ConfigError("command line: eval needs --from PATH, the folder of a run or a checkpoint");
-  }
-  if (!is_eval && from != nullptr) {
-    throw ConfigError("command line: --from belongs to the command eval; see --init.from and --resume for training");
+/// The switches of the command; those of other commands have no place here.
+void read_switches(const Options& options, Invocation& invocation) {
+  for (const Command& command : commands()) {
+    for (const Switch& of : command.switches) {
+      const po::option* const found = last_of(options, of.name);
+      const std::string value = found == nullptr || found->value.empty() ? "" : found->value[0];
+      if (command.name != invocation.command) {
+        if (found == nullptr) continue;
+        throw ConfigError("command line: --" + of.name + " belongs to the command " + command.name +
+                          (of.elsewhere.empty() ? "" : "; " + of.elsewhere));
+      }
+      if (of.value.empty() ? found == nullptr : value.empty()) {
+        if (!of.is_needed && found == nullptr) continue;
+        throw ConfigError("command line: " + command.name + " needs --" + of.name + " " + of.value + ", " + of.help);
+      }
+      invocation.switches[of.name] = value;
+    }
   }
 }
 
@@ -142,8 +170,20 @@ void read_from(const Options& options, Invocation& invocation) {
 const std::vector<Command>& commands() {
   static const std::vector<Command> rows = {
       {"train", "trains a model; this is what trainer does without a command"},
-      {"eval", "evaluates what a run saved, given by --from"},
-      {"config", "prints every key, its value and where the value came from"},
+      {"eval",
+       "evaluates what a run saved, given by --from",
+       {{.name = "from",
+         .value = "PATH",
+         .help = "the folder of a run or a checkpoint",
+         .is_needed = true,
+         .elsewhere = "see --init.from and --resume for training"}}},
+      {"config",
+       "prints every key, its value and where the value came from",
+       {{.name = "groups", .help = "the parameter groups that the optimizer gets, in place of the keys"},
+        {.name = "verbose", .help = "each parameter of the groups, too"}}},
+      {"schedule",
+       "prints the values that sched.rule gives over the steps of a run, which is not started",
+       {{.name = "plot", .value = "FILE", .help = "an SVG file to draw them into"}}},
   };
   return rows;
 }
@@ -164,7 +204,7 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
     if (option.unregistered) throw_unknown(option, invocation.config);
   }
   invocation.command = command_of(options);
-  read_from(options, invocation);
+  read_switches(options, invocation);
   for (const auto& [source, text] : base) invocation.config.read_ini(text, source);
   for (const po::option& option : options) {
     if (option.string_key != "config") continue;

@@ -117,7 +117,7 @@ std::string text_of(const std::vector<std::int64_t>& numbers) {
 }
 
 void capture_buckets(Archive& archive, Strategy& strategy, bool is_writer) {
-  if (strategy.lanes() > 0 || strategy.world().size() == 1) return;
+  if (!strategy.model().has_buckets()) return;
   const parallel::ParameterStore& store = strategy.model().parameters();
   std::string names;
   std::string numbers;
@@ -168,7 +168,7 @@ parallel::BucketLayout layout_in(const Archive& archive, const parallel::Paramet
 }
 
 void restore_buckets(Strategy& strategy, const Archive& archive) {
-  if (strategy.lanes() > 0 || strategy.world().size() == 1 || !has_buckets(archive)) return;
+  if (!strategy.model().has_buckets() || !has_buckets(archive)) return;
   if (!has_same_limits(archive, strategy)) {
     log::info("buckets are laid out anew: the checkpoint's are by ddp.bucket_bytes = " +
               archive.text(kBuckets, "bucket_bytes") +

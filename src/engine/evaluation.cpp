@@ -36,12 +36,18 @@ metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& da
   std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
   strategy.model().model().eval();
-  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+  const auto sums_of = [&](std::int64_t batch) {
     const std::int64_t begin = batch * batch_size;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
     std::iota(indices.begin(), indices.end(), begin);
-    counted[static_cast<std::size_t>(batch)] = strategy.model().val_step(dataset.get(indices));
+    return strategy.model().val_step(dataset.get(indices));
+  };
+  for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
+    counted[static_cast<std::size_t>(batch)] = sums_of(batch);
   }
+  // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
+  const std::int64_t most = data::share_of(batches, 0, strategy.world().size()).count;
+  for (std::int64_t i = share.count; strategy.model().has_collective_forward() && i < most; ++i) sums_of(0);
   strategy.model().model().train();
   return sum_over_batches(counted, strategy.collectives());
 }

@@ -44,6 +44,11 @@ RestoreOptions restore_options(const Section& resume) {
     }
     *known->second = true;
   }
+  if (options.resets_sched && resume.text("schedule") == "checkpoint") {
+    throw ConfigError(resume.cite("schedule") +
+                      ": checkpoint has no place beside resume.reset=sched, which begins the "
+                      "configured schedule anew");
+  }
   options.renames = renames_of(resume);
   return options;
 }

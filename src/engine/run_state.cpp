@@ -27,6 +27,8 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
+constexpr const char* kFaultyMemory = "the run does not hold what was restored: its memory is at fault";
+
 // ---- the live run
 
 struct NamedTensor {
@@ -65,20 +67,44 @@ std::vector<NamedTensor> buffers_of(const models::Model& model) {
 
 // ---- capture
 
-void capture_model(Archive& archive, const models::Model& model) {
-  for (const auto& [name, tensor] : parameters_of(model)) archive.put(path(kParameters, name), array_of(tensor, name));
+/// What lies like the parameters of one block: on ranks that write, an array for each. Collective where sharded.
+void capture_block(Archive& archive, const std::string& group, parallel::ParameterStore& store, std::size_t block,
+                   std::span<std::byte> of_block, bool is_writer) {
+  if (!is_writer && store.shards() == nullptr) return;
+  const std::vector<at::Tensor> values = store.segments_of(block, of_block);
+  for (std::size_t s = 0; is_writer && s < values.size(); ++s) {
+    const std::string& name = store.blocks()[block].segments[s].name;
+    archive.put(path(group, name), array_of(values[s], name));
+  }
+}
+
+void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
+  const models::Model& model = strategy.model().model();
+  parallel::ParameterStore& store = strategy.model().parameters();
+  if (is_writer) {
+    for (const auto& [name, tensor] : parameters_of(model)) {
+      const bool is_here = store.shards() == nullptr || !tensor.requires_grad();
+      if (is_here) archive.put(path(kParameters, name), array_of(tensor, name));
+    }
+  }
+  for (std::size_t b = 0; store.shards() != nullptr && b < store.blocks().size(); ++b) {
+    capture_block(archive, kParameters, store, b, store.bytes_of_block(b), is_writer);
+  }
+  if (!is_writer) return;
   for (const auto& [name, first] : tied_names_of(model))
     archive.link(path(kParameters, name), path(kParameters, first));
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
 }
 
-/// One state array of one parameter. Those who share the parameters share its memory.
-at::Tensor state_view(optim::Optimizer& optimizer, const parallel::ParameterStore& store, std::size_t block,
-                      std::size_t segment, std::size_t slot) {
-  const optim::Block& of = store.blocks()[block];
-  std::byte* const begin =
-      optimizer.state(block, slot).data() + static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
-  return parallel::view_of(begin, store.parameter(store.index_of(block, segment)).tensor, nullptr);
+void capture_states(Archive& archive, Strategy& strategy, bool is_writer) {
+  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
+  parallel::ParameterStore& store = strategy.model().parameters();
+  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
+    for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+      const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
+      capture_block(archive, group, store, b, optimizer.state(b, slot), is_writer);
+    }
+  }
 }
 
 void capture_optimizer(Archive& archive, Strategy& strategy) {
@@ -86,15 +112,8 @@ void capture_optimizer(Archive& archive, Strategy& strategy) {
   const parallel::ParameterStore& store = strategy.model().parameters();
   std::vector<std::int64_t> steps(store.size());
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    const optim::Block& block = store.blocks()[b];
-    for (std::size_t s = 0; s < block.segments.size(); ++s) {
-      const optim::Segment& segment = block.segments[s];
-      const std::size_t index = store.index_of(b, s);
-      steps[index] = optimizer.steps(b)[s];
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        archive.put(path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
-                    array_of(state_view(optimizer, store, b, s, slot), segment.name));
-      }
+    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
+      steps[store.index_of(b, s)] = optimizer.steps(b)[s];
     }
   }
   std::string names;
@@ -110,6 +129,9 @@ void capture_optimizer(Archive& archive, Strategy& strategy) {
     for (const auto& [option, value] : group.options) archive.set(at, option, value);
   }
 }
+
+/// 0 where every rank holds everything.
+std::int64_t stage_of(Strategy& strategy) { return strategy.model().options().sharding.stage; }
 
 void capture_progress(Archive& archive, const Trainer& trainer, std::uint64_t seed) {
   const Progress& at = trainer.progress();
@@ -272,16 +294,46 @@ void load_model(Strategy& strategy, const Archive& archive) {
   load(kBuffers, buffers_of(model));
 }
 
-/// Visits every stored array of the optimizer with the live one.
+/// What this rank holds of one parameter's state: elements [begin, begin + bytes) of it, laid out like the parameter.
+struct HeldState {
+  std::string at;               ///< its place in an archive
+  const at::Tensor* parameter;  ///< whose shape, strides and type it has
+  std::int64_t begin;
+  std::span<std::byte> bytes;
+
+  bool is_whole() const { return bytes.size() == parameter->nbytes(); }
+  /// Only where it is whole.
+  at::Tensor view() const { return parallel::view_of(bytes.data(), *parameter, nullptr); }
+  /// The same part of stored values.
+  at::Tensor part_of(const Array& saved) const {
+    const at::Tensor all = at::empty_strided(parameter->sizes(), parameter->strides(),
+                                             at::TensorOptions().dtype(parallel::scalar_type_of(saved.dtype)));
+    all.copy_(tensor_over(saved));
+    const auto count = static_cast<std::int64_t>(bytes.size() / parameter->element_size());
+    return all.as_strided({count}, {1}, begin);
+  }
+};
+
 template <class Visit>
 void for_each_state(Strategy& strategy, const Visit& visit) {
   optim::Optimizer& optimizer = strategy.optimizer().optimizer();
   const parallel::ParameterStore& store = strategy.model().parameters();
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
-        visit(path(group, store.blocks()[b].segments[s].name), state_view(optimizer, store, b, s, slot));
+    const optim::Block& block = store.blocks()[b];
+    const std::size_t element = size_of(block.dtype);
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const optim::Segment& segment = block.segments[s];
+      const bool is_sharded = store.shards() != nullptr;
+      const std::int64_t begin = is_sharded ? segment.own_begin : 0;
+      const std::int64_t end = is_sharded ? segment.own_end : segment.count;
+      for (std::size_t slot = 0; begin < end && slot < optimizer.state_names().size(); ++slot) {
+        const std::span<std::byte> held =
+            optimizer.state(b, slot).subspan(static_cast<std::size_t>(segment.offset + begin) * element,
+                                             static_cast<std::size_t>(end - begin) * element);
+        visit({.at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
+               .parameter = &store.parameter(store.index_of(b, s)).tensor,
+               .begin = begin,
+               .bytes = held});
       }
     }
   }
@@ -312,11 +364,14 @@ void load_optimizer(Strategy& strategy, const Archive& archive) {
       if (is_taken) optimizer.steps(b)[s] = found->second;
     }
   }
-  store.write_whole([&] {
-    for_each_state(strategy, [&](const std::string& at, const at::Tensor& live) {
-      if (const Array* saved = fitting(archive, at, live)) copy_to(live, *saved);
-    });
-  });
+  const auto load = [&](const HeldState& held) {
+    const Array* const saved = fitting(archive, held.at, *held.parameter);
+    if (saved == nullptr) return;
+    if (held.is_whole()) return copy_to(held.view(), *saved);
+    std::memcpy(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size());
+  };
+  if (store.shards() != nullptr) return for_each_state(strategy, load);
+  store.write_whole([&] { for_each_state(strategy, load); });
 }
 
 /// That the live run now holds the bytes of the archive, on this rank too.
@@ -327,13 +382,21 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     const Array now = array_of(live, at);
     if (now.bytes.data() == saved->bytes.data()) return;  // its digest was taken here
     if (!now.bytes.empty() && std::memcmp(now.bytes.data(), saved->bytes.data(), now.bytes.size()) != 0) {
-      throw CheckpointError(archive.origin(), at, "the run does not hold what was restored: its memory is at fault");
+      throw CheckpointError(archive.origin(), at, kFaultyMemory);
+    }
+  };
+  const auto verify_held = [&](const HeldState& held) {
+    if (held.is_whole()) return verify(held.at, held.view());
+    const Array* const saved = fitting(archive, held.at, *held.parameter);
+    if (saved == nullptr) return;
+    if (std::memcmp(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size()) != 0) {
+      throw CheckpointError(archive.origin(), held.at, kFaultyMemory);
     }
   };
   const models::Model& model = strategy.model().model();
   for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
   for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
-  if (!options.resets_optim) for_each_state(strategy, verify);
+  if (!options.resets_optim) for_each_state(strategy, verify_held);
 }
 
 void load_generators(const Archive& archive, const mpi::Communicator& world) {
@@ -364,16 +427,18 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
+    archive.set("/", "sharding", stage_of(strategy));
     archive.set("/", "parent_digest", trainer.origin().parent_digest);
     archive.set("/", "run_id", trainer.origin().run_id);
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
-    capture_model(archive, strategy.model().model());
     capture_optimizer(archive, strategy);
     capture_scaler(archive, kScaler, strategy.optimizer());
     archive.set("/", "precision", strategy.precision());
   }
+  capture_model(archive, strategy, is_writer);
+  capture_states(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
   if (is_writer) capture_hooks(archive, trainer);
@@ -388,10 +453,13 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
     homes[at] = {.memory = {static_cast<std::byte*>(live.mutable_data_ptr()), live.nbytes()}};
   };
   const parallel::ParameterStore& store = strategy.model().parameters();
+  if (store.shards() != nullptr) return homes;
   for (std::size_t i = 0; i < store.size(); ++i) {
     add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
   }
-  if (!options.resets_optim) for_each_state(strategy, add);
+  if (!options.resets_optim) {
+    for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.view()); });
+  }
   std::size_t total = 0;
   for (const auto& [at, home] : homes) total += home.memory.size();
   const auto sharers = static_cast<std::size_t>(store.sharers().size());
@@ -431,8 +499,8 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
                       archive.integer("/", "samples_seen"));
   });
   load_model(strategy, archive);
-  if (!options.resets_optim) load_optimizer(strategy, archive);
   if (!options.resets_optim) {
+    load_optimizer(strategy, archive);
     strategy.world().together([&] { restore_scaler(strategy.optimizer(), archive, kScaler); });
   }
   if (!options.resets_rng) load_generators(archive, strategy.world());
@@ -440,7 +508,8 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
     restore_comm(strategy, archive);
     strategy.world().together([&] { restore_hooks(archive, trainer); });
   }
-  strategy.world().together([&] { verify_restored(strategy, archive, options); });
+  strategy.model().parameters().read_whole(
+      [&] { strategy.world().together([&] { verify_restored(strategy, archive, options); }); });
   return passed_over;
 }
 
@@ -449,6 +518,11 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
     return "statistical, because not all of the state was taken over";
   }
   Strategy& strategy = trainer.strategy();
+  const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
+  if (stage != stage_of(strategy) && strategy.world().size() > 1) {
+    return "order, because it was written by a run of sharding stage " + std::to_string(stage) +
+           " (0: none), which rounds sums otherwise";
+  }
   const std::string by_comm = comm_difference(strategy, archive);
   if (by_comm.starts_with("statistical")) return by_comm;
   if (archive.has_attribute("/", "precision") && archive.text("/", "precision") != strategy.precision()) {

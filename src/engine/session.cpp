@@ -59,7 +59,7 @@ KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys();
   for (const KeySpecs& more :
        {data::data_keys(tables.sources), models::model_keys(tables.models), optim::optim_keys(tables.rules),
-        schedule::sched_keys(), parallel::ddp_keys(), mpi::comm_keys()}) {
+        schedule::sched_keys(tables.curves), parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;
@@ -68,11 +68,12 @@ KeySpecs all_keys(const Tables& tables) {
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   const Sections& sections = request.sections;
   data::Splits splits = open_data(world, sections.at("data"), request.tables);
-  Strategy strategy(sections, splits.train->task(), world, request.tables);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, request.tables);
+  Strategy& strategy = made->prepare(splits.train->task());
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
-  trainer.add_hook(Priority::low, schedule_hook());
+  trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
@@ -113,7 +114,8 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
                                const std::string& checkpoint) {
   const data::Splits splits = open_data(world, sections.at("data"), tables);
-  Strategy strategy(sections, splits.train->task(), world, tables);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
+  Strategy& strategy = made->prepare(splits.train->task());
   checkpoints::Archive archive;
   world.together([&] { archive = checkpoints::read(checkpoint); });
   restore_model(strategy, archive);

@@ -9,29 +9,17 @@
 #include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
-#include <cstdlib>
 #include <sstream>
+#include <utility>
 
+#include "param_groups.hpp"
 #include "precision.hpp"
+#include "process_setup.hpp"
 
 namespace lockstep::engine {
 
 namespace {
-
-/// Compute threads of this rank: run.threads, else OMP_NUM_THREADS, else this rank's part of the processors.
-/// With lanes 1, since how many threads add up a sum shows in its bits.
-int set_threads(const Section& run, const mpi::Topology& topology, bool has_lanes) {
-  int threads = static_cast<int>(run.integer("threads"));
-  if (threads == 0 && has_lanes) threads = 1;
-  const char* const omp = std::getenv("OMP_NUM_THREADS");
-  if (threads == 0 && omp != nullptr) threads = std::atoi(omp);
-  if (threads <= 0) threads = std::max(1, topology.cpus / topology.local_size);
-  at::set_num_threads(threads);
-  return threads;
-}
 
 std::int64_t count_micro_batches(const Section& train, const mpi::Communicator& world) {
   const std::int64_t global_batch = train.integer("global_batch_size");
@@ -83,83 +71,157 @@ bool has_batch_norm(const models::Model& model) {
   });
 }
 
-std::vector<optim::ParameterInfo> describe_parameters(const parallel::ParameterStore& store) {
-  std::vector<optim::ParameterInfo> parameters(store.size());
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    parameters[i] = {store.parameter(i).name, store.parameter(i).tensor.dim()};
-  }
-  return parameters;
-}
-
 }  // namespace
 
-Strategy::Strategy(const Sections& sections, const Task& task, const mpi::Communicator& world, const Tables& tables)
-    : world_(&world),
+Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const Tables& tables)
+    : sections_(sections),
+      world_(&world),
+      tables_(&tables),
       seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))),
       comm_hook_(sections.at("ddp").text("comm_hook")),
       precision_(sections.at("train").text("precision")) {
-  const Section& train = sections.at("train");
+  const Section& run = section("run");
+  const Section& train = section("train");
   const mpi::Topology topology = mpi::Topology::of(world);
   // First of all: LibTorch settles once whether there is CUDA.
-  const mpi::DeviceChoice chosen = mpi::choose_device(sections.at("run").text("device"), world, topology.local_rank);
+  const mpi::DeviceChoice chosen = mpi::choose_device(run.text("device"), world, topology.local_rank);
   if (!chosen.remark.empty() && world.is_root()) log::warning(chosen.remark);
   if (chosen.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(chosen.gpu->index()));
   log::debug("device: " + (chosen.gpu ? device_.str() + " (" + chosen.gpu->name() + ")" : std::string("cpu")));
   lanes_ = train.integer("lanes");
-  threads_ = set_threads(sections.at("run"), topology, lanes_ > 0);
-  const auto loaders = static_cast<int>(sections.at("data").integer("workers"));
+  threads_ = set_threads(run, topology, lanes_ > 0);
+  const auto loaders = static_cast<int>(section("data").integer("workers"));
   // Loader threads mostly sleep: only compute threads are held against the processors.
   const std::string crowded = topology.oversubscription(threads_);
   if (!crowded.empty() && topology.local_rank == 0) log::warning(crowded);
   log::debug("threads: " + std::to_string(threads_) + " for computing, " + std::to_string(loaders) + " for loading");
+  if (run.boolean("diff_rank_seed")) rank_of_draws_ = static_cast<std::uint64_t>(world.rank());
+
+  const std::string remark = set_float32_products(train, device_);
+  if (!remark.empty()) log::info(remark);
 
   world.together([&] {
+    set_up_process(run, world.is_root());
+    precision_of(train);  // throws early
     if (lanes_ > 0 && chosen.gpu) {
       throw ConfigError(train.cite("lanes") + ": sums by lanes are made on the CPU; use run.device=cpu");
     }
     micro_batches_ = lanes_ > 0 ? count_lanes(train, world) : count_micro_batches(train, world);
     if (lanes_ > 0) first_lane_ = mpi::LaneTree::even(static_cast<int>(lanes_), world.size()).first_lane(world.rank());
   });
-  const auto hosts = static_cast<int>(sections.at("comm").integer("hosts"));
-  collectives_ = mpi::make_collectives(world, {.backend = sections.at("comm").text("backend"),
-                                               .timeout_s = sections.at("comm").real("timeout_s"),
-                                               .hosts = hosts,
+  const Section& comm = section("comm");
+  collectives_ = mpi::make_collectives(world, {.backend = comm.text("backend"),
+                                               .timeout_s = comm.real("timeout_s"),
+                                               .hosts = static_cast<int>(comm.integer("hosts")),
                                                .gpu = chosen.gpu});
+}
 
+std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shared_ptr<models::Model> ready) const {
+  std::shared_ptr<models::Model> built = std::move(ready);
+  if (built == nullptr) {
+    const at::ScalarType dtype = precision_of(section("train")).parameters;
+    built = models::build(section("model"), task, seed_, dtype, tables_->models);
+  }
+  built->to(device_);
+  return built;
+}
+
+parallel::DdpOptions Strategy::wrapper_options() const {
+  parallel::DdpOptions options = parallel::DdpOptions::from(section("ddp"), *collectives_);
+  options.lanes = static_cast<int>(lanes_);
+  options.hosts = static_cast<int>(section("comm").integer("hosts"));
+  options.autocast = precision_of(section("train")).autocast;
+  options.recompute = parts_of(section("model").text("recompute"));
+  lay_out(options);
+  return options;
+}
+
+Strategy& Strategy::prepare(const Task& task, Ready ready) {
+  if (is_prepared()) return *this;
   std::shared_ptr<models::Model> built;
-  Precision precision;
-  const std::string remark = set_float32_products(train, device_);
-  if (!remark.empty()) log::info(remark);
-  world.together([&] {
-    precision = precision_of(train);
-    built = models::build(sections.at("model"), task, seed_, precision.parameters, tables.models);
-    built->to(device_);
-  });
+  world_->together([&] { built = build_model(task, std::move(ready.model)); });
   if (micro_batches_ > 1 && lanes_ == 0 && has_batch_norm(*built)) {
     log::warning(
         "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
         "trains otherwise than in one forward");
   }
-  parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), *collectives_);
-  options.lanes = static_cast<int>(lanes_);
-  options.hosts = hosts;
-  options.autocast = precision.autocast;
-  options.recompute = parts_of(sections.at("model").text("recompute"));
-  model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(built), world, *collectives_, options);
-
+  model_ =
+      std::make_unique<parallel::DistributedDataParallel>(std::move(built), *world_, *collectives_, wrapper_options());
   parallel::ParameterStore& store = model_->parameters();
-  const optim::Rule* rule = nullptr;
-  std::vector<optim::ParamGroup> groups;
-  optim::OptimWrapper::WrapperOptions wrapper{
-      .accumulation_steps = micro_batches_, .clip = {}, .scaler = precision.scaler};
-  world.together([&] {
-    const Section& optim = sections.at("optim");
-    rule = &find_row(tables.rules, optim.text("name"), optim.cite("name"));
-    groups = optim::build_groups(optim, *rule, describe_parameters(store));
+  GroupPlan plan;
+  optim::OptimWrapper::WrapperOptions wrapper{.accumulation_steps = micro_batches_};
+  world_->together([&] {
+    const Section& optim = section("optim");
+    if (ready.rule == nullptr) {
+      ready.rule = &find_row(tables_->rules, optim.text("name"), optim.cite("name"));
+      plan = plan_groups(sections_, *ready.rule, model_->model(), world_->size());
+      ready.groups = std::move(plan.groups);
+    }
+    const Section& train = section("train");
+    wrapper.scaler = precision_of(train).scaler;
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
     wrapper.clip.is_by_group = train.text("clip_scope") == "group";
   });
-  optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*rule, std::move(groups), store), store, wrapper);
+  if (world_->is_root()) {
+    for (const std::string& remark : plan.remarks) log::warning(remark);
+    if (!plan.scaling.empty()) log::info(plan.scaling);
+  }
+  optimizer_ = std::make_unique<optim::OptimWrapper>(optim::Optimizer(*ready.rule, std::move(ready.groups), store),
+                                                     store, wrapper);
+  return *this;
+}
+
+SingleDeviceStrategy::SingleDeviceStrategy(const Sections& sections, const mpi::Communicator& world,
+                                           const Tables& tables)
+    : Strategy(sections, world, tables) {
+  world.together([&] {
+    if (world.size() == 1) return;
+    throw ConfigError(section("strategy").cite("name") + ": single is for one rank, but there are " +
+                      std::to_string(world.size()) + "; use ddp");
+  });
+}
+
+void ShardedStrategy::lay_out(parallel::DdpOptions& options) const {
+  const Section& strategy = section("strategy");
+  options.shares_parameters = false;
+  options.sharding = {.stage = static_cast<int>(strategy.integer("stage")),
+                      .blocks = parts_of(strategy.text("blocks")),
+                      .prefetches = strategy.boolean("prefetch")};
+}
+
+std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
+                                        const Tables& tables) {
+  const std::string& name = sections.at("strategy").text("name");
+  if (name == "sharded") return std::make_unique<ShardedStrategy>(sections, world, tables);
+  const bool is_single = name == "single" || (name == "auto" && world.size() == 1);
+  if (is_single) return std::make_unique<SingleDeviceStrategy>(sections, world, tables);
+  return std::make_unique<DdpStrategy>(sections, world, tables);
+}
+
+KeySpecs strategy_keys() {
+  return {
+      {.name = "strategy.name",
+       .type = KeyType::choice,
+       .default_value = "auto",
+       .help = "single: one rank; ddp: every rank holds the whole model; sharded: each rank holds a part of what "
+               "strategy.stage says; auto: single for one rank, else ddp",
+       .choices = {"auto", "single", "ddp", "sharded"}},
+      {.name = "strategy.stage",
+       .type = KeyType::integer,
+       .default_value = "3",
+       .help = "what sharded divides among ranks: 1: the optimizer's state; 2: gradients, too; 3: parameters, too",
+       .min = 1,
+       .max = 3},
+      {.name = "strategy.blocks",
+       .type = KeyType::text,
+       .default_value = "",
+       .help = "stage 3: blocks whose parameters are gathered together (\"block*\", several by commas); empty: the "
+               "outermost ones that consist of blocks"},
+      {.name = "strategy.prefetch",
+       .type = KeyType::boolean,
+       .default_value = "true",
+       .help = "stage 3: gather the next block's parameters while one computes"},
+  };
 }
 
 }  // namespace lockstep::engine

@@ -10,9 +10,10 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <limits>
 #include <span>
 #include <stdexcept>
+
+#include "run_bounds.hpp"
 
 namespace lockstep::engine {
 
@@ -51,11 +52,7 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
     }
     loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
                        .prefetch = static_cast<int>(2 + strategy.micro_batches())};
-    max_steps_ = train.integer("max_steps");
-    max_epochs_ = train.integer("max_epochs");
-    if (max_steps_ == 0 && max_epochs_ == 0) {
-      throw ConfigError("train.max_steps and train.max_epochs are both 0: set at least one, to say when the run ends");
-    }
+    bounds_ = std::make_unique<RunBounds>(train);
     rules_ = sched.texts("rule");
     rules_origin_ = sched.origin("rule");
     progress_.steps_per_epoch = sampler_->steps_per_epoch();
@@ -67,18 +64,18 @@ Trainer::~Trainer() = default;
 
 /// From where the run is now: how many steps it has in all, and the schedule over them.
 void Trainer::plan() {
-  constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
-  const std::int64_t per_epoch = progress_.steps_per_epoch;
-  const std::int64_t left_in_epochs = (max_epochs_ - progress_.epoch) * per_epoch - progress_.step_in_epoch;
-  const std::int64_t by_epochs =
-      max_epochs_ == 0 ? kEndless : progress_.step + std::max<std::int64_t>(0, left_in_epochs);
-  progress_.total_steps = std::min(max_steps_ == 0 ? kEndless : max_steps_, by_epochs);
+  progress_.total_steps = bounds_->total_steps(progress_);
   const schedule::Numbers learned = schedule_.state();
-  const schedule::RunLength length{.total_steps = progress_.total_steps - schedule_begin_,
-                                   .steps_per_epoch = per_epoch,
-                                   .samples_per_step = sampler_->global_batch_size()};
-  schedule_ = schedule::parse(rules_, length, rules_origin_, tables_->curves);
+  follow(rules_, {.total_steps = progress_.total_steps - schedule_begin_,
+                  .steps_per_epoch = progress_.steps_per_epoch,
+                  .samples_per_step = sampler_->global_batch_size()});
   if (!learned.empty()) schedule_.load_state(learned);
+}
+
+void Trainer::follow(std::vector<std::string> rules, const schedule::RunLength& length) {
+  schedule_ = schedule::parse(rules, length, rules_origin_, tables_->curves);
+  rules_ = std::move(rules);
+  schedule_length_ = length;
 }
 
 double Trainer::schedule_factor(std::int64_t step) const {
@@ -157,7 +154,6 @@ StepReport Trainer::run_step(data::Loader& loader) {
   const double waited_before = loader.wait_seconds();
   const auto world_size = static_cast<double>(strategy_->world().size());
   const auto global_batch = static_cast<double>(sampler_->global_batch_size());
-  const auto rank = static_cast<std::uint64_t>(strategy_->world().rank());
   StepReport report;
   report.samples = sampler_->global_batch_size();
   report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
@@ -169,10 +165,10 @@ StepReport Trainer::run_step(data::Loader& loader) {
     const data::Batch batch = loader.next();
     // Of all that is drawn in a forward nothing depends on the rank where lanes are on.
     const auto place = static_cast<std::uint64_t>(part);
-    models::seed_generators(
-        strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
-        has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place : rank << 32 | place,
-        strategy_->device());
+    models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
+                            has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place
+                                      : strategy_->rank_of_draws() << 32 | place,
+                            strategy_->device());
     const auto samples = static_cast<double>(batch.input.size(0));
     // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
     const double weight = has_lanes ? 1 : world_size * samples / global_batch;

@@ -3,7 +3,9 @@
 #include <lockstep/models/block.hpp>
 
 #include <c10/util/Exception.h>
+#include <fnmatch.h>
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 
@@ -30,6 +32,13 @@ at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& inp
                     [tap, &block](const at::Tensor& inner) { return run_through(tap->outer(), block, inner); });
 }
 
+/// @param pattern  in which `*` does not match a dot
+bool matches(std::string pattern, std::string path) {
+  std::replace(pattern.begin(), pattern.end(), '.', '/');
+  std::replace(path.begin(), path.end(), '.', '/');
+  return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_NOESCAPE) == 0;
+}
+
 }  // namespace
 
 void Block::name_blocks() {
@@ -39,6 +48,26 @@ void Block::name_blocks() {
 }
 
 at::Tensor run(Block& block, const at::Tensor& input) { return run_through(innermost_tap, block, input); }
+
+std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,
+                                          const std::string& key) {
+  std::vector<bool> has_match(patterns.size());
+  std::vector<const Block*> chosen;
+  for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
+    const auto* const block = dynamic_cast<const Block*>(child.value().get());
+    if (block == nullptr) continue;
+    bool is_chosen = false;
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      if (!matches(patterns[i], child.key())) continue;
+      has_match[i] = is_chosen = true;
+    }
+    if (is_chosen) chosen.push_back(block);
+  }
+  const auto missed = std::find(has_match.begin(), has_match.end(), false);
+  if (missed == has_match.end()) return chosen;
+  throw ConfigError(key + ": no block of the model is called '" +
+                    patterns[static_cast<std::size_t>(missed - has_match.begin())] + "'");
+}
 
 bool is_tapped() { return innermost_tap != nullptr; }
 

@@ -4,7 +4,6 @@
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>
-#include <fnmatch.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/accumulate_grad.h>
@@ -248,13 +247,6 @@ at::Tensor recompute_through(Block& block, const at::Tensor& input, RecomputeMod
   return output;
 }
 
-/// @param pattern  in which `*` does not match a dot
-bool matches(std::string pattern, std::string path) {
-  std::replace(pattern.begin(), pattern.end(), '.', '/');
-  std::replace(path.begin(), path.end(), '.', '/');
-  return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_NOESCAPE) == 0;
-}
-
 }  // namespace
 
 at::Tensor recompute(Block& block, const at::Tensor& input, RecomputeMode mode) {
@@ -262,17 +254,8 @@ at::Tensor recompute(Block& block, const at::Tensor& input, RecomputeMode mode) 
 }
 
 Tap recompute_tap(const Block& model, const std::vector<std::string>& patterns, RecomputeMode mode) {
-  std::unordered_set<const Block*> chosen;
-  for (const std::string& pattern : patterns) {
-    bool is_found = false;
-    for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
-      const auto* const block = dynamic_cast<const Block*>(child.value().get());
-      if (block == nullptr || !matches(pattern, child.key())) continue;
-      chosen.insert(block);
-      is_found = true;
-    }
-    if (!is_found) throw ConfigError("model.recompute: no block of the model is called '" + pattern + "'");
-  }
+  const std::vector<const Block*> matching = matching_blocks(model, patterns, "model.recompute");
+  const std::unordered_set<const Block*> chosen(matching.begin(), matching.end());
   return [chosen, mode](Block& block, const at::Tensor& input, const auto& next) {
     const bool is_first_run = &block != recomputed_block;
     return is_first_run && chosen.contains(&block) ? recompute_through(block, input, mode, next) : next(input);

@@ -106,6 +106,10 @@ class ResNet18 : public Model {
     return run(*head_, x.mean({2, 3}));
   }
 
+  std::vector<std::vector<std::string>> layers() const override {
+    return {{"conv1.", "bn1."}, {"layer1."}, {"layer2."}, {"layer3."}, {"layer4."}, {"fc."}};
+  }
+
  private:
   /// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
   void initialise() {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
+#include <lockstep/optim/param_groups.hpp>
 
 #include "rules.hpp"
 
@@ -39,7 +40,27 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
        .type = KeyType::choice,
        .default_value = "none",
        .help = "norms_biases: no weight decay on parameters of fewer than two dimensions",
-       .choices = {"none", "norms_biases"}}};
+       .choices = {"none", "norms_biases"}},
+      {.name = "optim.paramwise",
+       .type = KeyType::texts,
+       .default_value = "",
+       .help = "other options for some of the parameters; `trainer config --groups` shows what comes of it",
+       .parts = paramwise_parts()},
+      {.name = "optim.auto_scale_lr",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "multiply every lr by the batch of a step over optim.base_batch_size"},
+      {.name = "optim.base_batch_size",
+       .type = KeyType::integer,
+       .default_value = "0",
+       .help = "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr",
+       .min = 0,
+       .max = 1 << 30},
+      {.name = "optim.include_accumulation",
+       .type = KeyType::boolean,
+       .default_value = "true",
+       .help = "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
+               "train.micro_batch bounds it"}};
 }
 
 }  // namespace

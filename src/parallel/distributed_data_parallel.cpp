@@ -14,6 +14,8 @@
 #include <algorithm>
 #include <array>
 
+#include "shard_blocks.hpp"
+#include "shards.hpp"
 #include "step_recorder.hpp"
 
 namespace lockstep::parallel {
@@ -112,12 +114,16 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
   }
   broadcast_buffers(options_.root);
-  const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
-  store_ =
-      std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy), options_.checks_writes);
-  if (options_.reports_times && collectives.world_size() > 1) recorder_ = std::make_unique<StepRecorder>();
+  if (options_.sharding.stage > 0) {
+    shard(parameters);
+  } else {
+    const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
+    store_ =
+        std::make_unique<ParameterStore>(parameters, world_, collectives, world_.split(copy), options_.checks_writes);
+    slices_fit_ = world_.agree(store_->is_shared() == (collectives.local_size() > 1));
+  }
+  if (options_.reports_times && collectives.world_size() > 1 && !shards_) recorder_ = std::make_unique<StepRecorder>();
   if (recorder_) store_->record_into(*recorder_);
-  slices_fit_ = world_.agree(store_->is_shared() == (collectives.local_size() > 1));
   if (options_.lanes > 0) {
     world_.together([&] { require_lanes(parameters); });
     lanes_ = std::make_unique<LaneReducer>(
@@ -125,6 +131,8 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
         mpi::LaneTree::even(options_.lanes, collectives.world_size()));
     if (recorder_) lanes_->record_into(*recorder_);
     store_->connect(*lanes_);
+  } else if (shards_) {
+    store_->connect(*shards_);
   } else {
     reducer_ = std::make_unique<GradientReducer>(std::move(parameters), options_.reducer, collectives, world_);
     if (options_.comm_hook) choose_hook();
@@ -134,6 +142,51 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
 }
 
 DistributedDataParallel::~DistributedDataParallel() = default;
+
+/// Divides the state of training among ranks, as much of it as the stage says.
+void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameters) {
+  const Sharding& sharding = options_.sharding;
+  std::vector<ShardGroup> groups;
+  UnitMembers units;
+  world_.together([&] {
+    require_shardable(parameters);
+    if (sharding.stage == 3) {
+      groups = shard_groups(*model_, parameters, sharding.blocks);
+      units = members_by_type(groups, parameters);
+    } else {
+      units.members = layout_of(plan_buckets(specs_of(parameters), options_.reducer.limits));
+      std::reverse(units.members.begin(), units.members.end());  // into the order of forward
+    }
+  });
+  const std::vector<Unit> plan = plan_units(specs_of(parameters), units.members, collectives_->world_size());
+  store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, plan, sharding);
+  if (sharding.stage == 1) {
+    slices_fit_ = collectives_->local_size() == 1 || collectives_->local_size() == collectives_->world_size();
+    return;
+  }
+  shards_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, [this](std::size_t unit) {
+    if (gathering_) store_->shards()->release(unit);
+  });
+  if (sharding.stage == 3) {
+    gathering_ = std::make_unique<BlockGathering>(*store_->shards(), groups, units.group_of);
+  }
+}
+
+void DistributedDataParallel::require_shardable(const std::vector<NamedParameter>& parameters) const {
+  const std::string stage = "strategy.stage=" + std::to_string(options_.sharding.stage);
+  if (options_.lanes > 0) throw ConfigError(stage + ": sums by lanes need whole gradients; set train.lanes=0");
+  if (options_.comm_hook && options_.sharding.stage > 1) {
+    throw ConfigError(stage + ": gradients travel as they are; set ddp.comm_hook=none, or strategy.stage=1");
+  }
+  if (!device_.is_cpu()) throw ConfigError(stage + ": parameters are sharded on the CPU only; use run.device=cpu");
+  for (const NamedParameter& parameter : parameters) {
+    const bool has_own_type =
+        parameter.tensor.grad_dtype().value_or(parameter.tensor.scalar_type()) == parameter.tensor.scalar_type();
+    if (has_own_type && !parameter.is_sparse) continue;
+    throw ConfigError(stage + ": the gradient of '" + parameter.name +
+                      "' must be dense and of the parameter's type; use strategy.name=ddp");
+  }
+}
 
 void DistributedDataParallel::require_lanes(const std::vector<NamedParameter>& parameters) const {
   if (options_.lanes < collectives_->world_size()) {
@@ -161,10 +214,28 @@ void DistributedDataParallel::choose_hook() {
 }
 
 void DistributedDataParallel::begin_forward() {
-  if (!at::GradMode::is_enabled()) return;
+  if (at::GradMode::is_enabled()) prepare_gradients();
+  if (gathering_) gathering_->begin_forward();
+}
+
+/// Backward gives back what it does not need any more; a forward without one does it itself.
+void DistributedDataParallel::end_forward() {
+  if (gathering_ && !at::GradMode::is_enabled()) gathering_->end_forward();
+}
+
+std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
+  if (!gathering_) return std::nullopt;
+  return std::optional<models::ScopedTap>(std::in_place,
+                                          [this](models::Block& block, const at::Tensor& input, const auto& next) {
+                                            return gathering_->run(block, input, next);
+                                          });
+}
+
+void DistributedDataParallel::prepare_gradients() {
   if (lanes_) return lanes_->begin_lane(may_slice_ && slices_fit_);
   if (before_forward_) before_forward_();
   if (synchronises_) synchronise_before_forward();
+  if (shards_) return shards_->prepare();
   const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && reducer_->supports_slices();
   reducer_->prepare(!synchronises_ ? Synchronisation::none
                     : is_sliced    ? Synchronisation::sliced
@@ -272,10 +343,12 @@ void DistributedDataParallel::synchronise_buffers() {
 void DistributedDataParallel::broadcast_state(int root) {
   // Whoever writes a copy of the parameters needs the values first.
   std::vector<at::Tensor> values;
-  for (std::size_t i = 0; i < store_->size(); ++i) {
-    values.push_back(store_->parameter(i).tensor.detach().clone());
-    broadcast(values.back(), *collectives_, root);
-  }
+  store_->read_whole([&] {
+    for (std::size_t i = 0; i < store_->size(); ++i) {
+      values.push_back(store_->parameter(i).tensor.detach().clone());
+      broadcast(values.back(), *collectives_, root);
+    }
+  });
   store_->write_whole([&] {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < store_->size(); ++i) store_->parameter(i).tensor.copy_(values[i]);
@@ -292,6 +365,8 @@ void DistributedDataParallel::reset_state() {
   if (recorder_) recorder_->drop_step();
   if (lanes_) lanes_->reset();
   if (reducer_) reducer_->reset();
+  if (shards_) shards_->reset();
+  if (gathering_) store_->shards()->release_all();
   store_->drop_gradients();
 }
 

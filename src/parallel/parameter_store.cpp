@@ -13,6 +13,7 @@
 #include <set>
 #include <utility>
 
+#include "shards.hpp"
 #include "step_recorder.hpp"
 #include "write_guard.hpp"
 
@@ -109,6 +110,27 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
   divide({});
   host_.barrier();
   if (checks_writes_) world.together([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
+}
+
+ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
+                               mpi::Collectives& collectives, std::vector<Unit> units, const Sharding& sharding)
+    : parameters_(std::move(parameters)),
+      claim_(claim(parameters_)),
+      specs_(specs_of(parameters_)),
+      device_(parameters_.front().tensor.device()),
+      checks_writes_(false),
+      host_(world.split(world.rank())),
+      sharers_(&collectives) {
+  for (const NamedParameter& parameter : parameters_) broadcast(parameter.tensor, collectives, 0);
+  shards_ = std::make_unique<Shards>(parameters_, std::move(units), collectives,
+                                     Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches});
+  for (std::size_t u = 0; u < shards_->units().size(); ++u) {
+    const Unit& unit = shards_->units()[u];
+    blocks_.push_back(block_of(unit, specs_, collectives.rank()));
+    blocks_.back().parameters = bytes_of(shards_->slice(u)).data();
+    auto& members = index_.emplace_back();
+    for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
+  }
 }
 
 ParameterStore::~ParameterStore() = default;
@@ -257,6 +279,11 @@ void ParameterStore::drop_gradients() {
 }
 
 void ParameterStore::write(const std::function<void()>& body) {
+  if (shards_) {
+    body();
+    if (!shards_->frees()) shards_->publish();
+    return;
+  }
   // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
   if (source_ == nullptr || !source_->is_sliced()) meet();
   {
@@ -267,9 +294,45 @@ void ParameterStore::write(const std::function<void()>& body) {
 }
 
 void ParameterStore::write_whole(const std::function<void()>& body) {
+  if (shards_) {
+    return read_whole([this, &body] {
+      body();
+      shards_->take_slices();
+    });
+  }
   write([this, &body] {
     if (host_.is_root()) body();
   });
+}
+
+void ParameterStore::read_whole(const std::function<void()>& body) {
+  const bool gathers = shards_ && shards_->frees();
+  for (std::size_t u = 0; gathers && u < blocks_.size(); ++u) shards_->gather(u);
+  body();
+  if (gathers) shards_->release_all();
+}
+
+std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
+  const optim::Block& of = blocks_.at(block);
+  return {of.parameters, static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+}
+
+std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block) {
+  const optim::Block& of = blocks_.at(block);
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(of.dtype)).device(device_);
+  at::Tensor all = at::from_blob(
+      of_block.data(), {of.count}, [](void*) {}, options, device_);
+  std::int64_t first = 0;
+  if (shards_) {
+    all = shards_->whole(block, all);
+    first = of.count * sharers_->rank();
+  }
+  std::vector<at::Tensor> segments;
+  for (std::size_t s = 0; s < of.segments.size(); ++s) {
+    const at::Tensor& like = parameters_[index_[block][s]].tensor;
+    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + of.segments[s].offset));
+  }
+  return segments;
 }
 
 void ParameterStore::meet() const {
@@ -279,7 +342,7 @@ void ParameterStore::meet() const {
 }
 
 void ParameterStore::sum_over_owners(std::span<double> values) const {
-  if (!is_shared()) return;
+  if (!is_shared() && !shards_) return;
   const StepRecorder::Meeting meeting(recorder_);
   sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }

@@ -130,4 +130,17 @@ std::string line_chart(const LineChart& chart) {
   return svg + "</svg>\n";
 }
 
+std::string line_charts(const std::vector<LineChart>& charts) {
+  if (charts.size() == 1) return line_chart(charts.front());
+  int width = 0;
+  int height = 0;
+  std::string inner;
+  for (const LineChart& chart : charts) {
+    inner += fmt::format("<svg y=\"{}\"", height) + line_chart(chart).substr(4);  // after its "<svg"
+    width = std::max(width, chart.width);
+    height += chart.height;
+  }
+  return svg_head(width, height, "", 0) + inner + "</svg>\n";
+}
+
 }  // namespace lockstep::plot

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/option_list.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -57,10 +58,10 @@ Part part_of(const std::string& curve, const std::string& scaling, Part part, co
 }
 
 std::vector<Part> parts_of(const Section& rule, const Window& window) {
-  const std::vector<std::string> curves = split(without_parentheses(rule.text("curves")), '|');
+  const std::vector<std::string> curves = split_list(without_parentheses(rule.text("curves")), '|');
   if (curves.front().empty()) throw ConfigError("curves: give at least one, as in curves=(linear | cosine)");
   const std::vector<double> lengths = lengths_of(rule, curves.size());
-  std::vector<std::string> scalings = split(rule.text("scaling"), '/');
+  std::vector<std::string> scalings = split_list(rule.text("scaling"), '/');
   if (scalings.size() == 1) scalings.resize(curves.size(), scalings.front());
   if (scalings.size() != curves.size()) throw ConfigError("scaling: give one, or one for each curve");
   std::vector<Part> parts;

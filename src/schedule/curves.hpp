@@ -63,7 +63,4 @@ Curve plateau_curve();    ///< falls when a measured number no longer gets bette
 /// @throws ConfigError  as `parse` does, citing the inner rule
 Shape parse_inner(const std::string& rule, const Window& window);
 
-/// Parts of `text` between `separator`s, trimmed; what stands in parentheses stays together.
-std::vector<std::string> split(const std::string& text, char separator);
-
 }  // namespace lockstep::schedule

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <algorithm>
@@ -43,40 +44,6 @@ KeySpecs outer_keys() {
   return keys;
 }
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-bool is_list(const KeySpec& spec) { return spec.type == KeyType::integers || spec.type == KeyType::reals; }
-
-/// Inside a rule a list is separated by slashes, as the commas separate the options.
-std::string with_commas(const KeySpec& spec, std::string list, const std::string& place) {
-  const std::string written = list;
-  std::replace(list.begin(), list.end(), '/', ',');
-  if (fault_in(spec, list).empty()) return list;
-  std::string range = range_of(spec);
-  const std::string commas = "commas";
-  range.replace(range.rfind(commas), commas.size(), "slashes");
-  throw ConfigError(place + ": " + spec.name + ": '" + written + "' is not " + range);
-}
-
-/// Takes over one "key=value".
-void set_option(Section& rule, const std::string& option, const std::string& place) {
-  const std::size_t equals = option.find('=');
-  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");
-  const std::string key = trimmed(option.substr(0, equals));
-  std::string value = trimmed(option.substr(equals + 1));
-  const auto found = rule.values().find(key);
-  if (found != rule.values().end()) {
-    if (!rule.is_default(key)) throw ConfigError(place + ": " + key + " is given twice");
-    const KeySpec& spec = found->second.spec;
-    if (is_list(spec)) value = with_commas(spec, value, place);
-  }
-  rule.set(key, value, place);
-}
-
 struct Written {
   const Curve& curve;
   Section options;
@@ -84,7 +51,7 @@ struct Written {
 
 Written read(const std::string& text, const KeySpecs& common, const std::string& place,
              const std::vector<Curve>& curves) {
-  const std::vector<std::string> parts = split(text, ',');
+  const std::vector<std::string> parts = split_list(text, ',');
   Written written{.curve = find_row(curves, parts.front(), place), .options = {}};
   for (const KeySpec& key : common) written.options.declare(key);
   for (const KeySpec& key : written.curve.keys) written.options.declare(key);
@@ -190,21 +157,6 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
 
 }  // namespace
 
-std::vector<std::string> split(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  int depth = 0;
-  for (const char letter : text) {
-    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
-    if (letter == separator && depth == 0) {
-      parts.emplace_back();
-    } else {
-      parts.back() += letter;
-    }
-  }
-  for (std::string& part : parts) part = trimmed(part);
-  return parts;
-}
-
 Shape parse_inner(const std::string& rule, const Window& window) {
   const std::string place = "'" + rule + "'";
   const Written written = read(rule, inner_keys(), place, *window.curves);
@@ -232,9 +184,18 @@ Schedule parse(const std::vector<std::string>& rules, const RunLength& length, c
   return Schedule(std::move(parsed));
 }
 
-KeySpecs sched_keys() {
+KeySpecs sched_keys(const std::vector<Curve>& curves) {
   std::string names;
-  for (const Curve& curve : builtin_curves()) names += (names.empty() ? "" : ", ") + curve.name;
+  std::vector<KeySpec> parts = {{.name = "every curve",
+                                 .type = KeyType::text,
+                                 .default_value = "",
+                                 .help = "options of all",
+                                 .parts = outer_keys()}};
+  for (const Curve& curve : curves) {
+    names += (names.empty() ? "" : ", ") + curve.name;
+    parts.push_back(
+        {.name = curve.name, .type = KeyType::text, .default_value = "", .help = curve.help, .parts = curve.keys});
+  }
   return {
       {.name = "sched.rule",
        .type = KeyType::texts,
@@ -242,7 +203,8 @@ KeySpecs sched_keys() {
        .help =
            "a curve that the lr follows, such as cosine,begin=100,final_factor=0.1; each takes what the ones before "
            "it leave (" +
-           names + ")"}};
+           names + ")",
+       .parts = std::move(parts)}};
 }
 
 }  // namespace lockstep::schedule

@@ -45,6 +45,16 @@ void Schedule::apply(std::int64_t step, const std::string& group, const Numbers&
   }
 }
 
+std::vector<std::string> Schedule::moved(const std::string& group, const Numbers& options) const {
+  std::vector<std::string> names;
+  for (const Rule& rule : rules_) {
+    if (!rule.group.empty() && rule.group != group) continue;
+    const std::string name = name_in(options, rule.option);
+    if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
+  }
+  return names;
+}
+
 void Schedule::require_groups(const std::vector<std::string>& groups) const {
   std::string names;
   for (const std::string& group : groups) names += (names.empty() ? "" : ", ") + group;

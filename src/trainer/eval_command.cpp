@@ -9,10 +9,7 @@
 namespace lockstep::trainer {
 
 ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
-  job.world.together([&] {
-    if (invocation.from.empty()) throw ConfigError("eval needs --from=PATH: a run's folder or a checkpoint");
-  });
-  const engine::StoredConfig stored = engine::stored_config(job.world, invocation.from);
+  const engine::StoredConfig stored = engine::stored_config(job.world, invocation.switches.at("from"));
   std::optional<config::Invocation> settled;
   job.world.together([&] {  // the run's own configuration first, then what this command line says
     settled = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys,
@@ -24,11 +21,6 @@ ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
   text << "step " << result.step << " val/loss " << std::setprecision(6) << result.loss << " val/accuracy "
        << result.accuracy << " val/count " << result.count << " from " << stored.checkpoint;
   log::plain(text.str());
-  return ExitCode::done;
-}
-
-ExitCode show_config(const Job&, const config::Invocation& invocation) {
-  log::plain(invocation.config.explain());
   return ExitCode::done;
 }
 

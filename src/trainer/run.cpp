@@ -46,6 +46,7 @@ ExitCode dispatch(const Job& job) {
     return ExitCode::done;
   }
   if (invocation.command == "config") return show_config(job, invocation);
+  if (invocation.command == "schedule") return show_schedule(job, invocation);
   if (invocation.command == "eval") return evaluate(job, invocation);
   return train(job, std::move(invocation));
 }

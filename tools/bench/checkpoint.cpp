@@ -78,8 +78,8 @@ class Bench {
       : folder_(std::move(folder)),
         config_(settings(tables_)),
         splits_(data::open(config_.section("data"))),
-        strategy_(config_.sections(), splits_.train->task(), world, tables_),
-        trainer_(config_.sections(), strategy_, splits_, tables_),
+        strategy_(engine::make_strategy(config_.sections(), world, tables_)),
+        trainer_(config_.sections(), strategy_->prepare(splits_.train->task()), splits_, tables_),
         saver_(world, {.directory = folder_ + "/async", .retention = {.keep_last = 1}}),
         batch_{at::randn({kBatch, 784}), at::zeros({kBatch}, at::kLong)} {
     step();
@@ -107,7 +107,7 @@ class Bench {
     time("plain read", [&] { read_plainly(folder_ + "/plain", other_); });
     time("verify", [&] { checkpoints::verify(sync + "/step-000000000001"); });
     time("load into the run", [&] {
-      engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001", engine::homes_of(strategy_)));
+      engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001", engine::homes_of(*strategy_)));
     });
     asynchronous(number);
   }
@@ -123,7 +123,7 @@ class Bench {
 
  private:
   checkpoints::Archive state() { return engine::capture(trainer_, "", true); }
-  void step() { strategy_.model().train_step(batch_, strategy_.optimizer(), 1.0); }
+  void step() { strategy_->model().train_step(batch_, strategy_->optimizer(), 1.0); }
 
   /// Trains while a save is under way; what the loop loses is its time less that of as many undisturbed steps.
   void asynchronous(int number) {
@@ -149,7 +149,7 @@ class Bench {
   engine::Tables tables_;
   config::Config config_;
   data::Splits splits_;
-  engine::Strategy strategy_;
+  std::unique_ptr<engine::Strategy> strategy_;
   engine::Trainer trainer_;
   engine::CheckpointSaver saver_;
   data::Batch batch_;

@@ -37,7 +37,8 @@ class Wrapped {
       config.set(key, value, "bench");
     }
     const Task task{.sample_shape = {bench::kMlpWidth}, .classes = bench::kMlpWidth};
-    strategy_ = std::make_unique<engine::Strategy>(config.sections(), task, world, tables_);
+    strategy_ = engine::make_strategy(config.sections(), world, tables_);
+    strategy_->prepare(task);
   }
 
   double step(const data::Batch& batch) {

@@ -4,6 +4,7 @@
 #include <lockstep/config/config.hpp>
 #include <lockstep/core/key_spec.hpp>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -14,10 +15,10 @@ struct Invocation {
   std::string command = "train";        ///< one of commands()
   Config config;                        ///< defaults, then the files in their order, then the keys of the command line
   std::vector<std::string> files = {};  ///< of --config, in their order
-  std::string from = {};                ///< of eval: --from, a run's folder or a checkpoint
-  bool wants_version = false;           ///< --version
-  bool wants_help = false;              ///< --help; then, and for --version, no file was read
-  std::string help_section = {};        ///< of --help=SECTION
+  std::map<std::string, std::string> switches = {};  ///< of the command, by name, with their values
+  bool wants_version = false;                        ///< --version
+  bool wants_help = false;                           ///< --help; then, and for --version, no file was read
+  std::string help_section = {};                     ///< of --help=SECTION
 };
 
 /// An INI file's text that is at hand.
@@ -28,7 +29,7 @@ struct IniText {
 
 /// Reads the command line and the files that it names.
 ///
-///     [train | eval --from PATH | config] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
+///     [COMMAND] [its switches] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
 ///
 /// @param arguments   without the program's name
 /// @param base        read before the files of --config: the configuration of the run that eval looks at
@@ -36,10 +37,20 @@ struct IniText {
 Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
                  const std::vector<IniText>& base = {});
 
+/// What one command understands beside keys, such as `--from PATH`. It is no part of the configuration.
+struct Switch {
+  std::string name;
+  std::string value = {};  ///< what it takes, in a word for help; empty: nothing
+  std::string help;
+  bool is_needed = false;
+  std::string elsewhere = {};  ///< for messages: what another command has in its place
+};
+
 /// A sub-command and its line of help.
 struct Command {
   std::string name;
   std::string help;
+  std::vector<Switch> switches = {};
 };
 const std::vector<Command>& commands();
 

@@ -22,6 +22,8 @@ struct KeySpec {
   double max = std::numeric_limits<double>::infinity();
   bool min_is_exclusive = false;
   std::vector<std::string> choices = {};  ///< for `choice`: the accepted words
+  /// For help, of a text that holds options of its own: its forms, each with its options as `parts`.
+  std::vector<KeySpec> parts = {};
 };
 
 using KeySpecs = std::vector<KeySpec>;

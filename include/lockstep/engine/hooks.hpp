@@ -18,7 +18,9 @@ class Strategy;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
-std::unique_ptr<Hook> schedule_hook();
+/// @param policy  which schedule holds when a run goes on with another one than its checkpoint's, or is longer:
+///                config or checkpoint
+std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
 /// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
 /// `val/loss` and `val/accuracy`. Priority::normal.

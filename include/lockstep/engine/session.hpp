@@ -10,6 +10,7 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -33,6 +34,36 @@ struct TimeLimit {
   double seconds = 0;  ///< from the start to the end
   std::string source;  ///< who says so, for messages
 };
+
+/// What a configuration comes to, before anything is trained.
+struct Plan {
+  struct Parameter {
+    std::string name;
+    std::int64_t count = 0;  ///< elements
+  };
+  struct Group {
+    std::string name;
+    std::map<std::string, double> options;  ///< of the optimizer: lr, weight_decay, ...
+    std::vector<Parameter> parameters;
+  };
+  /// The way of one option of one group, where it begins and at the end of even parts of the run.
+  struct Curve {
+    std::string option;
+    std::string group;
+    std::vector<std::pair<std::int64_t, double>> values;  ///< updates done before, and the value in the next
+  };
+  std::vector<Group> groups;
+  std::vector<Curve> curves;  ///< the lr of every group, and whatever else rules move
+  std::vector<std::string> remarks;
+  std::int64_t total_steps = 0;
+  std::int64_t steps_per_epoch = 0;
+};
+
+/// Opens the data and builds the model, but trains nothing.
+/// @param points  of each curve, at most; >= 2
+/// Collective.
+/// @throws ConfigError  what training would refuse
+Plan plan(const mpi::Communicator& world, const Sections& sections, const Tables& tables, std::int64_t points);
 
 struct TrainRequest {
   const Sections& sections;

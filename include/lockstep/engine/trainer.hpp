@@ -19,6 +19,8 @@
 
 namespace lockstep::engine {
 
+struct RunBounds;
+
 /// Where a run came from. It is stored in every checkpoint and decides nothing.
 struct Origin {
   std::string run_id;            ///< 16 hexadecimal digits that no other run has
@@ -81,6 +83,11 @@ class Trainer {
   schedule::Schedule& schedule() noexcept { return schedule_; }
   /// Its rules as they were given.
   const std::vector<std::string>& schedule_rules() const noexcept { return rules_; }
+  /// The run as its rules see it.
+  const schedule::RunLength& schedule_length() const noexcept { return schedule_length_; }
+  /// Puts other rules in the place of the configured ones, for a run of that length.
+  /// @throws ConfigError  as schedule::parse does; the old ones hold then
+  void follow(std::vector<std::string> rules, const schedule::RunLength& length);
   /// What the schedule multiplies the first group's learning rate with in the step after `step` updates.
   double schedule_factor(std::int64_t step) const;
   /// The step at which the schedule began: 0, unless a resumed run began it anew.
@@ -107,11 +114,11 @@ class Trainer {
   data::LoaderOptions loader_options_;
   data::Share share_;             // of a global batch
   std::int64_t micro_batch_ = 0;  // samples, at most
-  std::int64_t max_steps_ = 0;
-  std::int64_t max_epochs_ = 0;
+  std::unique_ptr<RunBounds> bounds_;
   std::vector<std::string> rules_;  // of the schedule
   std::string rules_origin_;
   schedule::Schedule schedule_;
+  schedule::RunLength schedule_length_;
   std::int64_t schedule_begin_ = 0;
   Progress progress_;
   bool save_requested_ = false;

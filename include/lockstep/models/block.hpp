@@ -5,13 +5,24 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 namespace lockstep::models {
+
+/// What a layer is, for those who treat its parameters differently.
+enum class LayerKind {
+  other,
+  norm,       ///< batch, instance, group or layer norm
+  depthwise,  ///< two-dimensional convolution with as many groups as input channels
+  deformable  ///< deformable convolution: the layers inside it tell it where to look
+};
 
 /// A part of a model with one input and one output. Layers, transformer blocks and whole models are blocks.
 class Block : public torch::nn::Module {
  public:
   virtual at::Tensor forward(const at::Tensor& input) = 0;
+
+  virtual LayerKind kind() const { return LayerKind::other; }
 
   /// Dotted path inside the model ("blocks.2.attention"), empty for the model itself and before name_blocks.
   const std::string& path() const noexcept { return path_; }
@@ -26,6 +37,14 @@ class Block : public torch::nn::Module {
 /// Runs a block. Every model calls its blocks through this, so that taps see them all; without a tap it costs nothing.
 /// @throws ConfigError  LibTorch refused the computation (shapes, types); the text names the innermost block's path
 at::Tensor run(Block& block, const at::Tensor& input);
+
+/// The blocks inside a model whose paths match a pattern, in the order of registration. As in file names, `*` stands
+/// for any text without a dot.
+/// @param patterns  such as "block*" or "layer*.1"
+/// @param key       what gave the patterns, for messages
+/// @throws ConfigError  a pattern that matches no block
+std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,
+                                          const std::string& key);
 
 /// Runs around the forward of every block: it calls `next(input)` once, or more often to recompute.
 using Tap = std::function<at::Tensor(Block& block, const at::Tensor& input,

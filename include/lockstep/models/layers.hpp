@@ -32,6 +32,7 @@ class Conv2d : public Block {
   /// @param kernel  side of the window; odd
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H', W']
+  LayerKind kind() const override { return weight.size(1) == 1 ? LayerKind::depthwise : LayerKind::other; }
 
   at::Tensor weight;  ///< [out, in, kernel, kernel]
   at::Tensor bias;    ///< [out], or undefined
@@ -58,6 +59,7 @@ class BatchNorm : public Block {
 
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
+  LayerKind kind() const override { return LayerKind::norm; }
   /// relu(forward(input) + residual), with fewer passes over memory where that can be.
   /// @param residual  like the input, or undefined: none
   at::Tensor forward_relu(const at::Tensor& input, const at::Tensor& residual = {});
@@ -97,6 +99,7 @@ class LayerNorm : public Block {
  public:
   explicit LayerNorm(std::int64_t features, bool has_bias = true);
   at::Tensor forward(const at::Tensor& input) override;  ///< [..., features] -> the same
+  LayerKind kind() const override { return LayerKind::norm; }
 
   at::Tensor weight;  ///< [features], ones
   at::Tensor bias;    ///< [features], zeros, or undefined

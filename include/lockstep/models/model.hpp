@@ -26,6 +26,11 @@ class Model : public Block {
   /// @param output  what forward gave
   /// @param target  as the data set gives it
   virtual LossMap losses(const at::Tensor& output, const at::Tensor& target) const;
+
+  /// Its layers from the input to the output, each as beginnings of parameter names, for learning rates that fall from
+  /// layer to layer. The default goes by numbers: each `block3` or `blocks.3` is a layer, in the order of registration;
+  /// what has none belongs to the first layer before them and to the last one after them.
+  virtual std::vector<std::vector<std::string>> layers() const;
 };
 
 /// Mean cross-entropy over all targets that are not data::kIgnored.

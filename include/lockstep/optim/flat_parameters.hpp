@@ -17,11 +17,12 @@ namespace lockstep::optim {
 /// formed, in whole pieces that begin at a parameter's first element, so that no result depends on who owns what.
 inline constexpr std::int64_t kPieceElements = 4096;
 
-/// One parameter inside a flat block. Begins on 64 bytes; what lies between two segments is padding.
+/// One parameter inside a flat block. Begins on 64 bytes; what lies between two segments is padding. A block may be but
+/// this rank's slice of a longer one: then only elements [own_begin, own_end) of a segment lie inside of it.
 struct Segment {
   std::string name;  ///< dotted name in the model, such as "conv1.weight"
   std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;     ///< elements from the start of the block
+  std::int64_t offset = 0;     ///< elements from the start of the block; negative where the slice begins later
   std::int64_t count = 0;      ///< elements
   std::int64_t own_begin = 0;  ///< this rank updates elements
   std::int64_t own_end = 0;    ///<   [own_begin, own_end) of the segment only; own_begin is a multiple of a piece

@@ -22,10 +22,11 @@ namespace lockstep::optim {
 using Options = std::map<std::string, double>;
 
 struct ParamGroup {
-  std::string name;                     ///< "decay", "no_decay" or "all"
+  std::string name;                     ///< "decay", "no_decay", "lr*0.1", ..., or "all"
   Options options;                      ///< current values; a schedule changes "lr" here
   double base_lr = 0;                   ///< what schedules multiply
   std::vector<std::string> parameters;  ///< names, in the model's order
+  bool is_scheduled = false;            ///< a schedule has begun to set the options
 };
 
 /// What the options come to in one update, in an order that the rule chooses.
@@ -93,11 +94,17 @@ KeySpecs optim_keys(const std::vector<Rule>& rules = builtin_rules());
 /// What a parameter is, for building groups.
 struct ParameterInfo {
   std::string name;
-  std::int64_t dims = 0;  ///< dimensions of its shape
+  std::int64_t dims = 0;          ///< dimensions of its shape
+  std::int64_t count = 0;         ///< elements
+  bool is_norm = false;           ///< of a batch, instance, group or layer norm
+  bool is_depthwise = false;      ///< of a two-dimensional convolution with as many groups as input channels
+  bool is_offset = false;         ///< of a layer inside a deformable convolution, which tells it where to look
+  bool is_frozen = false;         ///< not trained: in no group
+  std::string same_as = {};       ///< the name under which the same tensor came before; empty: it did not
+  std::int64_t layers_after = 0;  ///< layers of the model between its own and the output
 };
 
-/// Groups from section `optim`: one group, or with `optim.no_decay=norms_biases` a second one without weight decay for
-/// every parameter of fewer than two dimensions.
+/// The groups of a ParamGroupBuilder, without its remarks.
 std::vector<ParamGroup> build_groups(const Section& optim, const Rule& rule, std::span<const ParameterInfo> parameters);
 
 /// What happens to a gradient on its way into an update.

@@ -14,6 +14,8 @@
 #include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
+#include <lockstep/parallel/shard_plan.hpp>
+#include <lockstep/parallel/shard_reducer.hpp>
 
 #include <functional>
 #include <memory>
@@ -24,6 +26,8 @@
 #include <vector>
 
 namespace lockstep::parallel {
+
+class BlockGathering;
 
 /// What happens to buffers (running statistics, say) between ranks.
 enum class BufferMode {
@@ -51,6 +55,7 @@ struct DdpOptions {
                   ///< the lanes that LaneTree::even gives it
   /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};
+  Sharding sharding = {};      ///< what is divided among ranks instead of being held by each
   int root = 0;                ///< rank whose values all others start from
   bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
   bool reports_times = false;  ///< train_step notes times, for `report`
@@ -112,7 +117,11 @@ class DistributedDataParallel {
   template <class Function>
   auto run(Function&& function) {
     begin_forward();
-    auto outputs = std::forward<Function>(function)();
+    auto outputs = [&] {
+      const std::optional<models::ScopedTap> gathering = tap_of_blocks();
+      return std::forward<Function>(function)();
+    }();
+    end_forward();
     if (!is_watching()) return outputs;
     std::vector<at::Tensor> tensors;
     visit_tensors(outputs, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
@@ -130,7 +139,10 @@ class DistributedDataParallel {
   StepResult train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
                         std::optional<double> weight = std::nullopt);
 
-  /// Forward without gradients, counted. Not collective.
+  /// Whether forwards gather parameters from other ranks, so that all ranks must run as many.
+  bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
+
+  /// Forward without gradients, counted. Collective where has_collective_forward.
   metrics::ClassificationSums val_step(const data::Batch& batch);
 
   /// While one lives, forwards only accumulate gradients on this rank.
@@ -187,7 +199,9 @@ class DistributedDataParallel {
 
   models::Model& model() noexcept { return *model_; }
   ParameterStore& parameters() noexcept { return *store_; }
-  /// Not with lanes.
+  /// Whether gradients travel in buckets of a GradientReducer: not for one rank, with lanes, or sharded.
+  bool has_buckets() const noexcept { return reducer_ != nullptr && collectives_->world_size() > 1; }
+  /// Not with lanes, nor where gradients are sharded.
   GradientReducer& reducer() noexcept { return *reducer_; }
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
@@ -197,8 +211,13 @@ class DistributedDataParallel {
 
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
+  void require_shardable(const std::vector<NamedParameter>& parameters) const;
   void choose_hook();
   void begin_forward();
+  void prepare_gradients();
+  void end_forward();
+  std::optional<models::ScopedTap> tap_of_blocks();
+  void shard(const std::vector<NamedParameter>& parameters);
   void synchronise_before_forward();
   bool is_watching() const;
   double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
@@ -213,11 +232,13 @@ class DistributedDataParallel {
   std::unique_ptr<StepRecorder> recorder_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GradientReducer> reducer_;  // or
-  std::unique_ptr<LaneReducer> lanes_;
+  std::unique_ptr<LaneReducer> lanes_;        // or
+  std::unique_ptr<ShardReducer> shards_;
+  std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
   at::ScalarType dtype_;          // of the parameters: inputs are converted to it
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
-  bool slices_fit_ = false;       // the ranks that divide a reduction are those that share the parameters
+  bool slices_fit_ = false;       // whoever visits slices of a reduction finds them
   bool synchronises_ = true;
   std::optional<models::Tap> tap_;
   bool has_named_anomalous_ = false;

@@ -8,6 +8,7 @@
 #include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/gradient_source.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/shard_plan.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -19,6 +20,7 @@
 
 namespace lockstep::parallel {
 
+class Shards;
 class StepRecorder;
 class WriteGuard;
 
@@ -33,6 +35,9 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters);
 /// The model's parameters become views of the blocks, in registration order; nothing may replace a parameter's storage
 /// afterwards. On CPU the ranks of a host can share one copy: each rank then writes its own parts, and optimizer state
 /// exists once per host. Who owns what follows the gradient buckets, so that each rank works on an even part of each.
+///
+/// Sharded, each rank owns a slice of every unit and has state for that alone: a block is this rank's slice of a unit.
+/// The parameters are whole on every rank, or with stage 3 only between gather and release.
 class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
@@ -47,9 +52,17 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
                  mpi::Communicator sharers, bool checks_writes = false);
+  /// The sharded form.
+  /// @param units  of all parameters
+  /// @param stage  1 to 3, see Sharding
+  ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
+                 std::vector<Unit> units, const Sharding& sharding);
   ~ParameterStore() override;
 
   bool is_shared() const noexcept { return host_.size() > 1; }
+  /// The slices, where parameters are sharded; else null.
+  Shards* shards() noexcept { return shards_.get(); }
+  const Shards* shards() const noexcept { return shards_.get(); }
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(GradientSource& source);
@@ -68,6 +81,13 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
 
   /// Like write, but one rank of each copy runs `body`, which may write any parameter whole. Collective.
   void write_whole(const std::function<void()>& body);
+  /// Runs `body` while all parameters are whole. Collective.
+  void read_whole(const std::function<void()>& body);
+  std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
+  /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
+  /// ranks are put together, in memory of their own: collective; else they are views.
+  /// @param of_block  as allocate_state gave it, or bytes_of_block
+  std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block);
 
   /// The ranks that share this rank's copy (this rank alone when nothing is shared).
   const mpi::Communicator& sharers() const noexcept { return host_; }
@@ -102,6 +122,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   mpi::Communicator host_;
   mpi::Collectives* sharers_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
+  std::unique_ptr<Shards> shards_;                 // where parameters are sharded: blocks are their slices
   GradientSource* source_ = nullptr;
   StepRecorder* recorder_ = nullptr;
 };

@@ -31,4 +31,7 @@ struct LineChart {
 /// Draws an SVG image. The same chart gives the same bytes.
 std::string line_chart(const LineChart& chart);
 
+/// Draws several charts one below the other.
+std::string line_charts(const std::vector<LineChart>& charts);
+
 }  // namespace lockstep::plot

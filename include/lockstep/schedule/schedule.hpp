@@ -94,6 +94,9 @@ class Schedule {
   /// @throws ConfigError  no such option, naming those that there are
   void apply(std::int64_t step, const std::string& group, const Numbers& bases, Numbers& options) const;
 
+  /// Names of the options of a group that rules move, as the group calls them.
+  std::vector<std::string> moved(const std::string& group, const Numbers& options) const;
+
   /// @throws ConfigError  a rule names a group that is not among `groups`
   void require_groups(const std::vector<std::string>& groups) const;
 
@@ -122,6 +125,6 @@ Schedule parse(const std::vector<std::string>& rules, const RunLength& length, c
                const std::vector<Curve>& curves = builtin_curves());
 
 /// The keys of section `sched`.
-KeySpecs sched_keys();
+KeySpecs sched_keys(const std::vector<Curve>& curves = builtin_curves());
 
 }  // namespace lockstep::schedule

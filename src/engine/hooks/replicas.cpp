@@ -29,7 +29,7 @@ std::string digests_of(parallel::DistributedDataParallel& model) {
 void require_equal_replicas(Strategy& strategy) {
   const mpi::Communicator& world = strategy.world();
   const parallel::ParameterStore& store = strategy.model().parameters();
-  const bool is_compared = world.size() > 1 && !store.is_shared();
+  const bool is_compared = world.size() > 1 && !store.is_shared() && store.shards() == nullptr;
   if (world.agree(!is_compared)) return;
   const std::vector<std::string> all = world.all_gather(digests_of(strategy.model()));
   for (std::size_t i = 0; i < store.size(); ++i) {

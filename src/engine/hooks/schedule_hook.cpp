@@ -5,7 +5,10 @@
 #include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <optional>
+#include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::engine {
@@ -22,24 +25,61 @@ std::string one_a_line(const std::vector<std::string>& rules) {
   return lines;
 }
 
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream lines(text);
+  std::vector<std::string> all;
+  for (std::string line; std::getline(lines, line);) all.push_back(line);
+  return all;
+}
+
+/// The numbers of a length as they are stored.
+std::vector<std::pair<std::string, std::int64_t*>> numbers_of(schedule::RunLength& length) {
+  return {{"total_steps", &length.total_steps},
+          {"steps_per_epoch", &length.steps_per_epoch},
+          {"samples_per_step", &length.samples_per_step}};
+}
+
+/// "the run has 20 steps, not 10", or "" where nothing differs or is not known.
+std::string difference(schedule::RunLength before, schedule::RunLength now) {
+  const std::vector<std::string> words = {"the run has ", "an epoch has ", "a step has "};
+  const std::vector<std::string> units = {" steps", " steps", " samples"};
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    const std::int64_t was = *numbers_of(before)[i].second;
+    const std::int64_t is = *numbers_of(now)[i].second;
+    if (was == is || was == 0) continue;
+    text += (text.empty() ? "" : ", ") + words[i] + std::to_string(is) + units[i] + ", not " + std::to_string(was);
+  }
+  return text;
+}
+
+/// What decides about a schedule.
+struct Rules {
+  std::string lines;
+  schedule::RunLength length;
+};
+
 class ScheduleHook : public Hook {
  public:
+  explicit ScheduleHook(bool keeps_stored) : keeps_stored_(keeps_stored) {}
+
   void before_train(Trainer& trainer) override {
     if (bases_.empty()) {
-      for (const optim::ParamGroup& group : groups_of(trainer)) {
+      for (optim::ParamGroup& group : groups_of(trainer)) {
+        group.is_scheduled = true;
         bases_.push_back(group.options);
         bases_.back()["lr"] = group.base_lr;
       }
     }
-    rules_ = one_a_line(trainer.schedule_rules());
-    if (trainer.schedule_begin() < trainer.progress().step) go_on(trainer);
-    learned_ = trainer.schedule().state();
     trainer.strategy().world().together([&] {
+      if (stored_ && trainer.schedule_begin() < trainer.progress().step) go_on(trainer);
       std::vector<std::string> groups;
       for (const optim::ParamGroup& group : groups_of(trainer)) groups.push_back(group.name);
       trainer.schedule().require_groups(groups);
       set_options(trainer);
     });
+    rules_ = {one_a_line(trainer.schedule_rules()), trainer.schedule_length()};
+    learned_ = trainer.schedule().state();
   }
 
   void before_step(Trainer& trainer) override { set_options(trainer); }
@@ -56,31 +96,50 @@ class ScheduleHook : public Hook {
   std::string state_name() const override { return "schedule"; }
 
   void save_state(checkpoints::Archive& archive, const std::string& group) const override {
-    archive.set(group, "rules", rules_);
+    archive.set(group, "rules", rules_.lines);
+    schedule::RunLength length = rules_.length;
+    for (const auto& [name, number] : numbers_of(length)) archive.set(group, name, *number);
     for (const auto& [name, value] : learned_) archive.set(group, name, value);
   }
 
   void load_state(const checkpoints::Archive& archive, const std::string& group) override {
-    rules_before_ = archive.text(group, "rules");
-    was_loaded_ = true;
+    stored_ = Rules{.lines = archive.text(group, "rules"), .length = {}};
+    for (const auto& [name, number] : numbers_of(stored_->length)) {
+      if (archive.has_attribute(group, name)) *number = archive.integer(group, name);
+    }
     learned_.clear();
     for (const auto& [name, value] : archive.attributes_of(group)) {
-      if (name != "rules") learned_[name] = archive.real(group, name);
+      if (name.starts_with("rule") && name != "rules") learned_[name] = archive.real(group, name);
     }
   }
 
  private:
-  /// After a restart: other rules hold from here on, and what was learned stays where it is still asked for.
+  /// After a restart. The rules that hold go on as if they had from the first step, and what was learned stays where it
+  /// is still asked for.
   void go_on(Trainer& trainer) {
-    if (!was_loaded_) return;
-    if (rules_before_ != rules_) {
-      log::warning("sched.rule differs from the checkpoint's; from step " + std::to_string(trainer.progress().step) +
-                   " on the rules given now hold, as if they had from the first step");
+    const std::string lines = one_a_line(trainer.schedule_rules());
+    std::string news = lines == stored_->lines ? "" : "sched.rule differs from the checkpoint's";
+    const std::string other_length = difference(stored_->length, trainer.schedule_length());
+    if (!other_length.empty() && !(lines.empty() && stored_->lines.empty())) {
+      news += (news.empty() ? "" : ", and ") + other_length;
     }
+    if (!news.empty()) follow_policy(trainer, news);
     try {
       trainer.schedule().load_state(learned_);
     } catch (const ConfigError& error) {
       log::warning(std::string(error.what()) + "; it is learned anew");
+    }
+  }
+
+  void follow_policy(Trainer& trainer, const std::string& news) const {
+    const bool is_root = trainer.strategy().world().is_root();
+    if (keeps_stored_) {
+      if (is_root) log::warning(news + "; the checkpoint's schedule holds, as resume.schedule says");
+      trainer.follow(lines_of(stored_->lines), stored_->length);
+    } else if (is_root) {
+      log::warning(news + "; from step " + std::to_string(trainer.progress().step) +
+                   " on the schedule given now holds, as if it had from the first step "
+                   "(resume.schedule=checkpoint keeps the old one)");
     }
   }
 
@@ -94,14 +153,16 @@ class ScheduleHook : public Hook {
   }
 
   std::vector<optim::Options> bases_;  // of each group, as configured
-  std::string rules_;
-  std::string rules_before_;  // of the checkpoint
-  bool was_loaded_ = false;
+  bool keeps_stored_;
+  Rules rules_;                  // that hold
+  std::optional<Rules> stored_;  // of the checkpoint
   schedule::Numbers learned_;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> schedule_hook() { return std::make_unique<ScheduleHook>(); }
+std::unique_ptr<Hook> schedule_hook(const std::string& policy) {
+  return std::make_unique<ScheduleHook>(policy == "checkpoint");
+}
 
 }  // namespace lockstep::engine

@@ -8,6 +8,7 @@
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,15 +62,17 @@ struct SmallRun {
   SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables())
       : sections(sections_of(settings, tables)),
         splits(data::open(sections.at("data"))),
-        strategy(sections, splits.train->task(), world, tables),
+        made(make_strategy(sections, world, tables)),
+        strategy(made->prepare(splits.train->task())),
         trainer(sections, strategy, splits, tables) {
-    trainer.add_hook(Priority::low, schedule_hook());
+    trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
   Sections sections;
   data::Splits splits;
-  Strategy strategy;
+  std::unique_ptr<Strategy> made;
+  Strategy& strategy;
   Trainer trainer;
   std::vector<double> losses;
   std::vector<double> norms;

@@ -37,6 +37,22 @@ TEST(HelpTest, ASectionListsItsKeysInTheirOrder) {
             "  --resume.verify  one of: full, none; default full\n");
 }
 
+TEST(HelpTest, FormsOfATextAreListedBelowTheKeys) {
+  const KeySpec size = {.name = "size", .type = KeyType::real, .default_value = "nan", .help = "its length", .min = 0};
+  const KeySpec at = {.name = "at", .type = KeyType::reals, .default_value = "", .help = "where it falls"};
+  const KeySpec step = {
+      .name = "step", .type = KeyType::text, .default_value = "", .help = "falls by steps", .parts = {size, at}};
+  const KeySpec rule = {
+      .name = "a.rule", .type = KeyType::texts, .default_value = "", .help = "a curve", .parts = {step}};
+  EXPECT_EQ(section_help("a", {rule}, {}),
+            "[a]\n"
+            "  --a.rule  a curve; text, may be given several times; default none\n"
+            "\n"
+            "a.rule, step: falls by steps\n"
+            "  size  its length; a number >= 0; default none\n"
+            "  at    where it falls; numbers, separated by slashes; default none\n");
+}
+
 TEST(HelpTest, LongLinesAreWrappedAt100Columns) {
   std::string help;
   for (int i = 0; i < 60; ++i) help += "word ";
@@ -59,7 +75,7 @@ TEST(HelpTest, AnUnknownSectionIsAConfigError) {
 
 TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   const std::string text = overview_help(sample_specs(), sections());
-  EXPECT_NE(text.find("\n  eval    evaluates what a run saved, given by --from\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  eval      evaluates what a run saved, given by --from\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  optim   the optimizer and its settings\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  --resume  what to go on from; text; default none\n"), std::string::npos) << text;
   EXPECT_NE(text.find("\n  75   stopped on request"), std::string::npos) << text;

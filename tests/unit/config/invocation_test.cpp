@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <unistd.h>
 
 #include "sample_specs.hpp"
@@ -49,8 +50,8 @@ TEST_F(InvocationTest, CommandsAreKnownByName) {
   EXPECT_EQ(parse_words({"--optim.lr=1", "config"}).command, "config");
   const Invocation eval = parse_words({"eval", "--from", "runs/a"});
   EXPECT_EQ(eval.command, "eval");
-  EXPECT_EQ(eval.from, "runs/a");
-  EXPECT_EQ(parse_words({"eval", "--from=runs/a"}).from, "runs/a");
+  EXPECT_EQ(eval.switches.at("from"), "runs/a");
+  EXPECT_EQ(parse_words({"eval", "--from=runs/a"}).switches.at("from"), "runs/a");
 }
 
 TEST_F(InvocationTest, KeysAreSetAndTheLastWins) {
@@ -107,10 +108,11 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
             "command line: 'optim.lr=1' is not expected here; keys are written --section.key=value");
   EXPECT_EQ(error_of({"train", "eval"}),
             "command line: 'eval' is not expected here; keys are written --section.key=value");
-  EXPECT_EQ(error_of({"evl"}),
-            "command line: command 'evl' is unknown; choose one of: train, eval, config (did you mean 'eval'?)");
+  EXPECT_EQ(
+      error_of({"evl"}),
+      "command line: command 'evl' is unknown; choose one of: train, eval, config, schedule (did you mean 'eval'?)");
   EXPECT_EQ(error_of({"something"}),
-            "command line: command 'something' is unknown; choose one of: train, eval, config");
+            "command line: command 'something' is unknown; choose one of: train, eval, config, schedule");
 }
 
 TEST_F(InvocationTest, SentencesForValues) {
@@ -128,6 +130,21 @@ TEST_F(InvocationTest, SentencesForValues) {
   EXPECT_EQ(error_of({"--config="}), "command line: --config needs a path");
   EXPECT_EQ(error_of({"--config", "--optim.lr=1"}), "command line: --config needs a path");
   EXPECT_NE(error_of({"--version=3"}), "");
+}
+
+TEST_F(InvocationTest, SwitchesBelongToTheirCommand) {
+  const Invocation config = parse_words({"config", "--groups", "--optim.lr=1", "--verbose"});
+  EXPECT_EQ(config.switches, (std::map<std::string, std::string>{{"groups", ""}, {"verbose", ""}}));
+  EXPECT_EQ(config.config.section("optim").real("lr"), 1);
+  EXPECT_EQ(parse_words({"--plot", "out.svg", "schedule"}).switches.at("plot"), "out.svg");
+  EXPECT_TRUE(parse_words({"schedule"}).switches.empty());
+  EXPECT_EQ(error_of({"--groups"}), "command line: --groups belongs to the command config");
+  EXPECT_EQ(error_of({"config", "--plot=a.svg"}), "command line: --plot belongs to the command schedule");
+  EXPECT_EQ(error_of({"config", "--group"}), "command line: '--group' is unknown; did you mean '--groups'?");
+  EXPECT_EQ(error_of({"schedule", "--plot="}),
+            "command line: schedule needs --plot FILE, an SVG file to draw them into");
+  EXPECT_EQ(error_of({"schedule", "--plot"}), "command line: --plot needs a path");
+  EXPECT_NE(error_of({"config", "--groups=all"}), "");
 }
 
 TEST_F(InvocationTest, FromBelongsToEval) {

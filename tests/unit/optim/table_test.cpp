@@ -172,11 +172,11 @@ TEST(OptimGroupsTest, NormsAndBiasesMayGoWithoutDecay) {
 }
 
 TEST(OptimGroupsTest, AnEmptyGroupIsLeftOut) {
-  const Section optim = section_of({{"no_decay", "norms_biases"}});
+  const Section optim = section_of({{"weight_decay", "0.25"}, {"no_decay", "norms_biases"}});
   const std::vector<ParameterInfo> matrices = {{"a", 2}, {"b", 2}};
   const auto groups = build_groups(optim, find_rule("sgd"), matrices);
   ASSERT_EQ(groups.size(), 1U);
-  EXPECT_EQ(groups[0].name, "decay");
+  EXPECT_EQ(groups[0].name, "all");
 }
 
 }  // namespace

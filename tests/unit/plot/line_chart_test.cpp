@@ -114,5 +114,18 @@ TEST(LineChartTest, ManySeriesAreToldApart) {
   EXPECT_EQ(lines, 24u);  // in the plot and in the legend
 }
 
+TEST(LineChartTest, SeveralChartsStandOneBelowTheOther) {
+  LineChart first = bare({{0, 0}, {1, 1}});
+  LineChart second = bare({{0, 1}, {1, 0}});
+  first.title = "up";
+  second.title = "down";
+  second.height = 200;
+  const std::string svg = line_charts({first, second});
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"720\" height=\"620\"")) << svg;
+  EXPECT_NE(svg.find("<svg y=\"420\" xmlns"), std::string::npos) << svg;
+  EXPECT_TRUE(contains(texts_of(line_chart(first)), "up"));
+  EXPECT_EQ(line_charts({first}), line_chart(first));
+}
+
 }  // namespace
 }  // namespace lockstep::plot

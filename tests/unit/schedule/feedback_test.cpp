@@ -113,6 +113,14 @@ TEST(ApplyTest, MomentumIsTheFirstBeta) {
   EXPECT_EQ(options, (Numbers{{"lr", 1}, {"beta1", 0.25}, {"beta2", 0.75}}));
 }
 
+TEST(ApplyTest, TellsWhatItMoves) {
+  const Schedule schedule =
+      parse({"constant", "constant,of=momentum", "constant,of=eps,group=b", "cosine"}, kLength, "");
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(schedule.moved("a", {{"lr", 1}, {"beta1", 0.5}, {"eps", 1}}), (Names{"lr", "beta1"}));
+  EXPECT_EQ(schedule.moved("b", {{"lr", 1}, {"momentum", 0.5}, {"eps", 1}}), (Names{"lr", "momentum", "eps"}));
+}
+
 TEST(ApplyTest, RefusesAnOptionThatTheOptimizerDoesNotHave) {
   const Schedule schedule = parse({"constant,of=nonsense"}, kLength, "test");
   Numbers options = {{"lr", 1}};

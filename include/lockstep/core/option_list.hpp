@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+
+#include <string>
+#include <vector>
+
+// Values that hold options of their own, such as "cosine,begin=100,final_factor=0.1".
+namespace lockstep {
+
+/// Without blanks and tabs around it.
+std::string trimmed(const std::string& text);
+
+/// Parts of `text` between `separator`s, trimmed; what stands in parentheses stays together.
+std::vector<std::string> split_list(const std::string& text, char separator);
+
+/// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
+/// commas separate the options.
+/// @param place  how a message begins
+/// @throws ConfigError  not of this form, an unknown key (with the nearest name), a value that its spec refuses, or a
+///                      key that was given before
+void set_option(Section& options, const std::string& option, const std::string& place);
+
+}  // namespace lockstep

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/models/model.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace lockstep::models {
+
+/// What a parameter is in its model.
+struct ParameterRole {
+  std::string name;
+  at::Tensor tensor;
+  LayerKind kind = LayerKind::other;  ///< of the layer that it belongs to
+  bool is_offset = false;             ///< of a layer inside a deformable convolution
+  std::string same_as = {};           ///< the name under which the same tensor came before; empty: it did not
+  std::int64_t layers_after = 0;      ///< of Model::layers, behind its own; 0 where it is in none
+};
+
+/// Every parameter under every name, in the order of registration. Layers of torch::nn are known as those of models.
+std::vector<ParameterRole> parameter_roles(const Model& model);
+
+}  // namespace lockstep::models

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/option_list.hpp>
+
+#include <algorithm>
+
+namespace lockstep {
+
+namespace {
+
+bool is_list(const KeySpec& spec) { return spec.type == KeyType::integers || spec.type == KeyType::reals; }
+
+std::string with_commas(const KeySpec& spec, std::string list, const std::string& key, const std::string& place) {
+  const std::string written = list;
+  std::replace(list.begin(), list.end(), '/', ',');
+  if (fault_in(spec, list).empty()) return list;
+  std::string range = range_of(spec);
+  const std::string commas = "commas";
+  range.replace(range.rfind(commas), commas.size(), "slashes");
+  throw ConfigError(place + ": " + key + ": '" + written + "' is not " + range);
+}
+
+}  // namespace
+
+std::string trimmed(const std::string& text) {
+  const std::size_t first = text.find_first_not_of(" \t");
+  if (first == std::string::npos) return "";
+  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
+}
+
+std::vector<std::string> split_list(const std::string& text, char separator) {
+  std::vector<std::string> parts(1);
+  int depth = 0;
+  for (const char letter : text) {
+    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
+    if (letter == separator && depth == 0) {
+      parts.emplace_back();
+    } else {
+      parts.back() += letter;
+    }
+  }
+  for (std::string& part : parts) part = trimmed(part);
+  return parts;
+}
+
+void set_option(Section& options, const std::string& option, const std::string& place) {
+  const std::size_t equals = option.find('=');
+  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");
+  const std::string key = trimmed(option.substr(0, equals));
+  std::string value = trimmed(option.substr(equals + 1));
+  const auto found = options.values().find(key);
+  if (found != options.values().end()) {
+    if (!options.is_default(key)) throw ConfigError(place + ": " + key + " is given twice");
+    const KeySpec& spec = found->second.spec;
+    if (is_list(spec)) value = with_commas(spec, value, key, place);
+  }
+  options.set(key, value, place);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Where models meet parameter groups.
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/optim/param_groups.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+std::vector<optim::ParameterInfo> describe_parameters(const models::Model& model);
+
+/// The groups of a run before its first step.
+struct GroupPlan {
+  std::vector<optim::ParamGroup> groups;  ///< learning rates scaled where optim.auto_scale_lr says so
+  std::vector<std::string> remarks;       ///< for the log
+  std::string scaling;                    ///< "effective batch 96, optim.base_batch_size 48: lr 0.1 -> 0.2", or ""
+};
+
+/// @param sections  optim and train are read
+/// @throws ConfigError  see optim::ParamGroupBuilder and optim::lr_scale
+/// Not collective; the same on every rank.
+GroupPlan plan_groups(const Sections& sections, const optim::Rule& rule, const models::Model& model, int world_size);
+
+}  // namespace lockstep::engine

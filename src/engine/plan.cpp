@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/tables.hpp>
+
+#include <algorithm>
+#include <map>
+
+#include "param_groups.hpp"
+#include "run_bounds.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+std::vector<Plan::Group> with_counts(const std::vector<optim::ParamGroup>& groups, const models::Model& model) {
+  std::map<std::string, std::int64_t> counts;
+  for (const optim::ParameterInfo& parameter : describe_parameters(model)) counts[parameter.name] = parameter.count;
+  std::vector<Plan::Group> described;
+  for (const optim::ParamGroup& group : groups) {
+    described.push_back({.name = group.name, .options = group.options, .parameters = {}});
+    for (const std::string& name : group.parameters) described.back().parameters.push_back({name, counts.at(name)});
+  }
+  return described;
+}
+
+/// At most `points` steps from the first to the last, evenly.
+std::vector<std::int64_t> sampled(std::int64_t total_steps, std::int64_t points) {
+  const std::int64_t parts = std::min(points, total_steps) - 1;
+  if (parts < 1) return {0};
+  std::vector<std::int64_t> steps;
+  for (std::int64_t i = 0; i <= parts; ++i) {
+    steps.push_back(static_cast<std::int64_t>(static_cast<double>(total_steps - 1) * static_cast<double>(i) /
+                                              static_cast<double>(parts)));
+  }
+  return steps;
+}
+
+std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Schedule& schedule,
+                                   const std::vector<std::int64_t>& steps) {
+  std::vector<std::string> options = schedule.moved(group.name, group.options);
+  if (std::find(options.begin(), options.end(), "lr") == options.end()) options.insert(options.begin(), "lr");
+  std::vector<Plan::Curve> curves;
+  for (const std::string& option : options) curves.push_back({.option = option, .group = group.name, .values = {}});
+  for (const std::int64_t step : steps) {
+    schedule::Numbers values = group.options;
+    schedule.apply(step, group.name, group.options, values);
+    for (Plan::Curve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
+  }
+  return curves;
+}
+
+Plan plan_here(const Sections& sections, const Tables& tables, int world_size, std::int64_t points) {
+  const Section& train = sections.at("train");
+  const Section& optim = sections.at("optim");
+  const Section& sched = sections.at("sched");
+  const Section& run = sections.at("run");
+  const auto seed = static_cast<std::uint64_t>(run.integer("seed"));
+  const data::Splits splits = data::open(sections.at("data"), tables.sources);
+  const data::Sampler sampler(splits.train->size(), train.integer("global_batch_size"), seed);
+  const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, tables.models);
+  const optim::Rule& rule = find_row(tables.rules, optim.text("name"), optim.cite("name"));
+  const GroupPlan groups = plan_groups(sections, rule, *model, world_size);
+
+  Plan plan{.groups = with_counts(groups.groups, *model),
+            .curves = {},
+            .remarks = groups.remarks,
+            .total_steps = RunBounds(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
+            .steps_per_epoch = sampler.steps_per_epoch()};
+  if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
+  const schedule::Schedule schedule = schedule::parse(sched.texts("rule"),
+                                                      {.total_steps = plan.total_steps,
+                                                       .steps_per_epoch = plan.steps_per_epoch,
+                                                       .samples_per_step = sampler.global_batch_size()},
+                                                      sched.origin("rule"), tables.curves);
+  std::vector<std::string> names;
+  for (const Plan::Group& group : plan.groups) names.push_back(group.name);
+  schedule.require_groups(names);
+  if (schedule.has_feedback()) {
+    plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
+  }
+  const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
+  for (const Plan::Group& group : plan.groups) {
+    for (Plan::Curve& curve : curves_of(group, schedule, steps)) plan.curves.push_back(std::move(curve));
+  }
+  return plan;
+}
+
+}  // namespace
+
+Plan plan(const mpi::Communicator& world, const Sections& sections, const Tables& tables, std::int64_t points) {
+  Plan plan;
+  world.together([&] { plan = plan_here(sections, tables, world.size(), points); });
+  return plan;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/models/model.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::parallel {
+
+class Shards;
+
+/// Parameters that are gathered together: those inside of a block. Without a block: those that are in none that was
+/// chosen, or in several.
+struct ShardGroup {
+  const models::Block* block = nullptr;
+  std::vector<std::size_t> members;  ///< numbers of parameters, ascending
+};
+
+/// The group without a block comes first, the others in the order of registration; none of them empty.
+/// @param patterns  see Sharding::blocks
+/// @throws ConfigError  a pattern that matches no block
+std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vector<NamedParameter>& parameters,
+                                     const std::vector<std::string>& patterns);
+
+/// The groups' members, those of different types apart; and for each such list its group.
+struct UnitMembers {
+  std::vector<std::vector<std::size_t>> members;
+  std::vector<std::size_t> group_of;
+};
+UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters);
+
+/// Gathers parameters just before their block computes, forwards and backwards, and releases them after.
+class BlockGathering {
+ public:
+  /// @param shards    outlives this
+  /// @param group_of  by unit
+  BlockGathering(Shards& shards, const std::vector<ShardGroup>& groups, const std::vector<std::size_t>& group_of);
+
+  /// Before and, where no backward follows, after a forward of the whole model. Collective.
+  void begin_forward();
+  void end_forward();
+  /// Collective: every rank runs the same blocks in the same order.
+  at::Tensor run(models::Block& block, const at::Tensor& input,
+                 const std::function<at::Tensor(const at::Tensor&)>& next);
+
+ private:
+  using Group = std::size_t;
+  using Order = std::vector<Group>;
+
+  void gather(Group group);
+  void request(std::optional<Group> group);
+  void release(Group group);
+  /// What the forward before this one ran `distance` places after the group.
+  std::optional<Group> neighbour(Group group, std::ptrdiff_t distance) const;
+
+  Shards* shards_;
+  std::map<const models::Block*, Group> group_of_block_;
+  std::vector<std::vector<std::size_t>> units_;  // by group
+  Order last_order_;                             // of the forward before
+  Order order_;                                  // of the one at hand
+};
+
+}  // namespace lockstep::parallel

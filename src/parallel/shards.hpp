@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/shard_plan.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <functional>
+#include <future>
+#include <map>
+#include <memory>
+#include <vector>
+
+namespace lockstep::parallel {
+
+/// Does work one piece after the other on a thread of its own.
+class Worker {
+ public:
+  Worker();
+  ~Worker();
+  Worker(const Worker&) = delete;
+  Worker& operator=(const Worker&) = delete;
+  std::future<void> start(std::function<void()> work);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The values of parameters that are divided among ranks: each has a slice of every unit, and makes units whole.
+///
+/// The model's parameters are views of whole units. With `frees`, a unit's memory exists only from gather to release;
+/// whatever autograd has saved of a parameter finds the values again once the unit is gathered.
+class Shards {
+ public:
+  struct Options {
+    bool frees = false;
+    bool prefetches = true;  ///< `request` only begins, and a thread of its own gathers
+  };
+  /// Moves the parameters in: all ranks must have the same values. Collective.
+  /// @param parameters   those of all units; their values are replaced by views
+  /// @param collectives  outlives the shards
+  Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
+         const Options& options);
+  ~Shards();
+
+  const std::vector<Unit>& units() const noexcept { return units_; }
+  bool frees() const noexcept { return options_.frees; }
+  /// [slice] This rank's own part of a unit. Lives as long as the shards.
+  const at::Tensor& slice(std::size_t unit) const { return slices_.at(unit); }
+
+  /// With `frees`. Begins to make a unit whole, if it is not. Collective: all ranks in the same order.
+  void request(std::size_t unit);
+  /// The same, and returns when its parameters can be used.
+  void gather(std::size_t unit);
+  /// Gives the memory of a unit back, if it has any. Collective only where it was requested and not gathered.
+  void release(std::size_t unit);
+  void release_all();
+
+  /// Without `frees`: makes all units whole again after slices were written. Collective.
+  void publish();
+  /// Takes this rank's slices from whole units, after parameters were written. Not collective.
+  void take_slices();
+
+  /// [count] What all ranks hold of a unit, laid out like it.
+  /// @param mine  [slice] of any type
+  /// Collective.
+  at::Tensor whole(std::size_t unit, const at::Tensor& mine);
+
+ private:
+  enum class State { released, requested, gathered };
+
+  at::DataPtr take_memory(std::size_t unit);
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<Unit> units_;
+  Options options_;
+  mpi::Collectives* collectives_;
+  std::unique_ptr<mpi::Collectives> own_collectives_;  // of the worker
+  std::unique_ptr<Worker> worker_;
+  std::vector<at::Tensor> wholes_;  // by unit
+  std::vector<at::Tensor> slices_;
+  std::vector<State> states_;
+  std::vector<std::future<void>> arrivals_;       // of requested units
+  std::vector<at::Tensor> coming_;                // their values
+  std::multimap<std::size_t, at::DataPtr> free_;  // memory that was given back, by bytes
+};
+
+}  // namespace lockstep::parallel

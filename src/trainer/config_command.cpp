@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "table_text.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+using Row = std::vector<std::string>;
+
+/// lr, weight_decay, and every other option that is not the same in all groups.
+std::vector<std::string> shown_options(const std::vector<engine::Plan::Group>& groups) {
+  std::vector<std::string> options = {"lr", "weight_decay"};
+  for (const auto& [option, value] : groups.front().options) {
+    const bool differs =
+        std::any_of(groups.begin(), groups.end(),
+                    [&option = option, value = value](const auto& group) { return group.options.at(option) != value; });
+    const bool is_new = std::find(options.begin(), options.end(), option) == options.end();
+    if (differs && is_new) options.push_back(option);
+  }
+  return options;
+}
+
+/// A row for each group, and with `is_verbose` one for each of its parameters below it.
+std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is_verbose) {
+  const std::vector<std::string> options = shown_options(groups);
+  Row heading = {"group"};
+  heading.insert(heading.end(), options.begin(), options.end());
+  heading.insert(heading.end(), {"tensors", "elements"});
+  std::vector<Row> rows = {heading};
+  for (const engine::Plan::Group& group : groups) {
+    std::int64_t elements = 0;
+    for (const auto& parameter : group.parameters) elements += parameter.count;
+    Row row = {group.name};
+    for (const std::string& option : options) row.push_back(brief(group.options.at(option)));
+    row.insert(row.end(), {std::to_string(group.parameters.size()), std::to_string(elements)});
+    rows.push_back(row);
+    if (!is_verbose) continue;
+    for (const auto& parameter : group.parameters) {
+      Row of_parameter(heading.size());
+      of_parameter.front() = "  " + parameter.name;
+      of_parameter.back() = std::to_string(parameter.count);
+      rows.push_back(of_parameter);
+    }
+  }
+  return table_text(rows);
+}
+
+}  // namespace
+
+ExitCode show_config(const Job& job, const config::Invocation& invocation) {
+  const bool is_verbose = invocation.switches.contains("verbose");
+  if (!invocation.switches.contains("groups")) {
+    job.world.together([&] {
+      if (is_verbose) throw ConfigError("command line: --verbose goes with --groups");
+    });
+    log::plain(invocation.config.explain());
+    return ExitCode::done;
+  }
+  const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.tables, 2);
+  log::plain(groups_table(plan.groups, is_verbose));
+  for (const std::string& remark : plan.remarks) log::plain(remark);
+  return ExitCode::done;
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+#include <lockstep/plot/line_chart.hpp>
+#include <lockstep/report/run_files.hpp>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "table_text.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+constexpr std::int64_t kRows = 21;
+constexpr std::int64_t kPoints = 2001;
+
+/// One option of the groups in which it goes the same way.
+struct Line {
+  std::string option;
+  std::string groups;  ///< their names; "" for all that have it
+  std::vector<std::pair<std::int64_t, double>> values;
+};
+
+std::vector<Line> lines_of(const std::vector<engine::Plan::Curve>& curves) {
+  std::vector<Line> lines;
+  for (const engine::Plan::Curve& curve : curves) {
+    const auto same = std::find_if(lines.begin(), lines.end(), [&curve](const Line& line) {
+      return line.option == curve.option && line.values == curve.values;
+    });
+    if (same == lines.end()) {
+      lines.push_back({curve.option, curve.group, curve.values});
+    } else {
+      same->groups += ", " + curve.group;
+    }
+  }
+  for (Line& line : lines) {
+    const auto of_option =
+        std::count_if(lines.begin(), lines.end(), [&line](const Line& other) { return other.option == line.option; });
+    if (of_option == 1) line.groups.clear();
+  }
+  return lines;
+}
+
+/// The lines of one option after those of another.
+std::vector<std::string> options_of(const std::vector<Line>& lines) {
+  std::vector<std::string> options;
+  for (const Line& line : lines) {
+    if (std::find(options.begin(), options.end(), line.option) == options.end()) options.push_back(line.option);
+  }
+  return options;
+}
+
+std::string schedule_table(const std::vector<Line>& lines) {
+  std::vector<std::vector<std::string>> rows = {{"step"}};
+  for (const auto& [step, value] : lines.front().values) rows.push_back({std::to_string(step)});
+  for (const std::string& option : options_of(lines)) {
+    for (const Line& line : lines) {
+      if (line.option != option) continue;
+      rows.front().push_back(option + (line.groups.empty() ? "" : " of " + line.groups));
+      for (std::size_t i = 0; i < line.values.size(); ++i) rows[i + 1].push_back(brief(line.values[i].second));
+    }
+  }
+  return table_text(rows);
+}
+
+std::string schedule_charts(const std::vector<Line>& lines) {
+  std::vector<plot::LineChart> charts;
+  for (const std::string& option : options_of(lines)) {
+    plot::LineChart chart{.title = option, .x_label = "step", .y_label = option, .series = {}};
+    for (const Line& line : lines) {
+      if (line.option != option) continue;
+      plot::Series series{.name = line.groups, .points = {}};
+      for (const auto& [step, value] : line.values) series.points.push_back({static_cast<double>(step), value});
+      chart.series.push_back(std::move(series));
+    }
+    charts.push_back(std::move(chart));
+  }
+  return plot::line_charts(charts);
+}
+
+}  // namespace
+
+ExitCode show_schedule(const Job& job, const config::Invocation& invocation) {
+  const auto plot = invocation.switches.find("plot");
+  const bool is_plotted = plot != invocation.switches.end();
+  const engine::Plan plan =
+      engine::plan(job.world, invocation.config.sections(), job.tables, is_plotted ? kPoints : kRows);
+  const std::vector<Line> lines = lines_of(plan.curves);
+  job.world.together([&] {
+    if (is_plotted && job.world.is_root()) report::write_text(plot->second, schedule_charts(lines));
+  });
+  log::plain(is_plotted ? plot->second + ": " + std::to_string(lines.size()) + " curves over " +
+                              std::to_string(plan.total_steps) + " steps"
+                        : schedule_table(lines));
+  for (const std::string& remark : plan.remarks) log::plain(remark);
+  return ExitCode::done;
+}
+
+}  // namespace lockstep::trainer

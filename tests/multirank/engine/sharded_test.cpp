@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What is divided among ranks trains as what every rank holds, and their checkpoints are each other's.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/run_state.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include "process_setup.hpp"
+#include "small_run.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::int64_t kSavedStep = 4;
+constexpr std::int64_t kSteps = 8;
+
+Settings strategy_of(int stage) {
+  if (stage == 0) return {{"strategy.name", "ddp"}, {"ddp.shared_parameters", "false"}};
+  return {{"strategy.name", "sharded"}, {"strategy.stage", std::to_string(stage)}};
+}
+
+const Settings kSteady = {{"train.max_epochs", "0"},
+                          {"train.max_steps", std::to_string(kSteps)},
+                          {"train.global_batch_size", "12"},
+                          {"train.micro_batch", "2"},
+                          {"train.clip_grad", "norm:0.5"},
+                          {"data.workers", "0"},
+                          {"optim.name", "adamw"},
+                          {"optim.lr", "0.001"},
+                          {"optim.no_decay", "norms_biases"},
+                          {"run.threads", "1"}};
+
+Settings gpt(const Settings& more) {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return with({{"data.name", "text"},
+               {"data.path", std::string(source != nullptr ? source : ".") + "/checkpoints/FORMAT.md"},
+               {"data.block", "16"},
+               {"model.name", "gpt"},
+               {"model.layers", "2"},
+               {"model.heads", "2"},
+               {"model.features", "48"}},
+              more);
+}
+
+struct Case {
+  const char* name;
+  Settings settings;
+  double tolerance = 1e-6;
+};
+
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {"gpt", gpt({})},
+      {"gpt, recomputed", gpt({{"model.recompute", "block*"}})},
+      // A last bit of a parameter may decide how it is rounded to 16 bits.
+      {"gpt, bf16", gpt({{"train.precision", "bf16"}}), 1e-4},
+      {"cnn", {{"model.name", "cnn"}, {"data.train_size", "100"}}},
+  };
+  return all;
+}
+
+/// Writes a checkpoint in the middle of a run that goes on.
+class SaveHook : public Hook {
+ public:
+  explicit SaveHook(std::string folder) : folder_(std::move(folder)) {}
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    if (report.progress.step != kSavedStep) return;
+    const bool is_root = trainer.strategy().world().is_root();
+    const checkpoints::Archive archive = capture(trainer, "", is_root);
+    if (is_root) checkpoints::write(folder_, kSavedStep, archive);
+    trainer.strategy().world().barrier();
+  }
+
+ private:
+  std::string folder_;
+};
+
+void expect_near(const std::vector<double>& losses, const std::vector<double>& expected, double tolerance = 1e-6) {
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_LE(std::abs(losses[i] - expected[i]), tolerance * std::abs(expected[i])) << "step " << i + 1;
+  }
+}
+
+std::vector<double> tail(const std::vector<double>& losses) { return {losses.begin() + kSavedStep, losses.end()}; }
+
+TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::TemporaryFolder mine;
+  const std::string folder = world.broadcast(mine.path());
+  for (const Case& c : cases()) {
+    std::vector<std::vector<double>> losses;  // by stage
+    const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
+    for (int stage = 0; stage <= 3; ++stage) {
+      SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
+      SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)));
+      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved_by(stage)));
+      run.trainer.train();
+      losses.push_back(run.losses);
+      expect_near(losses.back(), losses.front(), c.tolerance);
+    }
+    EXPECT_GT(std::abs(losses[0].back() - losses[0].front()), 1e-3);  // it does train
+    for (int from = 0; from <= 3; ++from) {
+      const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
+      for (int to = 0; to <= 3; ++to) {
+        SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
+        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)));
+        restore(run.trainer, archive);
+        EXPECT_EQ(exactness_of(run.trainer, archive, {}).starts_with("bitwise"), from == to || world.size() == 1);
+        run.trainer.train();
+        if (from == to) {
+          EXPECT_EQ(run.losses, tail(losses[static_cast<std::size_t>(to)]));
+        }
+        expect_near(run.losses, tail(losses.front()), c.tolerance);
+      }
+    }
+  }
+}
+
+TEST(ShardedTest, CheckpointsGoOnOnOtherNumbersOfRanks) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::TemporaryFolder mine;
+  const std::string folder = world.broadcast(mine.path());
+  const Settings settings = with(kSteady, cases().front().settings);
+  for (int stage = 1; stage <= 3; ++stage) {
+    SCOPED_TRACE("stage " + std::to_string(stage));
+    const std::string saved = folder + "/" + std::to_string(stage);
+    SmallRun run(world, with(settings, strategy_of(stage)));
+    run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved));
+    run.trainer.train();
+    const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved, kSavedStep));
+    for (int size = 1; size < world.size(); ++size) {
+      const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
+      if (world.rank() >= size) continue;
+      SmallRun fewer(ranks, with(settings, strategy_of(stage)));
+      restore(fewer.trainer, archive);
+      fewer.trainer.train();
+      expect_near(fewer.losses, tail(run.losses));
+    }
+    world.barrier();
+  }
+}
+
+// Parameters are gathered in forwards, of which all ranks must run as many.
+TEST(ShardedTest, EvaluationHasFewerBatchesThanRanks) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Settings settings = with(kSteady, cases().back().settings);
+  SmallRun whole(world, with(settings, strategy_of(0)));
+  SmallRun sharded(world, with(settings, strategy_of(3)));
+  const auto expected = evaluate(whole.strategy, *whole.splits.test, whole.splits.test->size());
+  const auto sums = evaluate(sharded.strategy, *sharded.splits.test, sharded.splits.test->size());
+  EXPECT_EQ(sums.count, expected.count);
+  EXPECT_EQ(sums.correct, expected.correct);
+  EXPECT_EQ(sums.mean_loss(), expected.mean_loss());
+}
+
+TEST(StrategyTest, IsPreparedOnceAndTakesWhatIsReady) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Sections sections = sections_of(with(kSteady, cases().back().settings));
+  const data::Splits splits = data::open(sections.at("data"));
+  const auto strategy = make_strategy(sections, world);
+  EXPECT_EQ(strategy->name(), world.size() == 1 ? "single" : "ddp");
+  EXPECT_FALSE(strategy->is_prepared());
+  const auto model = models::build(sections.at("model"), splits.train->task(), 5, at::kFloat);
+  strategy->prepare(splits.train->task(), {.model = model});
+  EXPECT_TRUE(strategy->is_prepared());
+  const auto* const optimizer = &strategy->optimizer();
+  EXPECT_EQ(&strategy->model().model(), model.get());
+  strategy->prepare(splits.train->task());
+  EXPECT_EQ(&strategy->model().model(), model.get());
+  EXPECT_EQ(&strategy->optimizer(), optimizer);
+}
+
+TEST(StrategyTest, RaisesTheLimitOfOpenFilesAsFarAsItMay) {
+  EXPECT_EQ(open_files_limit(1024, 524288, 4096), 4096U);
+  EXPECT_EQ(open_files_limit(65536, 524288, 4096), 65536U);
+  EXPECT_EQ(open_files_limit(1024, 2048, 4096), 2048U);
+}
+
+/// What making and preparing a strategy is refused with.
+std::string refusal(const mpi::Communicator& world, const Settings& settings) {
+  try {
+    const SmallRun run(world, with(with(kSteady, cases().back().settings), settings));
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(StrategyTest, WhatDoesNotFitIsRefusedOnEveryRank) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const struct {
+    Settings settings;
+    const char* words;
+    int ranks = 1;
+  } refusals[] = {
+      {{{"strategy.name", "single"}}, "single is for one rank", 2},
+      {with(strategy_of(3), {{"train.lanes", "12"}, {"train.micro_batch", "0"}}), "train.lanes"},
+      {with(strategy_of(2), {{"ddp.comm_hook", "bf16"}}), "ddp.comm_hook=none"},
+      {with(strategy_of(3), {{"strategy.blocks", "nothing"}}), "no block of the model is called 'nothing'"},
+      {{{"run.compile", "true"}}, "no compiler"},
+  };
+  for (const auto& [settings, words, ranks] : refusals) {
+    if (world.size() < ranks) continue;
+    EXPECT_NE(refusal(world, settings).find(words), std::string::npos) << refusal(world, settings);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,139 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run will do before it starts, and what it does when its schedule was edited meanwhile.
+#include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
+
+#include <sstream>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+using testing::run_ranks;
+
+const std::string kSmall = " --data.train_size=96 --data.test_size=48 --model.channels=2,2 --model.hidden=4";
+const std::string kRun = kSmall + " --log.interval=1 --train.max_epochs=0 --ckpt.keep_best=0";
+
+using Series = std::vector<std::pair<std::int64_t, double>>;
+
+class EditedScheduleTest : public ::testing::Test {
+ protected:
+  EditedScheduleTest() {
+    const Outcome first =
+        run_ranks(2, "--run.dir=" + run_ + kRun + " --train.max_steps=6 --sched.rule=cosine,floor=0.0001");
+    EXPECT_EQ(first.exit_code, 0) << first.output;
+  }
+  /// Goes on to step 12; the lr of every step.
+  Series go_on(const std::string& options, const std::string& expected_words) {
+    const Outcome outcome = run_ranks(2, "--run.dir=" + run_ + kRun + " --train.max_steps=12 --resume=must " + options);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find(expected_words), std::string::npos) << outcome.output;
+    return report::read_series(run_ + "/metrics.jsonl", "lr");
+  }
+  /// The same from a run that was never stopped.
+  Series straight(const std::string& options) {
+    const std::string other = folder_.path("straight");
+    EXPECT_EQ(run_ranks(2, "--run.dir=" + other + kRun + " --train.max_steps=12 " + options).exit_code, 0);
+    return report::read_series(other + "/metrics.jsonl", "lr");
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string run_ = folder_.path("run");
+};
+
+Series after(const Series& series, std::size_t steps) {
+  return {series.begin() + static_cast<std::ptrdiff_t>(steps), series.end()};
+}
+
+TEST_F(EditedScheduleTest, AProlongedRunFollowsTheLongerCurve) {
+  const std::string rule = "--sched.rule=cosine,floor=0.0001";
+  const Series rates =
+      go_on(rule, "warning r0/2 the run has 12 steps, not 6; from step 6 on the schedule given now holds");
+  EXPECT_EQ(after(rates, 6), after(straight(rule), 6));
+  EXPECT_EQ(rates.size(), 12U);
+}
+
+TEST_F(EditedScheduleTest, AnEditedRuleHoldsFromTheResumedStepOn) {
+  const std::string rule = "--sched.rule=step,size=4,gamma=0.5";
+  const Series rates = go_on(rule, "sched.rule differs from the checkpoint's, and the run has 12 steps, not 6;");
+  EXPECT_EQ(after(rates, 6), after(straight(rule), 6));
+}
+
+TEST_F(EditedScheduleTest, TheOldScheduleHoldsIfAskedFor) {
+  const Series rates = go_on("--sched.rule=step,size=4,gamma=0.5 --resume.schedule=checkpoint",
+                             "the checkpoint's schedule holds, as resume.schedule says");
+  for (const auto& [step, rate] : after(rates, 6)) EXPECT_EQ(rate, 0.0001) << step;
+}
+
+/// Lines as words.
+std::vector<std::vector<std::string>> rows_of(const std::string& text) {
+  std::vector<std::vector<std::string>> rows;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream words(line);
+    std::vector<std::string> row;
+    for (std::string word; words >> word;) row.push_back(word);
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+using Rows = std::vector<std::vector<std::string>>;
+
+// conv0 has 1 x 2 x 9 weights, conv1 2 x 2 x 9, hidden0 98 x 4, the head 4 x 10; and 18 biases.
+TEST(PlanTest, GroupsArePrinted) {
+  const std::string words =
+      "config --groups --optim.weight_decay=0.1 --optim.no_decay=norms_biases"
+      " --optim.paramwise=custom:conv,lr_mult=0.5,momentum=0.5 --optim.name=sgd";
+  const Outcome outcome = run_ranks(2, words + kSmall);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(rows_of(outcome.output), (Rows{{"group", "lr", "weight_decay", "momentum", "tensors", "elements"},
+                                           {"decay", "0.001", "0.1", "0", "2", "432"},
+                                           {"lr*0.5+momentum=0.5", "0.0005", "0.1", "0.5", "4", "58"},
+                                           {"no_decay", "0.001", "0", "0", "2", "14"}}));
+  const Outcome verbose = run_ranks(1, words + " --verbose" + kSmall);
+  EXPECT_EQ(rows_of(verbose.output).at(2), (std::vector<std::string>{"classifier.hidden0.weight", "392"}));
+  EXPECT_EQ(rows_of(verbose.output).size(), 4U + 8U);
+  EXPECT_EQ(run_ranks(1, "config --verbose").exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "config --groups --optim.paramwise=bias_lr_mul=2").exit_code, 2);
+}
+
+// 96 samples at 48: an epoch has 2 steps.
+TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
+  const testing::TemporaryFolder folder;
+  const std::string words =
+      "schedule --train.max_epochs=3 --optim.lr=0.5 --sched.rule=step,by=epoch,size=1,gamma=0.5"
+      " --sched.rule=linear,of=momentum,start_factor=0.5,end=2" +
+      kSmall;
+  const Outcome outcome = run_ranks(2, words);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(rows_of(outcome.output), (Rows{{"step", "lr", "beta1"},
+                                           {"0", "0.5", "0.45"},
+                                           {"1", "0.5", "0.675"},
+                                           {"2", "0.25", "0.9"},
+                                           {"3", "0.25", "0.9"},
+                                           {"4", "0.125", "0.9"},
+                                           {"5", "0.125", "0.9"}}));
+  const std::string file = folder.path("out.svg");
+  const Outcome drawn = run_ranks(2, words + " --plot " + file);
+  EXPECT_EQ(drawn.exit_code, 0) << drawn.output;
+  EXPECT_EQ(drawn.output, file + ": 2 curves over 6 steps\n");
+  const std::string svg = testing::read_file(file);
+  for (const char* word : {"<svg ", ">lr<", ">beta1<", "<path "}) EXPECT_NE(svg.find(word), std::string::npos) << word;
+  EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosin" + kSmall).exit_code, 2);
+  EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosine,group=backbone" + kSmall).exit_code, 2);
+}
+
+TEST(PlanTest, HelpListsCurvesAndKinds) {
+  const std::string sched = run_ranks(1, "--help=sched").output;
+  for (const char* word : {"sched.rule, every curve:", "sched.rule, cosine_restart:", "periods"}) {
+    EXPECT_NE(sched.find(word), std::string::npos) << word << "\n" << sched;
+  }
+  EXPECT_NE(run_ranks(1, "--help=optim").output.find("bias_lr_mult"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep
