@@ -16,6 +16,17 @@ KeySpec text(const char* name, const char* value, const char* help) {
   return {.name = name, .type = KeyType::text, .default_value = value, .help = help};
 }
 
+/// A number in (min, max].
+KeySpec above(const char* name, double min, double max, const char* value, const char* help) {
+  return {.name = name,
+          .type = KeyType::real,
+          .default_value = value,
+          .help = help,
+          .min = min,
+          .max = max,
+          .min_is_exclusive = true};
+}
+
 }  // namespace
 
 KeySpecs engine_keys() {
@@ -58,13 +69,27 @@ KeySpecs engine_keys() {
       count("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
       text("train.time_limit", "",
            "seconds or H:MM:SS from the start, before which the run saves and returns 75; empty: slurm's, else none"),
-      text("train.clip_grad", "", "norm:V scales gradients down to norm V, value:V clamps each element; empty: off"),
+      text("train.clip_grad", "",
+           "norm:V scales gradients down to norm V (norm:V:p=1, norm:V:p=inf: to another norm), value:V clamps each "
+           "element; empty: off"),
+      {.name = "train.clip_scope",
+       .type = KeyType::choice,
+       .default_value = "all",
+       .help = "whose norm that is: that of all gradients, or of each parameter group by itself",
+       .choices = {"all", "group"}},
       {.name = "train.precision",
        .type = KeyType::choice,
        .default_value = "fp32",
        .help =
-           "type of parameters and computation; bf16: fp32 parameters, matrix products and convolutions in bfloat16",
-       .choices = {"fp32", "fp64", "bf16"}},
+           "type of computation; bf16, fp16: parameters stay fp32, matrix products and convolutions are in 16 bits; "
+           "tf32: they are in TF32 on GPUs; fp64: all of it",
+       .choices = {"fp32", "fp64", "bf16", "fp16", "tf32"}},
+      text("train.loss_scale", "dynamic",
+           "fp16: what losses are multiplied by for backward: a number, or dynamic: the scale grows and backs off"),
+      above("train.init_scale", 0, 1e38, "65536", "fp16: the dynamic scale at first"),
+      above("train.growth_factor", 1, 1e6, "2", "fp16: by how much it grows after train.growth_interval steps"),
+      above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
+      count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
       count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),

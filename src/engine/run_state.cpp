@@ -18,6 +18,7 @@
 #include "comm_state.hpp"
 #include "differences.hpp"
 #include "held_state.hpp"
+#include "scaler_state.hpp"
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
 
@@ -440,6 +441,8 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
     capture_optimizer(archive, strategy);
+    capture_scaler(archive, kScaler, strategy.optimizer());
+    archive.set("/", "precision", strategy.precision());
   }
   capture_model(archive, strategy, is_writer);
   capture_states(archive, strategy, is_writer);
@@ -508,7 +511,10 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
                       archive.integer("/", "samples_seen"));
   });
   load_model(strategy, archive);
-  if (!options.resets_optim) load_optimizer(strategy, archive);
+  if (!options.resets_optim) {
+    load_optimizer(strategy, archive);
+    strategy.world().together([&] { restore_scaler(strategy.optimizer(), archive, kScaler); });
+  }
   if (!options.resets_average) restore_average(strategy, archive);
   if (!options.resets_rng) load_generators(archive, strategy.world());
   if (!options.is_partial) {
@@ -532,6 +538,10 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
   }
   const std::string by_comm = comm_difference(strategy, archive);
   if (by_comm.starts_with("statistical")) return by_comm;
+  if (archive.has_attribute("/", "precision") && archive.text("/", "precision") != strategy.precision()) {
+    return "statistical, because train.precision is " + strategy.precision() + " and was " +
+           archive.text("/", "precision");
+  }
   const auto ranks = archive.integer("/", "world_size");
   if (ranks != strategy.world().size() && strategy.lanes() == 0) {
     return "order, because it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +

@@ -5,13 +5,16 @@
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/models/layers.hpp>
 #include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
 
+#include <algorithm>
 #include <sstream>
 #include <utility>
 
 #include "param_groups.hpp"
+#include "precision.hpp"
 #include "process_setup.hpp"
 
 namespace lockstep::engine {
@@ -61,6 +64,13 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
 }
 
+bool has_batch_norm(const models::Model& model) {
+  const auto modules = model.modules();
+  return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
+    return dynamic_cast<const models::BatchNorm*>(module.get()) != nullptr;
+  });
+}
+
 std::vector<optim::ModelAverage::NamedBuffer> buffers_of(const models::Model& model) {
   std::vector<optim::ModelAverage::NamedBuffer> buffers;
   for (const auto& item : model.named_buffers()) buffers.push_back({item.key(), item.value()});
@@ -74,7 +84,8 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
       world_(&world),
       tables_(&tables),
       seed_(static_cast<std::uint64_t>(sections.at("run").integer("seed"))),
-      comm_hook_(sections.at("ddp").text("comm_hook")) {
+      comm_hook_(sections.at("ddp").text("comm_hook")),
+      precision_(sections.at("train").text("precision")) {
   const Section& run = section("run");
   const Section& train = section("train");
   const mpi::Topology topology = mpi::Topology::of(world);
@@ -92,8 +103,12 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   log::debug("threads: " + std::to_string(threads_) + " for computing, " + std::to_string(loaders) + " for loading");
   if (run.boolean("diff_rank_seed")) rank_of_draws_ = static_cast<std::uint64_t>(world.rank());
 
+  const std::string remark = set_float32_products(train, device_);
+  if (!remark.empty()) log::info(remark);
+
   world.together([&] {
     set_up_process(run, world.is_root());
+    precision_of(train);  // throws early
     if (lanes_ > 0 && chosen.gpu) {
       throw ConfigError(train.cite("lanes") + ": sums by lanes are made on the CPU; use run.device=cpu");
     }
@@ -110,7 +125,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
 std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shared_ptr<models::Model> ready) const {
   std::shared_ptr<models::Model> built = std::move(ready);
   if (built == nullptr) {
-    const at::ScalarType dtype = section("train").text("precision") == "fp64" ? at::kDouble : at::kFloat;
+    const at::ScalarType dtype = precision_of(section("train")).parameters;
     built = models::build(section("model"), task, seed_, dtype, tables_->models);
   }
   built->to(device_);
@@ -121,7 +136,7 @@ parallel::DdpOptions Strategy::wrapper_options() const {
   parallel::DdpOptions options = parallel::DdpOptions::from(section("ddp"), *collectives_);
   options.lanes = static_cast<int>(lanes_);
   options.hosts = static_cast<int>(section("comm").integer("hosts"));
-  if (section("train").text("precision") == "bf16") options.autocast = at::kBFloat16;
+  options.autocast = precision_of(section("train")).autocast;
   options.recompute = parts_of(section("model").text("recompute"));
   lay_out(options);
   return options;
@@ -131,6 +146,11 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
   if (is_prepared()) return *this;
   std::shared_ptr<models::Model> built;
   world_->together([&] { built = build_model(task, std::move(ready.model)); });
+  if (micro_batches_ > 1 && lanes_ == 0 && has_batch_norm(*built)) {
+    log::warning(
+        "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
+        "trains otherwise than in one forward");
+  }
   model_ =
       std::make_unique<parallel::DistributedDataParallel>(std::move(built), *world_, *collectives_, wrapper_options());
   parallel::ParameterStore& store = model_->parameters();
@@ -147,7 +167,10 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
     }
     average = optim::find_average(section("ema"));
     average_options = optim::AverageOptions::from(section("ema"));
-    wrapper.clip = optim::Clip::parse(section("train").text("clip_grad"), section("train").cite("clip_grad"));
+    const Section& train = section("train");
+    wrapper.scaler = precision_of(train).scaler;
+    wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
+    wrapper.clip.is_by_group = train.text("clip_scope") == "group";
   });
   if (world_->is_root()) {
     for (const std::string& remark : plan.remarks) log::warning(remark);

@@ -2,7 +2,10 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
 #include <lockstep/models/generators.hpp>
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
@@ -19,6 +22,9 @@ namespace {
 // Bits of what rank 0 asks for.
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
+
+// Loss scales back off by half a step, so that after as many something else than the scale is at fault.
+constexpr std::int64_t kMostSkippedInARow = 64;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -151,6 +157,8 @@ StepReport Trainer::run_step(data::Loader& loader) {
   StepReport report;
   report.samples = sampler_->global_batch_size();
   report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
+  const optim::GradScaler* const scaler = strategy_->optimizer().scaler();
+  if (scaler != nullptr) report.loss_scale = scaler->scale();
   const bool has_lanes = strategy_->lanes() > 0;
   losses_.clear();
   for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
@@ -167,7 +175,10 @@ StepReport Trainer::run_step(data::Loader& loader) {
     const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
     losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
     report.grad_norm = result.update.grad_norm;
+    report.is_skipped = scaler != nullptr && !result.update.is_finite;
   }
+  if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
+  if (report.is_skipped) report.grad_norm.reset();
   report.seconds = seconds_since(begin);
   report.data_seconds = loader.wait_seconds() - waited_before;
   return report;
@@ -198,8 +209,23 @@ std::optional<Outcome> Trainer::agree(StepReport& report) {
                                         "; the last checkpoint is kept: lower optim.lr, or clip with "
                                         "train.clip_grad=norm:1.0");
   }
+  if (report.is_skipped) tell_skipped();
   if ((of_root & kEnd) != 0) return Outcome::ended;
   return said[0] > 0 ? std::optional(Outcome::stopped) : std::nullopt;
+}
+
+/// The step at hand was skipped: all ranks know.
+void Trainer::tell_skipped() const {
+  const optim::GradScaler& scaler = *strategy_->optimizer().scaler();
+  const std::string step = std::to_string(progress_.step + 1);
+  if (scaler.state().skipped_in_a_row >= kMostSkippedInARow) {
+    throw_agreed(ExitCode::numeric, "the gradients of " + std::to_string(kMostSkippedInARow) +
+                                        " steps in a row were not finite, up to step " + step +
+                                        ", whatever the loss scale; the last checkpoint is kept: lower optim.lr or "
+                                        "train.loss_scale, or take train.precision=bf16");
+  }
+  log::info(fmt::format("step {} skipped: its gradients are not finite in float16; the loss scale is now {:g}", step,
+                        scaler.scale()));
 }
 
 void Trainer::note_saved(std::int64_t step, double seconds) {

@@ -3,12 +3,19 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <stdexcept>
+#include <string>
+
 namespace lockstep::models {
 
 Autocast::Autocast(c10::DeviceType device, c10::ScalarType type)
     : device_(device),
       was_enabled_(at::autocast::is_autocast_enabled(device)),
       type_before_(at::autocast::get_autocast_dtype(device)) {
+  if (type != at::kHalf && type != at::kBFloat16) {
+    throw std::invalid_argument("Autocast: casts are to float16 or bfloat16, not to " +
+                                std::string(at::toString(type)));
+  }
   at::autocast::set_autocast_enabled(device, true);
   at::autocast::set_autocast_dtype(device, type);
   at::autocast::increment_nesting();

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/half_format.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/clip.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
 #include <stdexcept>
-#include <vector>
 
+#include "kernel.hpp"
 #include "piece_sums.hpp"
 
 namespace lockstep::optim {
@@ -17,9 +17,9 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-double sum_of_powers(const T* values, std::int64_t count, double power) {
+double sum_of_powers(const T* values, std::int64_t count, double power, double factor) {
   double sum = 0;
-  for (std::int64_t i = 0; i < count; ++i) sum += std::pow(std::abs(static_cast<double>(values[i])), power);
+  for (std::int64_t i = 0; i < count; ++i) sum += std::pow(std::abs(static_cast<double>(values[i]) * factor), power);
   return sum;
 }
 
@@ -36,22 +36,78 @@ double largest_magnitude(const T* values, std::int64_t count) {
   return are_finite ? static_cast<double>(largest) : std::numeric_limits<double>::infinity();
 }
 
-/// What values contribute to a norm: a sum, or for an infinite norm_type a maximum.
 template <class T>
-double contribution(const T* values, std::int64_t count, double norm_type) {
-  if (norm_type == 2) return sum_of_squares(values, count);
-  if (std::isinf(norm_type)) return largest_magnitude(values, count);
-  return sum_of_powers(values, count, norm_type);
+LOCKSTEP_VECTORISED std::int64_t count_finite(const T* values, std::int64_t count) {
+  std::int64_t finite = 0;
+  for (std::int64_t i = 0; i < count; ++i) finite += std::abs(values[i]) <= std::numeric_limits<T>::max() ? 1 : 0;
+  return finite;
 }
 
-double contribution(const GradientPiece& piece, DType dtype, double norm_type) {
-  if (dtype == DType::float64)
-    return contribution(reinterpret_cast<const double*>(piece.values), piece.count, norm_type);
-  if (dtype == DType::float32)
-    return contribution(reinterpret_cast<const float*>(piece.values), piece.count, norm_type);
-  std::array<float, kPieceElements> widened;  // uninitialised: filled as far as it is used
-  half_format(dtype).widen(piece.values, widened.data(), static_cast<std::size_t>(piece.count));
-  return contribution(widened.data(), piece.count, norm_type);
+/// Calls `visit(piece, values)` for every piece of this rank, with values of the type that they have, those of 16 bits
+/// as float32.
+template <class Visit>
+void visit_values(FlatParameters& parameters, const Visit& visit) {
+  const auto blocks = parameters.blocks();
+  parameters.visit_gradients(
+      [&](const GradientPiece& piece) {
+        const DType dtype = blocks[piece.block].dtype;
+        if (dtype == DType::float64) return visit(piece, reinterpret_cast<const double*>(piece.values));
+        if (dtype == DType::float32) return visit(piece, reinterpret_cast<const float*>(piece.values));
+        std::array<float, kPieceElements> widened;  // uninitialised: filled as far as it is used
+        half_format(dtype).widen(piece.values, widened.data(), static_cast<std::size_t>(piece.count));
+        visit(piece, widened.data());
+      },
+      /*is_last=*/false);
+}
+
+/// A p-norm from what pieces contribute: a sum, or for an infinite p a maximum.
+class Norm {
+ public:
+  Norm(double p, double factor) : p_(p), factor_(factor) {
+    if (!(p > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
+  }
+
+  template <class T>
+  double contribution(const T* values, std::int64_t count) const {
+    if (p_ == 2) return sum_of_squares(values, count);
+    if (std::isinf(p_)) return largest_magnitude(values, count);
+    return sum_of_powers(values, count, p_, factor_);  // by the factor here: powers overflow
+  }
+
+  /// Leaves `contributions` changed.
+  double total(std::span<double> contributions) const {
+    if (contributions.empty()) return 0;
+    if (std::isinf(p_)) return *std::max_element(contributions.begin(), contributions.end()) * factor_;
+    const double sum = sum_by_tree(contributions);
+    return p_ == 2 ? std::sqrt(sum) * factor_ : std::pow(sum, 1 / p_);
+  }
+
+  /// Of every piece of every rank.
+  std::vector<double> contributions(FlatParameters& parameters, const PieceNumbers& pieces) const {
+    std::vector<double> all(pieces.count());
+    visit_values(parameters, [&](const GradientPiece& piece, const auto* values) {
+      all[pieces.place_of(piece)] = contribution(values, piece.count);
+    });
+    parameters.sum_over_owners(all);  // each has one owner: the others add 0
+    return all;
+  }
+
+ private:
+  double p_;
+  double factor_;
+};
+
+/// The p of "p=1" or "p=inf"; 0 for anything else.
+double parse_norm_type(const std::string& text) {
+  if (text == "p=inf") return std::numeric_limits<double>::infinity();
+  if (!text.starts_with("p=")) return 0;
+  Section section;
+  const KeySpec p{
+      .name = "p", .type = KeyType::real, .default_value = "2", .help = "", .min = 0, .min_is_exclusive = true};
+  if (!fault_in(p, text.substr(2)).empty()) return 0;
+  section.declare(p);
+  section.set("p", text.substr(2), "");
+  return section.real("p");
 }
 
 }  // namespace
@@ -68,29 +124,56 @@ Clip Clip::parse(const std::string& text, const std::string& origin) {
                      .min_is_exclusive = true});
   }
   const std::size_t colon = text.find(':');
+  const std::size_t second = colon == std::string::npos ? colon : text.find(':', colon + 1);
   const std::string kind = text.substr(0, colon);
-  if (colon == std::string::npos || !numbers.has(kind)) {
-    throw ConfigError(origin + ": '" + text + "' is not a way to clip; write norm:1.0, value:0.5 or nothing");
+  double norm_type = 2;
+  if (second != std::string::npos) norm_type = kind == "norm" ? parse_norm_type(text.substr(second + 1)) : 0;
+  if (colon == std::string::npos || !numbers.has(kind) || norm_type == 0) {
+    throw ConfigError(origin + ": '" + text +
+                      "' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, value:0.5 or nothing");
   }
-  numbers.set(kind, text.substr(colon + 1), origin);
-  return {.max_norm = numbers.real("norm"), .norm_type = 2, .max_value = numbers.real("value")};
+  numbers.set(kind, text.substr(colon + 1, second == std::string::npos ? second : second - colon - 1), origin);
+  return {.max_norm = numbers.real("norm"), .norm_type = norm_type, .max_value = numbers.real("value")};
 }
 
-double gradient_norm(FlatParameters& parameters, double norm_type) {
-  if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
+double gradient_norm(FlatParameters& parameters, double norm_type, double factor) {
+  const Norm norm(norm_type, factor);
+  std::vector<double> contributions = norm.contributions(parameters, PieceNumbers(parameters.blocks()));
+  return norm.total(contributions);
+}
+
+std::vector<double> gradient_norms_by_group(const Optimizer& optimizer, FlatParameters& parameters, double norm_type,
+                                            double factor) {
+  const Norm norm(norm_type, factor);
   const auto blocks = parameters.blocks();
   const PieceNumbers pieces(blocks);
-  std::vector<double> contributions(pieces.count());
-  parameters.visit_gradients(
-      [&](const GradientPiece& piece) {
-        contributions[pieces.place_of(piece)] = contribution(piece, blocks[piece.block].dtype, norm_type);
-      },
-      /*is_last=*/false);
-  parameters.sum_over_owners(contributions);  // each has one owner: the others add 0
-  if (contributions.empty()) return 0;
-  if (std::isinf(norm_type)) return *std::max_element(contributions.begin(), contributions.end());
-  const double total = sum_by_tree(contributions);
-  return norm_type == 2 ? std::sqrt(total) : std::pow(total, 1 / norm_type);
+  std::vector<double> contributions = norm.contributions(parameters, pieces);
+  std::vector<std::vector<double>> by_group(optimizer.groups().size());
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) {
+      const std::span<double> part = pieces.part(contributions, b, s);
+      std::vector<double>& group = by_group[optimizer.group_of(b, s)];
+      group.insert(group.end(), part.begin(), part.end());
+    }
+  }
+  std::vector<double> norms;
+  for (std::vector<double>& group : by_group) norms.push_back(norm.total(group));
+  return norms;
+}
+
+double norm_of_parts(std::span<const double> norms, double norm_type) {
+  std::vector<double> contributions;
+  for (const double norm : norms) contributions.push_back(std::isinf(norm_type) ? norm : std::pow(norm, norm_type));
+  return Norm(norm_type, 1).total(contributions);
+}
+
+bool are_gradients_finite(FlatParameters& parameters) {
+  double faults = 0;
+  visit_values(parameters, [&faults](const GradientPiece& piece, const auto* values) {
+    faults += static_cast<double>(piece.count - count_finite(values, piece.count));
+  });
+  parameters.sum_over_owners({&faults, 1});
+  return faults == 0;
 }
 
 GradientChange change_by(const Clip& clip, double norm) {

@@ -1,61 +1,137 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <torch/types.h>
 
 #include <cmath>
+#include <stdexcept>
 
 namespace lockstep::optim {
 
-OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, WrapperOptions options)
+OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options)
     : optimizer_(std::move(optimizer)), parameters_(&parameters), options_(options) {
-  if (options_.accumulation_steps >= 1) return;
-  throw ConfigError("accumulation_steps must be at least 1, not " + std::to_string(options_.accumulation_steps));
+  if (options_.accumulation_steps < 1) {
+    throw ConfigError("accumulation_steps must be at least 1, not " + std::to_string(options_.accumulation_steps));
+  }
+  if (options_.scaler) scaler_.emplace(*options_.scaler);
+}
+
+void OptimWrapper::begin_at(std::int64_t done, std::int64_t total) {
+  done_ = done;
+  step_begin_ = done;
+  total_ = total;
+  const std::int64_t lost = done % options_.accumulation_steps;
+  if (lost == 0) return;
+  log::warning("the training goes on inside of a step: the gradients of its first " + std::to_string(lost) + " of " +
+               std::to_string(options_.accumulation_steps) + " micro_batches are lost");
+}
+
+bool OptimWrapper::completes_step() const noexcept {
+  return (done_ + 1) % options_.accumulation_steps == 0 || done_ + 1 == total_;
+}
+
+std::int64_t OptimWrapper::micro_batches_in_step() const {
+  const std::int64_t left = total_ % options_.accumulation_steps;
+  if (options_.accumulation_steps == 1 || total_ == 0 || done_ < total_ - left) return options_.accumulation_steps;
+  if (left > 0) return left;
+  throw std::logic_error("micro_batch " + std::to_string(done_ + 1) + " of a training that has " +
+                         std::to_string(total_));
 }
 
 UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight) {
-  const double share = weight.value_or(1.0 / static_cast<double>(options_.accumulation_steps));
-  const Tensor weighted = share == 1 ? loss : loss.mul(share);
+  double factor = weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step());
+  if (scaler_) factor *= scaler_->scale();
+  const Tensor weighted = factor == 1 ? loss : loss.mul(factor);
   weighted.backward();
   const bool completes = completes_step();
-  ++micro_batch_;
+  ++done_;
   if (!completes) return {};
-  micro_batch_ = 0;
+  step_begin_ = done_;
   const UpdateReport report = clip_and_step();
+  if (scaler_) scaler_->update(report.is_finite);
   parameters_->drop_gradients();
   return report;
 }
 
-/// The host learns the norm last, when all work is queued.
+/// The host learns the norm, and whether the update was void, last: when all work is queued.
 UpdateReport OptimWrapper::clip_and_step_tensors() {
   parameters_->finish_gradients();
-  UpdateReport report;
-  at::Tensor norm;
-  if (options_.clip.max_norm > 0) norm = gradient_norm_tensor(*parameters_, options_.clip.norm_type);
-  optimizer_.step_tensors(change_by(options_.clip, norm));
-  if (norm.defined()) {
-    report.grad_norm = norm.item<double>();
-    report.is_finite = std::isfinite(*report.grad_norm);
-    if (!report.is_finite) optimizer_.uncount_step();
+  const Clip& clip = options_.clip;
+  const at::Tensor is_faulty = scaler_ ? unscale_gradients(*parameters_, scaler_->scale()) : at::Tensor();
+  std::vector<at::Tensor> norms;
+  at::Tensor whole;
+  if (clip.max_norm > 0) {
+    whole = gradient_norm_tensor(*parameters_, clip.norm_type);
+    norms = clip.is_by_group ? gradient_norm_tensors(optimizer_, *parameters_, clip.norm_type)
+                             : std::vector<at::Tensor>(optimizer_.groups().size(), whole);
   }
+  TensorChange change = change_by(clip, norms);
+  if (is_faulty.defined()) {
+    change.is_void = change.is_void.defined() ? at::maximum(change.is_void, is_faulty) : is_faulty;
+  }
+  optimizer_.step_tensors(change);
+  UpdateReport report{.updated = true, .grad_norm = std::nullopt};
+  if (!change.is_void.defined()) return report;
+  const at::Tensor is_void = change.is_void.to(at::kDouble);
+  const at::Tensor facts = at::stack({is_void, whole.defined() ? whole : is_void}).cpu();  // one copy
+  report.is_finite = facts[0].item<double>() == 0;
+  if (whole.defined()) report.grad_norm = facts[1].item<double>();
+  if (!report.is_finite) optimizer_.uncount_step();
   report.updated = report.is_finite;
   return report;
 }
 
 UpdateReport OptimWrapper::clip_and_step() {
   if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors();
+  const Clip& clip = options_.clip;
+  const std::size_t groups = optimizer_.groups().size();
+  const double unscale = scaler_ ? 1 / scaler_->scale() : 1;
   UpdateReport report;
-  if (options_.clip.max_norm > 0) {
+  std::vector<double> norms(groups);
+  if (clip.max_norm > 0) {
     parameters_->finish_gradients();
-    report.grad_norm = gradient_norm(*parameters_, options_.clip.norm_type);
+    if (clip.is_by_group) {
+      norms = gradient_norms_by_group(optimizer_, *parameters_, clip.norm_type, unscale);
+      report.grad_norm = norm_of_parts(norms, clip.norm_type);
+    } else {
+      report.grad_norm = gradient_norm(*parameters_, clip.norm_type, unscale);
+      norms.assign(groups, *report.grad_norm);
+    }
     report.is_finite = std::isfinite(*report.grad_norm);
-    if (!report.is_finite) return report;
+  } else if (scaler_) {
+    parameters_->finish_gradients();
+    report.is_finite = are_gradients_finite(*parameters_);
   }
-  optimizer_.step(change_by(options_.clip, report.grad_norm.value_or(0)));
+  if (!report.is_finite) return report;
+  std::vector<GradientChange> changes;
+  for (const double norm : norms) {
+    changes.push_back(change_by(clip, norm));
+    changes.back().factor *= unscale;
+  }
+  optimizer_.step_by_group(changes);
   report.updated = true;
   return report;
+}
+
+std::vector<double> OptimWrapper::values(std::string_view option) const {
+  std::vector<double> values;
+  for (const ParamGroup& group : optimizer_.groups()) {
+    auto found = group.options.find(std::string(option));
+    if (found == group.options.end() && option == "momentum") found = group.options.find("beta1");
+    if (option == "base_lr") {
+      values.push_back(group.base_lr);
+    } else if (found != group.options.end()) {
+      values.push_back(found->second);
+    } else if (option == "momentum") {
+      values.push_back(0);
+    } else {
+      throw ConfigError("the optimizer " + optimizer_.rule().name + " has no option '" + std::string(option) + "'");
+    }
+  }
+  return values;
 }
 
 }  // namespace lockstep::optim

@@ -172,14 +172,19 @@ std::optional<StateArray> Optimizer::state_of(std::size_t block, std::size_t seg
 std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(block); }
 
 void Optimizer::step(const GradientChange& change) {
-  if (rule_->is_whole) return step_whole(change);
+  step_by_group(std::vector<GradientChange>(groups_.size(), change));
+}
+
+void Optimizer::step_by_group(Changes changes) {
+  if (changes.size() != groups_.size()) throw std::logic_error("an update wants one change for each group");
+  if (rule_->is_whole) return step_whole(changes);
   parameters_->finish_gradients();
   count_step();
   const Needs needed = needs();
-  if (needed.gradient_norm) learn_norm(change);
-  if (needed.sums) learn_sums(change);
-  parameters_->write([this, &change] {
-    visit_stretches(change, /*is_last=*/true, [this](const GradientPiece& piece, const auto& stretch) {
+  if (needed.gradient_norm) learn_norm(changes);
+  if (needed.sums) learn_sums(changes);
+  parameters_->write([this, changes] {
+    visit_stretches(changes, /*is_last=*/true, [this](const GradientPiece& piece, const auto& stretch) {
       update_by(*rule_, coefficients_[piece.block][piece.segment], stretch);
     });
   });
@@ -217,10 +222,10 @@ Needs Optimizer::needs() const {
   return all;
 }
 
-void Optimizer::learn_norm(const GradientChange& change) {
+void Optimizer::learn_norm(Changes changes) {
   const PieceNumbers pieces(parameters_->blocks());
   std::vector<double> squares(pieces.count());
-  visit_stretches(change, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
+  visit_stretches(changes, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
     squares[pieces.place_of(piece)] = sum_of_squares(stretch.gradient, stretch.count);
   });
   parameters_->sum_over_owners(squares);  // each has one owner: the others add 0
@@ -234,12 +239,12 @@ void Optimizer::learn_norm(const GradientChange& change) {
   }
 }
 
-void Optimizer::learn_sums(const GradientChange& change) {
+void Optimizer::learn_sums(Changes changes) {
   const std::span<const Block> blocks = parameters_->blocks();
   const PieceNumbers pieces(blocks);
   std::vector<double> values(pieces.count() * Sums().size());  // one row for each sum
   const auto row = [&](std::size_t k) { return std::span(values).subspan(k * pieces.count(), pieces.count()); };
-  visit_stretches(change, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
+  visit_stretches(changes, /*is_last=*/false, [&](const GradientPiece& piece, const auto& stretch) {
     if (!rule_->needs(groups_[group_of_[piece.block][piece.segment]].options).sums) return;
     const Sums measured = measure_by(*rule_, coefficients_[piece.block][piece.segment], stretch);
     for (std::size_t k = 0; k < measured.size(); ++k) row(k)[pieces.place_of(piece)] = measured[k];
@@ -258,9 +263,10 @@ void Optimizer::learn_sums(const GradientChange& change) {
 
 /// Calls visit(piece, stretch) for every piece of this rank, with the gradient as it enters the update.
 template <class Visit>
-void Optimizer::visit_stretches(const GradientChange& change, bool is_last, const Visit& visit) {
+void Optimizer::visit_stretches(Changes changes, bool is_last, const Visit& visit) {
   parameters_->visit_gradients(
       [&](const GradientPiece& piece) {
+        const GradientChange& change = changes[group_of_[piece.block][piece.segment]];
         if (parameters_->blocks()[piece.block].dtype == DType::float64) {
           visit_stretch<double>(piece, change, is_last, visit);
         } else {
@@ -271,8 +277,8 @@ void Optimizer::visit_stretches(const GradientChange& change, bool is_last, cons
 }
 
 /// Calls visit for every piece of this rank, whose values are the gradient as it enters the update.
-void Optimizer::visit_pieces(const GradientChange& change, const std::function<void(const GradientPiece&)>& visit) {
-  visit_stretches(change, /*is_last=*/true, [&](GradientPiece piece, const auto& stretch) {
+void Optimizer::visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit) {
+  visit_stretches(changes, /*is_last=*/true, [&](GradientPiece piece, const auto& stretch) {
     piece.values = reinterpret_cast<const std::byte*>(stretch.gradient);
     visit(piece);
   });

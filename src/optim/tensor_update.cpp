@@ -19,12 +19,14 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-std::vector<at::Tensor> gradients_of(FlatParameters& parameters) {
+/// @param is_wanted  bool(block, segment)
+template <class IsWanted>
+std::vector<at::Tensor> gradients_of(FlatParameters& parameters, const IsWanted& is_wanted) {
   std::vector<at::Tensor> gradients;
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
       const bool is_empty = parameters.blocks()[b].segments[s].count == 0;  // which has no largest element
-      if (is_empty || !parameters.has_gradient(b, s)) continue;
+      if (is_empty || !parameters.has_gradient(b, s) || !is_wanted(b, s)) continue;
       gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
     }
   }
@@ -43,8 +45,17 @@ Shape strides_of(const Shape& shape, Shape given) {
   return given;
 }
 
-void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change) {
-  if (change.factor.defined()) at::_foreach_mul_(gradients, change.factor.to(gradients.front().scalar_type()));
+at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
+  if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
+  if (gradients.empty()) return {};
+  std::vector<at::Tensor> norms;
+  for (const at::Tensor& norm : at::_foreach_norm(gradients, norm_type)) norms.push_back(norm.to(at::kDouble));
+  return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change, std::size_t group) {
+  const at::Tensor factor = change.factors.empty() ? at::Tensor() : change.factors.at(group);
+  if (factor.defined()) at::_foreach_mul_(gradients, factor.to(gradients.front().scalar_type()));
   if (change.limit == std::numeric_limits<double>::infinity()) return;
   at::_foreach_clamp_max_(gradients, change.limit);  // a NaN stays
   at::_foreach_clamp_min_(gradients, -change.limit);
@@ -94,21 +105,43 @@ TensorRule builtin_tensor_rule(std::string_view rule) {
 }
 
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type) {
-  if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
-  const std::vector<at::Tensor> gradients = gradients_of(parameters);
-  if (gradients.empty()) return at::zeros({}, at::kDouble);
-  std::vector<at::Tensor> norms;
-  for (const at::Tensor& norm : at::_foreach_norm(gradients, norm_type)) norms.push_back(norm.to(at::kDouble));
-  return at::linalg_vector_norm(at::stack(norms), norm_type);
+  const at::Tensor norm = norm_of(gradients_of(parameters, [](std::size_t, std::size_t) { return true; }), norm_type);
+  return norm.defined() ? norm : at::zeros({}, at::kDouble);
 }
 
-TensorChange change_by(const Clip& clip, const at::Tensor& norm) {
-  TensorChange change;
-  if (clip.max_norm > 0) {
-    change.factor = (clip.max_norm / (norm + 1e-6)).clamp_max(1.0);
-    change.is_void = norm.isfinite().logical_not().to(at::kFloat);
+std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters,
+                                              double norm_type) {
+  std::vector<at::Tensor> norms;
+  for (std::size_t g = 0; g < optimizer.groups().size(); ++g) {
+    const auto is_in_group = [&](std::size_t b, std::size_t s) { return optimizer.group_of(b, s) == g; };
+    norms.push_back(norm_of(gradients_of(parameters, is_in_group), norm_type));
   }
+  return norms;
+}
+
+at::Tensor unscale_gradients(FlatParameters& parameters, double scale) {
+  const torch::NoGradGuard no_grad;
+  const std::vector<at::Tensor> gradients = gradients_of(parameters, [](std::size_t, std::size_t) { return true; });
+  if (gradients.empty()) return at::zeros({});
+  const at::TensorOptions options = gradients.front().options().dtype(at::kFloat);
+  at::Tensor is_faulty = at::zeros({}, options);
+  const at::Tensor inverse = at::full({}, 1 / scale, options);
+  // By type, as the kernel wants it.
+  std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
+  for (const at::Tensor& gradient : gradients) by_type[gradient.scalar_type()].push_back(gradient);
+  for (auto& [type, alike] : by_type) at::_amp_foreach_non_finite_check_and_unscale_(alike, is_faulty, inverse);
+  return is_faulty;
+}
+
+TensorChange change_by(const Clip& clip, const std::vector<at::Tensor>& norms) {
+  TensorChange change;
   if (clip.max_value > 0) change.limit = clip.max_value;
+  for (const at::Tensor& norm : norms) {
+    change.factors.push_back(norm.defined() ? (clip.max_norm / (norm + 1e-6)).clamp_max(1.0) : norm);
+    if (!norm.defined()) continue;
+    const at::Tensor is_void = norm.isfinite().logical_not().to(at::kFloat);
+    change.is_void = change.is_void.defined() ? at::maximum(change.is_void, is_void) : is_void;
+  }
   return change;
 }
 
@@ -137,13 +170,13 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
 }
 
 /// step of a rule that is whole. One parameter at a time: no more than one gradient is held beside the parameters.
-void Optimizer::step_whole(const GradientChange& change) {
+void Optimizer::step_whole(Changes changes) {
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();
   count_step();
   parameters_->write([&] {
     at::Tensor gradient;
-    visit_pieces(change, [&](const GradientPiece& piece) {
+    visit_pieces(changes, [&](const GradientPiece& piece) {
       const Block& block = parameters_->blocks()[piece.block];
       const Segment& segment = block.segments[piece.segment];
       const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
@@ -183,7 +216,7 @@ void Optimizer::step_tensors(const TensorChange& change) {
   }
   parameters_->write([&] {
     for (auto& [key, update] : updates) {
-      change_gradients(update.gradients, change);
+      change_gradients(update.gradients, change, std::get<1>(key));
       form(update);
     }
   });

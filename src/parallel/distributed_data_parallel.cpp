@@ -265,14 +265,12 @@ at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
                                                std::optional<double> weight) {
   const bool completes_step = optimizer.completes_step();
-  std::optional<NoSync> only_accumulates;
-  if (!completes_step) only_accumulates.emplace(*this);
   if (recorder_) recorder_->micro_batch_begins();
   const Raised slices(may_slice_);
   const double share = weight ? *weight : share_of(batch, optimizer);
   const at::Tensor target = moved(batch.target, device_);
   const at::Tensor loss = [&] {
-    const auto casts = autocast();
+    const OptimContext context(*this, completes_step);
     return models::total_loss(model_->losses(forward(batch.input), target));
   }();
   name_anomalous(loss);
@@ -283,9 +281,9 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   return result;
 }
 
-std::optional<models::Autocast> DistributedDataParallel::autocast() const {
-  if (!options_.autocast) return std::nullopt;
-  return std::optional<models::Autocast>(std::in_place, device_.type(), *options_.autocast);
+DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step) {
+  if (!completes_step) only_accumulates_.emplace(wrapper);
+  if (wrapper.options_.autocast) casts_.emplace(wrapper.device_.type(), *wrapper.options_.autocast);
 }
 
 void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
@@ -301,7 +299,7 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
 /// The part of a micro_batch in the step's average when the caller does not say it.
 double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
   if (lanes_) return 1;  // all lanes weigh the same
-  const double part = 1.0 / static_cast<double>(optimizer.accumulation_steps());
+  const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
   if (!options_.weighs_samples) return part;
   const auto mine = static_cast<double>(batch.input.size(0));
   double all = mine;
@@ -311,7 +309,7 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
   const torch::NoGradGuard no_grad;
-  const auto casts = autocast();
+  const OptimContext context(*this, /*completes_step=*/true);
   const at::Tensor output = forward(batch.input);
   const at::Tensor target = moved(batch.target, device_);
   return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));

@@ -36,7 +36,7 @@ SeparateDistributedDataParallel::SeparateDistributedDataParallel(std::shared_ptr
                                                                  const mpi::Communicator& world,
                                                                  mpi::Collectives& collectives,
                                                                  const DdpOptions& options)
-    : model_(std::move(model)) {
+    : model_(std::move(model)), world_(world.handle()) {
   verify_same_model(*model_, world);
   world.together([this] { require_separable(); });
   for (const auto& item : model_->named_children()) {
@@ -89,17 +89,15 @@ void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& wo
   give(model_->named_buffers());
 }
 
-models::LossMap SeparateDistributedDataParallel::train_step(const data::Batch& batch, OptimWrappers& optimizers,
-                                                            const Step& step) {
+models::LossMap SeparateDistributedDataParallel::train_step(const data::Batch& batch,
+                                                            optim::OptimWrapperDict& optimizers, const Step& step) {
   for (const auto& [name, optimizer] : optimizers) child(name);
   const models::ScopedTap tap([&](models::Block& block, const at::Tensor& input, const auto& next) {
     for (auto& [name, child] : children_) {
       if (child.block != &block) continue;
       if (!is_trained(block)) break;  // it rests
-      std::optional<DistributedDataParallel::NoSync> only_accumulates;
-      const auto optimizer = optimizers.find(name);
-      if (optimizer != optimizers.end() && !optimizer->second.completes_step())
-        only_accumulates.emplace(*child.wrapper);
+      const bool completes_step = !optimizers.contains(name) || optimizers.at(name).completes_step();
+      const DistributedDataParallel::OptimContext context(*child.wrapper, completes_step);
       return child.wrapper->run([&] { return next(input); });
     }
     return next(input);

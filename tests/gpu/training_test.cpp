@@ -129,6 +129,35 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   parallel::expect_equal(parameters_of(on_cpu.strategy), parameters_of(begun.strategy));
 }
 
+TEST_F(GpuTrainingTest, SixteenBitsTrainNearlyAsWell) {
+  const Settings common = {{"train.max_epochs", "0"}, {"train.max_steps", "40"}, {"optim.lr", "0.01"}};
+  SmallRun exact(world_, settings("cuda", common));
+  exact.trainer.train();
+  for (const char* const precision : {"bf16", "fp16", "tf32"}) {
+    SmallRun run(world_, settings("cuda", with(common, {{"train.precision", precision}})));
+    run.trainer.train();
+    EXPECT_LT(run.losses.back(), 0.5 * run.losses.front()) << precision;
+    EXPECT_NEAR(run.losses.back(), exact.losses.back(), 0.1) << precision;
+  }
+}
+
+// Skipped steps change no parameter and no moment, and the scale comes to where the CPU's does within one halving.
+TEST_F(GpuTrainingTest, StepsThatOverflowAreSkipped) {
+  const Settings common = {{"model.name", "mlp"},        {"train.max_epochs", "0"}, {"train.max_steps", "12"},
+                           {"train.precision", "fp16"},  {"optim.name", "adamw"},   {"train.init_scale", "1e7"},
+                           {"train.clip_grad", "norm:1"}};
+  SmallRun on_gpu(world_, settings("cuda", common));
+  SmallRun on_cpu(world_, settings("cpu", common));
+  on_gpu.trainer.train();
+  on_cpu.trainer.train();
+  const optim::GradScaler::State gpu = on_gpu.strategy.optimizer().scaler()->state();
+  const optim::GradScaler::State cpu = on_cpu.strategy.optimizer().scaler()->state();
+  EXPECT_GE(gpu.skipped_steps, 2);
+  EXPECT_NEAR(static_cast<double>(gpu.skipped_steps), static_cast<double>(cpu.skipped_steps), 1);
+  EXPECT_EQ(on_gpu.strategy.optimizer().optimizer().steps(0)[0], 12 - gpu.skipped_steps);
+  EXPECT_NEAR(on_gpu.losses.back(), on_cpu.losses.back(), 0.1);
+}
+
 TEST_F(GpuTrainingTest, AveragesOfWeightsAreThoseOfTheCpu) {
   const Settings common = {{"model.name", "mlp"},       {"train.max_epochs", "0"}, {"train.max_steps", "12"},
                            {"train.precision", "fp64"}, {"optim.name", "adamw"},   {"optim.lr", "0.01"},

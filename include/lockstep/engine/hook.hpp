@@ -32,12 +32,15 @@ struct Progress {
 struct StepReport {
   Progress progress;                ///< after the step
   double loss = 0;                  ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;  ///< before clipping
+  std::optional<double> grad_norm;  ///< before clipping; none of a step that was skipped
   double lr = 0;                    ///< of the first parameter group
   std::int64_t samples = 0;         ///< global_batch_size
   double seconds = 0;               ///< this rank's wall time
   double data_seconds = 0;          ///< of which it waited for data
   bool is_save_due = false;         ///< rank 0 asked for a checkpoint
+  bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
+  std::optional<double> loss_scale;  ///< what its losses were multiplied by; none: they are not scaled
+  std::int64_t skipped_steps = 0;    ///< since the run began, this one included
 };
 
 /// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).

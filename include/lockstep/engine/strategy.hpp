@@ -64,6 +64,7 @@ class Strategy {
   std::int64_t first_lane() const noexcept { return first_lane_; }      ///< of this rank
   int threads() const noexcept { return threads_; }                     ///< for computing, on this rank
   const std::string& comm_hook() const noexcept { return comm_hook_; }  ///< its name in the table
+  const std::string& precision() const noexcept { return precision_; }  ///< train.precision
   at::Device device() const noexcept { return device_; }                ///< where this rank computes
 
  protected:
@@ -92,6 +93,7 @@ class Strategy {
   std::int64_t first_lane_ = 0;
   int threads_ = 1;
   std::string comm_hook_;
+  std::string precision_;
   at::Device device_ = at::kCPU;
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;

@@ -54,7 +54,9 @@ class Trainer {
   const Measured& measured() const noexcept { return measured_; }
 
   /// Runs to the end, or to an agreed stop. Collective.
-  /// @throws NumericError  the loss became non-finite, on every rank; and whatever data, model and hooks throw
+  /// @throws NumericError  on every rank: the loss or, without loss scaling, the norm of the gradients became
+  ///                       non-finite, or too many steps in a row were skipped; and whatever data, model and hooks
+  ///                       throw
   Outcome train();
 
   /// Asks for an end after the current step; any rank may, from a signal handler too.
@@ -102,6 +104,7 @@ class Trainer {
   void plan();
   StepReport run_step(data::Loader& loader);
   std::optional<Outcome> agree(StepReport& report);
+  void tell_skipped() const;
   void advance();
 
   Strategy* strategy_;

@@ -13,6 +13,7 @@ namespace lockstep::models {
 class Autocast {
  public:
   /// @param type  bfloat16 or float16, as the device offers
+  /// @throws std::invalid_argument  another type
   Autocast(c10::DeviceType device, c10::ScalarType type);
   ~Autocast();
   Autocast(const Autocast&) = delete;

@@ -1,67 +1,74 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/tensor_fwd.hpp>
+#include <lockstep/optim/clip.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <string_view>
+#include <vector>
 
 namespace lockstep::optim {
 
-struct Clip {
-  double max_norm = 0;   ///< > 0: scale gradients down to this global norm; 0: off
-  double norm_type = 2;  ///< the p of the norm; infinity for the largest magnitude
-  double max_value = 0;  ///< > 0: clamp every element to [-max_value, max_value]; 0: off
-
-  /// From "norm:1.0", "value:0.5" or "" (off).
-  /// @throws ConfigError  citing `origin`
-  static Clip parse(const std::string& text, const std::string& origin);
-};
-
-/// The p-norm of all gradients as one vector, p > 0, before clipping. Not finite when a gradient is not (the largest
-/// magnitude is then infinity, even for a NaN). Sums pieces by a fixed tree: the same bits for the same gradients,
-/// whoever owns which part. After FlatParameters::finish_gradients. Collective like FlatParameters::sum_over_owners.
-double gradient_norm(FlatParameters& parameters, double norm_type);
-/// What clipping does to gradients whose norm is `norm`.
-/// Source of the factor max_norm / (norm + 1e-6), applied only where below 1: torch.nn.utils.clip_grad_norm_.
-GradientChange change_by(const Clip& clip, double norm);
-
 /// What one call of update_params did.
 struct UpdateReport {
-  bool updated = false;             ///< false: this micro_batch was only accumulated, or the norm was not finite
-  std::optional<double> grad_norm;  ///< before clipping, when a norm was computed
-  bool is_finite = true;            ///< false: the norm was not finite; gradients were dropped, nothing was updated
+  bool updated = false;             ///< false: this micro_batch was only accumulated, or something was not finite
+  std::optional<double> grad_norm;  ///< before clipping and without the loss scale, when a norm was computed
+  bool is_finite = true;            ///< false: the norm, or under a scaler a gradient, was not finite; gradients were
+                                    ///< dropped, nothing was updated or counted
 };
 
 /// The only way a step updates parameters: accumulates, clips, updates, and drops the gradients.
+///
+/// With a scaler it is what others call an AMP wrapper: losses are multiplied by the loss scale, gradients divided by
+/// it in the pass that updates, and a step whose gradients are not finite is skipped. Without one, gradients are looked
+/// at only where they are clipped by their norm.
 class OptimWrapper {
  public:
   struct WrapperOptions {
     std::int64_t accumulation_steps = 1;  ///< micro_batches per step; >= 1
     Clip clip = {};
+    std::optional<GradScalerOptions> scaler = {};
   };
-  OptimWrapper(Optimizer optimizer, FlatParameters& parameters, WrapperOptions options);
+  /// @throws ConfigError  an option out of range
+  OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options);
+
+  /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
+  /// Warns when `done` is inside a step, whose first gradients are lost.
+  /// @param done   micro_batches before the coming one
+  /// @param total  micro_batches of the whole training; 0: unknown
+  void begin_at(std::int64_t done, std::int64_t total);
 
   /// Whether the coming micro_batch completes a step: its backward must synchronise, all others must not.
-  bool completes_step() const noexcept { return micro_batch_ + 1 == options_.accumulation_steps; }
-
+  bool completes_step() const noexcept;
+  /// Micro_batches of the step that the coming one belongs to.
+  /// @throws std::logic_error  it is beyond the whole training
+  std::int64_t micro_batches_in_step() const;
+  std::int64_t micro_batches_done() const noexcept { return done_; }
   std::int64_t accumulation_steps() const noexcept { return options_.accumulation_steps; }
 
   /// Runs the backward pass of `loss * weight` and, if the step is complete, clips, updates and drops the gradients.
   ///
   /// @param loss    [] scalar, the micro_batch's mean loss
-  /// @param weight  the micro_batch's share of the step; default 1 / accumulation_steps
+  /// @param weight  the micro_batch's share of the step; default 1 / micro_batches_in_step
   /// Collective when it completes a step.
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt);
 
   /// Forgets micro_batches accumulated so far, after an error.
-  void reset() noexcept { micro_batch_ = 0; }
+  void reset() noexcept { done_ = step_begin_; }
+
+  /// One option of every group, in their order: "base_lr", which schedules multiply, or by its name. "momentum" is
+  /// beta1 for rules with betas, and 0 for those with neither.
+  std::vector<double> values(std::string_view option) const;
 
   Optimizer& optimizer() noexcept { return optimizer_; }
   const Optimizer& optimizer() const noexcept { return optimizer_; }
+  FlatParameters& parameters() noexcept { return *parameters_; }
+  GradScaler* scaler() noexcept { return scaler_ ? &*scaler_ : nullptr; }  ///< null: losses are not scaled
+  const GradScaler* scaler() const noexcept { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
   UpdateReport clip_and_step();
@@ -70,7 +77,10 @@ class OptimWrapper {
   Optimizer optimizer_;
   FlatParameters* parameters_;
   WrapperOptions options_;
-  std::int64_t micro_batch_ = 0;
+  std::optional<GradScaler> scaler_;
+  std::int64_t done_ = 0;        // micro_batches
+  std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
+  std::int64_t total_ = 0;       // of the whole training; 0: unknown
 };
 
 }  // namespace lockstep::optim

@@ -148,6 +148,8 @@ class Optimizer {
   /// One update of every parameter that has a gradient, through FlatParameters::write. Gradients that are not averaged
   /// yet are averaged on the way, in the same pass. Collective like FlatParameters::finish_gradients and write.
   void step(const GradientChange& change = {});
+  /// The same with a change for each group, in their order.
+  void step_by_group(std::span<const GradientChange> changes);
   /// The same where FlatParameters::as_tensors. The host does not wait for the GPU.
   void step_tensors(const TensorChange& change);
   /// Takes back that the last step_tensors was counted: it turned out to be void.
@@ -156,6 +158,8 @@ class Optimizer {
   const Rule& rule() const noexcept { return *rule_; }
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
   const std::vector<ParamGroup>& groups() const noexcept { return groups_; }
+  /// The group of a segment.
+  std::size_t group_of(std::size_t block, std::size_t segment) const { return group_of_.at(block).at(segment); }
 
   /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`, unless the rule
   /// says otherwise by state_shape. Each rank writes
@@ -168,18 +172,19 @@ class Optimizer {
   std::span<std::int64_t> steps(std::size_t block);
 
  private:
+  using Changes = std::span<const GradientChange>;  // by group
   template <class Visit>
-  void visit_stretches(const GradientChange& change, bool is_last, const Visit& visit);
+  void visit_stretches(Changes changes, bool is_last, const Visit& visit);
   template <class T, class Visit>
   void visit_stretch(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
   void allocate_state(std::size_t block);
-  void visit_pieces(const GradientChange& change, const std::function<void(const GradientPiece&)>& visit);
-  void step_whole(const GradientChange& change);
+  void visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit);
+  void step_whole(Changes changes);
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
   Needs needs() const;
-  void learn_norm(const GradientChange& change);
-  void learn_sums(const GradientChange& change);
+  void learn_norm(Changes changes);
+  void learn_sums(Changes changes);
   void count_step();
 
   const Rule* rule_;

@@ -38,7 +38,7 @@ struct TensorUpdate {
 
 /// What happens to gradients on their way into an update by tensors, without the host knowing the numbers.
 struct TensorChange {
-  at::Tensor factor;                                       ///< [] multiplies every element; undefined: 1
+  std::vector<at::Tensor> factors;  ///< [] of each group, multiplies every element; undefined: 1; none at all: 1
   double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]
   at::Tensor is_void;                                      ///< as in TensorUpdate
 };
@@ -49,7 +49,13 @@ TensorRule builtin_tensor_rule(std::string_view rule);
 
 /// The same as gradient_norm, on the device of the gradients. [] float64. Not collective.
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);
-/// The same as change_by. A norm that is not finite makes the update void.
-TensorChange change_by(const Clip& clip, const at::Tensor& norm);
+/// The same for each group; undefined for one without gradients.
+std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters, double norm_type);
+/// Divides all gradients by `scale`, in place.
+/// @return  [] float32: 1 where any was not finite, on their device
+at::Tensor unscale_gradients(FlatParameters& parameters, double scale);
+/// The same as change_by, for the norm by which each group is clipped: none, if nothing is clipped by its norm. A norm
+/// that is not finite makes the update void.
+TensorChange change_by(const Clip& clip, const std::vector<at::Tensor>& norms);
 
 }  // namespace lockstep::optim

@@ -161,6 +161,27 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
 
+  /// While one lives, forwards and losses are as in train_step: in the type of DdpOptions::autocast, and without
+  /// synchronisation unless the micro_batch completes a step. For loops of a user's own, which let it end before
+  /// OptimWrapper::update_params:
+  ///
+  ///     const at::Tensor loss = [&] {
+  ///       const auto context = wrapper.optim_context(optimizer);
+  ///       return loss_of(wrapper.forward(input));
+  ///     }();
+  ///     optimizer.update_params(loss);
+  class OptimContext {
+   public:
+    OptimContext(DistributedDataParallel& wrapper, bool completes_step);
+    OptimContext(const OptimContext&) = delete;
+    OptimContext& operator=(const OptimContext&) = delete;
+
+   private:
+    std::optional<NoSync> only_accumulates_;
+    std::optional<models::Autocast> casts_;
+  };
+  OptimContext optim_context(const optim::OptimWrapper& optimizer) { return {*this, optimizer.completes_step()}; }
+
   /// Gives all ranks the same buffers: the average of floating-point ones, rank 0's of the others. Collective.
   void synchronise_buffers();
   /// Gives all ranks one rank's parameters and buffers. Collective.
@@ -188,7 +209,6 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
-  std::optional<models::Autocast> autocast() const;
   void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void require_shardable(const std::vector<NamedParameter>& parameters) const;

@@ -3,7 +3,7 @@
 
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/models/model.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <deque>
@@ -14,9 +14,6 @@
 #include <vector>
 
 namespace lockstep::parallel {
-
-/// One for each child that is trained, by its name.
-using OptimWrappers = std::map<std::string, optim::OptimWrapper>;
 
 /// Trains the children of one model by an optimizer each, which may step at different times: a generator and its
 /// discriminator, say. Every child with something to train gets a wrapper, with collectives of its own; the others get
@@ -37,11 +34,13 @@ class SeparateDistributedDataParallel {
   ~SeparateDistributedDataParallel();
 
   /// Runs forwards, backwards and updates as the user wants them, on the model's children.
-  using Step = std::function<models::LossMap(const data::Batch& batch, OptimWrappers& optimizers)>;
+  using Step = std::function<models::LossMap(const data::Batch& batch, optim::OptimWrapperDict& optimizers)>;
   /// Calls `step`. Meanwhile every child that runs through models::run is prepared as by its wrapper's forward, and
-  /// only accumulates where the optimizer of its name is not about to complete its step.
+  /// only accumulates where the optimizer of its name is not about to complete its step. Forwards of children, not what
+  /// the step does with their outputs, are in the type of DdpOptions::autocast.
+  /// @param optimizers  one for each child that is trained, by its name
   /// @throws ConfigError  an optimizer's name is not that of a wrapped child
-  models::LossMap train_step(const data::Batch& batch, OptimWrappers& optimizers, const Step& step);
+  models::LossMap train_step(const data::Batch& batch, optim::OptimWrapperDict& optimizers, const Step& step);
 
   /// While one lives, forwards of any child only accumulate gradients on this rank.
   class NoSync {
@@ -57,6 +56,7 @@ class SeparateDistributedDataParallel {
   /// @throws ConfigError  no child of this name is wrapped
   DistributedDataParallel& child(const std::string& name);
   models::Model& model() noexcept { return *model_; }
+  const mpi::Communicator& world() const noexcept { return world_; }
 
  private:
   struct Child {
@@ -68,6 +68,7 @@ class SeparateDistributedDataParallel {
   void broadcast_rest(const mpi::Communicator& world, const DdpOptions& options) const;
 
   std::shared_ptr<models::Model> model_;
+  mpi::Communicator world_;
   std::map<std::string, Child> children_;
 };
 

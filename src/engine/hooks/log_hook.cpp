@@ -18,6 +18,10 @@ class LogHook : public Hook {
         .values = {
             {"step", at.step}, {"epoch", at.epoch}, {"samples", at.samples}, {"loss", report.loss}, {"lr", report.lr}}};
     if (report.grad_norm) record.values.emplace_back("grad_norm", *report.grad_norm);
+    if (report.loss_scale) {
+      record.values.emplace_back("loss_scale", *report.loss_scale);
+      record.values.emplace_back("skipped_steps", report.skipped_steps);
+    }
     for (auto& event : trainer.events().take()) record.values.push_back(std::move(event));
     trainer.report(record);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several backward passes for one step.
 #include "parallel_test.hpp"
+#include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
 namespace {
@@ -137,6 +138,59 @@ TEST_F(AccumulationTest, WhetherABackwardSynchronisesIsDecidedByItsForward) {
     models::total_loss(model->losses(inside, batch.target)).backward();
     EXPECT_EQ(is_same_everywhere(model->layers[0]->weight.grad()), size() == 1);
   }
+}
+
+// Eleven micro_batches in steps of four: gradients travel with the 4th, the 8th and the 11th.
+TEST_F(AccumulationTest, ALoopOfItsOwnDoesWhatTrainStepDoes) {
+  testing::CountingCollectives counting(make_collectives());
+  auto model = std::make_shared<Layers>(kWidths);
+  DistributedDataParallel wrapper(model, world_, counting, {});
+  auto other = std::make_shared<Layers>(kWidths);
+  const auto other_wrapper = wrap(other);
+  const Settings sgd = {{"name", "sgd"}, {"lr", "0.125"}};
+  optim::OptimWrapper optimizer = make_optimizer(wrapper.parameters(), sgd, {.accumulation_steps = 4});
+  optim::OptimWrapper other_optimizer = make_optimizer(other_wrapper->parameters(), sgd, {.accumulation_steps = 4});
+  optimizer.begin_at(0, 11);
+  other_optimizer.begin_at(0, 11);
+  std::vector<int> reduced;
+  std::vector<int> updated;
+  for (int i = 1; i <= 11; ++i) {
+    const data::Batch batch = batch_of(rank(), i, kWidths);
+    counting.take_counts();
+    const at::Tensor loss = [&] {
+      const auto context = wrapper.optim_context(optimizer);
+      return models::total_loss(model->losses(wrapper.forward(batch.input), batch.target));
+    }();
+    const std::vector<at::Tensor> before = values_of(*model);
+    if (optimizer.update_params(loss).updated) updated.push_back(i);
+    if (counting.take_counts().all_reduces > 0) reduced.push_back(i);
+    EXPECT_EQ(at::equal(values_of(*model)[0], before[0]), i != 4 && i != 8 && i != 11) << i;
+    EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight));
+    other_wrapper->train_step(batch, other_optimizer);
+  }
+  EXPECT_EQ(updated, (std::vector<int>{4, 8, 11}));
+  EXPECT_EQ(reduced, size() == 1 ? std::vector<int>() : updated);
+  expect_equal(values_of(*model), values_of(*other), kRounding);
+}
+
+// A forward in 16 bits, its context left before backward.
+TEST_F(AccumulationTest, AContextHasTheTypeOfForwards) {
+  auto model = std::make_shared<Layers>(kWidths);
+  model->to(at::kFloat);
+  DdpOptions options;
+  options.autocast = at::kHalf;
+  const auto wrapper = wrap(model, options);
+  optim::OptimWrapper optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}, {"lr", "0.125"}},
+                                                 {.scaler = optim::GradScalerOptions{.init_scale = 64}});
+  at::Tensor output;
+  {
+    const auto context = wrapper->optim_context(optimizer);
+    output = wrapper->forward(eighths({2, 3}, rank(), at::kFloat));
+  }
+  EXPECT_EQ(output.scalar_type(), at::kHalf);
+  EXPECT_EQ(wrapper->forward(eighths({2, 3}, rank(), at::kFloat)).scalar_type(), at::kFloat);
+  EXPECT_TRUE(optimizer.update_params(output.to(at::kFloat).square().mean()).updated);
+  EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight));
 }
 
 // Case 49.

@@ -80,17 +80,18 @@ class SeparateTest : public TrainingTest {
     return std::make_unique<SeparateDistributedDataParallel>(std::move(model), world_, *collectives_, options);
   }
 
-  static OptimWrappers optimizers_of(SeparateDistributedDataParallel& wrapper, std::int64_t accumulation_steps = 1) {
-    OptimWrappers optimizers;
+  static optim::OptimWrapperDict optimizers_of(SeparateDistributedDataParallel& wrapper,
+                                               std::int64_t accumulation_steps = 1) {
+    optim::OptimWrapperDict optimizers;
     for (const std::string& name : wrapper.names()) {
-      optimizers.emplace(name, optimizer_of(wrapper.child(name), "sgd", kLr, accumulation_steps));
+      optimizers.add(name, optimizer_of(wrapper.child(name), "sgd", kLr, accumulation_steps));
     }
     return optimizers;
   }
 
   /// First the discriminator, then the generator; the one that rests must not keep what the other's loss gave it.
   static SeparateDistributedDataParallel::Step rivalry(SeparateDistributedDataParallel& wrapper, Rivals& model) {
-    return [&wrapper, &model](const data::Batch& batch, OptimWrappers& optimizers) {
+    return [&wrapper, &model](const data::Batch& batch, optim::OptimWrapperDict& optimizers) {
       const at::Tensor judged = model.judge(batch);
       optimizers.at("discriminator").update_params(judged);
       const at::Tensor deceived = model.deceive(batch);
@@ -128,13 +129,14 @@ TEST_F(SeparateTest, ChildrenThatRestCanBeFrozenInstead) {
   };
   for (int step = 0; step < 4; ++step) {
     alone.step(step);
-    wrapper->train_step(rivals_batch(rank(), step), optimizers, [&](const data::Batch& batch, OptimWrappers& all) {
-      all.at("discriminator").update_params(model->judge(batch));
-      set_trained(false);
-      all.at("generator").update_params(model->deceive(batch));
-      set_trained(true);
-      return models::LossMap{};
-    });
+    wrapper->train_step(rivals_batch(rank(), step), optimizers,
+                        [&](const data::Batch& batch, optim::OptimWrapperDict& all) {
+                          all.at("discriminator").update_params(model->judge(batch));
+                          set_trained(false);
+                          all.at("generator").update_params(model->deceive(batch));
+                          set_trained(true);
+                          return models::LossMap{};
+                        });
   }
   expect_close(values_of(*model), values_of(alone.model));
 }
@@ -146,7 +148,7 @@ TEST_F(SeparateTest, OptimizersThatAccumulateSynchroniseOncePerStep) {
   auto optimizers = optimizers_of(*wrapper, 2);
   // Backwards of both are asked for separately, so that each accumulates its own gradients only.
   const auto part = [&](const std::string& name) {
-    return [&, name](const data::Batch& batch, OptimWrappers& all) {
+    return [&, name](const data::Batch& batch, optim::OptimWrapperDict& all) {
       const bool is_generator = name == "generator";
       for (auto& parameter : model->discriminator->parameters()) parameter.set_requires_grad(!is_generator);
       const optim::UpdateReport report =
@@ -190,9 +192,9 @@ TEST_F(SeparateTest, NoSyncReachesEveryChild) {
   if (size() == 1) GTEST_SKIP() << "one rank has nothing to synchronise";
   auto model = std::make_shared<Rivals>();
   auto wrapper = wrap_children(model);
-  OptimWrappers none;
+  optim::OptimWrapperDict none;
   const auto gradients_agree = [&] {
-    wrapper->train_step(rivals_batch(rank(), 0), none, [&](const data::Batch& batch, OptimWrappers&) {
+    wrapper->train_step(rivals_batch(rank(), 0), none, [&](const data::Batch& batch, optim::OptimWrapperDict&) {
       model->deceive(batch).backward();
       return models::LossMap{};
     });
@@ -239,8 +241,8 @@ TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
 
   auto wrapper = wrap_children(std::make_shared<Rivals>());
   auto optimizers = optimizers_of(*wrapper);
-  optimizers.emplace("average", optimizer_of(wrapper->child("generator")));
-  const auto nothing = [](const data::Batch&, OptimWrappers&) { return models::LossMap{}; };
+  optimizers.add("average", optimizer_of(wrapper->child("generator")));
+  const auto nothing = [](const data::Batch&, optim::OptimWrapperDict&) { return models::LossMap{}; };
   EXPECT_EQ(error_of<ConfigError>([&] { wrapper->train_step({}, optimizers, nothing); }),
             "ddp: no child 'average' is trained; the trained ones are: discriminator, generator");
 }

@@ -6,6 +6,9 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <stdexcept>
+#include <string>
+
 namespace lockstep::models {
 namespace {
 
@@ -52,7 +55,16 @@ TEST(AutocastTest, AForwardSeesWhatAnUpdateWrote) {
   }
 }
 
-TEST(AutocastTest, EveryModelTrainsAndItsGradientsAreFloat32) {
+TEST(AutocastTest, RefusesATypeThatIsNoneOf16Bits) {
+  for (const at::ScalarType type : {at::kFloat, at::kDouble, at::kChar}) {
+    EXPECT_THROW(Autocast(at::kCPU, type), std::invalid_argument);
+  }
+  EXPECT_FALSE(casts());
+}
+
+class AutocastTypeTest : public ::testing::TestWithParam<at::ScalarType> {};
+
+TEST_P(AutocastTypeTest, EveryModelTrainsAndItsGradientsAreFloat32) {
   for (const char* name : {"mlp", "cnn", "resnet18"}) {
     Section options = Section::with_defaults("model", model_keys());
     options.set("name", name, "test");
@@ -65,7 +77,7 @@ TEST(AutocastTest, EveryModelTrainsAndItsGradientsAreFloat32) {
     const double exact = loss_of().item<double>();
     at::Tensor loss;
     {
-      const Autocast autocast(at::kCPU, at::kBFloat16);
+      const Autocast autocast(at::kCPU, GetParam());
       loss = loss_of();
     }
     EXPECT_EQ(loss.scalar_type(), at::kFloat) << name;
@@ -78,6 +90,9 @@ TEST(AutocastTest, EveryModelTrainsAndItsGradientsAreFloat32) {
     }
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Types, AutocastTypeTest, ::testing::Values(at::kBFloat16, at::kHalf),
+                         [](const auto& test) { return std::string(at::toString(test.param)); });
 
 }  // namespace
 }  // namespace lockstep::models

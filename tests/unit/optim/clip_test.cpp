@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/clip.hpp>
 
 #include <gtest/gtest.h>
 
@@ -46,16 +46,51 @@ TEST(ClipParseTest, ReadsNormValueAndOff) {
   EXPECT_EQ(Clip::parse("norm:1.5", "default").max_value, 0);
   EXPECT_EQ(Clip::parse("value:0.5", "default").max_value, 0.5);
   EXPECT_EQ(Clip::parse("value:0.5", "default").max_norm, 0);
+  EXPECT_EQ(Clip::parse("norm:1.5:p=1", "default").norm_type, 1);
+  EXPECT_EQ(Clip::parse("norm:1.5:p=1", "default").max_norm, 1.5);
+  EXPECT_EQ(Clip::parse("norm:1e-3:p=inf", "default").norm_type, kInfinity);
 }
 
 TEST(ClipParseTest, RefusesInOneSentence) {
   EXPECT_EQ(error_of("1.0"),
-            "train.clip_grad (a.ini:3): '1.0' is not a way to clip; write norm:1.0, value:0.5 or nothing");
+            "train.clip_grad (a.ini:3): '1.0' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
+            "value:0.5 or nothing");
   EXPECT_EQ(error_of("norms:1"),
-            "train.clip_grad (a.ini:3): 'norms:1' is not a way to clip; write norm:1.0, value:0.5 or nothing");
+            "train.clip_grad (a.ini:3): 'norms:1' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
+            "value:0.5 or nothing");
   EXPECT_EQ(error_of("norm:0"), "train.clip_grad (a.ini:3): norm: '0' is not a number > 0");
   EXPECT_EQ(error_of("value:x"), "train.clip_grad (a.ini:3): value: 'x' is not a number > 0");
+  for (const char* bad : {"norm:1:p=0", "norm:1:2", "norm:1:p=", "norm:1:p=1:p=2", "value:1:p=2"}) {
+    EXPECT_NE(error_of(bad).find("is not a way to clip"), std::string::npos) << bad;
+  }
   EXPECT_EQ(error_of("norm:"), "train.clip_grad (a.ini:3): norm: '' is not a number > 0");
+}
+
+TEST_F(ClipTest, AFactorIsThatOfTheGradients) {
+  EXPECT_EQ(gradient_norm(parameters_, 2, 0.5), 2.5);
+  EXPECT_EQ(gradient_norm(parameters_, 1, 0.5), 3.5);
+  EXPECT_EQ(gradient_norm(parameters_, kInfinity, 0.5), 2);
+  parameters_.set_gradient<double>("a", {3e200});
+  parameters_.set_gradient<double>("b", {0});
+  EXPECT_NEAR(gradient_norm(parameters_, 3, 1e-200), 3, 1e-14);
+}
+
+TEST_F(ClipTest, GradientsAreFiniteOnAllRanksOrNone) {
+  EXPECT_TRUE(are_gradients_finite(parameters_));
+  parameters_.of_others = {2};
+  EXPECT_FALSE(are_gradients_finite(parameters_));
+  parameters_.of_others = {};
+  for (const double bad : {kInfinity, -kInfinity, kNan}) {
+    parameters_.set_gradient<double>("b", {bad});
+    EXPECT_FALSE(are_gradients_finite(parameters_)) << bad;
+  }
+  FlatParametersDouble floats(DType::float32, {{"w", {5000}}});
+  std::vector<float> values(5000, std::numeric_limits<float>::max());
+  floats.set_gradient<float>("w", values);
+  EXPECT_TRUE(are_gradients_finite(floats));
+  values[4999] = std::numeric_limits<float>::infinity();
+  floats.set_gradient<float>("w", values);
+  EXPECT_FALSE(are_gradients_finite(floats));
 }
 
 TEST_F(ClipTest, NormsOfAllGradientsAsOneVector) {

@@ -1,40 +1,30 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <limits>
 
 #include "make_optimizer.hpp"
-#include "support/flat_parameters_double.hpp"
+#include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
 namespace {
 
-/// One parameter of two elements, the leaf of a graph: its gradients are those that backward accumulates.
-class LeafParameters : public testing::FlatParametersDouble {
+/// One parameter of two elements.
+class LeafParameters : public testing::LeafParameters {
  public:
-  explicit LeafParameters(DType dtype = DType::float64) : FlatParametersDouble(dtype, {{"w", {2}}}) {
-    const auto type = dtype == DType::float64 ? torch::kFloat64 : torch::kFloat32;
-    leaf_ = torch::from_blob(blocks()[0].parameters, {2}, type).requires_grad_();
-  }
-
-  const std::byte* gradient(std::size_t, std::size_t) const override {
-    return leaf_.grad().defined() ? static_cast<const std::byte*>(leaf_.grad().const_data_ptr()) : nullptr;
-  }
-  void drop_gradients() override { leaf_.mutable_grad().reset(); }
+  explicit LeafParameters(DType dtype = DType::float64) : testing::LeafParameters(dtype, {{"w", {2}}}) {}
 
   /// A loss whose gradient is (x, y).
   Tensor loss(double x, double y) const {
-    return (leaf_ * torch::tensor({x, y}, leaf_.options().requires_grad(false))).sum();
+    return (leaf(0) * torch::tensor({x, y}, leaf(0).options().requires_grad(false))).sum();
   }
   double value(std::size_t i) { return values<double>("w")[i]; }
-  bool has_gradient() const { return leaf_.grad().defined(); }
-
- private:
-  Tensor leaf_;
+  bool has_gradient() const { return leaf(0).grad().defined(); }
 };
 
 OptimWrapper wrap(LeafParameters& parameters, const OptimWrapper::WrapperOptions& options) {
@@ -129,6 +119,110 @@ TEST(OptimWrapperTest, WeightOneLeavesTheGradientAlone) {
   const auto* gradient = reinterpret_cast<const float*>(parameters.gradient(0, 0));
   EXPECT_EQ(gradient[0], static_cast<float>(1.0 / 3));
   EXPECT_EQ(gradient[1], static_cast<float>(1e-44));
+}
+
+TEST(OptimWrapperTest, TheLastStepTakesWhatIsLeft) {
+  LeafParameters parameters;
+  OptimWrapper wrapper = wrap(parameters, {.accumulation_steps = 4});
+  wrapper.begin_at(0, 6);
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(wrapper.update_params(parameters.loss(2, 0)).updated, i == 3);
+  EXPECT_EQ(parameters.value(0), -1);
+  EXPECT_EQ(wrapper.micro_batches_in_step(), 2);
+  EXPECT_FALSE(wrapper.update_params(parameters.loss(2, 0)).updated);
+  EXPECT_TRUE(wrapper.completes_step());
+  EXPECT_TRUE(wrapper.update_params(parameters.loss(6, 0)).updated);
+  EXPECT_EQ(parameters.value(0), -3);  // their mean, 4, and not an eighth of 8
+  wrapper.reset();
+  EXPECT_EQ(wrapper.micro_batches_done(), 6);
+}
+
+// The second group alone is clipped: 5 to 2.5. The norm that is told is that of the whole, sqrt(9 + 16 + 1).
+TEST(OptimWrapperTest, EveryGroupMayBeClippedByItself) {
+  testing::LeafParameters parameters(DType::float64, {{"bias", {1}}, {"w", {1, 2}}});
+  Optimizer optimizer = make_optimizer({{"lr", "1"}, {"no_decay", "norms_biases"}}, parameters);
+  OptimWrapper wrapper(std::move(optimizer), parameters, {.clip = {.max_norm = 2.5, .is_by_group = true}});
+  const UpdateReport report =
+      wrapper.update_params((parameters.leaf(1) * torch::tensor({3.0, 4.0})).sum() + parameters.leaf(0).sum());
+  EXPECT_DOUBLE_EQ(report.grad_norm.value(), std::sqrt(26));
+  EXPECT_EQ(parameters.values<double>("bias")[0], -1);
+  EXPECT_NEAR(parameters.values<double>("w")[0], -1.5, 1e-6);
+  EXPECT_NEAR(parameters.values<double>("w")[1], -2, 1e-6);
+  EXPECT_FALSE(wrapper.update_params(parameters.leaf(1).sum() * std::nan("")).updated);
+}
+
+// Powers of two go in and out of a float exactly.
+TEST(LossScaleTest, ChangesNoBitOfAStep) {
+  for (const Clip& clip : {Clip{}, Clip{.max_norm = 0.5}, Clip{.max_norm = 0.5, .norm_type = 3}, Clip{.max_value = 0.4},
+                           Clip{.max_norm = 0.5, .norm_type = std::numeric_limits<double>::infinity()}}) {
+    LeafParameters plain(DType::float32);
+    LeafParameters scaled(DType::float32);
+    OptimWrapper one = wrap(plain, {.accumulation_steps = 2, .clip = clip});
+    OptimWrapper other = wrap(scaled, {.accumulation_steps = 2, .clip = clip, .scaler = GradScalerOptions{}});
+    for (int i = 0; i < 4; ++i) {
+      const UpdateReport expected = one.update_params(plain.loss(0.3 + i, -0.7));
+      const UpdateReport report = other.update_params(scaled.loss(0.3 + i, -0.7));
+      EXPECT_EQ(report.updated, expected.updated);
+      EXPECT_EQ(report.grad_norm, expected.grad_norm);
+    }
+    for (std::size_t k : {0, 1}) EXPECT_EQ(scaled.values<float>("w")[k], plain.values<float>("w")[k]);
+  }
+}
+
+TEST(LossScaleTest, WhatVanishesInFloat16IsKept) {
+  testing::LeafParameters parameters(DType::float32, {{"w", {1}}});
+  // Beside 1e-6, float16 has steps of 6e-8; beside 1e-3, of 1e-6.
+  OptimWrapper wrapper(make_optimizer({{"lr", "1"}}, parameters), parameters,
+                       {.scaler = GradScalerOptions{.init_scale = 1024}});
+  const Tensor half = parameters.leaf(0).to(at::kHalf);
+  wrapper.update_params((half * 1e-6).to(at::kFloat).sum());
+  EXPECT_NEAR(parameters.values<float>("w")[0], -1e-6, 1e-9);
+}
+
+TEST(LossScaleTest, AFaultyStepChangesNothingButTheScale) {
+  for (const double fault : {std::numeric_limits<double>::infinity(), std::nan("")}) {
+    for (const Clip& clip : {Clip{}, Clip{.max_norm = 1}}) {
+      LeafParameters parameters;
+      OptimWrapper wrapper(make_optimizer({{"name", "adamw"}}, parameters), parameters,
+                           {.clip = clip, .scaler = GradScalerOptions{}});
+      wrapper.update_params(parameters.loss(1, 1));
+      const double before = parameters.value(0);
+      const UpdateReport report = wrapper.update_params(parameters.loss(1, fault));
+      EXPECT_FALSE(report.updated);
+      EXPECT_FALSE(report.is_finite);
+      EXPECT_EQ(parameters.value(0), before);
+      EXPECT_EQ(wrapper.optimizer().steps(0)[0], 1);
+      EXPECT_EQ(wrapper.scaler()->scale(), 32768);
+      EXPECT_EQ(wrapper.scaler()->state().skipped_steps, 1);
+      EXPECT_FALSE(parameters.has_gradient());
+    }
+  }
+}
+
+// What another rank owns is not finite: this one must not update either.
+TEST(LossScaleTest, AllWhoOwnPartsAgree) {
+  LeafParameters parameters;
+  OptimWrapper wrapper = wrap(parameters, {.scaler = GradScalerOptions{}});
+  parameters.of_others = {1};
+  EXPECT_FALSE(wrapper.update_params(parameters.loss(1, 1)).updated);
+  EXPECT_EQ(parameters.writes, 0);
+  parameters.of_others = {0};
+  EXPECT_TRUE(wrapper.update_params(parameters.loss(1, 1)).updated);
+}
+
+TEST(OptimWrapperDictTest, DoesWhatConcernsAll) {
+  LeafParameters a;
+  LeafParameters b;
+  OptimWrapperDict all;
+  all.add("b", wrap(b, {.accumulation_steps = 3}));
+  all.add("a", wrap(a, {}));
+  EXPECT_EQ(all.values("lr"), (std::map<std::string, std::vector<double>>{{"a.lr", {0.5}}, {"b.lr", {0.5}}}));
+  all.begin_at(0, 4);  // the last step of b has one micro_batch
+  for (int i = 0; i < 4; ++i) EXPECT_EQ(all.at("b").update_params(b.loss(3, 0)).updated, i >= 2) << i;
+  EXPECT_EQ(b.value(0), -3);
+  a.loss(1, 1).backward();
+  all.drop_gradients();
+  EXPECT_FALSE(a.has_gradient());
+  EXPECT_THROW(all.add("a", wrap(a, {})), ConfigError);
 }
 
 TEST(OptimWrapperTest, RefusesFewerThanOneMicroBatch) {

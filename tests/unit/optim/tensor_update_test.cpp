@@ -184,6 +184,47 @@ TEST(TensorClipTest, ANormThatIsNotFiniteChangesNothing) {
   }
 }
 
+TEST(TensorClipTest, EveryGroupByItself) {
+  DeviceParameters parameters(DType::float64, {{"b", {1}}, {"w", {1, 2}}, {"unused", {3}}});
+  Settings settings = {{"lr", "1"}, {"no_decay", "norms_biases"}};
+  OptimWrapper wrapper(make_optimizer(settings, parameters), parameters,
+                       {.clip = {.max_norm = 2.5, .is_by_group = true}});
+  parameters.set_gradient<double>("b", {1});
+  parameters.set_gradient<double>("w", {3, -4});
+  EXPECT_DOUBLE_EQ(wrapped_step(wrapper).grad_norm.value(), std::sqrt(26));
+  EXPECT_EQ(parameters.values<double>("b")[0], -1);
+  EXPECT_NEAR(parameters.values<double>("w")[0], -1.5, 1e-6);
+  EXPECT_NEAR(parameters.values<double>("w")[1], 2, 1e-6);
+  parameters.drop_gradients();
+  parameters.set_gradient<double>("b", {std::nan("")});
+  EXPECT_FALSE(wrapped_step(wrapper).updated);
+  EXPECT_EQ(parameters.values<double>("b")[0], -1);
+}
+
+TEST(TensorLossScaleTest, DividesAndSkips) {
+  for (const Clip& clip : {Clip{}, Clip{.max_norm = 2.5}}) {
+    DeviceParameters parameters(DType::float32, {{"w", {2}}, {"v", {1}}});
+    OptimWrapper wrapper(make_optimizer({{"lr", "1"}}, parameters), parameters,
+                         {.clip = clip, .scaler = GradScalerOptions{.init_scale = 4, .growth_interval = 2}});
+    parameters.set_gradient<float>("w", {12, -16});
+    parameters.set_gradient<float>("v", {0});
+    const UpdateReport report = wrapped_step(wrapper);
+    EXPECT_TRUE(report.updated);
+    EXPECT_EQ(report.grad_norm, clip.max_norm > 0 ? std::optional(5.0) : std::nullopt);
+    const double part = clip.max_norm > 0 ? 0.5 : 1;
+    EXPECT_NEAR(parameters.values<float>("w")[0], -3 * part, 1e-6);
+    EXPECT_NEAR(parameters.values<float>("w")[1], 4 * part, 1e-6);
+    const std::vector<float> before(parameters.values<float>("w").begin(), parameters.values<float>("w").end());
+    for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+      parameters.set_gradient<float>("v", {bad});
+      EXPECT_FALSE(wrapped_step(wrapper).updated);
+      EXPECT_EQ(std::vector<float>(parameters.values<float>("w").begin(), parameters.values<float>("w").end()), before);
+      EXPECT_EQ(wrapper.optimizer().steps(0)[0], 1);
+    }
+    EXPECT_EQ(wrapper.scaler()->scale(), 1);
+  }
+}
+
 TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
   DeviceParameters parameters(DType::float64, {{"w", {2}}});
   Rule rule = find_rule("sgd");

@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "precision.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <ATen/Context.h>
+
+namespace lockstep::engine {
+
+namespace {
+
+/// A resolved configuration names every key: what has its default says nothing.
+void require_default(const Section& train, const std::string& key, const std::string& why) {
+  const KeyValue& value = train.values().at(key);
+  if (value.texts.front() != value.spec.default_value) throw ConfigError(train.cite(key) + " " + why);
+}
+
+}  // namespace
+
+Precision precision_of(const Section& train) {
+  const std::string& name = train.text("precision");
+  Precision precision;
+  if (name == "fp64") precision.parameters = at::kDouble;
+  if (name == "bf16") precision.autocast = at::kBFloat16;
+  if (name == "fp16") {
+    precision.autocast = at::kHalf;
+    optim::GradScalerOptions options =
+        optim::GradScalerOptions::parse(train.text("loss_scale"), train.cite("loss_scale"));
+    if (options.is_dynamic) {
+      options.init_scale = train.real("init_scale");
+    } else {
+      require_default(train, "init_scale", "is for train.loss_scale=dynamic; a scale that stays has no beginning");
+    }
+    options.growth_factor = train.real("growth_factor");
+    options.backoff_factor = train.real("backoff_factor");
+    options.growth_interval = train.integer("growth_interval");
+    precision.scaler = optim::GradScaler(options).options();  // checked
+    return precision;
+  }
+  for (const char* key : {"loss_scale", "init_scale", "growth_factor", "backoff_factor", "growth_interval"}) {
+    require_default(train, key, "is for train.precision=fp16; with " + name + " losses are not scaled");
+  }
+  return precision;
+}
+
+std::string set_float32_products(const Section& train, c10::Device device) {
+  const bool is_tf32 = train.text("precision") == "tf32";
+  const at::Float32Precision precision = is_tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  for (const at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, op, precision);
+  }
+  if (!is_tf32 || device.is_cuda()) return "";
+  return "train.precision=tf32 is for GPUs: this run computes in float32";
+}
+
+}  // namespace lockstep::engine

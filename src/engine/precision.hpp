@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+namespace lockstep::engine {
+
+/// What train.precision and the keys of loss scaling come to.
+struct Precision {
+  at::ScalarType parameters = at::kFloat;
+  std::optional<at::ScalarType> autocast;          ///< of forwards and losses
+  std::optional<optim::GradScalerOptions> scaler;  ///< with float16
+};
+
+/// @throws ConfigError  keys of loss scaling that cannot work, or that have no effect with this precision
+Precision precision_of(const Section& train);
+
+/// How GPUs multiply and convolve float32, in this process from now on: in TF32 with train.precision=tf32, else
+/// exactly.
+/// @return  what is to be said where the precision has no effect on `device`; else empty
+std::string set_float32_products(const Section& train, c10::Device device);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
+
+#include <cmath>
+#include <stdexcept>
+
+namespace lockstep::optim {
+
+namespace {
+
+void require(bool is_right, const std::string& rule) {
+  if (!is_right) throw ConfigError("loss scaling: " + rule);
+}
+
+/// As float32 holds it.
+double narrowed(double scale) { return static_cast<double>(static_cast<float>(scale)); }
+
+}  // namespace
+
+GradScalerOptions GradScalerOptions::parse(const std::string& loss_scale, const std::string& origin) {
+  if (loss_scale == "dynamic") return {};
+  Section section;
+  const KeySpec scale{.name = "scale",
+                      .type = KeyType::real,
+                      .default_value = "1",
+                      .help = "what losses are multiplied by",
+                      .min = 0,
+                      .min_is_exclusive = true};
+  if (!fault_in(scale, loss_scale).empty()) {
+    throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; write dynamic or a number > 0");
+  }
+  section.declare(scale);
+  section.set("scale", loss_scale, origin);
+  GradScalerOptions options;
+  options.init_scale = section.real("scale");
+  options.is_dynamic = false;
+  return options;
+}
+
+GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
+  state_.scale = narrowed(options.init_scale);
+  require(state_.scale > 0 && std::isfinite(state_.scale), "the scale must be a positive number that float32 holds");
+  require(options.growth_factor > 1, "growth_factor must be above 1");
+  require(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor must lie between 0 and 1");
+  require(options.growth_interval >= 1, "growth_interval must be at least 1");
+}
+
+void GradScaler::update(bool are_finite) noexcept {
+  if (!are_finite) {
+    ++state_.skipped_steps;
+    ++state_.skipped_in_a_row;
+    state_.growth_tracker = 0;
+    const double lowered = narrowed(state_.scale * options_.backoff_factor);
+    if (options_.is_dynamic && lowered > 0) state_.scale = lowered;
+    return;
+  }
+  state_.skipped_in_a_row = 0;
+  if (!options_.is_dynamic || ++state_.growth_tracker < options_.growth_interval) return;
+  state_.growth_tracker = 0;
+  const double grown = narrowed(state_.scale * options_.growth_factor);
+  if (std::isfinite(grown)) state_.scale = grown;
+}
+
+void GradScaler::load_state(const State& state) {
+  const bool is_right = state.scale > 0 && std::isfinite(narrowed(state.scale)) && state.growth_tracker >= 0 &&
+                        state.skipped_steps >= 0 && state.skipped_in_a_row >= 0;
+  if (!is_right) throw std::invalid_argument("not a state of loss scaling");
+  const double scale = options_.is_dynamic ? narrowed(state.scale) : state_.scale;
+  state_ = state;
+  state_.scale = scale;
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
+
+#include <utility>
+
+namespace lockstep::optim {
+
+OptimWrapper& OptimWrapperDict::add(const std::string& name, OptimWrapper wrapper) {
+  const auto [place, is_new] = wrappers_.emplace(name, std::move(wrapper));
+  if (!is_new) throw ConfigError("there are two optimizers of the name '" + name + "'");
+  return place->second;
+}
+
+const OptimWrapper& OptimWrapperDict::at(const std::string& name) const {
+  const auto found = wrappers_.find(name);
+  if (found != wrappers_.end()) return found->second;
+  std::string known;
+  for (const auto& [each, wrapper] : wrappers_) known += (known.empty() ? "" : ", ") + each;
+  throw ConfigError("no optimizer has the name '" + name + "'; there are: " + known);
+}
+
+OptimWrapper& OptimWrapperDict::at(const std::string& name) {
+  return const_cast<OptimWrapper&>(std::as_const(*this).at(name));
+}
+
+void OptimWrapperDict::begin_at(std::int64_t done, std::int64_t total) {
+  for (auto& [name, wrapper] : wrappers_) wrapper.begin_at(done, total);
+}
+
+void OptimWrapperDict::drop_gradients() {
+  for (auto& [name, wrapper] : wrappers_) wrapper.parameters().drop_gradients();
+}
+
+void OptimWrapperDict::reset() noexcept {
+  for (auto& [name, wrapper] : wrappers_) wrapper.reset();
+}
+
+std::map<std::string, std::vector<double>> OptimWrapperDict::values(std::string_view option) const {
+  std::map<std::string, std::vector<double>> values;
+  for (const auto& [name, wrapper] : wrappers_) values[name + "." + std::string(option)] = wrapper.values(option);
+  return values;
+}
+
+}  // namespace lockstep::optim

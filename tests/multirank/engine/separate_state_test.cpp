@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Checkpoints of a model whose children have an optimizer each.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/separate_state.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <functional>
+#include <memory>
+
+#include "support/optimizer.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using checkpoints::Archive;
+
+/// Two layers that are trained, and one that is not.
+class Pair : public models::Model {
+ public:
+  explicit Pair(std::int64_t width, double value) {
+    const auto layer = [&](const char* name, std::int64_t in, std::int64_t out) {
+      return register_module(name, std::make_shared<models::Linear>(in, out));
+    };
+    first = layer("first", 2, width);
+    second = layer("second", width, 1);
+    frozen = layer("frozen", 2, 2);
+    for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+    frozen->register_buffer("count", torch::full({1}, value));
+    name_blocks();
+    const torch::NoGradGuard no_grad;
+    for (const at::Tensor& parameter : parameters()) parameter.fill_(value);
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    return models::run(*second, at::tanh(models::run(*first, input)));
+  }
+
+  std::shared_ptr<models::Linear> first;
+  std::shared_ptr<models::Linear> second;
+  std::shared_ptr<models::Linear> frozen;
+};
+
+/// A model of two optimizers: adamw of the first layer, sgd with a loss scale of the second.
+struct Training {
+  Training(const mpi::Communicator& world, mpi::Collectives& collectives, double value, bool is_shared,
+           std::int64_t width = 3, const std::string& rule = "adamw")
+      : model(std::make_shared<Pair>(width, value)),
+        wrapper(model, world, collectives, parallel::DdpOptions{.shares_parameters = is_shared}) {
+    optimizers.add("first", testing::make_optimizer(wrapper.child("first").parameters(), {{"name", rule}}));
+    optimizers.add(
+        "second", testing::make_optimizer(wrapper.child("second").parameters(), {{"name", "sgd"}, {"momentum", "0.9"}},
+                                          {.scaler = optim::GradScalerOptions{.init_scale = 8, .growth_interval = 2}}));
+  }
+
+  void step(int number) {
+    const auto rank = static_cast<double>(wrapper.world().rank());
+    const data::Batch batch{.input = at::full({2, 2}, 0.25 * number + rank), .target = {}};
+    wrapper.train_step(batch, optimizers, [&](const data::Batch& given, optim::OptimWrapperDict& all) {
+      all.at("first").update_params(model->forward(given.input).square().mean());
+      wrapper.child("second").parameters().drop_gradients();
+      all.at("second").update_params(model->forward(given.input).square().mean());
+      wrapper.child("first").parameters().drop_gradients();
+      return models::LossMap{};
+    });
+  }
+
+  std::vector<at::Tensor> values() const {
+    std::vector<at::Tensor> values;
+    for (const at::Tensor& parameter : model->parameters()) values.push_back(parameter.detach().clone());
+    for (const at::Tensor& buffer : model->buffers()) values.push_back(buffer.clone());
+    return values;
+  }
+
+  std::shared_ptr<Pair> model;
+  parallel::SeparateDistributedDataParallel wrapper;
+  optim::OptimWrapperDict optimizers;
+};
+
+bool are_equal(const std::vector<at::Tensor>& one, const std::vector<at::Tensor>& other) {
+  return std::equal(one.begin(), one.end(), other.begin(), other.end(),
+                    [](const at::Tensor& a, const at::Tensor& b) { return at::equal(a, b); });
+}
+
+class SeparateStateTest : public ::testing::Test {
+ protected:
+  mpi::Communicator world_ = mpi::Communicator::world();
+  std::unique_ptr<mpi::Collectives> collectives_ = mpi::make_collectives(world_, {.timeout_s = 60});
+};
+
+TEST_F(SeparateStateTest, ATrainingGoesOnBitForBit) {
+  for (const bool is_shared : {false, true}) {
+    Training first(world_, *collectives_, 0.5, is_shared);
+    for (int step = 0; step < 3; ++step) first.step(step);
+    const Archive archive = capture(first.wrapper, first.optimizers, 3, true);
+    Training other(world_, *collectives_, -0.25, is_shared);
+    EXPECT_FALSE(are_equal(other.values(), first.values()));
+    EXPECT_EQ(restore(other.wrapper, other.optimizers, archive), 3);
+    EXPECT_TRUE(are_equal(other.values(), first.values()));
+    EXPECT_EQ(other.optimizers.at("second").scaler()->scale(), 16);  // grown after two steps
+    EXPECT_EQ(other.optimizers.at("second").scaler()->state().growth_tracker, 1);
+    world_.barrier();  // the archive borrows what the next step writes
+    for (int step = 3; step < 6; ++step) {
+      first.step(step);
+      other.step(step);
+    }
+    EXPECT_TRUE(are_equal(other.values(), first.values()));
+    EXPECT_EQ(other.optimizers.at("first").optimizer().steps(0)[0], 6);
+  }
+}
+
+TEST_F(SeparateStateTest, WhatDoesNotFitIsListedAndNothingChanges) {
+  Training first(world_, *collectives_, 0.5, false);
+  first.step(0);
+  const auto refusal = [&](Training& other, const std::function<void(Archive&)>& change) {
+    Archive archive = capture(first.wrapper, first.optimizers, 1, true);
+    change(archive);
+    const std::vector<at::Tensor> before = other.values();
+    std::string text;
+    try {
+      restore(other.wrapper, other.optimizers, archive);
+    } catch (const CheckpointError& error) {
+      EXPECT_TRUE(error.is_agreed());
+      text = error.what();
+    }
+    EXPECT_TRUE(are_equal(other.values(), before));
+    return text;
+  };
+  const auto nothing = [](Archive&) {};
+  Training wider(world_, *collectives_, 0.5, false, 4);
+  EXPECT_NE(refusal(wider, nothing).find("/model/params/first.weight is float32 [3, 2], the run has float32 [4, 2]"),
+            std::string::npos);
+  Training by_adam(world_, *collectives_, 0.25, false, 3, "adam");
+  EXPECT_NE(refusal(by_adam, nothing).find("its optimizer first is adamw, the run's is adam"), std::string::npos);
+  Training same(world_, *collectives_, 0.25, false);
+  const auto adds = [](Archive& archive) { archive.set("/optim/third", "type", std::string("sgd")); };
+  EXPECT_NE(refusal(same, adds).find("the run has no optimizer of the name third"), std::string::npos);
+  Training more(world_, *collectives_, 0.25, false);
+  more.optimizers = {};
+  more.optimizers.add("second", testing::make_optimizer(more.wrapper.child("second").parameters(), {{"name", "sgd"}}));
+  EXPECT_NE(refusal(more, nothing).find("the run has no optimizer of the name first"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
