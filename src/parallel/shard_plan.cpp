@@ -57,6 +57,7 @@ optim::Block block_of(const Unit& unit, const std::vector<ParameterSpec>& parame
     };
     block.segments.push_back({.name = spec.name,
                               .shape = spec.shape,
+                              .strides = spec.strides,
                               .offset = slot.offset - first,
                               .count = spec.count(),
                               .own_begin = inside(first),
