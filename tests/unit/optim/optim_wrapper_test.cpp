@@ -139,7 +139,8 @@ TEST(OptimWrapperTest, TheLastStepTakesWhatIsLeft) {
 // The second group alone is clipped: 5 to 2.5. The norm that is told is that of the whole, sqrt(9 + 16 + 1).
 TEST(OptimWrapperTest, EveryGroupMayBeClippedByItself) {
   testing::LeafParameters parameters(DType::float64, {{"bias", {1}}, {"w", {1, 2}}});
-  Optimizer optimizer = make_optimizer({{"lr", "1"}, {"no_decay", "norms_biases"}}, parameters);
+  Optimizer optimizer =
+      make_optimizer({{"lr", "1"}, {"weight_decay", "0.5"}, {"no_decay", "norms_biases"}}, parameters);
   OptimWrapper wrapper(std::move(optimizer), parameters, {.clip = {.max_norm = 2.5, .is_by_group = true}});
   const UpdateReport report =
       wrapper.update_params((parameters.leaf(1) * torch::tensor({3.0, 4.0})).sum() + parameters.leaf(0).sum());

@@ -186,7 +186,7 @@ TEST(TensorClipTest, ANormThatIsNotFiniteChangesNothing) {
 
 TEST(TensorClipTest, EveryGroupByItself) {
   DeviceParameters parameters(DType::float64, {{"b", {1}}, {"w", {1, 2}}, {"unused", {3}}});
-  Settings settings = {{"lr", "1"}, {"no_decay", "norms_biases"}};
+  Settings settings = {{"lr", "1"}, {"weight_decay", "0.5"}, {"no_decay", "norms_biases"}};
   OptimWrapper wrapper(make_optimizer(settings, parameters), parameters,
                        {.clip = {.max_norm = 2.5, .is_by_group = true}});
   parameters.set_gradient<double>("b", {1});
