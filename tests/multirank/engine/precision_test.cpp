@@ -194,7 +194,9 @@ TEST_F(PrecisionRunTest, WithoutAScalerANormThatIsNotFiniteStaysAnError) {
 }
 
 TEST_F(PrecisionRunTest, ClippingByGroupAgreesOnAllRanks) {
-  const Settings base = with(kTwelveSteps, {{"optim.no_decay", "norms_biases"}, {"train.clip_grad", "norm:0.2:p=1"}});
+  const Settings base =
+      with(kTwelveSteps,
+           {{"optim.weight_decay", "0.1"}, {"optim.no_decay", "norms_biases"}, {"train.clip_grad", "norm:0.2:p=1"}});
   KeptRun all(world_, base);
   all.trainer.train();
   KeptRun by_group(world_, with(base, {{"train.clip_scope", "group"}}));

@@ -24,8 +24,8 @@ struct TwoParameters {
   TwoParameters() : memory(private_pages(3008 * sizeof(float))) {
     block.parameters = memory.get();
     block.count = 3008;
-    block.segments = {{.name = "a.weight", .shape = {1000}, .offset = 0, .count = 1000},
-                      {.name = "b.weight", .shape = {2000}, .offset = 1008, .count = 2000}};
+    block.segments = {{.name = "a.weight", .shape = {1000}, .strides = {1}, .offset = 0, .count = 1000},
+                      {.name = "b.weight", .shape = {2000}, .strides = {1}, .offset = 1008, .count = 2000}};
   }
   float* values() const { return reinterpret_cast<float*>(memory.get()); }
 
