@@ -30,7 +30,8 @@ std::map<std::string, at::Tensor> averages_of(Strategy& strategy, bool is_writer
   std::map<std::string, at::Tensor> averages;
   for (std::size_t b = 0; b < store.blocks().size(); ++b) {
     if (!is_writer && store.shards() == nullptr) continue;
-    const std::vector<at::Tensor> values = store.segments_of(b, strategy.average()->parameters(b));
+    const std::vector<at::Tensor> values =
+        store.segments_of(b, strategy.average()->parameters(b), store.blocks()[b].dtype);
     for (std::size_t s = 0; s < values.size(); ++s) {
       averages.emplace(checkpoints::encode_name(store.blocks()[b].segments[s].name), values[s]);
     }

@@ -35,6 +35,18 @@ struct HeldState {
   }
 };
 
+/// The stored array, when it is there and fits; else null.
+const checkpoints::Array* fitting(const checkpoints::Archive& archive, const std::string& at, const at::Tensor& live);
+/// Unless it was read straight to there.
+void copy_to(const at::Tensor& live, const checkpoints::Array& saved);
+/// Takes the stored values, where they fit.
+void load_held(const checkpoints::Archive& archive, const HeldState& held);
+
+/// What lies like the parameters of one block: on ranks that write, an array for each. Collective where sharded.
+/// @param dtype  of what lies there
+void capture_block(checkpoints::Archive& archive, const std::string& group, parallel::ParameterStore& store,
+                   std::size_t block, std::span<std::byte> of_block, DType dtype, bool is_writer);
+
 /// Visits what this rank holds of arrays that lie like the parameters.
 /// @param state_of  block -> its state, as FlatParameters::allocate_state gave it
 void for_each_held(const parallel::ParameterStore& store, const std::string& group, const auto& state_of,

@@ -9,15 +9,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <functional>
-#include <map>
 #include <set>
-#include <sstream>
 
 #include "average_state.hpp"
 #include "comm_state.hpp"
 #include "differences.hpp"
 #include "held_state.hpp"
+#include "optimizer_state.hpp"
 #include "scaler_state.hpp"
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
@@ -67,18 +65,14 @@ std::vector<NamedTensor> buffers_of(const models::Model& model) {
   return buffers;
 }
 
-// ---- capture
-
-/// What lies like the parameters of one block: on ranks that write, an array for each. Collective where sharded.
-void capture_block(Archive& archive, const std::string& group, parallel::ParameterStore& store, std::size_t block,
-                   std::span<std::byte> of_block, bool is_writer) {
-  if (!is_writer && store.shards() == nullptr) return;
-  const std::vector<at::Tensor> values = store.segments_of(block, of_block);
-  for (std::size_t s = 0; is_writer && s < values.size(); ++s) {
-    const std::string& name = store.blocks()[block].segments[s].name;
-    archive.put(path(group, name), array_of(values[s], name));
-  }
+OptimizerPlace place_of(Strategy& strategy) {
+  return {.group = kOptimizer,
+          .optimizer = &strategy.optimizer().optimizer(),
+          .store = &strategy.model().parameters(),
+          .remedy = kResetOptim};
 }
+
+// ---- capture
 
 void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
   const models::Model& model = strategy.model().model();
@@ -90,90 +84,12 @@ void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
     }
   }
   for (std::size_t b = 0; store.shards() != nullptr && b < store.blocks().size(); ++b) {
-    capture_block(archive, kParameters, store, b, store.bytes_of_block(b), is_writer);
+    capture_block(archive, kParameters, store, b, store.bytes_of_block(b), store.blocks()[b].dtype, is_writer);
   }
   if (!is_writer) return;
   for (const auto& [name, first] : tied_names_of(model))
     archive.link(path(kParameters, name), path(kParameters, first));
   for (const auto& [name, tensor] : buffers_of(model)) archive.put(path(kBuffers, name), array_of(tensor, name));
-}
-
-/// A tensor over a whole state array, or with is_held false of its kind alone.
-at::Tensor tensor_of(const optim::StateArray& state, const at::Tensor& parameter, bool is_held) {
-  const at::TensorOptions options =
-      at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype)).device(is_held ? parameter.device() : at::kMeta);
-  at::Tensor like = at::empty(state.shape, options.device(at::kMeta));
-  if (!state.strides.empty()) like = like.as_strided(state.shape, state.strides);
-  if (!is_held) return like;
-  return at::from_blob(
-      state.values, like.sizes(), like.strides(), [](void*) {}, options, parameter.device());
-}
-
-/// Visits every state array of which this rank holds anything.
-template <class Visit>
-void for_each_state(Strategy& strategy, const Visit& visit) {
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      const optim::Segment& segment = store.blocks()[b].segments[s];
-      const bool is_whole = store.shards() == nullptr || segment.own_end - segment.own_begin == segment.count;
-      const std::int64_t begin = is_whole ? 0 : segment.own_begin;
-      const std::int64_t end = is_whole ? segment.count : segment.own_end;
-      for (std::size_t slot = 0; (is_whole || begin < end) && slot < optimizer.state_names().size(); ++slot) {
-        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
-        if (!state) continue;
-        HeldState held{.at = path(kOptimizer + "/state/" + optimizer.state_names()[slot], segment.name),
-                       .like = tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, is_whole),
-                       .begin = begin,
-                       .bytes = {},
-                       .values = nullptr};
-        const auto element = static_cast<std::int64_t>(held.like.element_size());
-        const std::int64_t count = is_whole ? held.like.numel() : end - begin;
-        held.bytes = {state->values + begin * element, static_cast<std::size_t>(count * element)};
-        visit(held);
-      }
-    }
-  }
-}
-
-void capture_states(Archive& archive, Strategy& strategy, bool is_writer) {
-  parallel::ParameterStore& store = strategy.model().parameters();
-  if (store.shards() == nullptr) {
-    if (!is_writer) return;
-    return for_each_state(strategy, [&](const HeldState& held) { archive.put(held.at, array_of(held.like, held.at)); });
-  }
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-      if (optimizer.state(b, slot).empty()) continue;
-      const std::string group = kOptimizer + "/state/" + optimizer.state_names()[slot];
-      capture_block(archive, group, store, b, optimizer.state(b, slot), is_writer);
-    }
-  }
-}
-
-void capture_optimizer(Archive& archive, Strategy& strategy) {
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  std::vector<std::int64_t> steps(store.size());
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      steps[store.index_of(b, s)] = optimizer.steps(b)[s];
-    }
-  }
-  std::string names;
-  for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
-  archive.set(kOptimizer, "type", optimizer.rule().name);
-  archive.put(kOptimizer + "/param_names", checkpoints::text_array(names));
-  archive.put(kOptimizer + "/step", array_of(std::move(steps), DType::int64));
-  for (std::size_t g = 0; g < optimizer.groups().size(); ++g) {
-    const optim::ParamGroup& group = optimizer.groups()[g];
-    const std::string at = kOptimizer + "/groups/" + std::to_string(g);
-    archive.set(at, "name", group.name);
-    archive.set(at, "base_lr", group.base_lr);
-    for (const auto& [option, value] : group.options) archive.set(at, option, value);
-  }
 }
 
 /// 0 where every rank holds everything.
@@ -216,12 +132,6 @@ void capture_hooks(Archive& archive, const Trainer& trainer) {
 
 // ---- comparison and restore
 
-/// The stored array, when it is there and fits.
-const Array* fitting(const Archive& archive, const std::string& at, const at::Tensor& live) {
-  if (!archive.has(at) || !fits(archive.array(at), live)) return nullptr;
-  return &archive.array(at);
-}
-
 void compare_model(Differences& differences, const Archive& archive, const models::Model& model) {
   const auto compare = [&](const std::string& group, const std::vector<NamedTensor>& live) {
     std::set<std::string> known;
@@ -234,59 +144,6 @@ void compare_model(Differences& differences, const Archive& archive, const model
   };
   compare(kParameters, parameters_of(model));
   compare(kBuffers, buffers_of(model));
-}
-
-/// What load_optimizer reads whether or not the parameters fit.
-void compare_steps(Differences& differences, const Archive& archive) {
-  const Array& steps = archive.array(kOptimizer + "/step");
-  const std::string names = checkpoints::text_of(archive.array(kOptimizer + "/param_names"));
-  const std::vector<std::int64_t> count = {std::count(names.begin(), names.end(), '\n')};
-  if (steps.dtype == DType::int64 && steps.shape == count) return;
-  differences.add("its optimizer has not one count of updates for each of its parameters", kResetOptim);
-}
-
-void compare_groups(Differences& differences, const Archive& archive, const optim::Optimizer& optimizer) {
-  std::string saved;
-  for (const std::string& group : archive.groups_in(kOptimizer + "/groups")) {
-    saved += (saved.empty() ? "" : ", ") + archive.text(kOptimizer + "/groups/" + group, "name");
-  }
-  std::string live;
-  for (const optim::ParamGroup& group : optimizer.groups()) live += (live.empty() ? "" : ", ") + group.name;
-  if (saved != live) {
-    differences.add("its parameter groups are [" + saved + "], the run's are [" + live + "]", kResetOptim);
-  }
-}
-
-void compare_optimizer(Differences& differences, const Archive& archive, Strategy& strategy) {
-  const optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  const parallel::ParameterStore& store = strategy.model().parameters();
-  const std::string& type = archive.text(kOptimizer, "type");
-  if (type != optimizer.rule().name) {
-    return differences.add("its optimizer is " + type + ", the run's is " + optimizer.rule().name, kResetOptim);
-  }
-  std::string names;
-  for (std::size_t i = 0; i < store.size(); ++i) names += store.parameter(i).name + "\n";
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
-        if (!state) continue;
-        differences.expect_array(
-            path(kOptimizer + "/state/" + optimizer.state_names()[slot], store.blocks()[b].segments[s].name),
-            tensor_of(*state, store.parameter(store.index_of(b, s)).tensor, /*is_held=*/false), kResetOptim);
-      }
-    }
-  }
-  if (checkpoints::text_of(archive.array(kOptimizer + "/param_names")) != names) {
-    differences.add("its optimizer holds other parameters, or in another order", kResetOptim);
-  }
-  for (const std::string& slot : archive.groups_in(kOptimizer + "/state")) {
-    const auto& known = optimizer.state_names();
-    if (std::find(known.begin(), known.end(), slot) == known.end()) {
-      differences.add("its optimizer keeps " + slot + ", the run's does not", kResetOptim);
-    }
-  }
-  compare_groups(differences, archive, optimizer);
 }
 
 void compare_data(Differences& differences, const Archive& archive, const Trainer& trainer, std::uint64_t seed) {
@@ -327,11 +184,6 @@ void compare_lanes(Differences& differences, const Archive& archive, const Strat
   }
 }
 
-/// Unless it was read straight to there.
-void copy_to(const at::Tensor& live, const Array& saved) {
-  if (live.const_data_ptr() != saved.bytes.data()) live.copy_(tensor_over(saved));
-}
-
 /// What fits; whatever does not was either refused before or is to be passed over.
 void load_model(Strategy& strategy, const Archive& archive) {
   const torch::NoGradGuard no_grad;
@@ -343,41 +195,6 @@ void load_model(Strategy& strategy, const Archive& archive) {
   };
   strategy.model().parameters().write_whole([&] { load(kParameters, parameters_of(model)); });
   load(kBuffers, buffers_of(model));
-}
-
-/// Updates that each parameter of the archive has had, by its name.
-std::map<std::string, std::int64_t> steps_by_name(const Archive& archive) {
-  const at::Tensor steps = tensor_over(archive.array(kOptimizer + "/step"));
-  std::istringstream names(checkpoints::text_of(archive.array(kOptimizer + "/param_names")));
-  std::map<std::string, std::int64_t> by_name;
-  std::int64_t index = 0;
-  for (std::string name; std::getline(names, name) && index < steps.numel(); ++index) {
-    by_name[name] = steps.const_data_ptr<std::int64_t>()[index];
-  }
-  return by_name;
-}
-
-void load_optimizer(Strategy& strategy, const Archive& archive) {
-  const torch::NoGradGuard no_grad;
-  optim::Optimizer& optimizer = strategy.optimizer().optimizer();
-  parallel::ParameterStore& store = strategy.model().parameters();
-  const std::map<std::string, std::int64_t> steps = steps_by_name(archive);
-  for (std::size_t b = 0; b < store.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < store.blocks()[b].segments.size(); ++s) {
-      const auto found = steps.find(store.blocks()[b].segments[s].name);
-      const at::Tensor& live = store.parameter(store.index_of(b, s)).tensor;
-      const bool is_taken = found != steps.end() && fitting(archive, path(kParameters, found->first), live) != nullptr;
-      if (is_taken) optimizer.steps(b)[s] = found->second;
-    }
-  }
-  const auto load = [&](const HeldState& held) {
-    const Array* const saved = fitting(archive, held.at, held.like);
-    if (saved == nullptr) return;
-    if (held.is_whole()) return copy_to(held.like, *saved);
-    std::memcpy(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size());
-  };
-  if (store.shards() != nullptr) return for_each_state(strategy, load);
-  store.write_whole([&] { for_each_state(strategy, load); });
 }
 
 /// That the live run now holds the bytes of the archive, on this rank too.
@@ -402,7 +219,7 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
   const models::Model& model = strategy.model().model();
   for (const auto& [name, tensor] : parameters_of(model)) verify(path(kParameters, name), tensor);
   for (const auto& [name, tensor] : buffers_of(model)) verify(path(kBuffers, name), tensor);
-  if (!options.resets_optim) for_each_state(strategy, verify_held);
+  if (!options.resets_optim) for_each_state(place_of(strategy), verify_held);
   if (strategy.average() != nullptr && strategy.average()->has_begun()) for_each_average(strategy, verify_held);
 }
 
@@ -440,12 +257,11 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
     archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
     archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
-    capture_optimizer(archive, strategy);
     capture_scaler(archive, kScaler, strategy.optimizer());
     archive.set("/", "precision", strategy.precision());
   }
   capture_model(archive, strategy, is_writer);
-  capture_states(archive, strategy, is_writer);
+  capture_optimizer(archive, place_of(strategy), is_writer);
   capture_average(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
@@ -466,7 +282,7 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
     add(path(kParameters, store.parameter(i).name), store.parameter(i).tensor);
   }
   if (!options.resets_optim) {
-    for_each_state(strategy, [&add](const HeldState& held) { add(held.at, held.like); });
+    for_each_state(place_of(strategy), [&add](const HeldState& held) { add(held.at, held.like); });
   }
   if (!options.resets_average) {
     for_each_average(strategy, [&add](const HeldState& held) { add(held.at, held.like); });
@@ -497,8 +313,8 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
       of_model.throw_if_any();
     }
     Differences differences(archive);
-    if (!options.resets_optim) compare_steps(differences, archive);
-    if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, strategy);
+    if (!options.resets_optim) compare_steps(differences, archive, place_of(strategy));
+    if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, place_of(strategy));
     if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
     if (!options.resets_rng) compare_generators(differences, archive);
     if (!options.resets_average && !options.is_partial) compare_average(differences, archive, strategy);
@@ -512,7 +328,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   });
   load_model(strategy, archive);
   if (!options.resets_optim) {
-    load_optimizer(strategy, archive);
+    load_optimizer(archive, place_of(strategy));
     strategy.world().together([&] { restore_scaler(strategy.optimizer(), archive, kScaler); });
   }
   if (!options.resets_average) restore_average(strategy, archive);

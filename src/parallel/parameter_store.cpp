@@ -337,11 +337,9 @@ std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
   return {of.parameters, static_cast<std::size_t>(of.count) * size_of(of.dtype)};
 }
 
-std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block) {
+std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype) {
   const optim::Block& of = blocks_.at(block);
-  const bool is_of_type = of_block.size() == static_cast<std::size_t>(of.count) * size_of(of.dtype);
-  const at::ScalarType type = is_of_type ? scalar_type_of(of.dtype) : at::kFloat;
-  const at::TensorOptions options = at::TensorOptions().dtype(type).device(device_);
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(device_);
   at::Tensor all = at::from_blob(
       of_block.data(), {of.count}, [](void*) {}, options, device_);
   std::int64_t first = 0;

@@ -89,9 +89,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
   /// ranks are put together, in memory of their own: collective; else they are views.
-  /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer: that of 16-bit
-  ///                  parameters is float32
-  std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block);
+  /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer
+  /// @param dtype     of its elements
+  std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
 
   /// The ranks that share this rank's copy (this rank alone when nothing is shared).
   const mpi::Communicator& sharers() const noexcept { return host_; }

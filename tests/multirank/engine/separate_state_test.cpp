@@ -20,7 +20,7 @@ using checkpoints::Archive;
 /// Two layers that are trained, and one that is not.
 class Pair : public models::Model {
  public:
-  explicit Pair(std::int64_t width, double value) {
+  Pair(std::int64_t width, double value, at::ScalarType type) {
     const auto layer = [&](const char* name, std::int64_t in, std::int64_t out) {
       return register_module(name, std::make_shared<models::Linear>(in, out));
     };
@@ -29,6 +29,7 @@ class Pair : public models::Model {
     frozen = layer("frozen", 2, 2);
     for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
     frozen->register_buffer("count", torch::full({1}, value));
+    to(type);
     name_blocks();
     const torch::NoGradGuard no_grad;
     for (const at::Tensor& parameter : parameters()) parameter.fill_(value);
@@ -42,13 +43,20 @@ class Pair : public models::Model {
   std::shared_ptr<models::Linear> frozen;
 };
 
-/// A model of two optimizers: adamw of the first layer, sgd with a loss scale of the second.
+struct Kind {
+  bool is_shared = false;
+  std::int64_t width = 3;
+  std::string rule = "adamw";
+  at::ScalarType type = at::kFloat;
+};
+
+/// A model of two optimizers: one of the first layer, sgd with a loss scale of the second.
 struct Training {
-  Training(const mpi::Communicator& world, mpi::Collectives& collectives, double value, bool is_shared,
-           std::int64_t width = 3, const std::string& rule = "adamw")
-      : model(std::make_shared<Pair>(width, value)),
-        wrapper(model, world, collectives, parallel::DdpOptions{.shares_parameters = is_shared}) {
-    optimizers.add("first", testing::make_optimizer(wrapper.child("first").parameters(), {{"name", rule}}));
+  Training(const mpi::Communicator& world, mpi::Collectives& collectives, double value, const Kind& kind)
+      : model(std::make_shared<Pair>(kind.width, value, kind.type)),
+        wrapper(model, world, collectives, parallel::DdpOptions{.shares_parameters = kind.is_shared}),
+        type(kind.type) {
+    optimizers.add("first", testing::make_optimizer(wrapper.child("first").parameters(), {{"name", kind.rule}}));
     optimizers.add(
         "second", testing::make_optimizer(wrapper.child("second").parameters(), {{"name", "sgd"}, {"momentum", "0.9"}},
                                           {.scaler = optim::GradScalerOptions{.init_scale = 8, .growth_interval = 2}}));
@@ -56,7 +64,7 @@ struct Training {
 
   void step(int number) {
     const auto rank = static_cast<double>(wrapper.world().rank());
-    const data::Batch batch{.input = at::full({2, 2}, 0.25 * number + rank), .target = {}};
+    const data::Batch batch{.input = at::full({2, 2}, 0.25 * number + rank, type), .target = {}};
     wrapper.train_step(batch, optimizers, [&](const data::Batch& given, optim::OptimWrapperDict& all) {
       all.at("first").update_params(model->forward(given.input).square().mean());
       wrapper.child("second").parameters().drop_gradients();
@@ -75,6 +83,7 @@ struct Training {
 
   std::shared_ptr<Pair> model;
   parallel::SeparateDistributedDataParallel wrapper;
+  at::ScalarType type;
   optim::OptimWrapperDict optimizers;
 };
 
@@ -90,11 +99,20 @@ class SeparateStateTest : public ::testing::Test {
 };
 
 TEST_F(SeparateStateTest, ATrainingGoesOnBitForBit) {
-  for (const bool is_shared : {false, true}) {
-    Training first(world_, *collectives_, 0.5, is_shared);
+  const std::vector<Kind> kinds = {
+      {},
+      {.is_shared = true},
+      {.rule = "adafactor"},  // its states have other shapes than the parameters
+      {.is_shared = true, .rule = "muon"},
+      {.type = at::kBFloat16},  // and these another type
+      {.is_shared = true, .rule = "adagrad", .type = at::kBFloat16},
+  };
+  for (const Kind& kind : kinds) {
+    SCOPED_TRACE(kind.rule + (kind.is_shared ? ", shared, " : ", private, ") + at::toString(kind.type));
+    Training first(world_, *collectives_, 0.5, kind);
     for (int step = 0; step < 3; ++step) first.step(step);
     const Archive archive = capture(first.wrapper, first.optimizers, 3, true);
-    Training other(world_, *collectives_, -0.25, is_shared);
+    Training other(world_, *collectives_, -0.25, kind);
     EXPECT_FALSE(are_equal(other.values(), first.values()));
     EXPECT_EQ(restore(other.wrapper, other.optimizers, archive), 3);
     EXPECT_TRUE(are_equal(other.values(), first.values()));
@@ -111,7 +129,7 @@ TEST_F(SeparateStateTest, ATrainingGoesOnBitForBit) {
 }
 
 TEST_F(SeparateStateTest, WhatDoesNotFitIsListedAndNothingChanges) {
-  Training first(world_, *collectives_, 0.5, false);
+  Training first(world_, *collectives_, 0.5, {});
   first.step(0);
   const auto refusal = [&](Training& other, const std::function<void(Archive&)>& change) {
     Archive archive = capture(first.wrapper, first.optimizers, 1, true);
@@ -128,15 +146,15 @@ TEST_F(SeparateStateTest, WhatDoesNotFitIsListedAndNothingChanges) {
     return text;
   };
   const auto nothing = [](Archive&) {};
-  Training wider(world_, *collectives_, 0.5, false, 4);
+  Training wider(world_, *collectives_, 0.5, {.width = 4});
   EXPECT_NE(refusal(wider, nothing).find("/model/params/first.weight is float32 [3, 2], the run has float32 [4, 2]"),
             std::string::npos);
-  Training by_adam(world_, *collectives_, 0.25, false, 3, "adam");
+  Training by_adam(world_, *collectives_, 0.25, {.rule = "adam"});
   EXPECT_NE(refusal(by_adam, nothing).find("its optimizer first is adamw, the run's is adam"), std::string::npos);
-  Training same(world_, *collectives_, 0.25, false);
+  Training same(world_, *collectives_, 0.25, {});
   const auto adds = [](Archive& archive) { archive.set("/optim/third", "type", std::string("sgd")); };
   EXPECT_NE(refusal(same, adds).find("the run has no optimizer of the name third"), std::string::npos);
-  Training more(world_, *collectives_, 0.25, false);
+  Training more(world_, *collectives_, 0.25, {});
   more.optimizers = {};
   more.optimizers.add("second", testing::make_optimizer(more.wrapper.child("second").parameters(), {{"name", "sgd"}}));
   EXPECT_NE(refusal(more, nothing).find("the run has no optimizer of the name first"), std::string::npos);

@@ -9,6 +9,7 @@
 
 #include <cmath>
 #include <cstdlib>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -54,6 +55,7 @@ struct Case {
   const char* name;
   Settings settings;
   double tolerance = 1e-6;
+  std::optional<at::ScalarType> parameters_type = {};
 };
 
 const std::vector<Case>& cases() {
@@ -62,6 +64,7 @@ const std::vector<Case>& cases() {
       {"gpt, recomputed", gpt({{"model.recompute", "block*"}})},
       // A last bit of a parameter may decide how it is rounded to 16 bits.
       {"gpt, bf16", gpt({{"train.precision", "bf16"}}), 1e-4},
+      {"gpt, 16-bit parameters", gpt({{"train.precision", "bf16"}}), 1e-4, at::kBFloat16},
       {"cnn", {{"model.name", "cnn"}, {"data.train_size", "100"}}},
   };
   return all;
@@ -101,7 +104,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
     for (int stage = 0; stage <= 3; ++stage) {
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
-      SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)));
+      SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)), builtin_tables(), c.parameters_type);
       run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved_by(stage)));
       run.trainer.train();
       losses.push_back(run.losses);
@@ -112,7 +115,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
       const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
       for (int to = 0; to <= 3; ++to) {
         SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
-        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)));
+        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_tables(), c.parameters_type);
         restore(run.trainer, archive);
         EXPECT_EQ(exactness_of(run.trainer, archive, {}).starts_with("bitwise"), from == to || world.size() == 1);
         run.trainer.train();

@@ -9,6 +9,7 @@
 #include <lockstep/engine/trainer.hpp>
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,15 +59,22 @@ class NotingHook : public Hook {
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.
 struct SmallRun {
-  /// @param tables  outlives the run
-  SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables())
+  /// @param tables           outlives the run
+  /// @param parameters_type  of a model that is not built by the strategy
+  SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables(),
+           std::optional<at::ScalarType> parameters_type = {})
       : sections(sections_of(settings, tables)),
         splits(data::open(sections.at("data"))),
         made(make_strategy(sections, world, tables)),
-        strategy(made->prepare(splits.train->task())),
+        strategy(made->prepare(splits.train->task(), ready_of(parameters_type))),
         trainer(sections, strategy, splits, tables) {
     trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
+  }
+
+  Ready ready_of(std::optional<at::ScalarType> type) const {
+    if (!type) return {};
+    return {.model = models::build(sections.at("model"), splits.train->task(), 5, *type)};
   }
 
   Sections sections;
