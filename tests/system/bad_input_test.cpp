@@ -88,6 +88,23 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
 }
 
+TEST_P(BadInputTest, WhatLbfgsCannotDo) {
+  const std::string lbfgs = run_dir() + "--optim.name=lbfgs --optim.lr=1 ";
+  for (const char* option : {"--optim.weight_decay=0.1", "--optim.maximize=true", "--optim.no_decay=norms_biases",
+                             "--optim.paramwise=bias_lr_mult=2"}) {
+    const std::string words = option;
+    expect_refusal(lbfgs + words, kConfiguration, {words.substr(2, words.find('=') - 2), "optim.name=lbfgs"});
+  }
+  const std::string why = "compares losses with their own gradients";
+  expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
+  expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
+  expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});
+  for (const char* stage : {"1", "2", "3"}) {
+    expect_refusal(lbfgs + "--strategy.name=sharded --strategy.stage=" + stage, kConfiguration,
+                   {"optim.name", "whole parameters"});
+  }
+}
+
 TEST_P(BadInputTest, ConfigurationFile) {
   expect_refusal("--config=" + folder_.path("none.ini"), kConfiguration, {folder_.path("none.ini")});
   expect_refusal("--config=" + folder_.path(), kConfiguration, {folder_.path()});
