@@ -74,6 +74,7 @@ Shape make_one_cycle(const Section& rule, Window window) {
 Shape make_cyclic(const Section& rule, Window window) {
   if (rule.is_default("up")) throw ConfigError("up: give how long it rises");
   const double up = rule.real("up");
+  if (up < kSlack) throw ConfigError("up: it takes some time to rise");
   const double cycle = up + (rule.is_default("down") ? up : rule.real("down"));
   const std::string& shape = rule.text("shape");
   return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double at, double value) {
@@ -117,7 +118,10 @@ Wave wave_at(const Waves& waves, double here) {
   }
 }
 
-Waves waves_of(const Section& rule) {
+/// So many are counted through at every step.
+constexpr double kMostWaves = 1e6;
+
+Waves waves_of(const Section& rule, const Window& window) {
   Waves waves{.periods = rule.reals("periods"),
               .weights = rule.reals("weights"),
               .grow = rule.real("grow"),
@@ -129,11 +133,14 @@ Waves waves_of(const Section& rule) {
   if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: give as many as there are periods");
   if (rule.is_default("floor") && rule.is_default("final_factor")) throw ConfigError("give floor or final_factor");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
+  if (waves.grow != 0 && window.width() / waves.periods.back() > kMostWaves) {
+    throw ConfigError("periods: with the last one there would be more than a million waves until end");
+  }
   return waves;
 }
 
 Shape make_cosine_restart(const Section& rule, Window window) {
-  return [waves = waves_of(rule), floor = Floor(rule), window](double at, double value) {
+  return [waves = waves_of(rule, window), floor = Floor(rule), window](double at, double value) {
     if (at < window.begin) return value;
     const double here = inside(window, at);
     const Wave wave = wave_at(waves, here);
