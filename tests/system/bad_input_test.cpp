@@ -104,7 +104,7 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--sched.rule=constant,of=amsgrad,base=1", {"sched.rule", "amsgrad is a switch"}},
       {"--sched.rule=constant,base=-1", {"sched.rule", "lr would be -1"}},
       {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
-      {"--sched.rule=cosine_restart,periods=1e-9,grow=1,floor=0", {"more than a million waves"}},
+      {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "no end of waves"}},
       {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},  // known with an evaluation
       {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "float32 holds"}},
       {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
