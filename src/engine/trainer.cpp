@@ -36,6 +36,7 @@ std::atomic<bool> Trainer::stop_requested_ = false;
 
 Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables)
     : strategy_(&strategy), tables_(&tables), splits_(std::move(splits)) {
+  if (!strategy.is_prepared()) throw std::logic_error("Trainer: the strategy is not prepared");
   const Section& train = sections.at("train");
   const Section& data = sections.at("data");
   const Section& sched = sections.at("sched");

@@ -117,7 +117,9 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
   for (const ParamGroup& group : groups_) {
     const auto names = rule.state_names(group.options);
     if (std::equal(names.begin(), names.end(), state_names_.begin())) continue;
-    throw ConfigError("the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
+    throw_agreed(
+        ExitCode::configuration,
+        "optim.paramwise: the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
   }
   rule_states_ = state_names_.size();
   for (const Block& block : parameters.blocks()) {

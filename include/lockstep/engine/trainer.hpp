@@ -40,7 +40,7 @@ class Trainer {
  public:
   /// Collective: all ranks agree on the plan.
   /// @param sections  train, data and sched are read
-  /// @param strategy  outlives the trainer
+  /// @param strategy  prepared, else std::logic_error; outlives the trainer
   /// @param tables    what the schedule's curves are chosen from; outlives the trainer
   Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
   ~Trainer();
