@@ -214,6 +214,7 @@ TEST_F(LbfgsTest, HistoriesLieLikeTheirParameter) {
                              {"train.max_steps", "1"},
                              {"optim.line_search_fn", "none"},
                              {"optim.max_iter", "2"},
+                             {"optim.max_eval", "9"},
                              {"optim.lr", "0.5"}}),
                tables_with_descent());
   run.trainer.train();
