@@ -113,6 +113,7 @@ void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samp
                           std::to_string(global_batch) + "; resume with the global batch of that run");
   }
   progress_.step = step;
+  events_.set_step(step);
   progress_.epoch = epoch;
   progress_.step_in_epoch = samples_in_epoch / global_batch;
   progress_.samples = samples;
@@ -233,7 +234,7 @@ void Trainer::note_saved(std::int64_t step, double seconds) {
 }
 
 void Trainer::advance() {
-  ++progress_.step;
+  events_.set_step(++progress_.step);
   progress_.samples += sampler_->global_batch_size();
   if (++progress_.step_in_epoch == progress_.steps_per_epoch) {
     progress_.step_in_epoch = 0;

@@ -261,17 +261,23 @@ void Optimizer::learn_sums(Changes changes) {
   }
 }
 
-/// Calls visit(piece, stretch) for every piece of this rank, with the gradient as it enters the update.
+/// Calls visit(piece, stretch) for every piece of this rank, with the gradient as it enters the update. In the last
+/// visit many may come together.
 template <class Visit>
 void Optimizer::visit_stretches(Changes changes, bool is_last, const Visit& visit) {
   parameters_->visit_gradients(
-      [&](const GradientPiece& piece) {
-        const GradientChange& change = changes[group_of_[piece.block][piece.segment]];
-        if (parameters_->blocks()[piece.block].dtype == DType::float64) {
-          visit_stretch<double>(piece, change, is_last, visit);
-        } else {
-          visit_stretch<float>(piece, change, is_last, visit);
-        }
+      [&](const GradientPiece& given) {
+        const Block& block = parameters_->blocks()[given.block];
+        const GradientChange& change = changes[group_of_[given.block][given.segment]];
+        const bool is_taken_as_is = is_last && change.is_none() && !is_half(block) && rule_->needs == nullptr;
+        for_each_part(given, is_taken_as_is ? given.count : kPieceElements, size_of(block.dtype),
+                      [&](const GradientPiece& piece) {
+                        if (block.dtype == DType::float64) {
+                          visit_stretch<double>(piece, change, is_last, visit);
+                        } else {
+                          visit_stretch<float>(piece, change, is_last, visit);
+                        }
+                      });
       },
       is_last);
 }

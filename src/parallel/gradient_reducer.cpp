@@ -170,7 +170,7 @@ class GradientReducer::Impl : public AccumulatorListener {
     const std::size_t element_bytes = buckets_.element_bytes(b);
     std::byte* const slot = buckets_.memory(b) + static_cast<std::size_t>(offset) * element_bytes;
     if (is_kept_[i] != 0) {
-      return visit_in_pieces(begin, end, slot + static_cast<std::size_t>(begin) * element_bytes, element_bytes, visit);
+      return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
     }
     const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                            .count = static_cast<std::size_t>(end - begin)};

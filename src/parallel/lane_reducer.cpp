@@ -151,9 +151,7 @@ class LaneReducer::Impl {
     if (begin == end) return;
     const auto [b, offset] = places_[i];
     const NodeRow& row = rows_[b];
-    if (is_kept_[i] != 0) {
-      return visit_in_pieces(begin, end, row.at(0, offset + begin), size_of(row.dtype()), visit);
-    }
+    if (is_kept_[i] != 0) return visit(begin, end - begin, row.at(0, offset + begin));
     const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
                            .count = static_cast<std::size_t>(end - begin)};
     const auto consume = [&, offset = offset](std::size_t first, const std::byte* values, std::size_t count) {

@@ -264,10 +264,12 @@ void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
   const auto* const values = static_cast<const std::byte*>(gradient.const_data_ptr());
   const optim::Segment& of = blocks_[block].segments[segment];
   const std::size_t element = size_of(blocks_[block].dtype);
-  visit_in_pieces(of.own_begin, of.own_end, values + static_cast<std::size_t>(of.own_begin) * element, element,
-                  [&](std::int64_t begin, std::int64_t count, const std::byte* piece) {
-                    visit({.block = block, .segment = segment, .begin = begin, .count = count, .values = piece});
-                  });
+  if (of.own_begin == of.own_end) return;
+  visit({.block = block,
+         .segment = segment,
+         .begin = of.own_begin,
+         .count = of.own_end - of.own_begin,
+         .values = values + static_cast<std::size_t>(of.own_begin) * element});
 }
 
 at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segment) const {

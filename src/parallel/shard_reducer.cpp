@@ -59,7 +59,7 @@ class ShardReducer::Impl : public AccumulatorListener {
     const at::Tensor on_host = slices_[u].cpu();
     const std::size_t element = size_of(units_[u].dtype);
     const std::int64_t at = offset + begin - units_[u].slice * collectives_.rank();
-    visit_in_pieces(begin, end, bytes_of(on_host).data() + static_cast<std::size_t>(at) * element, element, visit);
+    visit(begin, end - begin, bytes_of(on_host).data() + static_cast<std::size_t>(at) * element);
   }
 
   void release() {

@@ -100,15 +100,15 @@ class FlatParametersDouble : public optim::FlatParameters {
       if (!has_gradient(0, s)) continue;
       const optim::Segment& segment = blocks_[0].segments[s];
       const std::size_t element = size_of(blocks_[0].dtype);
-      for (std::int64_t begin = segment.own_begin; begin < segment.own_end; begin += optim::kPieceElements) {
-        visit({.block = 0,
-               .segment = s,
-               .begin = begin,
-               .count = std::min(optim::kPieceElements, segment.own_end - begin),
-               .values = gradient(0, s) + static_cast<std::size_t>(begin) * element});
-      }
+      optim::for_each_part({.block = 0,
+                            .segment = s,
+                            .begin = segment.own_begin,
+                            .count = segment.own_end - segment.own_begin,
+                            .values = gradient(0, s) + static_cast<std::size_t>(segment.own_begin) * element},
+                           longest_visit, element, visit);
     }
   }
+  std::int64_t longest_visit = optim::kPieceElements;  ///< of what gradients are handed over in
   virtual const std::byte* gradient(std::size_t, std::size_t segment) const {
     return gradients_[segment] ? gradients_[segment]->data() : nullptr;
   }

@@ -3,6 +3,7 @@
 
 #include <lockstep/core/dtype.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -13,7 +14,7 @@
 
 namespace lockstep::optim {
 
-/// Elements of a parameter that are visited together. Parameters are divided among ranks, and sums over gradients are
+/// Elements of a parameter that are summed together. Parameters are divided among ranks, and sums over gradients are
 /// formed, in whole pieces that begin at a parameter's first element, so that no result depends on who owns what.
 inline constexpr std::int64_t kPieceElements = 4096;
 
@@ -37,7 +38,7 @@ struct Block {
   std::vector<Segment> segments;    ///< by ascending offset
 };
 
-/// A stretch of one parameter's averaged gradient, within one piece.
+/// Some of one parameter's averaged gradient: of one piece of it, or of several together.
 struct GradientPiece {
   std::size_t block = 0;
   std::size_t segment = 0;
@@ -45,6 +46,19 @@ struct GradientPiece {
   std::int64_t count = 0;
   const std::byte* values = nullptr;  ///< valid during the call only
 };
+
+/// Calls visit(GradientPiece) for stretches of `given` of at most `longest` elements.
+/// @param element_bytes  of one of its values
+template <class Visit>
+void for_each_part(const GradientPiece& given, std::int64_t longest, std::size_t element_bytes, const Visit& visit) {
+  for (std::int64_t at = 0; at < given.count; at += longest) {
+    GradientPiece part = given;
+    part.begin += at;
+    part.count = std::min(longest, given.count - at);
+    part.values += static_cast<std::size_t>(at) * element_bytes;
+    visit(part);
+  }
+}
 
 class TensorParameters;  // of tensor_update.hpp
 
@@ -71,8 +85,9 @@ class FlatParameters {
   virtual void finish_gradients() {}
   /// Whether any rank had a gradient for this parameter. One that had none is left alone: none is not zero.
   virtual bool has_gradient(std::size_t block, std::size_t segment) const = 0;
-  /// Hands over the averaged gradients of this rank's own parts, piece by piece: one parameter after another, each from
-  /// its beginning. After finish_gradients. Not collective.
+  /// Hands over the averaged gradients of this rank's own parts: one parameter after another, each from its beginning,
+  /// a piece at a time where they are only now being averaged, else many together, which updates are faster by. After
+  /// finish_gradients. Not collective.
   /// @param is_last  no further visit follows in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
   /// Where blocks and states lie on a GPU: what updates work on in the place of visit_gradients, as whole tensors. This

@@ -41,7 +41,7 @@ struct Stretch {
   T* parameter;
   const T* gradient;
   T* const* state;     ///< one pointer for each of the rule's state arrays
-  std::int64_t count;  ///< at most kPieceElements
+  std::int64_t count;  ///< at most kPieceElements for a rule that has `needs`
 };
 
 /// What a rule must know before it can update.

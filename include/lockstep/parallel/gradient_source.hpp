@@ -4,7 +4,6 @@
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -24,9 +23,10 @@ class GradientSource {
   virtual bool is_sliced() const noexcept = 0;
   /// Whether any rank had a gradient for this parameter in the last finished step.
   virtual bool has_gradient(std::size_t parameter) const = 0;
-  /// Receives elements [begin, begin + count) of a parameter's averaged gradient, at most optim::kPieceElements.
+  /// Receives elements [begin, begin + count) of a parameter's averaged gradient.
   using Visit = std::function<void(std::int64_t begin, std::int64_t count, const std::byte* values)>;
-  /// After finish, while is_sliced: averages elements [begin, end) of a parameter, in pieces. Not collective; gradients
+  /// After finish, while is_sliced: averages elements [begin, end) of a parameter, in stretches that
+  /// do not cut a piece. Not collective; gradients
   /// must stay untouched until a barrier of the ranks.
   /// @param keeps  a second visit of the same elements follows
   virtual void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) = 0;
@@ -35,13 +35,5 @@ class GradientSource {
   /// Called on every rank whenever buckets were built, and now.
   virtual void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) = 0;
 };
-
-/// Hands over elements [begin, end) that lie at `values`, piece by piece.
-inline void visit_in_pieces(std::int64_t begin, std::int64_t end, const std::byte* values, std::size_t element_bytes,
-                            const GradientSource::Visit& visit) {
-  for (std::int64_t at = begin; at < end; at += optim::kPieceElements) {
-    visit(at, std::min(optim::kPieceElements, end - at), values + static_cast<std::size_t>(at - begin) * element_bytes);
-  }
-}
 
 }  // namespace lockstep::parallel

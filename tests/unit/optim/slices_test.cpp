@@ -75,7 +75,7 @@ void train(SharedDouble& parameters, const Settings& settings) {
       const bool has_gradient = segment.name != "one" || k % 2 == 0;
       if (has_gradient) parameters.set_gradient(segment.name, wave<T>(segment.count, 10 * k + 2));
     }
-    optimizer.step({.factor = 0.5, .limit = 0.45});
+    optimizer.step(k < kSteps / 2 ? GradientChange{.factor = 0.5, .limit = 0.45} : GradientChange{});
   }
 }
 
@@ -86,6 +86,7 @@ std::map<std::string, std::vector<T>> values_after(const Settings& settings, int
   std::vector<std::unique_ptr<SharedDouble>> parts;
   for (int slice = 0; slice < slices; ++slice) {
     auto& part = parts.emplace_back(std::make_unique<SharedDouble>(dtype, sharers));
+    part->longest_visit = slices == 1 ? std::numeric_limits<std::int64_t>::max() : kPieceElements;
     for (const Segment& segment : part->blocks()[0].segments) {
       const auto border = [&](int at) {
         const std::int64_t pieces = (segment.count + kPieceElements - 1) / kPieceElements;
