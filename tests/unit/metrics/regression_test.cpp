@@ -31,12 +31,13 @@ TEST(RegressionTest, FollowsItsFormulas) {
   EXPECT_NEAR(errors.pearson(), 3 / std::sqrt(5.0 * 6), 1e-15);
 }
 
-// Adding a constant to both changes neither errors nor correlations, however large it is.
+// Adding a constant to both changes neither errors nor correlations, however large it is: here sums are no doubles.
 TEST(RegressionTest, ALargeMeanCostsNothing) {
-  const double large = 1099511627776;  // 2^40
+  const double large = 2251799813685248;  // 2^51
   const RegressionErrors errors =
-      errors_of({large + 2, large + 2, large + 5, large + 3}, {large + 1, large + 2, large + 3, large + 4});
-  const RegressionErrors small = errors_of({2, 2, 5, 3}, {1, 2, 3, 4});
+      errors_of({large + 2, large + 2, large + 5, large + 4}, {large + 1, large + 2, large + 3, large + 5});
+  const RegressionErrors small = errors_of({2, 2, 5, 4}, {1, 2, 3, 5});
+  EXPECT_EQ(small.r2(), 1 - 4 * 6.0 / 35);
   EXPECT_EQ(errors.r2(), small.r2());
   EXPECT_EQ(errors.pearson(), small.pearson());
   EXPECT_EQ(errors.explained_variance(), small.explained_variance());
