@@ -22,6 +22,7 @@ class LogHook : public Hook {
       record.values.emplace_back("loss_scale", *report.loss_scale);
       record.values.emplace_back("skipped_steps", report.skipped_steps);
     }
+    if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
     for (const Scalar& scalar : trainer.events().news(seen_, interval_)) {
       record.values.emplace_back(scalar.name, scalar.value);
     }
