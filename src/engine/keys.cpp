@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 namespace lockstep::engine {
 
@@ -27,9 +28,24 @@ KeySpec above(const char* name, double min, double max, const char* value, const
           .min_is_exclusive = true};
 }
 
+KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
+  KeySpec key{.name = "eval.metrics",
+              .type = KeyType::texts,
+              .default_value = "",
+              .help = "NAME,key=value: what is measured beside loss and accuracy"};
+  for (const metrics::MeterRow& row : meters) {
+    key.parts.push_back({.name = row.name,
+                         .type = KeyType::text,
+                         .default_value = "",
+                         .help = row.help + " (" + row.needs + ")",
+                         .parts = row.keys});
+  }
+  return key;
+}
+
 }  // namespace
 
-KeySpecs engine_keys() {
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
   return {
       text("run.name", "", "name of the run; empty: the time of its start"),
       text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
@@ -92,6 +108,7 @@ KeySpecs engine_keys() {
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
       count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
+      metrics_key(meters),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
       count("log.interval", "10", "steps between lines of the log and of metrics.jsonl", 1),
       count("ckpt.every_steps", "0", "steps between checkpoints; 0: off"),

@@ -57,7 +57,7 @@ const Tables& builtin_tables() {
 }
 
 KeySpecs all_keys(const Tables& tables) {
-  KeySpecs keys = engine_keys();
+  KeySpecs keys = engine_keys(tables.meters);
   for (const KeySpecs& more : {data::data_keys(tables.sources), models::model_keys(tables.models),
                                optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
                                parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
@@ -76,7 +76,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
-  trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
+  trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval"), request.tables.meters));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
@@ -127,8 +127,12 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
     archive = with_model(archive, is_average);
   });
   restore_model(strategy, archive);
-  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, eval.integer("batch_size"));
-  return {archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
+  metrics::Meters meters;
+  world.together([&] { meters = make_meters(eval, splits.test->task(), tables.meters); });
+  const metrics::ClassificationSums sums = evaluate(strategy, *splits.test, eval.integer("batch_size"), meters);
+  Evaluation result{archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
+  world.together([&] { result.numbers = meters.read().numbers; });
+  return result;
 }
 
 }  // namespace lockstep::engine

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/metrics/classification.hpp>
+#include <lockstep/metrics/samples.hpp>
 
 #include <torch/types.h>
 
@@ -7,7 +8,10 @@ namespace lockstep::metrics {
 
 namespace {
 
-constexpr std::int64_t kIgnored = -100;
+/// Whether each target is one class of those that the last dimension of `logits` scores.
+bool has_classes(const Tensor& logits, const Tensor& target) {
+  return logits.dim() == target.dim() + 1 && target.sizes() == logits.sizes().slice(0, target.dim());
+}
 
 }  // namespace
 
@@ -15,6 +19,11 @@ ClassificationSums classification_sums(const Tensor& logits, const Tensor& targe
   ClassificationSums sums;
   sums.count = target.ne(kIgnored).sum().item<std::int64_t>();
   if (sums.count == 0) return sums;
+  if (!has_classes(logits, target)) {
+    sums.count = target.size(0);
+    sums.loss = mean_loss.item<double>() * static_cast<double>(sums.count);
+    return sums;
+  }
   sums.correct = logits.argmax(-1).eq(target).sum().item<std::int64_t>();  // no class is -100
   sums.loss = mean_loss.item<double>() * static_cast<double>(sums.count);
   return sums;

@@ -307,11 +307,12 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
   return part * mine * collectives_->world_size() / all;
 }
 
-metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch) {
+metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const Observer& observe) {
   const torch::NoGradGuard no_grad;
   const OptimContext context(*this, /*completes_step=*/true);
   const at::Tensor output = forward(batch.input);
   const at::Tensor target = moved(batch.target, device_);
+  if (observe) observe(output, target);
   return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));
 }
 

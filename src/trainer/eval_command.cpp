@@ -19,8 +19,9 @@ ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
       engine::evaluate_checkpoint(job.world, settled->config.sections(), job.tables, stored.checkpoint);
   std::ostringstream text;
   text << "step " << result.step << " val/loss " << std::setprecision(6) << result.loss << " val/accuracy "
-       << result.accuracy << " val/count " << result.count << " from " << stored.checkpoint
-       << (result.is_average ? ", averaged weights" : "");
+       << result.accuracy << " val/count " << result.count;
+  for (const auto& [name, number] : result.numbers) text << " val/" << name << " " << number;
+  text << " from " << stored.checkpoint << (result.is_average ? ", averaged weights" : "");
   log::plain(text.str());
   return ExitCode::done;
 }

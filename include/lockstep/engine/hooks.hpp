@@ -4,6 +4,7 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/session.hpp>
+#include <lockstep/metrics/meter.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
 #include <cstdint>
@@ -11,6 +12,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 namespace lockstep::engine {
 
@@ -28,9 +30,11 @@ std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 std::unique_ptr<Hook> average_hook(const Section& ema);
 
 /// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
-/// `val/loss` and `val/accuracy`: of the average of weights where there is one, unless eval.weights=trained.
-/// Priority::normal.
-std::unique_ptr<Hook> evaluate_hook(const Section& eval);
+/// `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
+/// eval.weights=trained. Priority::normal.
+/// @param meters  which eval.metrics may name
+std::unique_ptr<Hook> evaluate_hook(const Section& eval,
+                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
 bool is_log_due(const Progress& progress, std::int64_t interval);
@@ -72,6 +76,6 @@ std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
 
 /// The keys of sections run, train, eval, log, ckpt, and `resume`.
-KeySpecs engine_keys();
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters);
 
 }  // namespace lockstep::engine

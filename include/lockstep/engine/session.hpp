@@ -112,8 +112,9 @@ struct Evaluation {
   std::int64_t step = 0;
   double loss = 0;
   double accuracy = 0;
-  std::int64_t count = 0;   ///< predictions that were counted
-  bool is_average = false;  ///< of averaged weights, see eval.weights
+  std::int64_t count = 0;                                    ///< predictions that were counted
+  bool is_average = false;                                   ///< of averaged weights, see eval.weights
+  std::vector<std::pair<std::string, double>> numbers = {};  ///< what eval.metrics measures, by name
 };
 
 /// Evaluates a checkpoint on the test split. Collective; the same result on every rank.

@@ -3,6 +3,7 @@
 
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/session.hpp>
+#include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/schedule/schedule.hpp>
@@ -17,6 +18,7 @@ struct Tables {
   std::vector<models::ModelRow> models = models::builtin_models();
   std::vector<optim::Rule> rules = optim::builtin_rules();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();
+  std::vector<metrics::MeterRow> meters = metrics::builtin_meters();
 };
 
 }  // namespace lockstep::engine

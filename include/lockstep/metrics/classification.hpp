@@ -20,7 +20,8 @@ struct ClassificationSums {
 /// Counts one batch.
 ///
 /// @param logits     [..., C], unnormalised
-/// @param target     [...] int64 in [0, C), or -100: not counted
+/// @param target     [...] int64 in [0, C), or -100: not counted. Of another shape, such as a number for each output,
+///                   [N, ...]: then samples are counted, and none as correct
 /// @param mean_loss  [] the batch's mean loss over its counted targets
 /// Not collective.
 ClassificationSums classification_sums(const Tensor& logits, const Tensor& target, const Tensor& mean_loss);

@@ -142,8 +142,10 @@ class DistributedDataParallel {
   /// Whether forwards gather parameters from other ranks, so that all ranks must run as many.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
 
-  /// Forward without gradients, counted. Collective where has_collective_forward.
-  metrics::ClassificationSums val_step(const data::Batch& batch);
+  /// What the model makes of a batch, where the model is, and what was asked.
+  using Observer = std::function<void(const at::Tensor& output, const at::Tensor& target)>;
+  /// Forward without gradients, counted, and shown to `observe`. Collective where has_collective_forward.
+  metrics::ClassificationSums val_step(const data::Batch& batch, const Observer& observe = {});
 
   /// While one lives, forwards only accumulate gradients on this rank.
   class NoSync {

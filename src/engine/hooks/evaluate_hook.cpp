@@ -11,14 +11,17 @@ namespace {
 
 class EvaluateHook : public Hook {
  public:
-  explicit EvaluateHook(const Section& eval)
-      : interval_(eval.integer("interval")),
+  EvaluateHook(const Section& eval, const std::vector<metrics::MeterRow>& rows)
+      : eval_(eval),
+        rows_(rows),
+        interval_(eval.integer("interval")),
         batch_size_(eval.integer("batch_size")),
         weights_(eval.text("weights")),
         weights_cited_(eval.cite("weights")) {}
 
   void before_train(Trainer& trainer) override {
     trainer.strategy().world().together([&] {
+      meters_ = make_meters(eval_, trainer.splits().test->task(), rows_);
       if (weights_ != "average" || trainer.strategy().average() != nullptr) return;
       throw ConfigError(weights_cited_ + ": there is no average of weights, since ema.kind is none");
     });
@@ -38,16 +41,24 @@ class EvaluateHook : public Hook {
  private:
   void evaluate_now(Trainer& trainer) const {
     metrics::ClassificationSums sums;
-    const auto measure = [&] { sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_); };
+    metrics::Meters meters = meters_;
+    const auto measure = [&] { sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters); };
     weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
-    trainer.report({.kind = "eval",
-                    .values = {{"step", trainer.progress().step},
-                               {"epoch", trainer.progress().epoch},
-                               {"val/loss", sums.mean_loss()},
-                               {"val/accuracy", sums.accuracy()},
-                               {"val/count", sums.count}}});
+    Record record{.kind = "eval",
+                  .values = {{"step", trainer.progress().step},
+                             {"epoch", trainer.progress().epoch},
+                             {"val/loss", sums.mean_loss()},
+                             {"val/accuracy", sums.accuracy()},
+                             {"val/count", sums.count}}};
+    trainer.strategy().world().together([&] {  // the same everywhere, whether it can be read or not
+      for (const auto& [name, number] : meters.read().numbers) record.values.emplace_back("val/" + name, number);
+    });
+    trainer.report(record);
   }
 
+  Section eval_;
+  std::vector<metrics::MeterRow> rows_;
+  metrics::Meters meters_;  // that have counted nothing
   std::int64_t interval_;
   std::int64_t batch_size_;
   std::string weights_;
@@ -56,6 +67,8 @@ class EvaluateHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> evaluate_hook(const Section& eval) { return std::make_unique<EvaluateHook>(eval); }
+std::unique_ptr<Hook> evaluate_hook(const Section& eval, const std::vector<metrics::MeterRow>& meters) {
+  return std::make_unique<EvaluateHook>(eval, meters);
+}
 
 }  // namespace lockstep::engine

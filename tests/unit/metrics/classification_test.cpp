@@ -24,6 +24,13 @@ TEST(ClassificationTest, AnIgnoredBatchAddsNothing) {
   EXPECT_EQ(sums.loss, 0.0);
 }
 
+TEST(ClassificationTest, SamplesWithOtherTargetsAreCounted) {
+  const ClassificationSums sums = classification_sums(torch::zeros({3, 2}), torch::zeros({3, 2}), torch::tensor(0.5));
+  EXPECT_EQ(sums.count, 3);
+  EXPECT_EQ(sums.correct, 0);
+  EXPECT_EQ(sums.loss, 1.5);
+}
+
 TEST(ClassificationTest, SumsOfPartsAreTheWhole) {
   const ClassificationSums whole = ClassificationSums{1.5, 2, 3} + ClassificationSums{0.5, 1, 4};
   EXPECT_EQ(whole.loss, 2.0);

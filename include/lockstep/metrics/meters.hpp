@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/metrics/meter.hpp>
+#include <lockstep/metrics/samples.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::metrics {
+
+/// Several meters and what they have counted so far. Sees no ranks: whoever has some adds sums() up over them in one
+/// all_reduce, and gives all_gather_any's parts of packed() to take_gathered. Both once, before read. Meters that need
+/// all samples take (1 + K + L) 8 bytes of each on every rank.
+class Meters {
+ public:
+  Meters() = default;
+  /// @throws ConfigError  two results of one name
+  explicit Meters(std::vector<Meter> meters);
+
+  bool is_empty() const noexcept { return meters_.empty(); }
+  bool needs_all_samples() const noexcept { return needs_all_samples_; }
+  /// Name and direction of every number of read(), in order.
+  std::vector<Result> results() const;
+
+  /// Counts a batch. @throws DataError  it is not what a meter needs; then nothing is to be read any more
+  void add(const Samples& samples);
+  /// What `other`, of the same meters, has counted comes to this.
+  void merge(const Meters& other);
+
+  /// The counts, which add up: of the whole they are the sums of those of its parts.
+  std::span<std::int64_t> sums() noexcept { return sums_; }
+  /// Own samples for those meters that need all of them; nothing where none does.
+  std::vector<std::byte> packed() const;
+  /// Puts the samples of all parts in the place of the own ones, each once.
+  void take_gathered(std::span<const std::vector<std::byte>> parts);
+
+  /// Numbers by name, and tables.
+  struct Readings {
+    std::vector<std::pair<std::string, double>> numbers;
+    std::vector<Table> tables;
+  };
+  /// @throws DataError  as the meters that need all samples do
+  Readings read() const;
+
+ private:
+  std::vector<Meter> meters_;
+  std::vector<std::int64_t> sums_;
+  Samples samples_;
+  bool needs_all_samples_ = false;
+};
+
+}  // namespace lockstep::metrics

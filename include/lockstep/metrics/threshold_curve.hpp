@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+// Labels are 1 (positive), 0 (negative), or -1: not counted; a larger score is more positive. Functions of a curve want
+// all samples at once: gather them by index.
+namespace lockstep::metrics {
+
+/// What is found as the threshold falls. Samples of equal score are found together, so their order decides nothing.
+struct ThresholdCurve {
+  std::vector<double> thresholds;            ///< the different scores, falling; a sample is found at its own
+  std::vector<std::int64_t> true_positives;  ///< found up to there
+  std::vector<std::int64_t> false_positives;
+  std::int64_t positives = 0;  ///< all of them
+  std::int64_t negatives = 0;
+  bool has_nan = false;  ///< a score is NaN: what is computed from the curve is NaN, too
+};
+
+/// @param labels  as many as scores
+/// @throws std::invalid_argument  not as many
+/// @throws DataError              a label other than 0, 1 and -1
+ThresholdCurve threshold_curve(std::span<const double> scores, std::span<const double> labels);
+
+/// Points of the receiver operating characteristic, one for each threshold, after one of nothing found at +infinity.
+struct RocCurve {
+  std::vector<double> false_positive_rate;
+  std::vector<double> true_positive_rate;
+  std::vector<double> thresholds;
+};
+RocCurve roc_curve(const ThresholdCurve& curve);
+
+/// Area under that curve by trapezoids, in [0, 1]: the probability that a positive scores higher than a negative,
+/// where ties count half. NaN without positives or without negatives.
+double auroc(const ThresholdCurve& curve);
+/// The area up to a false positive rate of `max_fpr` in (0, 1], scaled so that chance gives 0.5 and perfection 1.
+/// Source: McClish, Analyzing a portion of the ROC curve.
+double partial_auroc(const ThresholdCurve& curve, double max_fpr);
+
+/// Precision and recall at each threshold, which rise; at the end a point of precision 1 and recall 0 without one.
+/// Without positives every recall is NaN but the last.
+struct PrecisionRecallCurve {
+  std::vector<double> precision;
+  std::vector<double> recall;
+  std::vector<double> thresholds;
+};
+PrecisionRecallCurve precision_recall_curve(const ThresholdCurve& curve);
+
+/// sum (R_i - R_(i-1)) P_i over falling thresholds, without interpolation. NaN without positives.
+double average_precision(const ThresholdCurve& curve);
+/// The same under the envelope: in the place of P_i the highest precision at that recall or a higher one.
+/// Source: PASCAL VOC 2010 development kit, section 3.4.1.
+double interpolated_average_precision(const ThresholdCurve& curve);
+
+}  // namespace lockstep::metrics

@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/metrics/samples.hpp>
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lockstep::metrics {
+
+/// What the k highest scores of each sample hold. Counts of parts add up to those of the whole.
+struct TopKCounts {
+  std::int64_t samples = 0;    ///< that have a target
+  std::int64_t found = 0;      ///< of which at least one target is among the k
+  std::int64_t hits = 0;       ///< targets among the k
+  std::int64_t positives = 0;  ///< targets
+
+  double accuracy() const;                 ///< found / samples; 0 of nothing
+  double precision(std::int64_t k) const;  ///< hits / (k samples); 0 of nothing
+  double recall() const;                   ///< hits / positives; 0 of nothing
+};
+
+/// Counts samples of C scores, whose target is one class of C (or kIgnored), or a 0 or 1 for each class.
+/// Of equal scores the earlier class is the higher one; NaN is lower than any number.
+/// @param k  guesses that a sample gets; 1 <= k <= C
+/// @throws DataError  a class outside [0, C), labels other than 0 and 1, or k > C
+/// Not collective.
+TopKCounts top_k_counts(const Samples& samples, std::int64_t k);
+
+}  // namespace lockstep::metrics

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/metrics/meter.hpp>
+
+#include <cstdint>
+
+// What the rows of the table of meters make: see MeterRow::make.
+namespace lockstep::metrics {
+
+Meter top_k_meter(const Section& options, std::int64_t classes);
+Meter confusion_meter(const Section& options, std::int64_t classes);
+Meter overlap_meter(const Section& options, std::int64_t classes);
+Meter perplexity_meter(const Section& options, std::int64_t classes);
+Meter calibration_meter(const Section& options, std::int64_t classes);
+Meter multilabel_meter(const Section& options, std::int64_t classes);
+Meter probability_meter(const Section& options, std::int64_t classes);
+Meter regression_meter(const Section& options, std::int64_t classes);
+Meter regression_order_meter(const Section& options, std::int64_t classes);
+Meter auroc_meter(const Section& options, std::int64_t classes);
+Meter average_precision_meter(const Section& options, std::int64_t classes);
+Meter reidentification_meter(const Section& options, std::int64_t classes);
+
+}  // namespace lockstep::metrics

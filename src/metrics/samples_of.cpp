@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/metrics/samples.hpp>
+
+#include <torch/types.h>
+
+#include <numeric>
+#include <sstream>
+
+namespace lockstep::metrics {
+
+namespace {
+
+[[noreturn]] void refuse(const at::Tensor& output, const at::Tensor& target) {
+  std::ostringstream text;
+  text << "outputs of shape " << output.sizes() << " cannot be measured against targets of shape " << target.sizes();
+  throw DataError(text.str());
+}
+
+std::vector<double> doubles_of(const at::Tensor& tensor) {
+  const at::Tensor values = tensor.detach().to(at::kCPU, at::kDouble).contiguous();
+  const double* const begin = values.const_data_ptr<double>();
+  return {begin, begin + values.numel()};
+}
+
+/// Whether `output` without its dimension `dim` has the shape of `target`.
+bool fits_without(const at::Tensor& output, const at::Tensor& target, std::int64_t dim) {
+  std::vector<std::int64_t> shape = output.sizes().vec();
+  shape.erase(shape.begin() + dim);
+  return target.sizes() == at::IntArrayRef(shape);
+}
+
+}  // namespace
+
+Samples samples_of(const Tensor& output, const Tensor& target, std::int64_t first) {
+  if (output.dim() == 0 || target.dim() == 0) refuse(output, target);
+  const bool has_classes = output.dim() == target.dim() + 1;
+  const bool has_same_dim = output.dim() == target.dim() && output.size(0) == target.size(0);
+  at::Tensor rows = output;
+  if (has_classes && !fits_without(output, target, output.dim() - 1)) {
+    if (!fits_without(output, target, 1)) refuse(output, target);
+    rows = output.movedim(1, -1);
+  } else if (!has_classes && !has_same_dim) {
+    refuse(output, target);
+  }
+  const std::int64_t samples = target.size(0);
+  const std::int64_t predictions = has_classes ? target.numel() : samples;
+  Samples result{.indices = std::vector<std::int64_t>(static_cast<std::size_t>(predictions)),
+                 .outputs = doubles_of(rows),
+                 .targets = doubles_of(target)};
+  if (predictions == 0) return result;
+  std::iota(result.indices.begin(), result.indices.end(), first * (predictions / samples));
+  result.output_columns = result.outputs.size() / result.indices.size();
+  result.target_columns = result.targets.size() / result.indices.size();
+  return result;
+}
+
+}  // namespace lockstep::metrics

@@ -1,0 +1,239 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/metrics/meters.hpp>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <functional>
+#include <random>
+#include <set>
+
+#include "make_samples.hpp"
+
+namespace lockstep::metrics {
+namespace {
+
+constexpr std::int64_t kClasses = 3;
+
+/// Samples with everything that some meter needs, made by `target` from the number of the sample.
+Samples samples_with(std::size_t columns, const std::function<std::vector<double>(std::size_t)>& target) {
+  std::mt19937 random(11);
+  Rows outputs;
+  Rows targets;
+  for (std::size_t i = 0; i < 37; ++i) {
+    std::vector<double> output(columns);
+    // Of very different size, so that the order of a plain sum shows. Between 0 and 1, since some want probabilities.
+    for (double& value : output) value = std::ldexp(static_cast<double>(random() >> 8), -24 - static_cast<int>(i % 20));
+    outputs.push_back(output);
+    targets.push_back(target(i));
+  }
+  return make_samples(outputs, targets);
+}
+
+/// What each row is tried with.
+Samples samples_for(const std::string& row) {
+  const auto digit = [](std::size_t i, std::size_t n) { return static_cast<double>(i * i / 3 % n); };
+  if (row == "multilabel" || row == "probability") {
+    return samples_with(3, [&](std::size_t i) { return std::vector{digit(i, 2), digit(i + 1, 2), digit(i + 2, 2)}; });
+  }
+  if (row.starts_with("regression")) {
+    return samples_with(3, [&](std::size_t i) {
+      return std::vector{digit(i, 7) / 10, 1e8 + digit(i, 5), -digit(i, 3)};
+    });
+  }
+  if (row == "reidentification") {
+    return samples_with(4, [&](std::size_t i) {
+      return std::vector{digit(i, 4), digit(i, 3), i % 5 == 0 ? 1.0 : 0.0};
+    });
+  }
+  return samples_with(3, [&](std::size_t i) { return std::vector{i % 9 == 4 ? -100 : digit(i, 3)}; });
+}
+
+Samples part_of(const Samples& all, std::size_t begin, std::size_t end) {
+  Samples part;
+  for (std::size_t i = begin; i < end; ++i) {
+    const auto output = all.output(i);
+    const auto target = all.target(i);
+    append(part, {.indices = {all.indices[i]},
+                  .outputs = {output.begin(), output.end()},
+                  .targets = {target.begin(), target.end()},
+                  .output_columns = all.output_columns,
+                  .target_columns = all.target_columns});
+  }
+  return part;
+}
+
+Meters one_meter(const std::string& text) {
+  std::vector<Meter> meters;
+  meters.push_back(make_meter(text, kClasses, "test"));
+  return Meters(std::move(meters));
+}
+
+std::string default_text(const std::string& row) { return row == "top_k" ? "top_k,k=2" : row; }
+
+/// Every number and every element of every table, to the bit.
+std::vector<std::uint64_t> bits_of(const Meters& meters) {
+  std::vector<std::uint64_t> bits;
+  const Meters::Readings readings = meters.read();
+  for (const auto& [name, value] : readings.numbers) bits.push_back(std::bit_cast<std::uint64_t>(value));
+  for (const Table& table : readings.tables) {
+    for (const double value : table.values) bits.push_back(std::bit_cast<std::uint64_t>(value));
+  }
+  return bits;
+}
+
+/// What evaluation does over ranks, each of which counts its part batch by batch.
+Meters gathered(const std::string& text, const Samples& all, std::size_t ranks, std::size_t batch) {
+  Meters whole = one_meter(text);
+  std::vector<std::vector<std::byte>> packed;
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    Meters mine = one_meter(text);
+    for (std::size_t begin = rank * batch; begin < all.size(); begin += ranks * batch) {
+      mine.add(part_of(all, begin, std::min(begin + batch, all.size())));
+    }
+    for (std::size_t i = 0; i < whole.sums().size(); ++i) whole.sums()[i] += mine.sums()[i];
+    packed.push_back(mine.packed());
+  }
+  whole.take_gathered(packed);
+  return whole;
+}
+
+TEST(MetersTest, ReadingsDoNotDependOnWhoSawWhichSample) {
+  for (const MeterRow& row : builtin_meters()) {
+    SCOPED_TRACE(row.name);
+    const std::string text = default_text(row.name);
+    const Samples all = samples_for(row.name);
+    Meters alone = one_meter(text);
+    alone.add(all);
+    const auto expected = bits_of(alone);
+    const std::string finite = "some number is finite and not 0";
+    EXPECT_TRUE(std::any_of(expected.begin(), expected.end(), [](std::uint64_t bits) {
+      const auto value = std::bit_cast<double>(bits);
+      return std::isfinite(value) && value != 0;
+    })) << finite;
+    for (const std::size_t ranks : {1, 2, 3, 4, 50}) {
+      EXPECT_EQ(bits_of(gathered(text, all, ranks, 1)), expected) << ranks << " ranks";
+      EXPECT_EQ(bits_of(gathered(text, all, ranks, 5)), expected) << ranks << " ranks, batches of 5";
+    }
+  }
+}
+
+TEST(MetersTest, MergingIsCountingTogether) {
+  for (const MeterRow& row : builtin_meters()) {
+    SCOPED_TRACE(row.name);
+    const Samples all = samples_for(row.name);
+    Meters whole = one_meter(default_text(row.name));
+    Meters first = whole;
+    Meters second = whole;
+    whole.add(all);
+    second.add(part_of(all, 20, all.size()));
+    first.add(part_of(all, 0, 20));
+    EXPECT_NE(bits_of(first), bits_of(whole));
+    first.merge(second);
+    EXPECT_EQ(bits_of(first), bits_of(whole));
+  }
+}
+
+TEST(MetersTest, ReadingNothingDoesNotFail) {
+  for (const MeterRow& row : builtin_meters()) {
+    SCOPED_TRACE(row.name);
+    const Meters nothing = one_meter(default_text(row.name));
+    const auto numbers = nothing.read().numbers;
+    EXPECT_EQ(numbers.size(), nothing.results().size());
+    for (const auto& [name, value] : numbers) EXPECT_TRUE(value == 0 || std::isnan(value)) << name << ": " << value;
+  }
+}
+
+TEST(MetersTest, SeveralMetersKeepTheirCountsApart) {
+  std::vector<Meter> both;
+  for (const char* const text : {"top_k,k=1", "auroc", "confusion", "perplexity"}) {
+    both.push_back(make_meter(text, kClasses, "test"));
+  }
+  Meters meters(std::move(both));
+  const Samples all = samples_for("confusion");
+  meters.add(all);
+  std::vector<std::pair<std::string, double>> expected;
+  for (const char* const text : {"top_k,k=1", "auroc", "confusion", "perplexity"}) {
+    Meters one = one_meter(text);
+    one.add(all);
+    for (const auto& number : one.read().numbers) expected.push_back(number);
+  }
+  EXPECT_EQ(meters.read().numbers, expected);
+}
+
+TEST(MetersTest, NamesOfAllRowsAreTheirOwn) {
+  std::set<std::string> names;
+  for (const MeterRow& row : builtin_meters()) {
+    EXPECT_FALSE(row.help.empty() || row.needs.empty()) << row.name;
+    for (const Result& result : one_meter(default_text(row.name)).results()) {
+      EXPECT_TRUE(names.insert(result.name).second) << result.name;
+    }
+  }
+}
+
+TEST(MetersTest, SaySoWhereLessIsBetter) {
+  const auto directions = [](const std::string& text) {
+    std::string signs;
+    for (const Result& result : one_meter(text).results()) signs += result.is_higher_better ? '+' : '-';
+    return signs;
+  };
+  EXPECT_EQ(directions("regression"), "----+++");
+  EXPECT_EQ(directions("regression_order"), "--+");
+  EXPECT_EQ(directions("perplexity"), "---");
+  EXPECT_EQ(directions("multilabel"), "++++-");
+  EXPECT_EQ(directions("auroc"), "+++");
+}
+
+TEST(MetersTest, OptionsReachTheMeter) {
+  Meters meters = one_meter("confusion,average=micro,beta=2,ignored=0");
+  meters.add(samples_for("confusion"));
+  const auto numbers = meters.read().numbers;
+  EXPECT_EQ(numbers[2].first, "f_beta");
+  EXPECT_EQ(numbers[0].second, numbers[1].second);  // micro: both are the accuracy
+  const Table matrix = meters.read().tables.front();
+  EXPECT_EQ(matrix.name, "confusion");
+  EXPECT_EQ(matrix.columns, 3U);
+  EXPECT_EQ(matrix.values[0] + matrix.values[1] + matrix.values[2], 0);  // targets of class 0
+}
+
+struct Misuse {
+  std::string text;
+  std::int64_t classes;
+  std::string says;
+};
+
+TEST(MetersTest, WrongTextsAreRefusedInASentence) {
+  const std::vector<Misuse> cases = {
+      {"confusoin", 3, "did you mean 'confusion'?"},
+      {"", 3, "is unknown"},
+      {"top_k,k=4", 3, "k=4 of 3 classes"},
+      {"top_k,k=0", 3, "k"},
+      {"top_k,q=1", 3, "q"},
+      {"confusion,average=mean", 3, "average"},
+      {"confusion", 50000, "50000 by 50000"},
+      {"overlap", 0, "0 by 0"},
+  };
+  for (const Misuse& one : cases) {
+    try {
+      make_meter(one.text, one.classes, "eval.metrics (test)");
+      ADD_FAILURE() << one.text << " is not refused";
+    } catch (const ConfigError& error) {
+      const std::string what = error.what();
+      EXPECT_TRUE(what.starts_with("eval.metrics (test)")) << what;
+      EXPECT_NE(what.find(one.says), std::string::npos) << what;
+    }
+  }
+}
+
+TEST(MetersTest, TwoNumbersOfOneNameAreRefused) {
+  std::vector<Meter> twice;
+  twice.push_back(make_meter("top_k,k=2", kClasses, "test"));
+  twice.push_back(make_meter("top_k,k=2", kClasses, "test"));
+  EXPECT_THROW(Meters(std::move(twice)), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::metrics
