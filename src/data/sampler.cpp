@@ -40,10 +40,14 @@ std::vector<std::int64_t> inference_indices(std::int64_t size, int rank, int wor
 }
 
 Sampler::Sampler(std::int64_t size, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle)
-    : Sampler(plain_order(size, global_batch_size, seed, shuffle), global_batch_size, Remainder::drop) {}
+    : Sampler(plain_order(size, global_batch_size, seed, shuffle), global_batch_size, Remainder::drop,
+              "keyed permutation") {}
 
-Sampler::Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder)
-    : order_(std::move(order)), global_batch_size_(global_batch_size), remainder_(remainder) {
+Sampler::Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder, std::string algorithm)
+    : order_(std::move(order)),
+      global_batch_size_(global_batch_size),
+      remainder_(remainder),
+      algorithm_(std::move(algorithm)) {
   if (!order_) throw std::invalid_argument("Sampler: there is no order");
   if (global_batch_size < 1) throw std::invalid_argument("Sampler: global_batch_size must be at least 1");
   if (remainder == Remainder::drop && order_->length() < global_batch_size) {

@@ -44,12 +44,15 @@ class Sampler {
   /// @param global_batch_size  samples per step over all ranks; in [1, size]
   /// @throws ConfigError  the data set is smaller than one global batch
   Sampler(std::int64_t size, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle = true);
+  /// @param algorithm  what a checkpoint calls it
   /// @throws ConfigError  with Remainder::drop: an epoch is shorter than one global batch
-  Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder);
+  Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder, std::string algorithm = "given order");
 
   /// With Remainder::carry: whole batches in the length of an epoch, or 1.
   std::int64_t steps_per_epoch() const noexcept;
   std::int64_t global_batch_size() const noexcept { return global_batch_size_; }
+  /// A run cannot go on with the positions of another algorithm.
+  const std::string& algorithm() const noexcept { return algorithm_; }
   /// Data set indices of positions [share.begin, share.begin + share.count) of the global batch of a step; fewer only
   /// in the last batch of Remainder::keep.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const;
@@ -58,6 +61,7 @@ class Sampler {
   OrderPtr order_;
   std::int64_t global_batch_size_;
   Remainder remainder_;
+  std::string algorithm_;
 };
 
 }  // namespace lockstep::data
