@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/sampler_table.hpp>
+
+#include <algorithm>
+#include <numeric>
 
 #include "sources.hpp"
 
@@ -8,13 +12,37 @@ namespace lockstep::data {
 
 namespace {
 
-std::string names_of(const std::vector<Source>& sources) {
+template <class Row>
+std::string names_of(const std::vector<Row>& rows) {
   std::string names;
-  for (const Source& source : sources) names += (names.empty() ? "" : ", ") + source.name;
+  for (const Row& row : rows) names += (names.empty() ? "" : ", ") + row.name;
   return names;
 }
 
 }  // namespace
+
+std::vector<std::int64_t> Dataset::labels() const {
+  constexpr std::int64_t kAtOnce = 256;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t begin = 0; begin < size(); begin += kAtOnce) {
+    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kAtOnce, size() - begin)));
+    std::iota(indices.begin(), indices.end(), begin);
+    const at::Tensor target = get(indices).target.contiguous();
+    if (target.dim() != 1 || target.scalar_type() != at::kLong) {
+      throw DataError("the samples have no single class each; choose a data.sampler that needs none");
+    }
+    const auto* values = target.const_data_ptr<std::int64_t>();
+    labels.insert(labels.end(), values, values + target.numel());
+  }
+  return labels;
+}
+
+std::vector<double> Dataset::aspect_ratios() const {
+  const std::vector<std::int64_t> shape = task().sample_shape;
+  if (shape.size() < 2) throw DataError("the samples have no width and height; choose a data.sampler that needs none");
+  const double ratio = static_cast<double>(shape.back()) / static_cast<double>(shape[shape.size() - 2]);
+  return std::vector<double>(static_cast<std::size_t>(size()), ratio);
+}
 
 const std::vector<Source>& builtin_sources() {
   static const std::vector<Source> rows = {digits_source(), idx_source(), text_source(), tokens_source()};
@@ -25,7 +53,9 @@ Splits open(const Section& data, const std::vector<Source>& sources) {
   return find_row(sources, data.text("name"), data.cite("name")).open(data);
 }
 
-KeySpecs data_keys(const std::vector<Source>& sources) {
+KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
+
+KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
   const KeySpecs common = {
       {.name = "data.name",
        .type = KeyType::text,
@@ -36,6 +66,10 @@ KeySpecs data_keys(const std::vector<Source>& sources) {
        .type = KeyType::boolean,
        .default_value = "true",
        .help = "draw the training samples of each epoch in a new order"},
+      {.name = "data.sampler",
+       .type = KeyType::text,
+       .default_value = "default",
+       .help = "which training samples come, and in which order: " + names_of(samplers)},
       {.name = "data.workers",
        .type = KeyType::integer,
        .default_value = "1",
@@ -43,7 +77,7 @@ KeySpecs data_keys(const std::vector<Source>& sources) {
        .min = 0,
        .max = 64},
   };
-  return keys_of_rows(common, sources);
+  return keys_of_rows(keys_of_rows(common, sources), samplers);
 }
 
 const std::string& required_path(const Section& data, const std::string& wanted) {

@@ -38,6 +38,12 @@ class Digits : public Dataset {
     return batch;
   }
 
+  std::vector<std::int64_t> labels() const override {
+    std::vector<std::int64_t> labels;
+    for (std::int64_t index = 0; index < size_; ++index) labels.push_back(digit_of(index));
+    return labels;
+  }
+
   // A few images stand for all: they change with the glyphs and with the way of drawing.
   std::uint64_t digest() const override {
     std::uint64_t hash = hash_of({seed_, split_, static_cast<std::uint64_t>(size_)});

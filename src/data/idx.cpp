@@ -55,6 +55,8 @@ class Images : public Dataset {
     return batch;
   }
 
+  std::vector<std::int64_t> labels() const override { return {labels_.begin(), labels_.end()}; }
+
   std::uint64_t digest() const override {
     std::call_once(digested_, [this] {
       digest_ = hash_of({hash_of(pixels_), hash_of(labels_), static_cast<std::uint64_t>(classes_)});

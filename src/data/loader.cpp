@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/data/loader.hpp>
 
 #include <algorithm>
@@ -6,6 +7,8 @@
 #include <condition_variable>
 #include <exception>
 #include <mutex>
+#include <new>
+#include <span>
 #include <stdexcept>
 #include <stop_token>
 #include <string>
@@ -18,7 +21,12 @@ class Loader::Impl {
  public:
   Impl(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
        std::int64_t first, std::int64_t end, LoaderOptions options)
-      : dataset_(std::move(dataset)), plan_(std::move(plan)), claimed_(first), taken_(first), end_(end) {
+      : dataset_(std::move(dataset)),
+        plan_(std::move(plan)),
+        name_(std::move(options.name)),
+        claimed_(first),
+        taken_(first),
+        end_(end) {
     if (options.workers < 0 || options.prefetch < 1) {
       throw std::invalid_argument("Loader: workers must be at least 0 and prefetch at least 1");
     }
@@ -58,11 +66,41 @@ class Loader::Impl {
     Slot slot;
     slot.is_ready = true;
     try {
-      slot.batch = dataset_->get(plan_(k));
+      slot.batch = get(plan_(k), k);
     } catch (...) {
       slot.error = std::current_exception();
     }
     return slot;
+  }
+
+  Batch get(const std::vector<std::int64_t>& indices, std::int64_t k) const {
+    Batch batch;
+    const std::string fault = fault_of([&] { batch = dataset_->get(indices); });
+    if (fault.empty()) return batch;
+    for (const std::int64_t index : indices) {  // one by one: which of them is it?
+      const std::string its_fault = fault_of([&] { dataset_->get(std::span(&index, 1)); });
+      if (!its_fault.empty()) throw DataError("sample " + std::to_string(index) + " of " + name_ + ": " + its_fault);
+    }
+    throw DataError("a sample of " + name_ + ", in batch " + std::to_string(k) + ": " + fault);
+  }
+
+  /// What is wrong with data that `call` gets; empty if nothing is. All other errors go on.
+  template <class Call>
+  static std::string fault_of(const Call& call) {
+    try {
+      call();
+      return "";
+    } catch (const DataError& error) {
+      return error.what();
+    } catch (const Error&) {
+      throw;
+    } catch (const std::logic_error&) {
+      throw;
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return error.what();
+    }
   }
 
   void work(const std::stop_token& stop) {
@@ -92,6 +130,7 @@ class Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset_;
   std::function<std::vector<std::int64_t>(std::int64_t k)> plan_;
+  std::string name_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable_any room_;
@@ -105,7 +144,7 @@ class Loader::Impl {
 
 Loader::Loader(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
                std::int64_t first, std::int64_t end, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(plan), first, end, options)) {}
+    : impl_(std::make_unique<Impl>(std::move(dataset), std::move(plan), first, end, std::move(options))) {}
 
 Loader::~Loader() = default;
 

@@ -1,13 +1,28 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/random/random.hpp>
 
 #include <algorithm>
+#include <numeric>
 #include <stdexcept>
 #include <string>
+#include <utility>
 
 namespace lockstep::data {
+
+namespace {
+
+OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle) {
+  if (global_batch_size < 1) throw std::invalid_argument("Sampler: global_batch_size must be at least 1");
+  if (size < global_batch_size) {
+    throw ConfigError("the training data has " + std::to_string(size) +
+                      " samples, fewer than train.global_batch_size = " + std::to_string(global_batch_size) +
+                      "; lower train.global_batch_size or give more data");
+  }
+  return shuffle ? shuffled_order(size, seed) : sequential_order(size);
+}
+
+}  // namespace
 
 Share share_of(std::int64_t total, int rank, int world_size) {
   if (total < 0 || rank < 0 || rank >= world_size) throw std::invalid_argument("share_of: no such rank");
@@ -16,14 +31,37 @@ Share share_of(std::int64_t total, int rank, int world_size) {
   return {.begin = rank * base + std::min<std::int64_t>(rank, larger), .count = base + (rank < larger ? 1 : 0)};
 }
 
+std::vector<std::int64_t> inference_indices(std::int64_t size, int rank, int world_size) {
+  if (size < 1) throw DataError("there are no samples to evaluate");
+  const Share share = share_of(size, rank, world_size);
+  std::vector<std::int64_t> indices(static_cast<std::size_t>(share.count));
+  std::iota(indices.begin(), indices.end(), share.begin);
+  return indices;
+}
+
 Sampler::Sampler(std::int64_t size, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle)
-    : size_(size), global_batch_size_(global_batch_size), seed_(seed), shuffle_(shuffle) {
+    : Sampler(plain_order(size, global_batch_size, seed, shuffle), global_batch_size, Remainder::drop,
+              "keyed permutation") {}
+
+Sampler::Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder, std::string algorithm)
+    : order_(std::move(order)),
+      global_batch_size_(global_batch_size),
+      remainder_(remainder),
+      algorithm_(std::move(algorithm)) {
+  if (!order_) throw std::invalid_argument("Sampler: there is no order");
   if (global_batch_size < 1) throw std::invalid_argument("Sampler: global_batch_size must be at least 1");
-  if (size < global_batch_size) {
-    throw ConfigError("the training data has " + std::to_string(size) +
+  if (remainder == Remainder::drop && order_->length() < global_batch_size) {
+    throw ConfigError("an epoch has " + std::to_string(order_->length()) +
                       " samples, fewer than train.global_batch_size = " + std::to_string(global_batch_size) +
-                      "; lower train.global_batch_size or give more data");
+                      "; lower train.global_batch_size or set data.drop_last = false");
   }
+}
+
+std::int64_t Sampler::steps_per_epoch() const noexcept {
+  const std::int64_t length = order_->length();
+  if (remainder_ == Remainder::drop) return length / global_batch_size_;
+  if (remainder_ == Remainder::carry) return std::max<std::int64_t>(1, length / global_batch_size_);
+  return (length + global_batch_size_ - 1) / global_batch_size_;
 }
 
 std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const {
@@ -33,15 +71,23 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step
   if (share.begin < 0 || share.count < 0 || share.begin + share.count > global_batch_size_) {
     throw std::out_of_range("Sampler: the share is not part of the global batch");
   }
-  std::vector<std::int64_t> indices(static_cast<std::size_t>(share.count));
+  const std::int64_t length = order_->length();
   std::int64_t position = step_in_epoch * global_batch_size_ + share.begin;
-  for (std::int64_t& index : indices) index = position++;
-  if (shuffle_) {
-    const std::uint64_t key = random::bits(seed_, random::Stream::order, static_cast<std::uint64_t>(epoch));
-    const random::Permutation order(static_cast<std::uint64_t>(size_), key);
-    for (std::int64_t& index : indices) {
-      index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(index)));
-    }
+  if (remainder_ == Remainder::carry) {
+    position += epoch * steps_per_epoch() * global_batch_size_;
+    epoch = position / length;
+  } else if (remainder_ == Remainder::keep) {
+    share.count = std::clamp<std::int64_t>(length - position, 0, share.count);
+  }
+  position %= length;
+  std::vector<std::int64_t> indices;
+  while (share.count > 0) {
+    const std::int64_t count = std::min(share.count, length - position);
+    const std::vector<std::int64_t> part = order_->indices(epoch, position, count);
+    indices.insert(indices.end(), part.begin(), part.end());
+    share.count -= count;
+    position = 0;
+    if (remainder_ == Remainder::carry) ++epoch;
   }
   return indices;
 }

@@ -71,7 +71,8 @@ Plan plan_here(const Sections& sections, const Tables& tables, int world_size, s
   const Section& run = sections.at("run");
   const auto seed = static_cast<std::uint64_t>(run.integer("seed"));
   const data::Splits splits = data::open(sections.at("data"), tables.sources);
-  const data::Sampler sampler(splits.train->size(), train.integer("global_batch_size"), seed);
+  const data::Sampler sampler = data::make_sampler(
+      sections.at("data"), {splits.train.get(), train.integer("global_batch_size"), seed}, tables.samplers);
   const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, tables.models);
   const optim::Rule& rule = find_row(tables.rules, optim.text("name"), optim.cite("name"));
   const GroupPlan groups = plan_groups(sections, rule, *model, world_size);

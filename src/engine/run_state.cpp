@@ -100,7 +100,7 @@ void capture_progress(Archive& archive, const Trainer& trainer, std::uint64_t se
   archive.set("/", "step", at.step);
   archive.set("/", "epoch", at.epoch);
   archive.set("/", "samples_seen", at.samples);
-  archive.set("/sampler", "algorithm", std::string("keyed permutation"));
+  archive.set("/sampler", "algorithm", trainer.sampler().algorithm());
   archive.set("/sampler", "seed", static_cast<std::int64_t>(seed));
   archive.set("/sampler", "epoch", at.epoch);
   archive.set("/sampler", "samples_in_epoch", at.step_in_epoch * trainer.sampler().global_batch_size());
@@ -155,6 +155,11 @@ void compare_data(Differences& differences, const Archive& archive, const Traine
         kResetSampler);
   } else if (archive.integer("/sampler", "dataset_digest") != static_cast<std::int64_t>(train.digest())) {
     differences.add("it was trained on other data of the same length", kResetSampler);
+  }
+  const std::string algorithm = archive.text("/sampler", "algorithm");
+  if (algorithm != trainer.sampler().algorithm()) {
+    differences.add("its samples came by " + algorithm + ", the run's come by " + trainer.sampler().algorithm(),
+                    kResetSampler);
   }
   if (archive.integer("/sampler", "seed") != static_cast<std::int64_t>(seed)) {
     differences.add("its run.seed is " + std::to_string(archive.integer("/sampler", "seed")), kResetSampler);

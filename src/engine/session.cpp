@@ -58,7 +58,7 @@ const Tables& builtin_tables() {
 
 KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys(tables.meters);
-  for (const KeySpecs& more : {data::data_keys(tables.sources), models::model_keys(tables.models),
+  for (const KeySpecs& more : {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
                                optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
                                parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());

@@ -43,8 +43,8 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
   const mpi::Communicator& world = strategy.world();
   world.together([&] {
     const std::int64_t global_batch = train.integer("global_batch_size");
-    sampler_ =
-        std::make_unique<data::Sampler>(splits_.train->size(), global_batch, strategy.seed(), data.boolean("shuffle"));
+    sampler_ = std::make_unique<data::Sampler>(
+        data::make_sampler(data, {splits_.train.get(), global_batch, strategy.seed()}, tables.samplers));
     share_ = data::share_of(global_batch, world.rank(), world.size());
     micro_batch_ = train.integer("micro_batch") == 0 ? share_.count : train.integer("micro_batch");
     if (strategy.lanes() > 0) {
@@ -52,7 +52,8 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
       share_ = {strategy.first_lane() * micro_batch_, strategy.micro_batches() * micro_batch_};
     }
     loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
-                       .prefetch = static_cast<int>(2 + strategy.micro_batches())};
+                       .prefetch = static_cast<int>(2 + strategy.micro_batches()),
+                       .name = "the training data"};
     bounds_ = std::make_unique<RunBounds>(train);
     rules_ = sched.texts("rule");
     rules_origin_ = sched.origin("rule");

@@ -34,6 +34,12 @@ class Dataset {
   /// The samples of `indices`, in that order.
   /// @param indices  each in [0, size())
   virtual Batch get(std::span<const std::int64_t> indices) const = 0;
+  /// Class of each sample, for samplers that look at classes. By default read from the targets, batch by batch.
+  /// @throws DataError  a sample has no single class
+  virtual std::vector<std::int64_t> labels() const;
+  /// Width / height of each sample, for samplers that group by it. By default that of the task's sample_shape.
+  /// @throws DataError  samples are not images
+  virtual std::vector<double> aspect_ratios() const;
   /// What identifies the content, for checkpoints: equal data sets have equal digests, others almost surely not.
   virtual std::uint64_t digest() const = 0;
 };

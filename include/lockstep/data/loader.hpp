@@ -6,13 +6,15 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 namespace lockstep::data {
 
 struct LoaderOptions {
-  int workers = 1;   ///< threads that fetch ahead; 0: fetch when asked, on the calling thread
-  int prefetch = 4;  ///< batches that may be ready or under way before they are asked for; >= 1
+  int workers = 1;                    ///< threads that fetch ahead; 0: fetch when asked, on the calling thread
+  int prefetch = 4;                   ///< batches that may be ready or under way before they are asked for; >= 1
+  std::string name = "the data set";  ///< how errors call it
 };
 
 /// Fetches a sequence of batches ahead of their use. Which samples batch k holds comes from `plan` alone, so the
@@ -27,7 +29,8 @@ class Loader {
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next batch, in order. What a worker threw for it is rethrown here.
+  /// The next batch, in order. What a worker threw for it is rethrown here: mistakes of the program and errors of
+  /// Lockstep as they are, but those about data, and of other libraries, as a DataError that names the sample.
   /// @throws std::logic_error  beyond `end`
   Batch next();
   /// Seconds that `next` has waited in all.

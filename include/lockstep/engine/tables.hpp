@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/sampler_table.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
@@ -15,6 +16,7 @@ namespace lockstep::engine {
 /// Starts with the built-in rows; a program appends its own before it calls trainer::run.
 struct Tables {
   std::vector<data::Source> sources = data::builtin_sources();
+  std::vector<data::SamplerRow> samplers = data::builtin_samplers();
   std::vector<models::ModelRow> models = models::builtin_models();
   std::vector<optim::Rule> rules = optim::builtin_rules();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();

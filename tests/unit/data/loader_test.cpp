@@ -3,8 +3,10 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <stdexcept>
 #include <thread>
 
@@ -25,7 +27,7 @@ class Numbers : public Dataset {
 
   Batch get(std::span<const std::int64_t> indices) const override {
     ++fetched;
-    if (indices.front() == bad_index) throw DataError("sample " + std::to_string(bad_index) + " is bad");
+    if (std::find(indices.begin(), indices.end(), bad_index) != indices.end()) std::rethrow_exception(error);
     std::this_thread::sleep_for(delay * (indices.front() % 3));
     Batch batch;
     batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
@@ -35,6 +37,7 @@ class Numbers : public Dataset {
 
   mutable std::atomic<int> fetched = 0;
   std::int64_t bad_index = -1;
+  std::exception_ptr error = std::make_exception_ptr(DataError("it is bad"));
   milliseconds delay{1};
 };
 
@@ -76,12 +79,38 @@ TEST(LoaderTest, WithoutWorkersNothingIsFetchedAhead) {
 TEST(LoaderTest, AnErrorReachesTheCallerAtItsBatch) {
   for (const int workers : {0, 1, 3}) {
     const auto numbers = std::make_shared<Numbers>();
-    numbers->bad_index = 6;
+    numbers->bad_index = 7;
     Loader loader(numbers, pair_of, 0, 8, {.workers = workers});
     for (std::int64_t k = 0; k < 3; ++k) EXPECT_EQ(taken(loader), pair_of(k));
-    EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }), "sample 6 is bad");
+    EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }), "sample 7 of the data set: it is bad");
     EXPECT_EQ(taken(loader), pair_of(4));
   }
+}
+
+// Reads no file twice alike: a batch fails, and none of its samples does alone.
+class Unsteady : public Numbers {
+ public:
+  Batch get(std::span<const std::int64_t> indices) const override {
+    if (indices.size() > 1) throw std::runtime_error("read error");
+    return Numbers::get(indices);
+  }
+};
+
+TEST(LoaderTest, AnErrorNamesTheSampleAndTheData) {
+  Loader unsteady(std::make_shared<Unsteady>(), pair_of, 4, 5, {.workers = 1, .name = "the training data"});
+  EXPECT_EQ(sentence_of<DataError>([&] { unsteady.next(); }), "a sample of the training data, in batch 4: read error");
+
+  const auto throws = [](auto error) {
+    const auto numbers = std::make_shared<Numbers>();
+    numbers->bad_index = 1;
+    numbers->error = std::make_exception_ptr(error);
+    return std::make_unique<Loader>(numbers, pair_of, 0, 1, LoaderOptions{.workers = 1});
+  };
+  // What another library throws counts as a fault of the data; what Lockstep or the program says stays what it is.
+  EXPECT_EQ(sentence_of<DataError>([&] { throws(std::runtime_error("no JPEG"))->next(); }),
+            "sample 1 of the data set: no JPEG");
+  EXPECT_EQ(sentence_of<ConfigError>([&] { throws(ConfigError("no such codec"))->next(); }), "no such codec");
+  EXPECT_EQ(sentence_of<std::out_of_range>([&] { throws(std::out_of_range("too far"))->next(); }), "too far");
 }
 
 TEST(LoaderTest, AnErrorOfThePlanReachesTheCallerToo) {

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/order.hpp>
+
+#include <map>
+#include <mutex>
+
+namespace lockstep::data {
+
+using List = std::vector<std::int64_t>;
+
+/// An order whose positions depend on one another: the whole epoch is a pure function of its number. The lists of the
+/// two epochs last asked for are remembered, which changes nothing but speed.
+class EpochList : public Order {
+ public:
+  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const final;
+
+ private:
+  /// length() entries.
+  virtual List list(std::int64_t epoch) const = 0;
+  std::shared_ptr<const List> remembered(std::int64_t epoch) const;
+
+  mutable std::mutex mutex_;
+  mutable std::map<std::int64_t, std::shared_ptr<const List>> lists_;
+};
+
+/// What the numbers of an epoch's order are drawn for beside the order itself: the last argument of random::bits. In
+/// its low bits it may hold a class. The values are part of the checkpoint contract.
+enum class Draw : std::uint64_t {
+  repeats = std::uint64_t{1} << 56,
+  classes = std::uint64_t{2} << 56,
+  members = std::uint64_t{3} << 56,
+};
+
+/// The samples of each class, by class; negative labels are left out.
+std::map<std::int64_t, List> by_label(std::span<const std::int64_t> labels);
+
+/// @throws DataError  size < 1
+std::int64_t require_samples(std::int64_t size);
+
+}  // namespace lockstep::data

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
+#include <lockstep/data/sampler_table.hpp>
+
+#include <utility>
+
+namespace lockstep::data {
+
+namespace {
+
+const KeySpec kDropLast = {.name = "data.drop_last",
+                           .type = KeyType::boolean,
+                           .default_value = "true",
+                           .help =
+                               "leave out the samples of an epoch that do not fill a global batch; false: the last "
+                               "batch is filled from the epoch's beginning"};
+
+Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
+
+/// The data set as it lies or in a new order each epoch, as data.shuffle says.
+OrderPtr plain_order(const Section& data, std::int64_t size, std::uint64_t seed) {
+  return data.boolean("shuffle") ? shuffled_order(size, seed) : sequential_order(size);
+}
+
+Sampler make_default(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  if (data.boolean("drop_last")) {
+    return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"));
+  }
+  return Sampler(plain_order(data, size, request.seed), request.global_batch_size, Remainder::repeat,
+                 "keyed permutation, filled up");
+}
+
+Sampler make_infinite(const Section& data, const SamplerRequest& request) {
+  return Sampler(plain_order(data, request.dataset->size(), request.seed), request.global_batch_size, Remainder::carry,
+                 "infinite");
+}
+
+Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
+  std::vector<std::vector<std::int64_t>> categories;
+  for (const std::int64_t label : request.dataset->labels()) {
+    categories.push_back(label < 0 ? std::vector<std::int64_t>{} : std::vector<std::int64_t>{label});
+  }
+  return Sampler(repeat_factor_order(repeat_factors(categories, data.real("repeat_threshold")), request.seed),
+                 request.global_batch_size, remainder_of(data), "repeat_factor");
+}
+
+Sampler make_identity(const Section& data, const SamplerRequest& request) {
+  const IdentityOptions options{.instances = data.integer("instances"), .global_batch_size = request.global_batch_size};
+  return Sampler(identity_order(request.dataset->labels(), options, request.seed), request.global_batch_size,
+                 Remainder::drop, "identity");
+}
+
+Sampler make_class_balanced(const Section& data, const SamplerRequest& request) {
+  return Sampler(class_balanced_order(request.dataset->labels(), request.seed), request.global_batch_size,
+                 remainder_of(data), "class_balanced");
+}
+
+Sampler make_aspect_ratio(const Section& data, const SamplerRequest& request) {
+  OrderPtr order = grouped_order(aspect_groups(request.dataset->aspect_ratios()), request.global_batch_size,
+                                 request.seed, data.boolean("shuffle"));
+  return Sampler(std::move(order), request.global_batch_size, Remainder::drop, "aspect_ratio");
+}
+
+Sampler make_blocks(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  const BlockOptions options{.blocks = data.integer("blocks"), .global_batch_size = request.global_batch_size};
+  return Sampler(block_order(size, plain_order(data, size / options.blocks, request.seed), options),
+                 request.global_batch_size, Remainder::drop, "blocks");
+}
+
+Sampler make_torch(const Section& data, const SamplerRequest& request) {
+  const std::int64_t size = request.dataset->size();
+  return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
+                 request.global_batch_size, remainder_of(data), "torch");
+}
+
+}  // namespace
+
+const std::vector<SamplerRow>& builtin_samplers() {
+  static const std::vector<SamplerRow> rows = {
+      {.name = "default", .help = "every sample once an epoch", .keys = {kDropLast}, .make = make_default},
+      {.name = "infinite",
+       .help = "a batch may go on with the next epoch: no sample is left out or doubled",
+       .keys = {},
+       .make = make_infinite},
+      {.name = "repeat_factor",
+       .help = "samples of rare classes come more often",
+       .keys = {kDropLast,
+                {.name = "data.repeat_threshold",
+                 .type = KeyType::real,
+                 .default_value = "0.001",
+                 .help = "repeat_factor: a class in the part f < threshold of the samples comes sqrt(threshold / f) "
+                         "times as often",
+                 .min = 0,
+                 .max = 1,
+                 .min_is_exclusive = true}},
+       .make = make_repeat_factor},
+      {.name = "identity",
+       .help = "batches of some samples each of some classes",
+       .keys = {{.name = "data.instances",
+                 .type = KeyType::integer,
+                 .default_value = "4",
+                 .help = "identity: samples of a class in a batch; divides train.global_batch_size",
+                 .min = 1}},
+       .make = make_identity},
+      {.name = "class_balanced",
+       .help = "every class equally often, however few samples it has",
+       .keys = {kDropLast},
+       .make = make_class_balanced},
+      {.name = "aspect_ratio",
+       .help = "batches of only wide or only high images",
+       .keys = {},
+       .make = make_aspect_ratio},
+      {.name = "blocks",
+       .help = "every rank reads one contiguous part of the data set only",
+       .keys = {{.name = "data.blocks",
+                 .type = KeyType::integer,
+                 .default_value = "1",
+                 .help = "blocks: parts of the data set, as many as there are ranks",
+                 .min = 1}},
+       .make = make_blocks},
+      {.name = "torch",
+       .help = "the global batches that PyTorch's DistributedSampler gives with the seed run.seed",
+       .keys = {kDropLast},
+       .make = make_torch},
+  };
+  return rows;
+}
+
+Sampler make_sampler(const Section& data, const SamplerRequest& request, const std::vector<SamplerRow>& samplers) {
+  return find_row(samplers, data.text("sampler"), data.cite("sampler")).make(data, request);
+}
+
+}  // namespace lockstep::data

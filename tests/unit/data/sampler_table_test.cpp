@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/data/sampler_table.hpp>
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <set>
+
+#include "files.hpp"
+
+namespace lockstep::data {
+namespace {
+
+using Indices = std::vector<std::int64_t>;
+
+/// 23 samples: 1 of class 0, 2 of class 1, 20 of class 2. Those with an even index are wide.
+class Uneven : public Dataset {
+ public:
+  std::int64_t size() const override { return 23; }
+  Task task() const override { return {.sample_shape = {1, 2, 4}, .classes = 3}; }
+  std::uint64_t digest() const override { return 0; }
+  Batch get(std::span<const std::int64_t> indices) const override {
+    Batch batch;
+    batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
+    auto* target = batch.target.mutable_data_ptr<std::int64_t>();
+    for (const std::int64_t index : indices) *target++ = label(index);
+    return batch;
+  }
+  std::vector<double> aspect_ratios() const override {
+    std::vector<double> ratios;
+    for (std::int64_t i = 0; i < size(); ++i) ratios.push_back(i % 2 == 0 ? 2 : 0.5);
+    return ratios;
+  }
+  static std::int64_t label(std::int64_t index) { return index == 0 ? 0 : index < 3 ? 1 : 2; }
+};
+
+Sampler made(std::map<std::string, std::string> values, std::int64_t global_batch_size = 6) {
+  const Uneven dataset;
+  return make_sampler(section(values), {&dataset, global_batch_size, 9});
+}
+
+Indices batch_of(const Sampler& sampler, std::int64_t epoch, std::int64_t step) {
+  return sampler.indices(epoch, step, {0, sampler.global_batch_size()});
+}
+
+TEST(SamplerTableTest, TheDefaultKeepsItsOrder) {
+  const Sampler sampler = made({});
+  const Sampler plain(23, 6, 9);
+  EXPECT_EQ(sampler.steps_per_epoch(), 3);
+  EXPECT_EQ(sampler.algorithm(), "keyed permutation");
+  for (std::int64_t step = 0; step < 3; ++step) EXPECT_EQ(batch_of(sampler, 4, step), batch_of(plain, 4, step));
+  const Sampler filled = made({{"drop_last", "false"}, {"shuffle", "false"}});
+  EXPECT_EQ(filled.steps_per_epoch(), 4);
+  EXPECT_EQ(batch_of(filled, 0, 3), Indices({18, 19, 20, 21, 22, 0}));
+  EXPECT_NE(filled.algorithm(), sampler.algorithm());
+}
+
+// One line for each row of the table: what makes it what it is.
+TEST(SamplerTableTest, EveryNameMakesItsSampler) {
+  std::set<std::string> tested = {"default"};
+  const auto named = [&tested](const std::string& name, std::map<std::string, std::string> values = {}) {
+    tested.insert(name);
+    values["sampler"] = name;
+    Sampler sampler = made(values);
+    EXPECT_EQ(sampler.algorithm(), name);
+    return sampler;
+  };
+  EXPECT_EQ(batch_of(named("infinite", {{"shuffle", "false"}}), 1, 0), Indices({18, 19, 20, 21, 22, 0}));
+  EXPECT_EQ(batch_of(named("torch"), 2, 0), torch_order(23, 9)->indices(2, 0, 6));
+  // Class 0 is in 1/23 of the samples and 1 in 2/23: 3.39, 2 * 2.40 and 20 samples.
+  EXPECT_EQ(named("repeat_factor", {{"repeat_threshold", "0.5"}, {"drop_last", "false"}}).steps_per_epoch(), 5);
+  const Indices identities = batch_of(named("identity", {{"instances", "2"}}), 0, 0);
+  for (std::size_t i = 0; i < 6; i += 2) EXPECT_EQ(Uneven::label(identities[i]), Uneven::label(identities[i + 1]));
+  std::map<std::int64_t, int> classes;
+  for (const std::int64_t index : batch_of(named("class_balanced"), 0, 0)) ++classes[Uneven::label(index)];
+  EXPECT_EQ(classes, (std::map<std::int64_t, int>{{0, 2}, {1, 2}, {2, 2}}));
+  const Indices shapes = batch_of(named("aspect_ratio"), 0, 0);
+  for (const std::int64_t index : shapes) EXPECT_EQ(index % 2, shapes.front() % 2);
+  EXPECT_EQ(batch_of(named("blocks", {{"blocks", "2"}, {"shuffle", "false"}}), 0, 1), Indices({3, 4, 5, 14, 15, 16}));
+  for (const SamplerRow& row : builtin_samplers()) EXPECT_TRUE(tested.contains(row.name)) << row.name;
+}
+
+TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              made({{"sampler", "identty"}});
+            }),
+            "data.sampler (command line): 'identty' is unknown; choose one of: default, infinite, repeat_factor, "
+            "identity, class_balanced, aspect_ratio, blocks, torch; did you mean 'identity'?");
+  EXPECT_EQ(sentence_of<ConfigError>([] {
+              made({{"sampler", "identity"}});
+            }),
+            "data.instances = 4 does not divide train.global_batch_size = 6");
+  EXPECT_EQ(sentence_of<ConfigError>([] { made({}, 24); }),
+            "the training data has 23 samples, fewer than train.global_batch_size = 24; lower train.global_batch_size "
+            "or give more data");
+}
+
+// A sequence of tokens, as of the sources of text.
+class Tokens : public Uneven {
+ public:
+  Task task() const override { return {.sample_shape = {8}, .classes = 3, .is_text = true}; }
+  Batch get(std::span<const std::int64_t> indices) const override {
+    Batch batch;
+    batch.target = at::zeros({static_cast<std::int64_t>(indices.size()), 8}, at::kLong);
+    return batch;
+  }
+  std::vector<double> aspect_ratios() const override { return Dataset::aspect_ratios(); }
+};
+
+TEST(SamplerTableTest, ADataSetTellsItsClassesAndShapes) {
+  const Splits digits = open_with({{"train_size", "300"}, {"test_size", "1"}});
+  EXPECT_EQ(digits.train->labels(), digits.train->Dataset::labels());  // told at once, and read from the targets
+  EXPECT_EQ(digits.train->labels().size(), 300U);
+  EXPECT_EQ(digits.train->aspect_ratios(), std::vector<double>(300, 1));
+  EXPECT_EQ(Uneven().Dataset::aspect_ratios(), std::vector<double>(23, 2));
+  const Tokens tokens;
+  EXPECT_EQ(sentence_of<DataError>([&] { tokens.labels(); }),
+            "the samples have no single class each; choose a data.sampler that needs none");
+  EXPECT_EQ(sentence_of<DataError>([&] { tokens.aspect_ratios(); }),
+            "the samples have no width and height; choose a data.sampler that needs none");
+}
+
+}  // namespace
+}  // namespace lockstep::data
