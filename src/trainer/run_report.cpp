@@ -56,8 +56,11 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept {
   return outcome == engine::Outcome::stopped ? ExitCode::stopped : ExitCode::done;
 }
 
-RunReport::RunReport(std::string folder)
-    : folder_(std::move(folder)), metrics_(folder_ + "/metrics.jsonl"), summary_(folder_ + "/summary.csv") {
+RunReport::RunReport(std::string folder, bool has_tensorboard)
+    : folder_(std::move(folder)),
+      metrics_(folder_ + "/metrics.jsonl"),
+      summary_(folder_ + "/summary.csv"),
+      has_tensorboard_(has_tensorboard) {
   report::write_status(folder_, {.state = report::RunState::running});
 }
 
@@ -65,6 +68,7 @@ RunReport::RunReport(std::string folder)
 void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
+  if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
   if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);
@@ -72,6 +76,7 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
 
 void RunReport::on_record(const engine::Record& record) {
   metrics_.write(record.values);
+  if (tensorboard_) tensorboard_->write(record.values);
   if (record.kind == "eval") {
     summary_.write(record.values);
     std::ostringstream text;
