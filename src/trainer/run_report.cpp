@@ -6,6 +6,7 @@
 #include <lockstep/report/console_line.hpp>
 #include <lockstep/report/failure.hpp>
 #include <lockstep/report/run_files.hpp>
+#include <lockstep/report/run_page.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -129,6 +130,8 @@ void RunReport::on_end(engine::Outcome outcome) {
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
                                  .exit_code = static_cast<int>(exit_code_of(outcome))});
+  const std::string reason = write_page();
+  if (!reason.empty()) log::warning("the page of the run was not written: " + reason);
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {
@@ -138,6 +141,16 @@ void RunReport::on_failure(const std::exception& failure, int exit_code) {
                                  .total_steps = progress_.total_steps,
                                  .last_error = failure.what(),
                                  .exit_code = exit_code});
+  write_page();
+}
+
+std::string RunReport::write_page() const {
+  try {
+    report::write_text(folder_ + "/report.html", report::run_page(folder_));
+    return "";
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
 }
 
 }  // namespace lockstep::trainer

@@ -36,6 +36,9 @@ class RunReport {
   void on_failure(const std::exception& failure, int exit_code);
 
  private:
+  /// report.html; says why there is none, or "": a run that ended well does not fail for that.
+  std::string write_page() const;
+
   std::string folder_;
   report::MetricsWriter metrics_;
   report::SummaryWriter summary_;
