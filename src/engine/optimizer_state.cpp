@@ -80,6 +80,19 @@ void compare_groups(Differences& differences, const Archive& archive, const Opti
                   place.remedy);
 }
 
+/// Whether the archive has every number that the rule remembers, as it could have counted it.
+bool has_numbers(const Archive& archive, const OptimizerPlace& place) {
+  constexpr double kMost = 9007199254740992;  // what counts exactly
+  const auto is_there = [&](const auto& number) {
+    const std::string at = place.group + "/numbers";
+    if (!archive.has_attribute(at, number.first)) return false;
+    const double value = archive.real(at, number.first);
+    return value >= 0 && value <= kMost;
+  };
+  const auto& numbers = place.optimizer->numbers();
+  return std::all_of(numbers.begin(), numbers.end(), is_there);
+}
+
 /// Updates that each parameter of the archive has had, by its name.
 std::map<std::string, std::int64_t> steps_by_name(const Archive& archive, const OptimizerPlace& place) {
   const at::Tensor steps = tensor_over(archive.array(place.group + "/step"));
@@ -133,6 +146,7 @@ void capture_optimizer(Archive& archive, const OptimizerPlace& place, bool is_wr
     archive.set(at, "base_lr", group.base_lr);
     for (const auto& [option, value] : group.options) archive.set(at, option, value);
   }
+  for (const auto& [name, value] : optimizer.numbers()) archive.set(place.group + "/numbers", name, value);
 }
 
 void compare_steps(Differences& differences, const Archive& archive, const OptimizerPlace& place) {
@@ -167,6 +181,8 @@ void compare_optimizer(Differences& differences, const Archive& archive, const O
     }
   }
   compare_groups(differences, archive, place);
+  if (!has_numbers(archive, place))
+    differences.add(place.title + " has not all numbers that it remembers", place.remedy);
 }
 
 void load_optimizer(const Archive& archive, const OptimizerPlace& place) {
@@ -178,6 +194,13 @@ void load_optimizer(const Archive& archive, const OptimizerPlace& place) {
     const bool is_taken = fitting(archive, path(kParameters, found->first), parameter_of(place, b, s)) != nullptr;
     if (is_taken) place.optimizer->steps(b)[s] = found->second;
   });
+  bool is_all_there = has_numbers(archive, place);
+  for_each_state(place, [&](const HeldState& held) {
+    is_all_there = is_all_there && fitting(archive, held.at, held.like) != nullptr;
+  });
+  if (is_all_there) {  // else the numbers would speak of states that are not
+    for (auto& [name, value] : place.optimizer->numbers()) value = archive.real(place.group + "/numbers", name);
+  }
   const auto load = [&] { for_each_state(place, [&](const HeldState& held) { load_held(archive, held); }); };
   if (place.store->shards() != nullptr) return load();
   place.store->write_whole(load);

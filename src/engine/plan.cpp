@@ -3,6 +3,7 @@
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
+#include <lockstep/optim/option_limits.hpp>
 
 #include <algorithm>
 #include <map>
@@ -37,15 +38,27 @@ std::vector<std::int64_t> sampled(std::int64_t total_steps, std::int64_t points)
   return steps;
 }
 
+/// As an optimizer of these groups keeps them.
+std::vector<std::string> state_names(const optim::Rule& rule, const std::vector<optim::ParamGroup>& groups) {
+  std::vector<std::string> longest;
+  for (const optim::ParamGroup& group : groups) {
+    std::vector<std::string> names = rule.state_names(group.options);
+    if (names.size() > longest.size()) longest = std::move(names);
+  }
+  return longest;
+}
+
 std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Schedule& schedule,
-                                   const std::vector<std::int64_t>& steps) {
-  std::vector<std::string> options = schedule.moved(group.name, group.options);
+                                   const optim::OptionLimits& limits, const std::vector<std::int64_t>& steps) {
+  const std::vector<std::string> moved = schedule.moved(group.name, group.options);
+  std::vector<std::string> options = moved;
   if (std::find(options.begin(), options.end(), "lr") == options.end()) options.insert(options.begin(), "lr");
   std::vector<Plan::Curve> curves;
   for (const std::string& option : options) curves.push_back({.option = option, .group = group.name, .values = {}});
   for (const std::int64_t step : steps) {
     schedule::Numbers values = group.options;
     schedule.apply(step, group.name, group.options, values);
+    limits.require(values, moved, group.name, step);
     for (Plan::Curve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
   }
   return curves;
@@ -81,8 +94,9 @@ Plan plan_here(const Sections& sections, const Tables& tables, int world_size, s
     plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
   }
   const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
+  const optim::OptionLimits limits(rule, state_names(rule, groups.groups));
   for (const Plan::Group& group : plan.groups) {
-    for (Plan::Curve& curve : curves_of(group, schedule, steps)) plan.curves.push_back(std::move(curve));
+    for (Plan::Curve& curve : curves_of(group, schedule, limits, steps)) plan.curves.push_back(std::move(curve));
   }
   return plan;
 }

@@ -15,6 +15,15 @@ void require_default(const Section& train, const std::string& key, const std::st
   if (value.texts.front() != value.spec.default_value) throw ConfigError(train.cite(key) + " " + why);
 }
 
+void require_valid(const Section& train, const optim::GradScalerOptions& options) {
+  try {
+    optim::GradScaler{options};
+  } catch (const ConfigError& error) {
+    const char* const scale = options.is_dynamic ? "init_scale" : "loss_scale";
+    throw ConfigError(train.cite(options.backoff_factor < 1 ? scale : "backoff_factor") + ": " + error.what());
+  }
+}
+
 }  // namespace
 
 Precision precision_of(const Section& train) {
@@ -34,7 +43,8 @@ Precision precision_of(const Section& train) {
     options.growth_factor = train.real("growth_factor");
     options.backoff_factor = train.real("backoff_factor");
     options.growth_interval = train.integer("growth_interval");
-    precision.scaler = optim::GradScaler(options).options();  // checked
+    precision.scaler = options;
+    require_valid(train, options);
     return precision;
   }
   for (const char* key : {"loss_scale", "init_scale", "growth_factor", "backoff_factor", "growth_interval"}) {

@@ -64,6 +64,14 @@ std::int64_t count_lanes(const Section& train, const mpi::Communicator& world) {
   return tree.first_lane(world.rank() + 1) - tree.first_lane(world.rank());
 }
 
+/// What an optimizer needs that compares losses with their own gradients.
+void require_own_gradients(const Section& train, const Section& ddp, const std::string& rule) {
+  const std::string why = " has no place beside " + rule + ", which compares losses with their own gradients";
+  if (!train.text("clip_grad").empty()) throw ConfigError(train.cite("clip_grad") + why);
+  if (precision_of(train).scaler) throw ConfigError(train.cite("precision") + ": fp16" + why + "; take bf16");
+  if (ddp.text("comm_hook") != "none") throw ConfigError(ddp.cite("comm_hook") + why);
+}
+
 bool has_batch_norm(const models::Model& model) {
   const auto modules = model.modules();
   return std::any_of(modules.begin(), modules.end(), [](const auto& module) {
@@ -171,6 +179,12 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
     wrapper.scaler = precision_of(train).scaler;
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
     wrapper.clip.is_by_group = train.text("clip_scope") == "group";
+    if (ready.rule->minimise != nullptr) require_own_gradients(train, section("ddp"), ready.rule->name);
+    if (ready.rule->minimise != nullptr && device_.is_cuda()) {
+      throw ConfigError(section("optim").cite("name") + ": the steps of " + ready.rule->name +
+                        " are made on the CPU; use run.device=cpu");
+    }
+    if (ready.rule->is_whole) store.own_whole_parameters();  // here all ranks refuse together
   });
   if (world_->is_root()) {
     for (const std::string& remark : plan.remarks) log::warning(remark);

@@ -36,6 +36,7 @@ std::atomic<bool> Trainer::stop_requested_ = false;
 
 Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables)
     : strategy_(&strategy), tables_(&tables), splits_(std::move(splits)) {
+  if (!strategy.is_prepared()) throw std::logic_error("Trainer: the strategy is not prepared");
   const Section& train = sections.at("train");
   const Section& data = sections.at("data");
   const Section& sched = sections.at("sched");
@@ -113,6 +114,7 @@ void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samp
                           std::to_string(global_batch) + "; resume with the global batch of that run");
   }
   progress_.step = step;
+  events_.set_step(step);
   progress_.epoch = epoch;
   progress_.step_in_epoch = samples_in_epoch / global_batch;
   progress_.samples = samples;
@@ -152,30 +154,21 @@ Outcome Trainer::train() {
 StepReport Trainer::run_step(data::Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   const double waited_before = loader.wait_seconds();
-  const auto world_size = static_cast<double>(strategy_->world().size());
-  const auto global_batch = static_cast<double>(sampler_->global_batch_size());
   StepReport report;
   report.samples = sampler_->global_batch_size();
   report.lr = strategy_->optimizer().optimizer().groups().front().options.at("lr");
   const optim::GradScaler* const scaler = strategy_->optimizer().scaler();
   if (scaler != nullptr) report.loss_scale = scaler->scale();
-  const bool has_lanes = strategy_->lanes() > 0;
+  optim::OptimWrapper& optimizer = strategy_->optimizer();
   losses_.clear();
-  for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
-    const data::Batch batch = loader.next();
-    // Of all that is drawn in a forward nothing depends on the rank where lanes are on.
-    const auto place = static_cast<std::uint64_t>(part);
-    models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
-                            has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place
-                                      : strategy_->rank_of_draws() << 32 | place,
-                            strategy_->device());
-    const auto samples = static_cast<double>(batch.input.size(0));
-    // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
-    const double weight = has_lanes ? 1 : world_size * samples / global_batch;
-    const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
-    losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
-    report.grad_norm = result.update.grad_norm;
-    report.is_skipped = scaler != nullptr && !result.update.is_finite;
+  if (optimizer.minimises()) {
+    minimise(loader, report);
+  } else {
+    for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
+      const optim::UpdateReport update = run_micro_batch(loader.next(), part);
+      report.grad_norm = update.grad_norm;
+      report.is_skipped = scaler != nullptr && !update.is_finite;
+    }
   }
   if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
   if (report.is_skipped) report.grad_norm.reset();
@@ -184,21 +177,71 @@ StepReport Trainer::run_step(data::Loader& loader) {
   return report;
 }
 
+/// Number `part` of the step at hand. What is drawn in its forward is the same whenever it is run.
+optim::UpdateReport Trainer::run_micro_batch(const data::Batch& batch, std::int64_t part) {
+  const bool has_lanes = strategy_->lanes() > 0;
+  // Of all that is drawn in a forward nothing depends on the rank where lanes are on.
+  const auto place = static_cast<std::uint64_t>(part);
+  models::seed_generators(strategy_->seed(), random::Stream::forward, static_cast<std::uint64_t>(progress_.step),
+                          has_lanes ? static_cast<std::uint64_t>(strategy_->first_lane()) + place
+                                    : strategy_->rank_of_draws() << 32 | place,
+                          strategy_->device());
+  const auto samples = static_cast<double>(batch.input.size(0));
+  const auto world_size = static_cast<double>(strategy_->world().size());
+  const auto global_batch = static_cast<double>(sampler_->global_batch_size());
+  // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
+  const double weight = has_lanes ? 1 : world_size * samples / global_batch;
+  const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
+  losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
+  return result.update;
+}
+
+/// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
+void Trainer::minimise(data::Loader& loader, StepReport& report) {
+  std::vector<data::Batch> batches;
+  for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) batches.push_back(loader.next());
+  std::vector<double> first;
+  const optim::UpdateReport update = strategy_->optimizer().minimise([&] {
+    losses_.clear();
+    for (std::size_t part = 0; part < batches.size(); ++part) {
+      run_micro_batch(batches[part], static_cast<std::int64_t>(part));
+    }
+    if (first.empty()) first = losses_;
+    std::vector<double> losses = parts_of_loss();
+    strategy_->collectives().all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
+    return mean_loss(losses);
+  });
+  losses_ = std::move(first);
+  report.grad_norm = update.grad_norm;
+  report.evaluations = update.evaluations;
+}
+
+/// What this rank knows of the step's loss, to be summed over ranks: a place for each lane, or its part of the mean.
+std::vector<double> Trainer::parts_of_loss() const {
+  std::vector<double> parts(std::max<std::size_t>(1, static_cast<std::size_t>(strategy_->lanes())));
+  if (strategy_->lanes() > 0) {
+    std::copy(losses_.begin(), losses_.end(), parts.begin() + strategy_->first_lane());
+  } else {
+    for (const double loss : losses_) parts[0] += loss;
+  }
+  return parts;
+}
+
+/// @param sums  of parts_of_loss, over ranks
+double Trainer::mean_loss(std::span<double> sums) const {
+  if (strategy_->lanes() == 0) return sums[0];
+  return parallel::sum_by_lanes(sums) / static_cast<double>(strategy_->lanes());
+}
+
 /// Sums the loss over ranks, and tells every rank what any of them asks for. Whether the run is over, and how.
 std::optional<Outcome> Trainer::agree(StepReport& report) {
-  // How many ranks ask for a stop, and what rank 0 asks for; then the losses of all lanes, of which each rank knows its
-  // own, or the rank's part of the mean.
-  const auto lanes = static_cast<std::size_t>(strategy_->lanes());
-  std::vector<double> said(2 + std::max<std::size_t>(1, lanes));
+  // How many ranks ask for a stop, and what rank 0 asks for; then the loss.
+  std::vector<double> said = parts_of_loss();
+  said.insert(said.begin(), 2, 0);
   said[0] = stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
   if (strategy_->world().is_root()) said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0);
-  if (lanes > 0) {
-    std::copy(losses_.begin(), losses_.end(), said.begin() + 2 + strategy_->first_lane());
-  } else {
-    for (const double loss : losses_) said[2] += loss;
-  }
   strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
-  report.loss = lanes == 0 ? said[2] : parallel::sum_by_lanes(std::span(said).subspan(2)) / static_cast<double>(lanes);
+  report.loss = mean_loss(std::span(said).subspan(2));
   const auto of_root = static_cast<unsigned>(said[1]);
   report.is_save_due = (of_root & kSave) != 0;
   save_requested_ = false;
@@ -233,7 +276,7 @@ void Trainer::note_saved(std::int64_t step, double seconds) {
 }
 
 void Trainer::advance() {
-  ++progress_.step;
+  events_.set_step(++progress_.step);
   progress_.samples += sampler_->global_batch_size();
   if (++progress_.step_in_epoch == progress_.steps_per_epoch) {
     progress_.step_in_epoch = 0;

@@ -70,7 +70,7 @@ Options read(const Section& optim) {
 
 std::vector<std::string> state_names(const Options&) { return {"row_var", "col_var", "variance"}; }
 
-std::optional<Shape> state_shape(std::size_t slot, const Shape& parameter) {
+std::optional<Shape> state_shape(const Options&, std::size_t slot, const Shape& parameter) {
   if ((slot == kElements) != (parameter.size() < 2)) return std::nullopt;
   Shape shape = parameter;
   if (slot != kElements) shape[shape.size() - (slot == kRows ? 1 : 2)] = 1;

@@ -1,246 +1,272 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/lbfgs.hpp>
+#include <lockstep/optim/minimisation.hpp>
+
+#include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
+#include "line_search.hpp"
+#include "options.hpp"
+#include "rules.hpp"
+
 namespace lockstep::optim {
 
 namespace {
 
-constexpr double kEnoughDecrease = 1e-4;  // of the Wolfe conditions
-constexpr double kEnoughFlattening = 0.9;
 constexpr double kLeastCurvature = 1e-10;  // of a step that is learnt from
+constexpr std::int64_t kMostTries = 25;    // of one line search
+enum Slot : std::size_t { kDirection, kLastGradient, kSteps, kChanges };
 
-template <class T>
-double dot(const std::vector<T>& a, const std::vector<T>& b) {
-  double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += static_cast<double>(a[i]) * static_cast<double>(b[i]);
-  return sum;
+void assign(const Vector& to, const Vector& from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
 }
 
-template <class T>
-double largest_magnitude(const std::vector<T>& values) {
-  double largest = 0;
-  for (const T value : values) largest = std::max(largest, std::abs(static_cast<double>(value)));
-  return largest;
+/// a + factor * b
+Vector sum(const Vector& a, double factor, const Vector& b) {
+  Vector result;
+  for (std::size_t i = 0; i < a.size(); ++i) result.push_back(a[i].add(b[i], factor));
+  return result;
 }
 
-template <class T>
-void add(std::span<T> to, double factor, const std::vector<T>& values) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i] += static_cast<T>(factor) * values[i];
+void add(const Vector& to, double factor, const Vector& values) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
 }
 
-/// A point on the line of search.
-template <class T>
-struct Trial {
-  double at;  ///< in units of the direction
-  double loss;
-  std::vector<T> gradient;
-  double slope;  ///< of the loss along the direction
-};
-
-/// Where the cubic through two trials is least, within [least, most].
-template <class T>
-double cubic_minimum(const Trial<T>& a, const Trial<T>& b, double least, double most) {
-  const Trial<T>& low = a.at <= b.at ? a : b;
-  const Trial<T>& high = a.at <= b.at ? b : a;
-  const double d1 = a.slope + b.slope - 3 * (a.loss - b.loss) / (a.at - b.at);
-  const double square = d1 * d1 - a.slope * b.slope;
-  if (!(square >= 0)) return (least + most) / 2;
-  const double d2 = std::sqrt(square);
-  const double at = high.at - (high.at - low.at) * ((high.slope + d2 - d1) / (high.slope - low.slope + 2 * d2));
-  return std::min(std::max(at, least), most);
+Vector product(const Vector& a, double factor) {
+  Vector result;
+  for (const at::Tensor& part : a) result.push_back(part.mul(factor));
+  return result;
 }
 
-template <class T>
-class WolfeSearch {
+double sum_of_magnitudes(const Minimisation& problem, const Vector& a) {
+  Vector signs;
+  for (const at::Tensor& part : a) signs.push_back(part.sign());
+  return problem.dot(a, signs);
+}
+
+/// Of the last steps, and of what they did to the gradient: what is known of the curvature.
+class History {
  public:
-  using Evaluate = std::function<Trial<T>(double at)>;
-  WolfeSearch(const Evaluate& evaluate, Trial<T> start, double tolerance, std::int64_t max_evaluations)
-      : evaluate_(&evaluate), start_(std::move(start)), tolerance_(tolerance), most_(max_evaluations) {}
+  explicit History(Minimisation& problem)
+      : problem_(&problem), size_(static_cast<std::int64_t>(problem.options().at("history_size"))) {
+    const auto learnt = static_cast<std::int64_t>(problem.numbers().at("learnt"));
+    for (std::int64_t i = std::max<std::int64_t>(0, learnt - size_); i < learnt; ++i) take(i);
+  }
 
-  Trial<T> run(double first) {
-    if (!find_bracket(first)) return low_;
-    narrow_bracket();
-    return low_;
+  void learn(const Vector& step, const Vector& change) {
+    if (!(problem_->dot(change, step) > kLeastCurvature)) return;
+    const auto learnt = static_cast<std::int64_t>(problem_->numbers().at("learnt")++);
+    assign(problem_->state_row(kSteps, learnt % size_), step);  // over the oldest, once there are as many
+    assign(problem_->state_row(kChanges, learnt % size_), change);
+    if (static_cast<std::int64_t>(pairs_.size()) == size_) pairs_.erase(pairs_.begin());
+    take(learnt);
+  }
+
+  /// The gradient times the inverse curvature, downhill.
+  Vector downhill(const Vector& gradient) const {
+    Vector direction = product(gradient, -1);
+    std::vector<double> shares(pairs_.size());
+    for (std::size_t i = pairs_.size(); i-- > 0;) {
+      shares[i] = problem_->dot(pairs_[i].step, direction) * pairs_[i].inverse_product;
+      add(direction, -shares[i], pairs_[i].change);
+    }
+    direction = product(direction, scale_);
+    for (std::size_t i = 0; i < pairs_.size(); ++i) {
+      const double back = problem_->dot(pairs_[i].change, direction) * pairs_[i].inverse_product;
+      add(direction, shares[i] - back, pairs_[i].step);
+    }
+    return direction;
   }
 
  private:
-  bool is_too_high(const Trial<T>& trial) const {
-    return trial.loss > start_.loss + kEnoughDecrease * trial.at * start_.slope;
-  }
-  bool is_flat(const Trial<T>& trial) const { return std::abs(trial.slope) <= -kEnoughFlattening * start_.slope; }
-  void set_bracket(Trial<T> a, Trial<T> b) {
-    if (b.loss < a.loss) std::swap(a, b);
-    low_ = std::move(a);
-    high_ = std::move(b);
+  struct Pair {
+    Vector step;
+    Vector change;
+    double inverse_product;
+  };
+
+  void take(std::int64_t learnt) {
+    Pair pair{.step = problem_->state_row(kSteps, learnt % size_),
+              .change = problem_->state_row(kChanges, learnt % size_),
+              .inverse_product = 0};
+    const double product = problem_->dot(pair.change, pair.step);
+    pair.inverse_product = 1 / product;
+    scale_ = product / problem_->dot(pair.change, pair.change);
+    pairs_.push_back(std::move(pair));
   }
 
-  /// Goes outward. False: low_ is the end.
-  bool find_bracket(double first) {
-    Trial<T> before = start_;
-    Trial<T> trial = (*evaluate_)(first);
-    for (; tries_ < most_; ++tries_) {
-      const bool rises = tries_ > 1 && trial.loss >= before.loss;
-      if (!is_too_high(trial) && !rises && is_flat(trial)) {
-        low_ = std::move(trial);
-        return false;
-      }
-      if (is_too_high(trial) || rises || trial.slope >= 0) {
-        set_bracket(std::move(before), std::move(trial));
-        return true;
-      }
-      const double next = cubic_minimum(before, trial, trial.at + 0.01 * (trial.at - before.at), trial.at * 10);
-      before = std::exchange(trial, (*evaluate_)(next));
-    }
-    set_bracket(start_, std::move(trial));
-    return false;
-  }
-
-  /// Where to look next inside the bracket: not twice running close to a border.
-  double inside_bracket() {
-    const auto [least, most] = std::minmax(low_.at, high_.at);
-    const double margin = 0.1 * (most - least);
-    const double at = cubic_minimum(low_, high_, least, most);
-    const bool is_close = std::min(most - at, at - least) < margin;
-    if (!is_close) {
-      was_close_ = false;
-    } else if (was_close_ || at >= most || at <= least) {
-      was_close_ = false;
-      return std::abs(at - most) < std::abs(at - least) ? most - margin : least + margin;
-    } else {
-      was_close_ = true;
-    }
-    return at;
-  }
-
-  void narrow_bracket() {
-    while (tries_ < most_ && std::abs(high_.at - low_.at) >= tolerance_) {
-      Trial<T> trial = (*evaluate_)(inside_bracket());
-      ++tries_;
-      if (is_too_high(trial) || trial.loss >= low_.loss) {
-        set_bracket(std::move(low_), std::move(trial));
-        continue;
-      }
-      const bool is_done = is_flat(trial);
-      if (!is_done && trial.slope * (high_.at - low_.at) >= 0) high_ = std::move(low_);
-      low_ = std::move(trial);
-      if (is_done) return;
-    }
-  }
-
-  const Evaluate* evaluate_;
-  Trial<T> start_;
-  double tolerance_;
-  std::int64_t most_;
-  std::int64_t tries_ = 0;
-  Trial<T> low_;
-  Trial<T> high_;
-  bool was_close_ = false;
+  Minimisation* problem_;
+  std::int64_t size_;
+  std::vector<Pair> pairs_;  // oldest first
+  double scale_ = 1;         // of the first guess of the inverse curvature
 };
 
-void require(bool is_right, const std::string& sentence) {
-  if (!is_right) throw ConfigError("lbfgs: " + sentence);
+class Lbfgs {
+ public:
+  explicit Lbfgs(Minimisation& problem)
+      : problem_(&problem),
+        options_(&problem.options()),
+        history_(problem),
+        direction_(problem.state(kDirection)),
+        last_gradient_(problem.state(kLastGradient)) {}
+
+  void run() {
+    at_ = problem_->evaluate();
+    if (!std::isfinite(problem_->so_far().grad_norm)) return;
+    const auto most = static_cast<std::int64_t>(options_->at("max_iter"));
+    for (std::int64_t i = 1; i <= most && std::isfinite(at_.loss) && !is_optimal(); ++i) {
+      choose_direction();
+      const double slope = problem_->dot(at_.gradient, direction_);
+      if (!(slope <= -option("tolerance_change"))) return;
+      const double last_loss = at_.loss;
+      if (option("strong_wolfe") != 0) {
+        search(slope);
+      } else {
+        problem_->move_to(problem_->position(), length(), direction_);
+        if (i == most) return;  // the next step evaluates here
+        at_ = problem_->evaluate();
+      }
+      const bool is_still = problem_->largest_magnitude(direction_) * std::abs(length()) <= option("tolerance_change");
+      const bool is_level = std::abs(at_.loss - last_loss) < option("tolerance_change");
+      if (is_still || is_level || evaluations_left() <= 0) return;
+    }
+  }
+
+ private:
+  double option(const char* name) const { return options_->at(name); }
+  /// Of the last step, in units of direction_.
+  double& length() { return problem_->numbers().at("t"); }
+  bool is_optimal() const { return problem_->largest_magnitude(at_.gradient) <= option("tolerance_grad"); }
+  std::int64_t evaluations_left() const {
+    const auto given = static_cast<std::int64_t>(option("max_eval"));
+    const auto most = given == 0 ? static_cast<std::int64_t>(option("max_iter")) * 5 / 4 : given;
+    return most - problem_->so_far().evaluations;
+  }
+
+  void choose_direction() {
+    const bool is_first = ++problem_->numbers().at("n_iter") == 1;
+    if (!is_first) history_.learn(product(direction_, length()), sum(at_.gradient, -1, last_gradient_));
+    assign(direction_, history_.downhill(at_.gradient));
+    assign(last_gradient_, at_.gradient);
+    length() = option("lr");
+    if (is_first) length() *= std::min(1.0, 1 / sum_of_magnitudes(*problem_, at_.gradient));
+  }
+
+  /// To where the loss along the direction is low and flat enough.
+  void search(double slope) {
+    const Vector start = problem_->position();
+    const auto at = [&](double length) {
+      problem_->move_to(start, length, direction_);
+      Minimisation::Point point = problem_->evaluate();
+      const double trial_slope = problem_->dot(point.gradient, direction_);
+      return Trial{.at = length, .point = std::move(point), .slope = trial_slope};
+    };
+    Trial found = search_line(at, {.at = 0, .point = at_, .slope = slope}, length(),
+                              {.tolerance = option("tolerance_change") / problem_->largest_magnitude(direction_),
+                               .most_tries = std::min(kMostTries, evaluations_left())});
+    problem_->move_to(start, found.at, direction_);
+    length() = found.at;
+    at_ = std::move(found.point);
+  }
+
+  Minimisation* problem_;
+  const Options* options_;
+  History history_;
+  Vector direction_;
+  Vector last_gradient_;
+  Minimisation::Point at_;
+};
+
+void minimise(Minimisation& problem) {
+  Lbfgs(problem).run();
+  problem.numbers().at("func_evals") += static_cast<double>(problem.so_far().evaluations);
+}
+
+Options read(const Section& optim) {
+  const std::pair<const char*, bool> others[] = {{"weight_decay", optim.real("weight_decay") != 0},
+                                                 {"maximize", optim.boolean("maximize")},
+                                                 {"no_decay", optim.text("no_decay") != "none"},
+                                                 {"paramwise", !optim.texts("paramwise").empty()}};
+  for (const auto& [key, is_set] : others) {
+    if (!is_set) continue;
+    throw ConfigError(optim.cite(key) +
+                      " has no place beside optim.name=lbfgs, which minimises the loss itself, over " +
+                      "all parameters as one");
+  }
+  Options options;
+  read_numbers(optim, options, {"tolerance_grad", "tolerance_change"});
+  for (const char* key : {"max_iter", "max_eval", "history_size"}) {
+    options[key] = static_cast<double>(optim.integer(key));
+  }
+  options["strong_wolfe"] = optim.text("line_search_fn") == "strong_wolfe" ? 1 : 0;
+  return options;
+}
+
+std::vector<std::string> state_names(const Options&) { return {"d", "prev_flat_grad", "old_stps", "old_dirs"}; }
+
+std::optional<Shape> state_shape(const Options& options, std::size_t slot, const Shape& parameter) {
+  Shape shape = parameter;
+  const bool is_of_history = slot == kSteps || slot == kChanges;
+  if (is_of_history) shape.insert(shape.begin(), static_cast<std::int64_t>(options.at("history_size")));
+  return shape;
+}
+
+KeySpecs keys() {
+  return {{.name = "optim.max_iter",
+           .type = KeyType::integer,
+           .default_value = "20",
+           .help = "lbfgs: iterations of a step, at most",
+           .min = 1,
+           .max = 1e6},
+          {.name = "optim.max_eval",
+           .type = KeyType::integer,
+           .default_value = "0",
+           .help = "lbfgs: evaluations of the loss after which a step ends; 0: 5/4 of optim.max_iter",
+           .min = 0,
+           .max = 1e9},
+          {.name = "optim.tolerance_grad",
+           .type = KeyType::real,
+           .default_value = "1e-7",
+           .help = "lbfgs: a step ends once no element of the gradient is larger",
+           .min = 0},
+          {.name = "optim.tolerance_change",
+           .type = KeyType::real,
+           .default_value = "1e-9",
+           .help = "lbfgs: a step ends once neither a parameter nor the loss changes by more",
+           .min = 0},
+          {.name = "optim.history_size",
+           .type = KeyType::integer,
+           .default_value = "100",
+           .help = "lbfgs: iterations that the curvature is learnt from; the memory is that of twice as many models",
+           .min = 1,
+           .max = 10000},
+          {.name = "optim.line_search_fn",
+           .type = KeyType::choice,
+           .default_value = "none",
+           .help = "lbfgs: how far an iteration goes along its direction: as far as lr says, or with strong_wolfe to "
+                   "where the loss is low and flat enough, from lr on",
+           .choices = {"none", "strong_wolfe"}}};
 }
 
 }  // namespace
 
-template <class T>
-Lbfgs<T>::Lbfgs(const LbfgsOptions& options) : options_(options) {
-  require(options.lr >= 0, "lr must be at least 0");
-  require(options.max_iterations >= 1, "max_iterations must be at least 1");
-  require(options.max_evaluations >= 0, "max_evaluations must be at least 0");
-  require(options.history_size >= 1, "history_size must be at least 1");
-  if (options_.max_evaluations == 0) options_.max_evaluations = options_.max_iterations * 5 / 4;
+Rule lbfgs_rule() {
+  return {.name = "lbfgs",
+          .help =
+              "limited-memory BFGS, which evaluates the loss of a step's batch several times: for large batches, "
+              "with lr=1 and line_search_fn=strong_wolfe",
+          .keys = keys(),
+          .read = read,
+          .state_names = state_names,
+          .is_whole = true,
+          .state_shape = state_shape,
+          .minimise = minimise,
+          .numbers = {"n_iter", "func_evals", "learnt", "t"},
+          .counts_every_step = true};
 }
-
-/// From the last step and what it did to the gradient.
-template <class T>
-void Lbfgs<T>::learn(const Vector& gradient) {
-  Change change{.of_x = direction_, .of_gradient = gradient, .inverse_product = 0};
-  for (T& value : change.of_x) value *= static_cast<T>(length_);
-  add<T>(change.of_gradient, -1, last_gradient_);
-  const double product = dot(change.of_gradient, change.of_x);
-  if (!(product > kLeastCurvature)) return;
-  if (history_.size() == options_.history_size) history_.erase(history_.begin());
-  scale_ = product / dot(change.of_gradient, change.of_gradient);
-  change.inverse_product = 1 / product;
-  history_.push_back(std::move(change));
-}
-
-/// The gradient times the inverse curvature, downhill.
-template <class T>
-void Lbfgs<T>::choose_direction(const Vector& gradient) {
-  direction_ = gradient;
-  for (T& value : direction_) value = -value;
-  std::vector<double> shares(history_.size());
-  for (std::size_t i = history_.size(); i-- > 0;) {
-    shares[i] = dot(history_[i].of_x, direction_) * history_[i].inverse_product;
-    add<T>(direction_, -shares[i], history_[i].of_gradient);
-  }
-  for (T& value : direction_) value *= static_cast<T>(scale_);
-  for (std::size_t i = 0; i < history_.size(); ++i) {
-    const double back = dot(history_[i].of_gradient, direction_) * history_[i].inverse_product;
-    add<T>(direction_, shares[i] - back, history_[i].of_x);
-  }
-}
-
-template <class T>
-double Lbfgs<T>::step(std::span<T> x, const Function& function) {
-  Vector gradient(x.size());
-  std::int64_t evaluations = 0;
-  const auto evaluate = [&] {
-    ++evaluations;
-    return function(x, gradient);
-  };
-  const auto is_optimal = [&] { return largest_magnitude(gradient) <= options_.tolerance_gradient; };
-  const double first_loss = evaluate();
-  double loss = first_loss;
-  if (is_optimal()) return first_loss;
-  for (std::int64_t i = 1; i <= options_.max_iterations; ++i) {
-    const bool is_first = ++iterations_ == 1;
-    if (!is_first) learn(gradient);
-    choose_direction(gradient);
-    last_gradient_ = gradient;
-    const double last_loss = loss;
-    double sum = 0;
-    for (const T value : gradient) sum += std::abs(static_cast<double>(value));
-    length_ = is_first ? std::min(1.0, 1 / sum) * options_.lr : options_.lr;
-    const double slope = dot(gradient, direction_);
-    if (slope > -options_.tolerance_change) break;
-    if (options_.strong_wolfe) {
-      const Vector start(x.begin(), x.end());
-      const std::function<Trial<T>(double)> at = [&](double length) {
-        add<T>(x, length, direction_);
-        const double trial_loss = evaluate();
-        std::copy(start.begin(), start.end(), x.begin());
-        return Trial<T>{.at = length, .loss = trial_loss, .gradient = gradient, .slope = dot(gradient, direction_)};
-      };
-      WolfeSearch<T> search(at, {.at = 0, .loss = loss, .gradient = gradient, .slope = slope},
-                            options_.tolerance_change / largest_magnitude(direction_),
-                            options_.max_evaluations - evaluations);
-      Trial<T> found = search.run(length_);
-      length_ = found.at;
-      loss = found.loss;
-      gradient = std::move(found.gradient);
-      add<T>(x, length_, direction_);
-    } else {
-      add<T>(x, length_, direction_);
-      if (i == options_.max_iterations) break;  // the next step evaluates here
-      loss = evaluate();
-    }
-    const bool is_still = largest_magnitude(direction_) * std::abs(length_) <= options_.tolerance_change;
-    const bool is_level = std::abs(loss - last_loss) < options_.tolerance_change;
-    if (evaluations >= options_.max_evaluations || is_optimal() || is_still || is_level) break;
-  }
-  return first_loss;
-}
-
-template class Lbfgs<float>;
-template class Lbfgs<double>;
 
 }  // namespace lockstep::optim

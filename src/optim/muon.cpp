@@ -90,7 +90,7 @@ Options read(const Section& optim) {
 
 std::vector<std::string> state_names(const Options&) { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }
 
-std::optional<Shape> state_shape(std::size_t slot, const Shape& parameter) {
+std::optional<Shape> state_shape(const Options&, std::size_t slot, const Shape& parameter) {
   const bool is_of_matrices = slot == 0;
   return is_of_matrices == is_matrix(parameter) ? std::optional(parameter) : std::nullopt;
 }

@@ -16,6 +16,11 @@ OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, cons
   if (options_.accumulation_steps < 1) {
     throw ConfigError("accumulation_steps must be at least 1, not " + std::to_string(options_.accumulation_steps));
   }
+  const bool changes_gradients = options_.scaler || options_.clip.max_norm > 0 || options_.clip.max_value > 0;
+  if (minimises() && changes_gradients) {
+    throw ConfigError(optimizer_.rule().name +
+                      " compares losses with their own gradients, which are neither clipped nor scaled");
+  }
   if (options_.scaler) scaler_.emplace(*options_.scaler);
 }
 
@@ -41,6 +46,21 @@ std::int64_t OptimWrapper::micro_batches_in_step() const {
                          std::to_string(total_));
 }
 
+UpdateReport OptimWrapper::minimise(const std::function<double()>& evaluate) {
+  is_minimising_ = true;
+  const Minimised minimised = optimizer_.minimise([&] {
+    done_ = step_begin_;
+    return evaluate();
+  });
+  is_minimising_ = false;
+  step_begin_ = done_;
+  const bool is_finite = std::isfinite(minimised.grad_norm);
+  return {.updated = is_finite,
+          .grad_norm = minimised.grad_norm,
+          .is_finite = is_finite,
+          .evaluations = minimised.evaluations};
+}
+
 UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight) {
   double factor = weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step());
   if (scaler_) factor *= scaler_->scale();
@@ -49,6 +69,11 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   const bool completes = completes_step();
   ++done_;
   if (!completes) return {};
+  if (is_minimising_) {  // averages them now: collectives of others may follow before they are taken
+    parameters_->finish_gradients();
+    parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
+    return {};
+  }
   step_begin_ = done_;
   const UpdateReport report = clip_and_step();
   if (scaler_) scaler_->update(report.is_finite);

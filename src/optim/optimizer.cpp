@@ -28,6 +28,20 @@ std::int64_t count_of(const Shape& shape) {
   return count;
 }
 
+/// Of an array of a parameter's shape, or of several such one after another. Others have none of their own.
+Shape strides_like(const Segment& parameter, const Shape& shape) {
+  const auto several = static_cast<std::ptrdiff_t>(shape.size()) - static_cast<std::ptrdiff_t>(parameter.shape.size());
+  if (parameter.strides.empty() || several < 0) return {};
+  if (!std::equal(parameter.shape.begin(), parameter.shape.end(), shape.begin() + several)) return {};
+  Shape strides = parameter.strides;
+  std::int64_t count = parameter.count;
+  for (std::ptrdiff_t i = several; i-- > 0;) {
+    strides.insert(strides.begin(), count);
+    count *= shape[static_cast<std::size_t>(i)];
+  }
+  return strides;
+}
+
 /// Elements, up to the end of a cache line.
 std::int64_t whole_lines(std::int64_t count, std::size_t element) {
   const auto line = static_cast<std::int64_t>(64 / element);
@@ -103,7 +117,9 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
   for (const ParamGroup& group : groups_) {
     const auto names = rule.state_names(group.options);
     if (std::equal(names.begin(), names.end(), state_names_.begin())) continue;
-    throw ConfigError("the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
+    throw_agreed(
+        ExitCode::configuration,
+        "optim.paramwise: the groups of an optimizer cannot keep different states of rule '" + rule.name + "'");
   }
   rule_states_ = state_names_.size();
   for (const Block& block : parameters.blocks()) {
@@ -126,6 +142,10 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     coefficients_.emplace_back(block.segments.size());
   }
   if (!numbers.empty()) throw std::logic_error("no parameter is named '" + numbers.begin()->first + "'");
+  for (const std::string& name : rule.numbers) numbers_[name] = 0;
+  if (rule.minimise != nullptr && groups_.size() != 1) {
+    throw std::logic_error("rule '" + rule.name + "' moves all parameters as one, so it wants one group");
+  }
   if (rule.is_whole) parameters.own_whole_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
 }
@@ -138,10 +158,11 @@ void Optimizer::allocate_state(std::size_t block) {
   auto& begins = state_begin_.emplace_back(state_names_.size());
   for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
     std::int64_t end = 0;
-    for (const Segment& segment : of.segments) {
+    for (std::size_t s = 0; s < of.segments.size(); ++s) {
+      const Segment& segment = of.segments[s];
       begins[slot].push_back(rule_->state_shape == nullptr ? segment.offset : end);
       if (rule_->state_shape == nullptr) continue;
-      const std::optional<Shape> shape = rule_->state_shape(slot, segment.shape);
+      const std::optional<Shape> shape = rule_->state_shape(options_of(block, s), slot, segment.shape);
       end += shape ? whole_lines(count_of(*shape), element) : 0;
     }
     const bool exists = slot < rule_states_ || is_half(of);
@@ -159,14 +180,15 @@ std::optional<StateArray> Optimizer::state_of(std::size_t block, std::size_t seg
   const Block& of = parameters_->blocks()[block];
   const Segment& parameter = of.segments[segment];
   if (slot >= rule_states_ && !is_half(of)) return std::nullopt;
-  const std::optional<Shape> shape =
-      rule_->state_shape == nullptr ? parameter.shape : rule_->state_shape(slot, parameter.shape);
+  const std::optional<Shape> shape = rule_->state_shape == nullptr
+                                         ? parameter.shape
+                                         : rule_->state_shape(options_of(block, segment), slot, parameter.shape);
   if (!shape) return std::nullopt;
   const std::int64_t begin = state_begin_[block][slot][segment] * static_cast<std::int64_t>(size_of(state_type(of)));
   return StateArray{.values = state_[block][slot].get() + begin,
                     .dtype = state_type(of),
                     .shape = *shape,
-                    .strides = *shape == parameter.shape ? parameter.strides : Shape()};
+                    .strides = strides_like(parameter, *shape)};
 }
 
 std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(block); }
@@ -177,6 +199,7 @@ void Optimizer::step(const GradientChange& change) {
 
 void Optimizer::step_by_group(Changes changes) {
   if (changes.size() != groups_.size()) throw std::logic_error("an update wants one change for each group");
+  if (rule_->minimise != nullptr) throw std::logic_error("rule '" + rule_->name + "' has no step but minimise");
   if (rule_->is_whole) return step_whole(changes);
   parameters_->finish_gradients();
   count_step();

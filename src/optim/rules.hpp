@@ -48,4 +48,9 @@ Rule adafactor_rule();
 /// Jordan et al., Muon (2024); adjust_lr_fn=match_rms_adamw: Liu et al., arXiv:2502.16982.
 Rule muon_rule();
 
+// Rules that evaluate the loss several times in a step.
+
+/// Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
+Rule lbfgs_rule();
+
 }  // namespace lockstep::optim

@@ -25,7 +25,7 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
       {.name = "optim.lr",
        .type = KeyType::real,
        .default_value = "0.001",
-       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more",
+       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
        .min = 0},
       {.name = "optim.weight_decay",
        .type = KeyType::real,
@@ -69,7 +69,7 @@ const std::vector<Rule>& builtin_rules() {
   static const std::vector<Rule> rules = {sgd_rule(),       adam_rule(),   adamw_rule(), adagrad_rule(), rmsprop_rule(),
                                           adadelta_rule(),  adamax_rule(), nadam_rule(), radam_rule(),   asgd_rule(),
                                           rprop_rule(),     lion_rule(),   lars_rule(),  larc_rule(),    lamb_rule(),
-                                          adafactor_rule(), muon_rule()};
+                                          adafactor_rule(), muon_rule(),   lbfgs_rule()};
   return rules;
 }
 

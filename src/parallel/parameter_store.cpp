@@ -188,7 +188,8 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
 void ParameterStore::own_whole_parameters() {
   if (shards_) {
     throw ConfigError(
-        "optim.name: this one updates whole parameters, which strategy.stage cuts; take another, or strategy.stage=0");
+        "optim.name: this one updates whole parameters, which strategy.name=sharded cuts; take another, or "
+        "strategy.name=ddp");
   }
   owns_whole_ = true;
   if (is_shared()) divide_whole();

@@ -74,6 +74,7 @@ Shape make_one_cycle(const Section& rule, Window window) {
 Shape make_cyclic(const Section& rule, Window window) {
   if (rule.is_default("up")) throw ConfigError("up: give how long it rises");
   const double up = rule.real("up");
+  if (up < kSlack) throw ConfigError("up: it takes some time to rise");
   const double cycle = up + (rule.is_default("down") ? up : rule.real("down"));
   const std::string& shape = rule.text("shape");
   return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double at, double value) {
@@ -104,6 +105,20 @@ struct Wave {
   double weight;
 };
 
+/// Passes over most of the waves after the given ones that end before `here`, where there are many: each is `grow`
+/// times as long as the one before, so where the n-th begins is the sum of a geometric series.
+void pass_over(const Waves& waves, double here, Wave& wave) {
+  constexpr double kFew = 1000;
+  const double length = wave.period * (waves.is_full ? 2 : 1);
+  const double ahead = (here - wave.begin) / length;
+  const double log = std::log(waves.grow);
+  const double count = std::floor(log == 0 ? ahead : std::log1p(ahead * (waves.grow - 1)) / log) - 1;
+  if (!(count > kFew)) return;
+  wave.begin += length * (log == 0 ? count : std::expm1(count * log) / (waves.grow - 1));
+  wave.period *= std::pow(waves.grow, count);
+  wave.weight *= std::pow(waves.shrink, count);
+}
+
 /// The wave at `here`, which counts from the beginning of the first.
 Wave wave_at(const Waves& waves, double here) {
   Wave wave{.begin = 0, .period = waves.periods.front(), .weight = waves.weights.front()};
@@ -114,10 +129,14 @@ Wave wave_at(const Waves& waves, double here) {
     wave.begin += length;
     wave.period = is_given ? waves.periods[next] : wave.period * waves.grow;
     wave.weight = is_given ? waves.weights[next] : wave.weight * waves.shrink;
+    if (!is_given) pass_over(waves, here, wave);
   }
 }
 
-Waves waves_of(const Section& rule) {
+/// With more of them, two would begin at nearly the same number.
+constexpr double kMostWaves = 1e12;
+
+Waves waves_of(const Section& rule, const Window& window) {
   Waves waves{.periods = rule.reals("periods"),
               .weights = rule.reals("weights"),
               .grow = rule.real("grow"),
@@ -129,11 +148,14 @@ Waves waves_of(const Section& rule) {
   if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: give as many as there are periods");
   if (rule.is_default("floor") && rule.is_default("final_factor")) throw ConfigError("give floor or final_factor");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
+  if (waves.grow != 0 && window.width() / waves.periods.back() > kMostWaves) {
+    throw ConfigError("periods: the last one is too short, there would be no end of waves");
+  }
   return waves;
 }
 
 Shape make_cosine_restart(const Section& rule, Window window) {
-  return [waves = waves_of(rule), floor = Floor(rule), window](double at, double value) {
+  return [waves = waves_of(rule, window), floor = Floor(rule), window](double at, double value) {
     if (at < window.begin) return value;
     const double here = inside(window, at);
     const Wave wave = wave_at(waves, here);

@@ -51,6 +51,9 @@ struct Written {
 
 Written read(const std::string& text, const KeySpecs& common, const std::string& place,
              const std::vector<Curve>& curves) {
+  if (std::count(text.begin(), text.end(), '(') != std::count(text.begin(), text.end(), ')')) {
+    throw ConfigError(place + ": there are not as many '(' as ')'");
+  }
   const std::vector<std::string> parts = split_list(text, ',');
   Written written{.curve = find_row(curves, parts.front(), place), .options = {}};
   for (const KeySpec& key : common) written.options.declare(key);
@@ -69,10 +72,12 @@ std::string shortest(double value) {
 Window window_of(const Section& rule, const Window& whole) {
   Window window = whole;
   window.begin = rule.real("begin");
-  if (rule.real("end") >= 0) window.end = rule.real("end");
+  const double end = rule.real("end");
+  if (end < 0 && end != -1) throw ConfigError("end: must be -1 or at least 0");
+  if (end >= 0) window.end = end;
   if (window.begin < window.end) return window;
   throw ConfigError("begin (" + shortest(window.begin) + ") must be below end (" + shortest(window.end) +
-                    (rule.real("end") < 0 ? ", the end of the run)" : ")"));
+                    (end < 0 ? ", the end of the run)" : ")"));
 }
 
 Shape shape_of(const Written& written, const Window& window) {

@@ -31,7 +31,8 @@ class Plateau : public Feedback {
     if (position < window_.begin || position >= window_.end) return;
     const auto found = measured.find(monitor_);
     if (found == measured.end()) {
-      throw ConfigError("monitor: nothing called '" + monitor_ + "' is measured" + among(measured));
+      throw ConfigError("sched.rule: plateau: monitor: nothing called '" + monitor_ + "' is measured" +
+                        among(measured));
     }
     if (is_better(found->second)) {
       best_ = found->second;

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training on GPUs beside training on CPUs, which other tests compare with PyTorch.
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
@@ -105,6 +106,16 @@ TEST_F(GpuTrainingTest, DigitsAreLearnedAsWellAsOnTheCpu) {
   if (world_.is_root()) std::printf("accuracy: GPU %.4f, CPU %.4f\n", accuracy_gpu, accuracy_cpu);
   EXPECT_GT(accuracy_gpu, accuracy_cpu - 0.02);
   EXPECT_GT(accuracy_gpu, 0.9);
+}
+
+TEST_F(GpuTrainingTest, StepsThatEvaluateSeveralTimesAreRefused) {
+  try {
+    SmallRun run(world_, settings("cuda", {{"optim.name", "lbfgs"}}));
+    ADD_FAILURE() << "lbfgs ran";
+  } catch (const ConfigError& error) {
+    EXPECT_TRUE(error.is_agreed());
+    EXPECT_NE(std::string(error.what()).find("use run.device=cpu"), std::string::npos) << error.what();
+  }
 }
 
 TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {

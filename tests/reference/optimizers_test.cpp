@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/optim/lbfgs.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
@@ -316,14 +315,16 @@ void run_clips(const Json& one_case) {
 
 // lbfgs.json: function q is 0.5 x'Ax - b'x, function r is Rosenbrock's.
 
-optim::LbfgsOptions read_lbfgs(const Json& args) {
-  optim::LbfgsOptions options;
+/// An optimizer of the one parameter "x".
+Optimizer make_lbfgs(const Json& args, FlatParametersDouble& parameters) {
   require_known_fields(args, {"lr", "max_iter", "history_size", "line_search_fn"});
-  options.lr = args.value("lr", options.lr);
-  options.max_iterations = args.value("max_iter", options.max_iterations);
-  options.history_size = args.value("history_size", options.history_size);
-  options.strong_wolfe = args.value("line_search_fn", "") == "strong_wolfe";
-  return options;
+  Section section = Section::with_defaults("optim", optim::optim_keys());
+  section.set("lr", "1", "test");
+  for (const auto& [key, value] : args.items()) {
+    if (!value.is_null()) section.set(key, value.is_string() ? value.get<std::string>() : value.dump(), "test");
+  }
+  const optim::Rule& rule = optim::find_rule("lbfgs");
+  return {rule, optim::build_groups(section, rule, std::vector<optim::ParameterInfo>{{.name = "x"}}), parameters};
 }
 
 template <class T>
@@ -357,15 +358,23 @@ void run_lbfgs(const Json& one_case) {
   require_known_fields(expected, {"initial", "x_after_step", "loss_returned", "closure_calls_total"});
   const std::string function = one_case.at("function");
   if (function != "q" && function != "r") throw std::runtime_error("no test knows the function '" + function + "'");
-  optim::Lbfgs<T> lbfgs(read_lbfgs(one_case.at("args")));
-  std::vector<T> x = narrowed<T>(numbers(expected.at("initial")).data);
+  const std::vector<T> initial = narrowed<T>(numbers(expected.at("initial")).data);
+  FlatParametersDouble parameters(kDType<T>, {{"x", {static_cast<std::int64_t>(initial.size())}}});
+  parameters.set_values<T>("x", initial);
+  const std::span<const T> x = parameters.values<T>("x");
+  Optimizer lbfgs = make_lbfgs(one_case.at("args"), parameters);
   std::int64_t calls = 0;
   for (std::size_t t = 0; t < expected.at("x_after_step").size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
-    const double loss = lbfgs.step(x, [&](std::span<const T> at, std::span<T> gradient) {
+    std::vector<double> losses;
+    lbfgs.minimise([&] {
       ++calls;
-      return function == "q" ? quadratic<T>(at, gradient) : rosenbrock<T>(at, gradient);
+      std::vector<T> gradient(x.size());
+      losses.push_back(function == "q" ? quadratic<T>(x, gradient) : rosenbrock<T>(x, gradient));
+      parameters.set_gradient<T>("x", gradient);
+      return losses.back();
     });
+    const double loss = losses.front();
     // The line search amplifies rounding: the stored runs of the two types themselves end 3e-3 apart.
     const Tolerance tolerance = sizeof(T) == 4 ? Tolerance{.relative = 5e-3} : Tolerance{1e-10, 1e-9};
     expect_close({loss}, numbers(expected.at("loss_returned")[t]).data, tolerance, "loss");

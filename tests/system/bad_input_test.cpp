@@ -88,6 +88,52 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
 }
 
+TEST_P(BadInputTest, WhatLbfgsCannotDo) {
+  const std::string lbfgs = run_dir() + "--optim.name=lbfgs --optim.lr=1 ";
+  for (const char* option : {"--optim.weight_decay=0.1", "--optim.maximize=true", "--optim.no_decay=norms_biases",
+                             "--optim.paramwise=bias_lr_mult=2"}) {
+    const std::string words = option;
+    expect_refusal(lbfgs + words, kConfiguration, {words.substr(2, words.find('=') - 2), "optim.name=lbfgs"});
+  }
+  const std::string why = "compares losses with their own gradients";
+  expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
+  expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
+  expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});
+  for (const char* stage : {"1", "2", "3"}) {
+    expect_refusal(lbfgs + "--strategy.name=sharded --strategy.stage=" + stage, kConfiguration,
+                   {"optim.name", "whole parameters"});
+  }
+}
+
+struct Misuse {
+  std::string arguments;
+  std::vector<std::string> parts;  // of the sentence
+  int ranks = 1;                   // at least
+};
+
+TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
+  const std::vector<Misuse> rows = {
+      {"--strategy.name=single", {"strategy.name", "single is for one rank, but there are"}, 2},
+      {"--strategy.name=sharded --optim.name=muon", {"optim.name", "whole parameters", "strategy.name=ddp"}, 2},
+      {"--optim.name=rmsprop --optim.paramwise=custom:weight,centered=true --optim.paramwise=custom:bias,momentum=0.9",
+       {"optim.paramwise", "different states of rule 'rmsprop'"}},
+      {"--optim.name=sgd --sched.rule=constant,of=momentum,base=0.9", {"sched.rule", "sgd keeps no momentum_buffer"}},
+      {"--sched.rule=constant,of=amsgrad,base=1", {"sched.rule", "amsgrad is a switch"}},
+      {"--sched.rule=constant,base=-1", {"sched.rule", "lr would be -1"}},
+      {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
+      {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "no end of waves"}},
+      {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},  // known with an evaluation
+      {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "float32 holds"}},
+      {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
+      {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "begin with step 1000, but the run ends with step 2"}},
+  };
+  const std::string small = run_dir() + "--data.train_size=96 --data.test_size=48 --model.name=mlp --model.hidden=4 " +
+                            "--train.max_epochs=1 ";
+  for (const Misuse& row : rows) {
+    if (row.ranks <= GetParam()) expect_refusal(small + row.arguments, kConfiguration, row.parts);
+  }
+}
+
 TEST_P(BadInputTest, ConfigurationFile) {
   expect_refusal("--config=" + folder_.path("none.ini"), kConfiguration, {folder_.path("none.ini")});
   expect_refusal("--config=" + folder_.path(), kConfiguration, {folder_.path()});

@@ -61,12 +61,17 @@ TEST_P(ResumeTest, GoesOnBitForBit) {
 
 const std::string kAdamW = "--optim.name=adamw --optim.lr=0.002 --model.dropout=0.1";
 const std::string kSgd = "--optim.name=sgd --optim.lr=0.02 --optim.momentum=0.9 --train.clip_grad=norm:1.0";
+// Learns from fewer iterations than there are in a few steps, so that a checkpoint holds a history that went round.
+const std::string kLbfgs =
+    "--optim.name=lbfgs --optim.lr=1 --optim.max_iter=2 --optim.history_size=7 --optim.line_search_fn=strong_wolfe "
+    "--model.dropout=0.1 --train.micro_batch=20";
 
 INSTANTIATE_TEST_SUITE_P(
     Cases, ResumeTest,
     ::testing::Values(Case{"OneRankAtAnEpochsEnd", 1, 50, kSgd}, Case{"OneRankInsideAnEpoch", 1, 53, kAdamW},
                       Case{"TwoRanksAtAnEpochsEnd", 2, 50, kAdamW}, Case{"TwoRanksInsideAnEpoch", 2, 53, kSgd},
                       Case{"TwoRanksPrivateParameters", 2, 47, kAdamW + " --ddp.shared_parameters=false"},
+                      Case{"OneRankLbfgs", 1, 53, kLbfgs}, Case{"TwoRanksLbfgs", 2, 47, kLbfgs},
                       Case{"TwoRanksOverMpi", 2, 51, kSgd + " --comm.backend=mpi --train.micro_batch=7"}),
     [](const auto& test) { return test.param.name; });
 

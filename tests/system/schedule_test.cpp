@@ -125,6 +125,9 @@ TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
   for (const char* word : {"<svg ", ">lr<", ">beta1<", "<path "}) EXPECT_NE(svg.find(word), std::string::npos) << word;
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosin" + kSmall).exit_code, 2);
   EXPECT_EQ(run_ranks(1, "schedule --sched.rule=cosine,group=backbone" + kSmall).exit_code, 2);
+  const Outcome refused = run_ranks(2, "schedule --sched.rule=cosine,floor=-1" + kSmall);
+  EXPECT_EQ(refused.rank_codes, (std::vector<int>{2, 2}));
+  EXPECT_NE(refused.output.find("group 'all' lr would be -"), std::string::npos) << refused.output;
 }
 
 TEST(PlanTest, HelpListsCurvesAndKinds) {

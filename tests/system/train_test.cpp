@@ -36,6 +36,26 @@ TEST(TrainTest, TheDefaultRunPasses98PercentAndALinearModelStaysBelow93) {
   EXPECT_GT(last(folder / "linear", "val/accuracy"), 0.5);
 }
 
+// A softmax regression on full batches: with a search along every direction its loss only falls. Every line of the
+// metrics tells how often it was evaluated.
+TEST(TrainTest, LbfgsLearnsDigits) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = run_ranks(2,
+                                    "--model.name=mlp --model.hidden= --optim.name=lbfgs --optim.lr=1 "
+                                    "--optim.line_search_fn=strong_wolfe --data.train_size=2400 "
+                                    "--train.global_batch_size=2400 --train.max_epochs=3 --log.interval=1 --run.dir=" +
+                                        folder.path("run"),
+                                    300);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_GT(last(folder / "run", "val/accuracy"), 0.75);
+  const auto losses = report::read_series(folder.path("run/metrics.jsonl"), "loss");
+  const auto evaluations = report::read_series(folder.path("run/metrics.jsonl"), "evaluations");
+  ASSERT_EQ(losses.size(), 3U);
+  ASSERT_EQ(evaluations.size(), 3U);
+  for (std::size_t i = 1; i < losses.size(); ++i) EXPECT_LT(losses[i].second, losses[i - 1].second) << i;
+  EXPECT_GT(evaluations[0].second, 1);
+}
+
 TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder / "run";

@@ -1,33 +1,120 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/history.hpp>
 
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace lockstep::engine {
 
-/// Where hooks leave values for the next line of the log: what one hook measures another writes.
+/// What else a scalar is put with.
+struct ScalarOptions {
+  /// Shown as a median over a window. The first put decides, with true if left out.
+  std::optional<bool> is_smoothed = {};
+  std::optional<std::int64_t> step = {};  ///< to which it belongs; the storage's own if left out
+  std::int64_t count = 1;                 ///< samples of which the value is the sum
+};
+
+/// A series as writers show it.
+struct Scalar {
+  std::string name;
+  double value = 0;
+  std::int64_t step = 0;
+};
+
+struct Image {
+  std::string name;
+  std::int64_t step = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first
+};
+
+/// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
+struct Histogram {
+  std::string name;
+  std::int64_t step = 0;
+  double min = 0;
+  double max = 0;
+  std::int64_t count = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  std::vector<double> ends = {};          ///< of buckets, to the right; the last holds its end, too
+  std::vector<std::int64_t> counts = {};  ///< one for each of them
+};
+
+/// @param values  finite; at least one
+/// @param bins    >= 1
+/// @throws std::invalid_argument  they are not
+Histogram histogram_of(std::span<const float> values, std::size_t bins);
+
+/// Where hooks and steps leave what they measure, and writers find it. Of one rank; not for several threads.
 class EventStorage {
  public:
-  /// Sets a value; one of the same name is replaced in its place.
-  void put(const std::string& name, Record::Value value) {
-    for (auto& [known, held] : values_) {
-      if (known == name) {
-        held = std::move(value);
-        return;
-      }
-    }
-    values_.emplace_back(name, std::move(value));
-  }
+  /// Of what is put from now on.
+  void set_step(std::int64_t step) noexcept { step_ = step; }
+  std::int64_t step() const noexcept { return step_; }
 
-  /// Everything put since the last call, in order of first mention.
-  std::vector<std::pair<std::string, Record::Value>> take() { return std::exchange(values_, {}); }
+  /// @throws std::logic_error       the series was begun with another is_smoothed; nothing is put then
+  /// @throws std::invalid_argument  count < 1
+  void put(const std::string& name, double value, const ScalarOptions& options = {});
+  /// For writers of pictures, which say by keep_pictures that they are there: without one, none is kept.
+  void put(Image image);
+  void put(Histogram histogram);
+  /// @param most  of each kind, between two visits; older ones are dropped then
+  void keep_pictures(std::size_t most) noexcept { most_pictures_ = most; }
+  std::vector<Image> take_images() { return std::exchange(images_, {}); }
+  std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
+
+  /// Puts "NAME/" before the names of what is put as long as it lives; inside another, after its name.
+  class Scope {
+   public:
+    ~Scope() { storage_->prefix_.resize(length_); }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    friend class EventStorage;
+    Scope(EventStorage& storage, const std::string& name);
+
+    EventStorage* storage_;
+    std::size_t length_;  // of the prefix before
+  };
+  [[nodiscard]] Scope scope(const std::string& name) { return {*this, name}; }
+
+  /// @throws std::out_of_range  names the series that there is not
+  const History& history(const std::string& name) const;
+  /// Every series in order of first mention: smoothed ones as the median of what came in the last `window` steps up to
+  /// their latest value's, others as their latest value.
+  std::vector<Scalar> latest(std::int64_t window) const { return latest_since(0, window); }
+  /// Those alone that were put since the last call with this cursor, however old the steps are that they belong to.
+  /// @param cursor  a writer's own; 0 at first
+  std::vector<Scalar> news(std::size_t& cursor, std::int64_t window) const;
 
  private:
-  std::vector<std::pair<std::string, Record::Value>> values_;
+  struct Series {
+    std::string name;
+    bool is_smoothed = true;
+    std::size_t last_put = 0;  // its number among all puts
+    History history;
+  };
+  std::vector<Scalar> latest_since(std::size_t put, std::int64_t window) const;
+
+  std::int64_t step_ = 0;
+  std::string prefix_;
+  std::size_t puts_ = 0;
+  std::vector<Series> series_;
+  std::map<std::string, std::size_t> index_;
+  std::size_t most_pictures_ = 0;
+  std::vector<Image> images_;
+  std::vector<Histogram> histograms_;
 };
 
 }  // namespace lockstep::engine

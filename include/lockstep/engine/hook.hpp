@@ -39,8 +39,9 @@ struct StepReport {
   double data_seconds = 0;          ///< of which it waited for data
   bool is_save_due = false;         ///< rank 0 asked for a checkpoint
   bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
-  std::optional<double> loss_scale;  ///< what its losses were multiplied by; none: they are not scaled
-  std::int64_t skipped_steps = 0;    ///< since the run began, this one included
+  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none: they are not scaled
+  std::int64_t skipped_steps = 0;           ///< since the run began, this one included
+  std::optional<std::int64_t> evaluations;  ///< of the loss, by an optimizer that needs several
 };
 
 /// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -39,7 +40,7 @@ class Trainer {
  public:
   /// Collective: all ranks agree on the plan.
   /// @param sections  train, data and sched are read
-  /// @param strategy  outlives the trainer
+  /// @param strategy  prepared, else std::logic_error; outlives the trainer
   /// @param tables    what the schedule's curves are chosen from; outlives the trainer
   Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
   ~Trainer();
@@ -103,6 +104,10 @@ class Trainer {
  private:
   void plan();
   StepReport run_step(data::Loader& loader);
+  optim::UpdateReport run_micro_batch(const data::Batch& batch, std::int64_t part);
+  void minimise(data::Loader& loader, StepReport& report);
+  std::vector<double> parts_of_loss() const;
+  double mean_loss(std::span<double> sums) const;
   std::optional<Outcome> agree(StepReport& report);
   void tell_skipped() const;
   void advance();

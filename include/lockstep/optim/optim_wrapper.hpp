@@ -7,6 +7,7 @@
 #include <lockstep/optim/optimizer.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,7 @@ struct UpdateReport {
   std::optional<double> grad_norm;  ///< before clipping and without the loss scale, when a norm was computed
   bool is_finite = true;            ///< false: the norm, or under a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
+  std::int64_t evaluations = 1;     ///< of the loss, in the whole step
 };
 
 /// The only way a step updates parameters: accumulates, clips, updates, and drops the gradients.
@@ -33,7 +35,8 @@ class OptimWrapper {
     Clip clip = {};
     std::optional<GradScalerOptions> scaler = {};
   };
-  /// @throws ConfigError  an option out of range
+  /// @throws ConfigError  an option out of range, or clipping or a scaler for a rule that minimises: it compares losses
+  ///                      with their own gradients
   OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options);
 
   /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
@@ -57,8 +60,19 @@ class OptimWrapper {
   /// Collective when it completes a step.
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt);
 
+  /// Whether a step evaluates the loss several times: then `minimise` does what update_params does for others.
+  bool minimises() const noexcept { return optimizer_.rule().minimise != nullptr; }
+  /// One step of such a rule.
+  /// @param evaluate  goes through the micro_batches of the step as if each were new: forward and update_params, which
+  ///                  then updates nothing. Returns their mean loss: see Optimizer::minimise
+  /// Collective.
+  UpdateReport minimise(const std::function<double()>& evaluate);
+
   /// Forgets micro_batches accumulated so far, after an error.
-  void reset() noexcept { done_ = step_begin_; }
+  void reset() noexcept {
+    done_ = step_begin_;
+    is_minimising_ = false;
+  }
 
   /// One option of every group, in their order: "base_lr", which schedules multiply, or by its name. "momentum" is
   /// beta1 for rules with betas, and 0 for those with neither.
@@ -81,6 +95,7 @@ class OptimWrapper {
   std::int64_t done_ = 0;        // micro_batches
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
   std::int64_t total_ = 0;       // of the whole training; 0: unknown
+  bool is_minimising_ = false;
 };
 
 }  // namespace lockstep::optim

@@ -55,6 +55,7 @@ using Sums = std::array<double, 2>;
 
 struct TensorUpdate;  // of tensor_update.hpp
 struct TensorChange;
+class Minimisation;  // of minimisation.hpp
 
 using Shape = std::vector<std::int64_t>;
 
@@ -81,7 +82,13 @@ struct Rule {
   bool is_whole = false;
   /// The shape of a state array for parameters of this shape, for a rule that is whole; nullopt: these have none. Null:
   /// that of the parameter.
-  std::optional<Shape> (*state_shape)(std::size_t slot, const Shape& parameter) = nullptr;
+  std::optional<Shape> (*state_shape)(const Options& options, std::size_t slot, const Shape& parameter) = nullptr;
+
+  /// In the place of all updates, for a rule that is whole and has one group: a step that evaluates the loss as often
+  /// as it likes.
+  void (*minimise)(Minimisation& problem) = nullptr;
+  /// Names of the numbers that such a rule remembers from step to step: 0 at first, and never negative.
+  std::vector<std::string> numbers = {};
 
   /// Null: nothing. Where it says so, all stretches are measured before the first is updated. Measuring may write to
   /// the state; what it returns is summed over the parameter by one fixed tree, with the same bits whoever owns which
@@ -136,6 +143,12 @@ struct StateArray {
   Shape strides;  ///< as Segment::strides
 };
 
+/// What a step that evaluated the loss several times did. The same on every rank.
+struct Minimised {
+  std::int64_t evaluations = 0;
+  double grad_norm = 0;  ///< where the step began; not finite: no parameter was changed
+};
+
 /// Updates flat blocks by a rule; each rank the parts that it owns. Parameters of 16 bits are updated in float32, in a
 /// state array "master", and rounded to even.
 class Optimizer {
@@ -154,6 +167,11 @@ class Optimizer {
   void step_tensors(const TensorChange& change);
   /// Takes back that the last step_tensors was counted: it turned out to be void.
   void uncount_step();
+  /// The same for a rule that minimises.
+  /// @param evaluate  runs forward and backward of the whole step with the parameters as they are, and returns its mean
+  ///                  loss: the same number on every rank, and again for the same parameters
+  /// Collective like `evaluate`, FlatParameters::finish_gradients and write.
+  Minimised minimise(const std::function<double()>& evaluate);
 
   const Rule& rule() const noexcept { return *rule_; }
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
@@ -170,6 +188,9 @@ class Optimizer {
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// Updates that each segment of `block` has had, the same on every rank.
   std::span<std::int64_t> steps(std::size_t block);
+  /// Rule::numbers, the same on every rank.
+  std::map<std::string, double>& numbers() noexcept { return numbers_; }
+  const std::map<std::string, double>& numbers() const noexcept { return numbers_; }
 
  private:
   using Changes = std::span<const GradientChange>;  // by group
@@ -177,6 +198,9 @@ class Optimizer {
   void visit_stretches(Changes changes, bool is_last, const Visit& visit);
   template <class T, class Visit>
   void visit_stretch(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
+  const Options& options_of(std::size_t block, std::size_t segment) const {
+    return groups_[group_of_[block][segment]].options;
+  }
   void allocate_state(std::size_t block);
   void visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit);
   void step_whole(Changes changes);
@@ -197,7 +221,8 @@ class Optimizer {
   std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand
   std::vector<std::vector<std::shared_ptr<std::byte>>> state_;       // [block][slot]
   std::vector<std::vector<std::vector<std::int64_t>>> state_begin_;  // [block][slot][segment], and where the last ends
-  std::vector<std::vector<char>> was_counted_;                       // [block][segment], by the last step_tensors
+  std::map<std::string, double> numbers_;
+  std::vector<std::vector<char>> was_counted_;  // [block][segment], by the last step_tensors
 };
 
 }  // namespace lockstep::optim

@@ -22,12 +22,16 @@ class LogHook : public Hook {
       record.values.emplace_back("loss_scale", *report.loss_scale);
       record.values.emplace_back("skipped_steps", report.skipped_steps);
     }
-    for (auto& event : trainer.events().take()) record.values.push_back(std::move(event));
+    if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
+    for (const Scalar& scalar : trainer.events().news(seen_, interval_)) {
+      record.values.emplace_back(scalar.name, scalar.value);
+    }
     trainer.report(record);
   }
 
  private:
   std::int64_t interval_;
+  std::size_t seen_ = 0;  // cursor of the events
 };
 
 }  // namespace

@@ -4,7 +4,9 @@
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/optim/option_limits.hpp>
 
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -71,18 +73,27 @@ class ScheduleHook : public Hook {
         bases_.back()["lr"] = group.base_lr;
       }
     }
+    const optim::Optimizer& optimizer = trainer.strategy().optimizer().optimizer();
+    limits_ = std::make_unique<optim::OptionLimits>(optimizer.rule(), optimizer.state_names());
     trainer.strategy().world().together([&] {
       if (stored_ && trainer.schedule_begin() < trainer.progress().step) go_on(trainer);
       std::vector<std::string> groups;
       for (const optim::ParamGroup& group : groups_of(trainer)) groups.push_back(group.name);
       trainer.schedule().require_groups(groups);
+      require_within_limits(trainer);
       set_options(trainer);
     });
     rules_ = {one_a_line(trainer.schedule_rules()), trainer.schedule_length()};
     learned_ = trainer.schedule().state();
   }
 
-  void before_step(Trainer& trainer) override { set_options(trainer); }
+  void before_step(Trainer& trainer) override {
+    try {
+      set_options(trainer);
+    } catch (const ConfigError& error) {
+      throw_agreed(ExitCode::configuration, error.what());  // every rank comes to the same values
+    }
+  }
 
   void after_step(Trainer& trainer, const StepReport&) override {
     const Measured& measured = trainer.measured();
@@ -114,6 +125,8 @@ class ScheduleHook : public Hook {
   }
 
  private:
+  static constexpr std::size_t kPlaces = 100;  // of a preview
+
   /// After a restart. The rules that hold go on as if they had from the first step, and what was learned stays where it
   /// is still asked for.
   void go_on(Trainer& trainer) {
@@ -147,19 +160,21 @@ class ScheduleHook : public Hook {
 
   /// The options of every group at even distances until the end of the run.
   std::vector<optim::Options> preview(Trainer& trainer) const {
-    constexpr std::int64_t kPlaces = 100;
-    const std::int64_t now = trainer.progress().step - trainer.schedule_begin();
-    const std::int64_t left = trainer.progress().total_steps - trainer.progress().step;
     std::vector<optim::Options> seen;
-    for (std::int64_t place = 0; place < kPlaces; ++place) {
-      const auto ahead = static_cast<double>(left) * static_cast<double>(place) / static_cast<double>(kPlaces);
+    for (std::size_t place = 0; place < kPlaces; ++place) {
+      const std::int64_t step = step_at(trainer, place) - trainer.schedule_begin();
       for (std::size_t i = 0; i < bases_.size(); ++i) {
         seen.push_back(bases_[i]);
-        const std::string& group = groups_of(trainer)[i].name;
-        trainer.schedule().apply(now + static_cast<std::int64_t>(ahead), group, bases_[i], seen.back());
+        trainer.schedule().apply(step, groups_of(trainer)[i].name, bases_[i], seen.back());
       }
     }
     return seen;
+  }
+
+  static std::int64_t step_at(const Trainer& trainer, std::size_t place) {
+    const std::int64_t left = trainer.progress().total_steps - trainer.progress().step;
+    const auto ahead = static_cast<double>(left) * static_cast<double>(place) / static_cast<double>(kPlaces);
+    return trainer.progress().step + static_cast<std::int64_t>(ahead);
   }
 
   void follow_policy(Trainer& trainer, const std::string& news) const {
@@ -180,10 +195,26 @@ class ScheduleHook : public Hook {
     for (std::size_t i = 0; i < groups.size(); ++i) {
       groups[i].options["lr"] = groups[i].base_lr;
       trainer.schedule().apply(step, groups[i].name, bases_[i], groups[i].options);
+      require_within_limits(trainer, groups[i].name, groups[i].options, trainer.progress().step);
+    }
+  }
+
+  void require_within_limits(Trainer& trainer, const std::string& group, const optim::Options& options,
+                             std::int64_t step) const {
+    limits_->require(options, trainer.schedule().moved(group, options), group, step);
+  }
+
+  /// A run is not begun whose schedule leads to where it cannot go, as far as can be seen from here.
+  void require_within_limits(Trainer& trainer) const {
+    const std::vector<optim::Options> seen = preview(trainer);
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      require_within_limits(trainer, groups_of(trainer)[i % bases_.size()].name, seen[i],
+                            step_at(trainer, i / bases_.size()));
     }
   }
 
   std::vector<optim::Options> bases_;  // of each group, as configured
+  std::unique_ptr<optim::OptionLimits> limits_;
   bool keeps_stored_;
   Rules rules_;                  // that hold
   std::optional<Rules> stored_;  // of the checkpoint

@@ -18,13 +18,14 @@ class TimerHook : public Hook {
     if (!is_log_due(report.progress, interval_)) return;
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
     const Task task = trainer.splits().train->task();
-    EventStorage& events = trainer.events();
-    events.put("samples_per_second", samples_per_second);
-    if (task.is_text) {
-      events.put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
-    }
-    events.put("data_wait", data_seconds_ / seconds_);
-    events.put("seconds_per_step", seconds_ / static_cast<double>(steps_));
+    // Of all steps since the last line: there is nothing to smooth.
+    const auto put = [&events = trainer.events()](const char* name, double value) {
+      events.put(name, value, {.is_smoothed = false});
+    };
+    put("samples_per_second", samples_per_second);
+    if (task.is_text) put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
+    put("data_wait", data_seconds_ / seconds_);
+    put("seconds_per_step", seconds_ / static_cast<double>(steps_));
     steps_ = 0;
     seconds_ = 0;
     data_seconds_ = 0;

@@ -173,6 +173,13 @@ std::vector<Case> other_rules() {
   cases.push_back({"rprop", {{"optim.name", "rprop"}, {"optim.lr", "0.01"}}});
   cases.push_back({"adam", with(decay, {{"optim.name", "adam"}, {"optim.amsgrad", "true"}})});
   cases.push_back({"rmsprop", with(momentum, {{"optim.name", "rmsprop"}, {"optim.centered", "true"}})});
+  cases.push_back({"lbfgs",
+                   {{"optim.name", "lbfgs"},
+                    {"optim.lr", "1"},
+                    {"optim.max_iter", "3"},
+                    {"optim.history_size", "4"},
+                    {"optim.line_search_fn", "strong_wolfe"},
+                    {"train.clip_grad", ""}}});
   cases.push_back({"asgd", with(decay, {{"optim.name", "asgd"}, {"optim.t0", "3"}})});
   return cases;
 }

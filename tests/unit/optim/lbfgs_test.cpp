@@ -1,66 +1,231 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/lbfgs.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <limits>
+
+#include "make_optimizer.hpp"
+#include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
 namespace {
 
-/// 0.5 * (x0 - 3)^2 + 4.5 * (x1 + 1)^2: least at [3, -1].
-double bowl(std::span<const double> x, std::span<double> gradient) {
-  gradient[0] = x[0] - 3;
-  gradient[1] = 9 * (x[1] + 1);
-  return (gradient[0] * gradient[0] + gradient[1] * gradient[1] / 9) / 2;
+using testing::FlatParametersDouble;
+using Values = std::vector<double>;
+
+Settings lbfgs(const Settings& more) {
+  Settings settings = {{"name", "lbfgs"}, {"lr", "1"}};
+  settings.insert(settings.end(), more.begin(), more.end());
+  return settings;
 }
 
+/// 0.5 * (a - 3)^2 + 4.5 * (b + 1)^2, of two parameters: least at a = 3, b = -1.
+class Bowl {
+ public:
+  explicit Bowl(const Settings& settings, const Values& at = {0, 0})
+      : parameters_(DType::float64, {{"a", {1}}, {"b", {}}}), optimizer_(make_optimizer(lbfgs(settings), parameters_)) {
+    move_to(at);
+  }
+
+  Minimised step() {
+    return optimizer_.minimise([this] {
+      ++calls;
+      const double a = at()[0] - 3;
+      const double b = at()[1] + 1;
+      parameters_.set_gradient<double>("a", {a});
+      parameters_.set_gradient<double>("b", {9 * b});
+      first_loss = calls == 1 ? (a * a + 9 * b * b) / 2 : first_loss;
+      return (a * a + 9 * b * b) / 2;
+    });
+  }
+  void move_to(const Values& at) {
+    parameters_.set_values<double>("a", {at[0]});
+    parameters_.set_values<double>("b", {at[1]});
+  }
+  Values at() { return {parameters_.values<double>("a")[0], parameters_.values<double>("b")[0]}; }
+  FlatParametersDouble& parameters() { return parameters_; }
+  Optimizer& optimizer() { return optimizer_; }
+
+  int calls = 0;
+  double first_loss = 0;
+
+ private:
+  FlatParametersDouble parameters_;
+  Optimizer optimizer_;
+};
+
 TEST(LbfgsTest, FindsTheLeast) {
-  for (const bool strong_wolfe : {false, true}) {
-    std::vector<double> x = {0, 0};
-    Lbfgs<double> lbfgs({.strong_wolfe = strong_wolfe});
-    EXPECT_EQ(lbfgs.step(x, bowl), 9);
-    EXPECT_NEAR(x[0], 3, 1e-6) << strong_wolfe;
-    EXPECT_NEAR(x[1], -1, 1e-6) << strong_wolfe;
+  for (const char* search : {"none", "strong_wolfe"}) {
+    Bowl bowl(Settings{{"line_search_fn", search}});
+    const Minimised minimised = bowl.step();
+    EXPECT_EQ(bowl.first_loss, 9);
+    EXPECT_DOUBLE_EQ(minimised.grad_norm, std::sqrt(9.0 + 81));
+    EXPECT_EQ(minimised.evaluations, bowl.calls);
+    EXPECT_EQ(bowl.optimizer().numbers().at("func_evals"), bowl.calls);
+    EXPECT_NEAR(bowl.at()[0], 3, 1e-6) << search;
+    EXPECT_NEAR(bowl.at()[1], -1, 1e-6) << search;
+    EXPECT_EQ(bowl.optimizer().steps(0)[0], 1);
+    EXPECT_FALSE(bowl.parameters().has_gradient(0, 0));
   }
 }
 
 // The first step goes down the gradient [-3, 9], by min(1, 1 / 12) * lr.
 TEST(LbfgsTest, TheFirstStepHasBoundedLength) {
-  std::vector<double> x = {0, 0};
-  Lbfgs<double>({.lr = 0.5, .max_iterations = 1}).step(x, bowl);
-  EXPECT_DOUBLE_EQ(x[0], 3.0 / 24);
-  EXPECT_DOUBLE_EQ(x[1], -9.0 / 24);
+  Bowl bowl(Settings{{"lr", "0.5"}, {"max_iter", "1"}});
+  EXPECT_EQ(bowl.step().evaluations, 1);
+  EXPECT_DOUBLE_EQ(bowl.at()[0], 3.0 / 24);
+  EXPECT_DOUBLE_EQ(bowl.at()[1], -9.0 / 24);
 }
 
 TEST(LbfgsTest, StaysWhereTheGradientIsZero) {
-  std::vector<double> x = {3, -1};
-  int calls = 0;
-  const double loss = Lbfgs<double>({}).step(x, [&calls](std::span<const double> at, std::span<double> gradient) {
-    ++calls;
-    return bowl(at, gradient);
-  });
-  EXPECT_EQ(loss, 0);
-  EXPECT_EQ(calls, 1);
-  EXPECT_EQ(x, (std::vector<double>{3, -1}));
+  Bowl bowl(Settings{}, {3, -1});
+  EXPECT_EQ(bowl.step().evaluations, 1);
+  EXPECT_EQ(bowl.at(), (Values{3, -1}));
 }
 
 TEST(LbfgsTest, EvaluatesNoMoreThanItMay) {
-  for (const std::int64_t most : {1, 2, 3}) {
-    std::vector<double> x = {0, 0};
-    std::int64_t calls = 0;
-    Lbfgs<double>({.lr = 0.1, .max_evaluations = most}).step(x, [&](std::span<const double> at, std::span<double> g) {
-      ++calls;
-      return bowl(at, g);
-    });
-    EXPECT_EQ(calls, std::max<std::int64_t>(most, 2)) << most;  // the first step is always looked at
+  for (const int most : {1, 2, 3}) {
+    Bowl bowl(Settings{{"lr", "0.1"}, {"max_eval", std::to_string(most)}});
+    bowl.step();
+    EXPECT_EQ(bowl.calls, std::max(most, 2)) << most;  // the first step is always looked at
   }
 }
 
-TEST(LbfgsTest, RefusesBadOptions) {
-  EXPECT_THROW(Lbfgs<double>({.lr = -1}), ConfigError);
-  EXPECT_THROW(Lbfgs<double>({.max_iterations = 0}), ConfigError);
-  EXPECT_THROW(Lbfgs<double>({.max_evaluations = -1}), ConfigError);
-  EXPECT_THROW(Lbfgs<double>({.history_size = 0}), ConfigError);
+// Two optimizers of one function: what one remembers, put into the other, makes it go on bit for bit. The history is
+// shorter than the steps, so that it goes round.
+TEST(LbfgsTest, GoesOnFromWhatItRemembers) {
+  const Settings settings = {{"max_iter", "3"}, {"history_size", "2"}, {"lr", "0.3"}};
+  const auto steps = [](Bowl& bowl, int count) {
+    for (int i = 0; i < count; ++i) bowl.step();
+  };
+  Bowl straight(settings);
+  steps(straight, 3);
+  Bowl stopped(settings);
+  steps(stopped, 2);
+  EXPECT_EQ(stopped.optimizer().state_of(0, 0, 2).value().shape, (Shape{2, 1}));
+  EXPECT_EQ(stopped.optimizer().state_of(0, 1, 2).value().shape, (Shape{2}));
+  for (const bool is_restored : {false, true}) {
+    Bowl resumed(settings, stopped.at());
+    for (std::size_t slot = 0; is_restored && slot < 4; ++slot) {
+      const auto from = stopped.optimizer().state(0, slot);
+      std::copy(from.begin(), from.end(), resumed.optimizer().state(0, slot).begin());
+    }
+    if (is_restored) resumed.optimizer().numbers() = stopped.optimizer().numbers();
+    steps(resumed, 1);
+    EXPECT_EQ(resumed.at() == straight.at(), is_restored);
+  }
+}
+
+// f(x) = x where x >= 0.5, else not a number: the search stays where there are numbers.
+TEST(LbfgsTest, ALossThatIsNoNumberIsTooHigh) {
+  FlatParametersDouble parameters(DType::float64, {{"x", {1}}});
+  parameters.set_values<double>("x", {1});
+  Optimizer optimizer = make_optimizer(lbfgs({{"line_search_fn", "strong_wolfe"}}), parameters);
+  optimizer.minimise([&parameters] {
+    parameters.set_gradient<double>("x", {1});
+    const double x = parameters.values<double>("x")[0];
+    return x >= 0.5 ? x : std::numeric_limits<double>::quiet_NaN();
+  });
+  EXPECT_LT(parameters.values<double>("x")[0], 1);
+  EXPECT_GE(parameters.values<double>("x")[0], 0.5);
+}
+
+TEST(LbfgsTest, AGradientThatIsNotFiniteMovesNothing) {
+  FlatParametersDouble parameters(DType::float32, {{"x", {1}}});
+  Optimizer optimizer = make_optimizer(lbfgs({}), parameters);
+  const Minimised minimised = optimizer.minimise([&parameters] {
+    parameters.set_gradient<float>("x", {std::numeric_limits<float>::infinity()});
+    return 1.0;
+  });
+  EXPECT_FALSE(std::isfinite(minimised.grad_norm));
+  EXPECT_EQ(minimised.evaluations, 1);
+  EXPECT_EQ(parameters.values<float>("x")[0], 0);
+}
+
+// A parameter without gradient stays, though it counts as one.
+TEST(LbfgsTest, WithoutAGradientAParameterStays) {
+  FlatParametersDouble parameters(DType::float64, {{"x", {2}}, {"unused", {3}}});
+  parameters.set_values<double>("unused", {1, 2, 3});
+  Optimizer optimizer = make_optimizer(lbfgs({}), parameters);
+  optimizer.minimise([&parameters] {
+    const auto x = parameters.values<double>("x");
+    parameters.set_gradient<double>("x", {x[0] - 1, x[1] - 2});
+    return ((x[0] - 1) * (x[0] - 1) + (x[1] - 2) * (x[1] - 2)) / 2;
+  });
+  EXPECT_NEAR(parameters.values<double>("x")[1], 2, 1e-6);
+  EXPECT_EQ(parameters.values<double>("unused")[1], 2);
+}
+
+TEST(LbfgsTest, MovesAllParametersAsOneGroup) {
+  FlatParametersDouble parameters(DType::float64, {{"a", {1}}, {"b", {1}}});
+  const std::vector<ParamGroup> one = make_optimizer(lbfgs({}), parameters).groups();
+  std::vector<ParamGroup> two = {one[0], one[0]};
+  two[0].parameters = {"a"};
+  two[1].parameters = {"b"};
+  EXPECT_THROW(Optimizer(find_rule("lbfgs"), two, parameters), std::logic_error);
+  EXPECT_NO_THROW(Optimizer(find_rule("lbfgs"), one, parameters));
+}
+
+TEST(LbfgsTest, HasNoOtherStep) {
+  Bowl bowl(Settings{});
+  EXPECT_THROW(bowl.optimizer().step(), std::logic_error);
+}
+
+// ---- through the wrapper: micro_batches, again and again
+
+class LbfgsWrapperTest : public ::testing::Test {
+ protected:
+  OptimWrapper wrap(const OptimWrapper::WrapperOptions& options) {
+    return {make_optimizer(lbfgs({}), parameters_), parameters_, options};
+  }
+  /// (w - target)^2 / 2
+  Tensor loss(double target) const { return (parameters_.leaf(0) - target).square().sum() / 2; }
+
+  testing::LeafParameters parameters_{DType::float64, {{"w", {1}}}};
+};
+
+// Their mean is least at the mean of the targets.
+TEST_F(LbfgsWrapperTest, EveryEvaluationGoesThroughAllMicroBatches) {
+  OptimWrapper wrapper = wrap({.accumulation_steps = 3});
+  EXPECT_TRUE(wrapper.minimises());
+  int evaluations = 0;
+  for (std::int64_t step = 1; step <= 2; ++step) {
+    const UpdateReport report = wrapper.minimise([&] {
+      ++evaluations;
+      double mean = 0;
+      for (const double target : {1.0, 2.0, 6.0}) {
+        EXPECT_EQ(wrapper.completes_step(), target == 6);
+        const Tensor of_micro_batch = loss(target);
+        EXPECT_FALSE(wrapper.update_params(of_micro_batch).updated);
+        mean += of_micro_batch.item<double>() / 3;
+      }
+      return mean;
+    });
+    EXPECT_TRUE(report.updated);
+    EXPECT_EQ(report.evaluations, evaluations);
+    EXPECT_EQ(wrapper.micro_batches_done(), 3 * step);
+    EXPECT_NEAR(parameters_.values<double>("w")[0], 3, 1e-9);
+    if (step == 1) {
+      EXPECT_GE(evaluations, 2);
+      EXPECT_DOUBLE_EQ(report.grad_norm.value(), 3);
+    }
+    evaluations = 0;
+  }
+}
+
+TEST_F(LbfgsWrapperTest, HasNoUpdateButMinimise) {
+  OptimWrapper wrapper = wrap({});
+  EXPECT_THROW(wrapper.update_params(loss(1)), std::logic_error);
+}
+
+TEST_F(LbfgsWrapperTest, NeitherClipsNorScales) {
+  EXPECT_THROW(wrap({.clip = {.max_norm = 1}}), ConfigError);
+  EXPECT_THROW(wrap({.clip = {.max_value = 1}}), ConfigError);
+  EXPECT_THROW(wrap({.scaler = GradScalerOptions{}}), ConfigError);
 }
 
 }  // namespace

@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
+#include <tuple>
 
 namespace lockstep::schedule {
 namespace {
@@ -93,6 +95,29 @@ TEST(CurvesTest, CosineRestartsTakeTheirPeriodsAndWeights) {
   expect_near(first(7, "cosine_restart,periods=2,grow=2,shrink=0.5,floor=0"),
               {1, 0.5, 0.5, 0.25 + 0.25 * std::sqrt(0.5), 0.25, 0.25 - 0.25 * std::sqrt(0.5), 0.25});
   expect_near(first(7, "cosine_restart,periods=2,grow=1,wave=full,floor=0"), {1, 0.5, 0, 0.5, 1, 0.5, 0});
+}
+
+/// What comes of counting one wave after another.
+double after_many_waves(double here, double period, double grow, double shrink) {
+  double begin = 0;
+  double weight = 1;
+  for (; begin + period <= here; period *= grow, weight *= shrink) begin += period;
+  return weight * 0.5 * (1 + std::cos(std::numbers::pi * (here - begin) / period));
+}
+
+// So many that they are not counted at every step, and a number that would take for ever.
+TEST(CurvesTest, WavesMayBeMany) {
+  for (const auto& [period, grow, shrink] :
+       {std::tuple{0.00123, 1.0, 1.0}, {0.00123, 1.0, 0.9999}, {0.00123, 1.0001, 1.0}, {0.0001, 1.01, 0.999}}) {
+    const std::string rule = "cosine_restart,floor=0,periods=" + std::to_string(static_cast<int>(period * 1e9)) +
+                             "e-9,grow=" + std::to_string(grow) + ",shrink=" + std::to_string(shrink);
+    const std::vector<double> values = first(40, rule);
+    for (std::size_t step = 0; step < 40; ++step) {
+      EXPECT_NEAR(values[step], after_many_waves(static_cast<double>(step), period, grow, shrink), 1e-6)
+          << rule << step;
+    }
+  }
+  EXPECT_GE(first(40, "cosine_restart,floor=0,periods=1e-9,grow=1")[39], 0);
 }
 
 TEST(CurvesTest, ACompositeGivesABoundaryToItsNextPart) {

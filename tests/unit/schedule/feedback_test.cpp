@@ -88,7 +88,9 @@ TEST(PlateauTest, SaysWhatThereIsToWatch) {
     schedule.observe(0, {{"val/accuracy", 1}, {"val/loss", 1}});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "monitor: nothing called 'val/los' is measured; choose one of: val/accuracy, val/loss");
+    EXPECT_STREQ(error.what(),
+                 "sched.rule: plateau: monitor: nothing called 'val/los' is measured; choose one of: val/accuracy, "
+                 "val/loss");
   }
 }
 

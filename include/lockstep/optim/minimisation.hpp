@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/optim/optimizer.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep::optim {
+
+class PieceNumbers;  // of piece_sums.hpp
+
+/// As long as all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
+using Vector = std::vector<at::Tensor>;
+
+/// One step as a rule sees it that evaluates the loss as often as it likes. Vectors are held by whoever owns the
+/// parameters; numbers have the same bits on every rank, so that all ranks decide alike. What returns one, and move_to,
+/// is collective. On the CPU.
+class Minimisation {
+ public:
+  /// @param evaluate  see Optimizer::minimise
+  Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate);
+  ~Minimisation();
+  Minimisation(const Minimisation&) = delete;
+  Minimisation& operator=(const Minimisation&) = delete;
+
+  const Options& options() const { return optimizer_->groups().front().options; }
+  std::map<std::string, double>& numbers() { return optimizer_->numbers(); }
+  /// A state array of the parameters' shape, to read and to write.
+  Vector state(std::size_t slot) const { return state_row(slot, 0); }
+  /// Number `row` of a state array of several such.
+  Vector state_row(std::size_t slot, std::int64_t row) const;
+
+  struct Point {
+    double loss = 0;
+    Vector gradient;  ///< in memory of its own; 0 where a parameter has none
+  };
+  /// Where the parameters are.
+  Point evaluate();
+  /// What has been evaluated so far.
+  const Minimised& so_far() const noexcept { return so_far_; }
+
+  /// A copy of the parameters.
+  Vector position() const;
+  /// parameters := from + factor * along.
+  void move_to(const Vector& from, double factor, const Vector& along);
+
+  double dot(const Vector& a, const Vector& b) const;
+  double largest_magnitude(const Vector& a) const;
+
+ private:
+  struct Place {
+    std::size_t block;
+    std::size_t segment;
+    at::Tensor parameter;  // [count]
+  };
+
+  void take_gradients(const Vector& to);
+
+  Optimizer* optimizer_;
+  FlatParameters* parameters_;
+  const std::function<double()>* evaluate_;
+  std::vector<Place> owned_;  // in the order of blocks and segments
+  std::unique_ptr<PieceNumbers> pieces_;
+  Minimised so_far_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/event_storage.hpp>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+namespace lockstep::engine {
+
+namespace {
+
+template <class Picture>
+void keep(std::vector<Picture>& kept, Picture picture, std::size_t most) {
+  if (most == 0) return;
+  if (kept.size() == most) kept.erase(kept.begin());
+  kept.push_back(std::move(picture));
+}
+
+}  // namespace
+
+Histogram histogram_of(std::span<const float> values, std::size_t bins) {
+  if (values.empty() || bins == 0) throw std::invalid_argument("histogram_of: no values or no bins");
+  Histogram histogram;
+  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
+  histogram.min = *least;
+  histogram.max = *greatest;
+  histogram.count = static_cast<std::int64_t>(values.size());
+  histogram.counts.resize(bins);
+  const double width = (histogram.max - histogram.min) / static_cast<double>(bins);
+  for (std::size_t i = 1; i <= bins; ++i) histogram.ends.push_back(histogram.min + width * static_cast<double>(i));
+  histogram.ends.back() = histogram.max;
+  for (const float value : values) {
+    if (!std::isfinite(value)) throw std::invalid_argument("histogram_of: a value is not finite");
+    const double place = width == 0 ? 0 : std::floor((value - histogram.min) / width);
+    ++histogram.counts[std::min(static_cast<std::size_t>(place), bins - 1)];
+    histogram.sum += value;
+    histogram.sum_squares += static_cast<double>(value) * value;
+  }
+  return histogram;
+}
+
+EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
+    : storage_(&storage), length_(storage.prefix_.size()) {
+  const std::size_t end = name.find_last_not_of('/');
+  if (end != std::string::npos) storage.prefix_ += name.substr(0, end + 1) + "/";
+}
+
+void EventStorage::put(const std::string& name, double value, const ScalarOptions& options) {
+  const std::string full = prefix_ + name;
+  const auto found = index_.find(full);
+  const History::Entry entry{.value = value, .step = options.step.value_or(step_), .count = options.count};
+  if (found == index_.end()) {
+    Series series{
+        .name = full, .is_smoothed = options.is_smoothed.value_or(true), .last_put = ++puts_, .history = History()};
+    series.history.add(entry);
+    index_.emplace(full, series_.size());
+    series_.push_back(std::move(series));
+    return;
+  }
+  Series& series = series_[found->second];
+  if (options.is_smoothed && *options.is_smoothed != series.is_smoothed) {
+    throw std::logic_error("EventStorage: '" + full + "' was begun as a series that is " +
+                           (series.is_smoothed ? "smoothed" : "not smoothed"));
+  }
+  series.history.add(entry);
+  series.last_put = ++puts_;
+}
+
+void EventStorage::put(Image image) {
+  image.name = prefix_ + image.name;
+  image.step = step_;
+  keep(images_, std::move(image), most_pictures_);
+}
+
+void EventStorage::put(Histogram histogram) {
+  histogram.name = prefix_ + histogram.name;
+  histogram.step = step_;
+  keep(histograms_, std::move(histogram), most_pictures_);
+}
+
+const History& EventStorage::history(const std::string& name) const {
+  const auto found = index_.find(name);
+  if (found == index_.end()) throw std::out_of_range("EventStorage: nothing is called '" + name + "'");
+  return series_[found->second].history;
+}
+
+std::vector<Scalar> EventStorage::news(std::size_t& cursor, std::int64_t window) const {
+  return latest_since(std::exchange(cursor, puts_), window);
+}
+
+std::vector<Scalar> EventStorage::latest_since(std::size_t put, std::int64_t window) const {
+  std::vector<Scalar> latest;
+  for (const Series& series : series_) {
+    if (series.last_put <= put) continue;
+    const History& history = series.history;
+    const double value = series.is_smoothed ? history.median(std::max<std::size_t>(1, history.count_within(window)))
+                                            : history.latest().value;
+    latest.push_back({.name = series.name, .value = value, .step = history.latest().step});
+  }
+  return latest;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "line_search.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace lockstep::optim {
+
+namespace {
+
+constexpr double kEnoughDecrease = 1e-4;  // of the Wolfe conditions
+constexpr double kEnoughFlattening = 0.9;
+
+/// Where the cubic through two trials is least, within [least, most].
+double cubic_minimum(const Trial& a, const Trial& b, double least, double most) {
+  const Trial& low = a.at <= b.at ? a : b;
+  const Trial& high = a.at <= b.at ? b : a;
+  const double d1 = a.slope + b.slope - 3 * (a.point.loss - b.point.loss) / (a.at - b.at);
+  const double square = d1 * d1 - a.slope * b.slope;
+  if (!(square >= 0)) return (least + most) / 2;
+  const double d2 = std::sqrt(square);
+  const double at = high.at - (high.at - low.at) * ((high.slope + d2 - d1) / (high.slope - low.slope + 2 * d2));
+  return std::isfinite(at) ? std::min(std::max(at, least), most) : (least + most) / 2;
+}
+
+class WolfeSearch {
+ public:
+  using Evaluate = std::function<Trial(double at)>;
+  WolfeSearch(const Evaluate& evaluate, Trial start, const LineSearchOptions& options)
+      : evaluate_(&evaluate), start_(std::move(start)), tolerance_(options.tolerance), most_(options.most_tries) {}
+
+  Trial run(double first) {
+    if (!find_bracket(first)) return low_;
+    narrow_bracket();
+    return low_;
+  }
+
+ private:
+  bool is_too_high(const Trial& trial) const {
+    return !(trial.point.loss <= start_.point.loss + kEnoughDecrease * trial.at * start_.slope);
+  }
+  bool is_flat(const Trial& trial) const { return std::abs(trial.slope) <= -kEnoughFlattening * start_.slope; }
+  void set_bracket(Trial a, Trial b) {
+    if (b.point.loss < a.point.loss) std::swap(a, b);
+    low_ = std::move(a);
+    high_ = std::move(b);
+  }
+
+  /// Goes outward. False: low_ is the end.
+  bool find_bracket(double first) {
+    Trial before = start_;
+    Trial trial = (*evaluate_)(first);
+    for (; tries_ < most_; ++tries_) {
+      const bool rises = tries_ > 1 && trial.point.loss >= before.point.loss;
+      if (!is_too_high(trial) && !rises && is_flat(trial)) {
+        low_ = std::move(trial);
+        return false;
+      }
+      if (is_too_high(trial) || rises || trial.slope >= 0) {
+        set_bracket(std::move(before), std::move(trial));
+        return true;
+      }
+      const double next = cubic_minimum(before, trial, trial.at + 0.01 * (trial.at - before.at), trial.at * 10);
+      before = std::exchange(trial, (*evaluate_)(next));
+    }
+    set_bracket(start_, std::move(trial));
+    return false;
+  }
+
+  /// Where to look next inside the bracket: not twice running close to a border.
+  double inside_bracket() {
+    const auto [least, most] = std::minmax(low_.at, high_.at);
+    const double margin = 0.1 * (most - least);
+    const double at = cubic_minimum(low_, high_, least, most);
+    const bool is_close = std::min(most - at, at - least) < margin;
+    if (!is_close) {
+      was_close_ = false;
+    } else if (was_close_ || at >= most || at <= least) {
+      was_close_ = false;
+      return std::abs(at - most) < std::abs(at - least) ? most - margin : least + margin;
+    } else {
+      was_close_ = true;
+    }
+    return at;
+  }
+
+  void narrow_bracket() {
+    while (tries_ < most_ && std::abs(high_.at - low_.at) >= tolerance_) {
+      Trial trial = (*evaluate_)(inside_bracket());
+      ++tries_;
+      if (is_too_high(trial) || trial.point.loss >= low_.point.loss) {
+        set_bracket(std::move(low_), std::move(trial));
+        continue;
+      }
+      const bool is_done = is_flat(trial);
+      if (!is_done && trial.slope * (high_.at - low_.at) >= 0) high_ = std::move(low_);
+      low_ = std::move(trial);
+      if (is_done) return;
+    }
+  }
+
+  const Evaluate* evaluate_;
+  Trial start_;
+  double tolerance_;
+  std::int64_t most_;
+  std::int64_t tries_ = 0;
+  Trial low_;
+  Trial high_;
+  bool was_close_ = false;
+};
+
+}  // namespace
+
+Trial search_line(const std::function<Trial(double at)>& evaluate, Trial start, double first,
+                  const LineSearchOptions& options) {
+  return WolfeSearch(evaluate, std::move(start), options).run(first);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/optim/minimisation.hpp>
+
+#include <cstdint>
+#include <functional>
+
+namespace lockstep::optim {
+
+/// A point on the line of search.
+struct Trial {
+  double at = 0;  ///< in units of the direction
+  Minimisation::Point point;
+  double slope = 0;  ///< of the loss along the direction
+};
+
+struct LineSearchOptions {
+  double tolerance = 0;         ///< least length of the bracket
+  std::int64_t most_tries = 0;  ///< evaluations, at most, but always one
+};
+
+/// Where the strong Wolfe conditions hold, or the lowest point that was found. A loss that is not a number counts as
+/// too high.
+/// @param evaluate  at a place on the line
+/// @param start     at 0, with a negative slope
+/// @param first     where to look first
+/// Source: Nocedal and Wright, Numerical Optimization, algorithms 3.5 and 3.6.
+Trial search_line(const std::function<Trial(double at)>& evaluate, Trial start, double first,
+                  const LineSearchOptions& options);
+
+}  // namespace lockstep::optim

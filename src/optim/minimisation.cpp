@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/optim/minimisation.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "piece_sums.hpp"
+
+namespace lockstep::optim {
+
+namespace {
+
+at::ScalarType type_of(const Block& block) { return block.dtype == DType::float64 ? at::kDouble : at::kFloat; }
+
+/// [count] Over memory of somebody else.
+at::Tensor flat(std::byte* values, std::int64_t count, at::ScalarType type) {
+  return at::from_blob(values, {count}, type);
+}
+
+template <class T>
+double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t begin, std::int64_t count) {
+  return sum_of_products(a.const_data_ptr<T>() + begin, b.const_data_ptr<T>() + begin, count);
+}
+
+}  // namespace
+
+Minimisation::Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate)
+    : optimizer_(&optimizer),
+      parameters_(&parameters),
+      evaluate_(&evaluate),
+      pieces_(std::make_unique<PieceNumbers>(parameters.blocks())) {
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
+    const Block& block = parameters.blocks()[b];
+    for (std::size_t s = 0; s < block.segments.size(); ++s) {
+      const Segment& segment = block.segments[s];
+      if (segment.own_begin == segment.own_end) continue;
+      std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
+      owned_.push_back({.block = b, .segment = s, .parameter = flat(values, segment.count, type_of(block))});
+    }
+  }
+}
+
+Minimisation::~Minimisation() = default;
+
+Vector Minimisation::state_row(std::size_t slot, std::int64_t row) const {
+  Vector rows;
+  for (const Place& place : owned_) {
+    const StateArray state = optimizer_->state_of(place.block, place.segment, slot).value();
+    const std::int64_t count = place.parameter.numel();
+    std::byte* const values = state.values + row * count * static_cast<std::int64_t>(size_of(state.dtype));
+    rows.push_back(flat(values, count, place.parameter.scalar_type()));
+  }
+  return rows;
+}
+
+Minimisation::Point Minimisation::evaluate() {
+  Point point{.loss = (*evaluate_)(), .gradient = {}};
+  parameters_->finish_gradients();
+  for (const Place& place : owned_) point.gradient.push_back(at::zeros_like(place.parameter));
+  take_gradients(point.gradient);
+  parameters_->drop_gradients();
+  if (so_far_.evaluations++ == 0) so_far_.grad_norm = std::sqrt(dot(point.gradient, point.gradient));
+  return point;
+}
+
+void Minimisation::take_gradients(const Vector& to) {
+  std::size_t i = 0;  // pieces come in the order of parameters
+  parameters_->visit_gradients(
+      [&](const GradientPiece& piece) {
+        while (owned_[i].block != piece.block || owned_[i].segment != piece.segment) ++i;
+        const auto bytes = static_cast<std::int64_t>(to[i].element_size());
+        std::memcpy(static_cast<std::byte*>(to[i].mutable_data_ptr()) + piece.begin * bytes, piece.values,
+                    static_cast<std::size_t>(piece.count * bytes));
+      },
+      /*is_last=*/true);
+}
+
+Vector Minimisation::position() const {
+  Vector position;
+  for (const Place& place : owned_) position.push_back(place.parameter.clone());
+  return position;
+}
+
+void Minimisation::move_to(const Vector& from, double factor, const Vector& along) {
+  parameters_->write([&] {
+    for (std::size_t i = 0; i < owned_.size(); ++i) at::add_out(owned_[i].parameter, from[i], along[i], factor);
+  });
+}
+
+double Minimisation::dot(const Vector& a, const Vector& b) const {
+  std::vector<double> sums(pieces_->count());
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    const bool is_double = a[i].scalar_type() == at::kDouble;
+    for (std::int64_t begin = 0; begin < a[i].numel(); begin += kPieceElements) {
+      const GradientPiece piece{.block = owned_[i].block,
+                                .segment = owned_[i].segment,
+                                .begin = begin,
+                                .count = std::min(kPieceElements, a[i].numel() - begin)};
+      sums[pieces_->place_of(piece)] = is_double ? sum_of_products_at<double>(a[i], b[i], begin, piece.count)
+                                                 : sum_of_products_at<float>(a[i], b[i], begin, piece.count);
+    }
+  }
+  parameters_->sum_over_owners(sums);  // each has one owner: the others add 0
+  return sum_by_tree(sums);
+}
+
+double Minimisation::largest_magnitude(const Vector& a) const {
+  std::vector<double> largest(pieces_->count());  // of a whole parameter, in the place of its first piece
+  for (std::size_t i = 0; i < owned_.size(); ++i) {
+    const GradientPiece first{.block = owned_[i].block, .segment = owned_[i].segment};
+    largest[pieces_->place_of(first)] = a[i].abs().max().item<double>();
+  }
+  parameters_->sum_over_owners(largest);
+  return largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
+}
+
+Minimised Optimizer::minimise(const std::function<double()>& evaluate) {
+  Minimisation problem(*this, *parameters_, evaluate);
+  rule_->minimise(problem);
+  count_step();
+  return problem.so_far();
+}
+
+}  // namespace lockstep::optim
