@@ -91,21 +91,32 @@ const po::option* last_of(const Options& options, const std::string& name) {
   return found == options.rend() ? nullptr : &*found;
 }
 
-std::string command_of(const Options& options) {
+/// The words that are neither keys nor switches; the first one is the command.
+std::vector<std::string> words_of(const Options& options) {
   std::vector<std::string> words;
   for (const po::option& option : options) {
     if (option.position_key >= 0) words.push_back(option.value.at(0));
   }
-  if (words.empty()) return "train";
+  return words;
+}
+
+/// @param words  in their order, not empty
+std::string command_of(const std::vector<std::string>& words) {
   std::vector<std::string> known;
   std::string list;
+  const Command* called = nullptr;
   for (const Command& command : commands()) {
     known.push_back(command.name);
     list += (list.empty() ? "" : ", ") + command.name;
+    if (command.name == words[0]) called = &command;
   }
-  const bool is_known = std::find(known.begin(), known.end(), words[0]) != known.end();
-  const std::string& odd = is_known && words.size() > 1 ? words[1] : words[0];
-  if (is_known && words.size() == 1) return words[0];
+  const bool is_known = called != nullptr;
+  const std::size_t given = words.size() - 1;
+  if (is_known && given < called->words.size()) {
+    throw ConfigError("command line: " + called->name + " needs " + called->words[given] + ", the folder of a run");
+  }
+  const std::string& odd = is_known && given > called->words.size() ? words[called->words.size() + 1] : words[0];
+  if (is_known && given == called->words.size()) return words[0];
   if (is_known || odd.find('=') != std::string::npos || odd.find('.') != std::string::npos) {
     throw ConfigError("command line: '" + odd + "' is not expected here; " + kSpelling);
   }
@@ -184,6 +195,13 @@ const std::vector<Command>& commands() {
       {"schedule",
        "prints the values that sched.rule gives over the steps of a run, which is not started",
        {{.name = "plot", .value = "FILE", .help = "an SVG file to draw them into"}}},
+      {.name = "report",
+       .help = "writes the page report.html of the run whose folder follows, into it",
+       .words = {"RUN"}},
+      {.name = "compare",
+       .help = "writes a page that lays the curves of two runs over each other, whose folders follow",
+       .switches = {{.name = "out", .value = "FILE", .help = "the page, in place of compare.html"}},
+       .words = {"RUN", "another RUN"}},
   };
   return rows;
 }
@@ -203,7 +221,11 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
   for (const po::option& option : options) {
     if (option.unregistered) throw_unknown(option, invocation.config);
   }
-  invocation.command = command_of(options);
+  invocation.words = words_of(options);
+  if (!invocation.words.empty()) {
+    invocation.command = command_of(invocation.words);
+    invocation.words.erase(invocation.words.begin());
+  }
   read_switches(options, invocation);
   for (const auto& [source, text] : base) invocation.config.read_ini(text, source);
   for (const po::option& option : options) {

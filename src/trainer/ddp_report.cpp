@@ -3,6 +3,7 @@
 
 #include <lockstep/plot/timeline_chart.hpp>
 #include <lockstep/report/run_files.hpp>
+#include <lockstep/report/step_times.hpp>
 
 namespace lockstep::trainer {
 
@@ -14,6 +15,13 @@ const std::vector<plot::BarKind> kKinds = {
     {"compute"}, {"update"}, {"transfer"}, {"wait"}, {"under way", /*is_thin=*/true}};
 
 plot::Bar bar(double begin_s, double end_s, Kind kind) { return {1000 * begin_s, 1000 * end_s, kind}; }
+
+std::vector<report::StepTimes::Part> parts_of(const parallel::StepTimeline& step) {
+  return {{"compute", 1000 * step.compute()},
+          {"update", 1000 * step.update()},
+          {"transfer", 1000 * step.transfer()},
+          {"wait", 1000 * step.wait()}};
+}
 
 }  // namespace
 
@@ -36,6 +44,9 @@ void draw_ddp_report(const parallel::DdpReport& report, const std::string& folde
           bar(times.visit_end - times.update, times.visit_end, update)}});
   }
   report::write_text(folder + "/ddp.svg", plot::timeline_chart(chart));
+  report::StepTimes times{.sentence = parallel::bound_sentence(report), .ranks = {}, .timeline = std::move(chart)};
+  for (const parallel::StepTimeline& rank : report.ranks) times.ranks.push_back(parts_of(rank));
+  report::write_step_times(folder, times);
 }
 
 }  // namespace lockstep::trainer

@@ -48,6 +48,8 @@ ExitCode dispatch(const Job& job) {
   if (invocation.command == "config") return show_config(job, invocation);
   if (invocation.command == "schedule") return show_schedule(job, invocation);
   if (invocation.command == "eval") return evaluate(job, invocation);
+  if (invocation.command == "report") return write_report(job, invocation);
+  if (invocation.command == "compare") return compare_runs(job, invocation);
   return train(job, std::move(invocation));
 }
 

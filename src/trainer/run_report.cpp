@@ -6,6 +6,7 @@
 #include <lockstep/report/console_line.hpp>
 #include <lockstep/report/failure.hpp>
 #include <lockstep/report/run_files.hpp>
+#include <lockstep/report/run_page.hpp>
 
 #include <cstdlib>
 #include <filesystem>
@@ -56,8 +57,11 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept {
   return outcome == engine::Outcome::stopped ? ExitCode::stopped : ExitCode::done;
 }
 
-RunReport::RunReport(std::string folder)
-    : folder_(std::move(folder)), metrics_(folder_ + "/metrics.jsonl"), summary_(folder_ + "/summary.csv") {
+RunReport::RunReport(std::string folder, bool has_tensorboard)
+    : folder_(std::move(folder)),
+      metrics_(folder_ + "/metrics.jsonl"),
+      summary_(folder_ + "/summary.csv"),
+      has_tensorboard_(has_tensorboard) {
   report::write_status(folder_, {.state = report::RunState::running});
 }
 
@@ -65,6 +69,7 @@ RunReport::RunReport(std::string folder)
 void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
+  if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
   if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);
@@ -72,6 +77,7 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
 
 void RunReport::on_record(const engine::Record& record) {
   metrics_.write(record.values);
+  if (tensorboard_) tensorboard_->write(record.values);
   if (record.kind == "eval") {
     summary_.write(record.values);
     std::ostringstream text;
@@ -124,6 +130,8 @@ void RunReport::on_end(engine::Outcome outcome) {
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
                                  .exit_code = static_cast<int>(exit_code_of(outcome))});
+  const std::string reason = write_page();
+  if (!reason.empty()) log::warning("the page of the run was not written: " + reason);
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {
@@ -133,6 +141,16 @@ void RunReport::on_failure(const std::exception& failure, int exit_code) {
                                  .total_steps = progress_.total_steps,
                                  .last_error = failure.what(),
                                  .exit_code = exit_code});
+  write_page();
+}
+
+std::string RunReport::write_page() const {
+  try {
+    report::write_text(folder_ + "/report.html", report::run_page(folder_));
+    return "";
+  } catch (const std::exception& failure) {
+    return failure.what();
+  }
 }
 
 }  // namespace lockstep::trainer

@@ -8,6 +8,7 @@
 #include <lockstep/report/metrics_writer.hpp>
 #include <lockstep/report/progress_bar.hpp>
 #include <lockstep/report/summary_writer.hpp>
+#include <lockstep/report/tensorboard_writer.hpp>
 
 #include <chrono>
 #include <exception>
@@ -20,11 +21,12 @@ namespace lockstep::trainer {
 /// 0 where nothing is left to do, 75 where the run wants to be continued.
 ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 
-/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv, STATUS.json
-/// and the drawings. Lives on rank 0.
+/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,
+/// TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
 class RunReport {
  public:
-  explicit RunReport(std::string folder);
+  /// @param has_tensorboard  whether there is a TensorBoard event file, too
+  RunReport(std::string folder, bool has_tensorboard);
 
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const engine::Record& record);
@@ -34,9 +36,14 @@ class RunReport {
   void on_failure(const std::exception& failure, int exit_code);
 
  private:
+  /// report.html; says why there is none, or "": a run that ended well does not fail for that.
+  std::string write_page() const;
+
   std::string folder_;
   report::MetricsWriter metrics_;
   report::SummaryWriter summary_;
+  bool has_tensorboard_;
+  std::optional<report::TensorBoardWriter> tensorboard_;  // once it is known at which step the run begins
   report::ProgressBar bar_;
   report::Eta eta_;
   engine::Progress progress_;

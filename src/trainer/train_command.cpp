@@ -99,7 +99,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     log::configure({.rank = world.rank(), .world_size = world.size(), .file = rank_file(folder, world.rank())});
     if (!world.is_root()) return;
     write_run_files(folder, job, config, hosts);
-    report = std::make_unique<RunReport>(folder);
+    report = std::make_unique<RunReport>(folder, config.section("log").boolean("tensorboard"));
   });
   if (config.section("").text("resume") == "auto" && config.section("run").origin("name") == "derived" &&
       config.section("run").origin("dir") == "derived") {

@@ -16,6 +16,7 @@ struct Invocation {
   Config config;                        ///< defaults, then the files in their order, then the keys of the command line
   std::vector<std::string> files = {};  ///< of --config, in their order
   std::map<std::string, std::string> switches = {};  ///< of the command, by name, with their values
+  std::vector<std::string> words = {};               ///< behind the command, one for each of Command::words
   bool wants_version = false;                        ///< --version
   bool wants_help = false;                           ///< --help; then, and for --version, no file was read
   std::string help_section = {};                     ///< of --help=SECTION
@@ -29,7 +30,7 @@ struct IniText {
 
 /// Reads the command line and the files that it names.
 ///
-///     [COMMAND] [its switches] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
+///     [COMMAND] [its words] [its switches] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
 ///
 /// @param arguments   without the program's name
 /// @param base        read before the files of --config: the configuration of the run that eval looks at
@@ -51,6 +52,7 @@ struct Command {
   std::string name;
   std::string help;
   std::vector<Switch> switches = {};
+  std::vector<std::string> words = {};  ///< what has to stand behind it, in a word each: "RUN"
 };
 const std::vector<Command>& commands();
 

@@ -110,9 +110,11 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
             "command line: 'eval' is not expected here; keys are written --section.key=value");
   EXPECT_EQ(
       error_of({"evl"}),
-      "command line: command 'evl' is unknown; choose one of: train, eval, config, schedule (did you mean 'eval'?)");
-  EXPECT_EQ(error_of({"something"}),
-            "command line: command 'something' is unknown; choose one of: train, eval, config, schedule");
+      "command line: command 'evl' is unknown; choose one of: train, eval, config, schedule, report, compare (did you "
+      "mean 'eval'?)");
+  EXPECT_EQ(
+      error_of({"something"}),
+      "command line: command 'something' is unknown; choose one of: train, eval, config, schedule, report, compare");
 }
 
 TEST_F(InvocationTest, SentencesForValues) {
@@ -145,6 +147,21 @@ TEST_F(InvocationTest, SwitchesBelongToTheirCommand) {
             "command line: schedule needs --plot FILE, an SVG file to draw them into");
   EXPECT_EQ(error_of({"schedule", "--plot"}), "command line: --plot needs a path");
   EXPECT_NE(error_of({"config", "--groups=all"}), "");
+}
+
+TEST_F(InvocationTest, SomeCommandsTakeFolders) {
+  using Words = std::vector<std::string>;
+  EXPECT_EQ(parse_words({"report", "runs/a"}).command, "report");
+  EXPECT_EQ(parse_words({"report", "runs/a"}).words, Words{"runs/a"});
+  const Invocation compare = parse_words({"compare", "runs/a", "--out=c.html", "runs/b"});
+  EXPECT_EQ(compare.words, (Words{"runs/a", "runs/b"}));
+  EXPECT_EQ(compare.switches.at("out"), "c.html");
+  EXPECT_TRUE(parse_words({"config"}).words.empty());
+  EXPECT_TRUE(parse_words({}).words.empty());
+  EXPECT_EQ(error_of({"report"}), "command line: report needs RUN, the folder of a run");
+  EXPECT_EQ(error_of({"compare", "runs/a"}), "command line: compare needs another RUN, the folder of a run");
+  EXPECT_EQ(error_of({"report", "runs/a", "runs/b"}),
+            "command line: 'runs/b' is not expected here; keys are written --section.key=value");
 }
 
 TEST_F(InvocationTest, FromBelongsToEval) {

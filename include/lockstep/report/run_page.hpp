@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+
+namespace lockstep::report {
+
+/// A page on a run: outcome, last numbers, curves, where a step's time went, configuration and environment. It needs no
+/// other file and no network, and has a dark look where the reader prefers one.
+/// @param folder  of the run
+/// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
+/// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json is damaged
+std::string run_page(const std::string& folder);
+
+/// A page with the curves of two runs laid over each other, their last numbers, and the settings in which they differ.
+/// @throws  as run_page
+std::string comparison_page(const std::string& folder, const std::string& other);
+
+}  // namespace lockstep::report

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/plot/timeline_chart.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace lockstep::report {
+
+/// Where the time of a median step goes, for the page of a run.
+struct StepTimes {
+  struct Part {
+    std::string name;  ///< "compute", "wait", ...
+    double milliseconds;
+  };
+  std::string sentence;                  ///< what bounds the step
+  std::vector<std::vector<Part>> ranks;  ///< the parts of each rank's step, by rank; the same names everywhere
+  plot::TimelineChart timeline;          ///< of the slowest rank
+};
+
+/// Replaces <folder>/ddp.json.
+/// @throws ConfigError  with the reason
+void write_step_times(const std::string& folder, const StepTimes& times);
+
+/// What write_step_times wrote; none where there is no such file.
+/// @throws DataError  the file is damaged
+std::optional<StepTimes> read_step_times(const std::string& folder);
+
+}  // namespace lockstep::report

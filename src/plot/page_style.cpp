@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/plot/page_style.hpp>
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "svg.hpp"
+
+namespace lockstep::plot {
+
+namespace {
+
+// Told apart on a dark ground, in the order of kColours.
+constexpr std::array<const char*, kColours.size()> kDarkColours = {"#6cb2f0", "#f2808f", "#63c384", "#bf9bea",
+                                                                   "#f5b04c", "#4fd0dd", "#c99676", "#a3abb8"};
+
+// What charts draw texts, axes and grids with, and the page's variable for it.
+constexpr std::array<std::pair<const char*, const char*>, 4> kShared = {
+    {{"#111827", "--ink"}, {"#374151", "--text"}, {"#6b7280", "--muted"}, {"#e5e7eb", "--line"}}};
+
+std::string rule(const std::string& colour, const std::string& variable) {
+  return fmt::format("svg[fill=\"{0}\"],svg [fill=\"{0}\"]{{fill:var({1})}}\nsvg [stroke=\"{0}\"]{{stroke:var({1})}}\n",
+                     colour, variable);
+}
+
+template <class Colours>
+std::string variables(const Colours& colours) {
+  std::string text;
+  for (std::size_t i = 0; i < colours.size(); ++i) text += fmt::format("--series-{}:{};", i, colours[i]);
+  return ":root{" + text + "}";
+}
+
+}  // namespace
+
+std::string page_style() {
+  std::string css = variables(kColours) + "\n@media (prefers-color-scheme:dark){" + variables(kDarkColours) + "}\n";
+  for (std::size_t i = 0; i < kColours.size(); ++i) css += rule(kColours[i], fmt::format("--series-{}", i));
+  for (const auto& [colour, variable] : kShared) css += rule(colour, variable);
+  return css + "svg>rect[fill=\"#ffffff\"]{fill:none}\n";
+}
+
+}  // namespace lockstep::plot

@@ -1,0 +1,123 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "curve_charts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+namespace lockstep::report {
+
+namespace {
+
+constexpr std::size_t kMostPoints = 800;
+constexpr double kLogFrom = 20;  // the ratio of the largest value to the least from which an axis is logarithmic
+
+struct Known {
+  const char* key;
+  const char* title;
+  const char* label;
+};
+
+// In the order of the page; evaluations' metrics come behind the loss.
+constexpr std::array<Known, 6> kKnown = {{{"lr", "Learning rate", "lr"},
+                                          {"grad_norm", "Norm of the gradients", "norm"},
+                                          {"samples_per_second", "Throughput", "samples/s"},
+                                          {"tokens_per_second", "Throughput in tokens", "tokens/s"},
+                                          {"data_wait", "Waiting for data", "share of the time"},
+                                          {"loss_scale", "Loss scale", "factor"}}};
+
+constexpr std::array<const char*, 5> kHidden = {"epoch", "samples", "val/count", "loss", "val/loss"};
+
+plot::LineChart chart_named(const std::string& title, const std::string& label) {
+  return {.title = title, .x_label = "step", .y_label = label, .series = {}, .width = kChartWidth, .height = 290};
+}
+
+bool wants_log(const plot::LineChart& chart) {
+  double low = std::numeric_limits<double>::infinity();
+  double high = 0;
+  for (const plot::Series& series : chart.series) {
+    for (const plot::Point& point : series.points) {
+      if (!std::isfinite(point.y)) continue;
+      low = std::min(low, point.y);
+      high = std::max(high, point.y);
+    }
+  }
+  return low > 0 && high / low >= kLogFrom;
+}
+
+class Charts {
+ public:
+  Charts(const std::vector<const RunData*>& runs, const std::vector<std::string>& names) : runs_(runs), names_(names) {}
+
+  void add(plot::LineChart chart, const std::vector<std::pair<std::string, std::string>>& keys) {
+    for (const auto& [key, name] : keys) {
+      for (std::size_t i = 0; i < runs_.size(); ++i) {
+        const plot::Series* const curve = runs_[i]->curve(key);
+        if (curve == nullptr) continue;
+        chart.series.push_back({name_of(i, name), thinned(curve->points, kMostPoints)});
+      }
+      shown_.push_back(key);
+    }
+    if (chart.series.empty()) return;
+    chart.log_y = wants_log(chart);
+    charts_.push_back(std::move(chart));
+  }
+
+  /// Every other curve whose name begins with `prefix`.
+  void add_others(const std::string& prefix) {
+    for (const RunData* run : runs_) {
+      for (const plot::Series& curve : run->curves) {
+        const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
+        const bool is_hidden = std::find(kHidden.begin(), kHidden.end(), curve.name) != kHidden.end();
+        if (is_shown || is_hidden || !curve.name.starts_with(prefix)) continue;
+        add(chart_named(curve.name, curve.name), {{curve.name, ""}});
+      }
+    }
+  }
+
+  std::vector<plot::LineChart> take() { return std::move(charts_); }
+
+ private:
+  std::string name_of(std::size_t run, const std::string& name) const {
+    if (names_.size() < 2) return name;
+    return names_[run] + (name.empty() ? "" : ", " + name);
+  }
+
+  const std::vector<const RunData*>& runs_;
+  const std::vector<std::string>& names_;
+  std::vector<std::string> shown_;
+  std::vector<plot::LineChart> charts_;
+};
+
+}  // namespace
+
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t most) {
+  if (points.size() <= most) return points;
+  const std::size_t stride = (2 * points.size() + most - 1) / most;  // two points stay of each
+  std::vector<plot::Point> kept;
+  for (std::size_t begin = 0; begin < points.size(); begin += stride) {
+    const std::size_t end = std::min(begin + stride, points.size());
+    std::size_t low = begin;
+    std::size_t high = begin;
+    for (std::size_t i = begin; i < end; ++i) {
+      if (!std::isfinite(points[low].y) || points[i].y < points[low].y) low = i;
+      if (!std::isfinite(points[high].y) || points[i].y > points[high].y) high = i;
+    }
+    kept.push_back(points[std::min(low, high)]);
+    if (low != high) kept.push_back(points[std::max(low, high)]);
+  }
+  return kept;
+}
+
+std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& runs,
+                                          const std::vector<std::string>& names) {
+  Charts charts(runs, names);
+  charts.add(chart_named("Loss", "loss"), {{"loss", "training"}, {"val/loss", "evaluation"}});
+  charts.add_others("val/");
+  for (const Known& known : kKnown) charts.add(chart_named(known.title, known.label), {{known.key, ""}});
+  charts.add_others("");
+  return charts.take();
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Which curves of a run are drawn how.
+#pragma once
+
+#include <lockstep/plot/line_chart.hpp>
+
+#include <string>
+#include <vector>
+
+#include "run_data.hpp"
+
+namespace lockstep::report {
+
+/// Charts are drawn for a column of this many pixels, so that their texts can be read in a narrow window.
+inline constexpr int kChartWidth = 400;
+
+/// A chart for each quantity that any of the runs has: the losses together, then the other metrics of evaluations, lr,
+/// norm of the gradients, throughput, and what else there is.
+/// @param names  what the runs are called, for several
+std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& runs,
+                                          const std::vector<std::string>& names);
+
+/// At most about `most` points with the same highs and lows: of many neighbours the lowest and the highest stay, and
+/// what is no number.
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t most);
+
+}  // namespace lockstep::report

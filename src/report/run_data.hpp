@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the folder of a run tells.
+#pragma once
+
+#include <lockstep/plot/line_chart.hpp>
+#include <lockstep/report/step_times.hpp>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::report {
+
+using Rows = std::vector<std::pair<std::string, std::string>>;
+
+struct Setting {
+  std::string name;
+  std::string value;
+  std::string origin;
+};
+
+struct RunData {
+  std::string name;                    ///< the folder's own
+  std::vector<plot::Series> curves;    ///< by key of metrics.jsonl, over the steps; in the order of first mention
+  Rows status;                         ///< of STATUS.json and failure.json
+  Rows environment;                    ///< of env.json
+  std::vector<Setting> configuration;  ///< of config.resolved.json
+  std::string command;                 ///< of argv.txt
+  std::optional<StepTimes> step_times;
+
+  const plot::Series* curve(const std::string& key) const;  ///< null where there is none
+};
+
+/// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
+/// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is passed over: a
+///                      run may be about to write it
+RunData read_run(const std::string& folder);
+
+}  // namespace lockstep::report

@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/run_page.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "curve_charts.hpp"
+#include "html.hpp"
+#include "run_data.hpp"
+
+namespace lockstep::report {
+
+namespace {
+
+using Table = std::vector<std::vector<std::string>>;
+
+std::string brief(double value) { return fmt::format("{:.{}g}", value, std::abs(value) >= 1e4 ? 9 : 5); }
+
+std::string last_of(const plot::Series* curve) { return curve == nullptr ? "-" : brief(curve->points.back().y); }
+
+std::string chart_texts(const std::vector<plot::LineChart>& charts) {
+  std::vector<std::string> svgs;
+  for (const plot::LineChart& chart : charts) svgs.push_back(plot::line_chart(chart));
+  return html_charts(svgs);
+}
+
+Table table_of(const Rows& rows) {
+  Table table;
+  for (const auto& [name, value] : rows) table.push_back({name, value});
+  return table;
+}
+
+Table last_numbers(const RunData& run) {
+  Table table;
+  for (const plot::Series& curve : run.curves) {
+    double low = curve.points.front().y;
+    double high = low;
+    for (const plot::Point& point : curve.points) {
+      low = std::fmin(low, point.y);
+      high = std::fmax(high, point.y);
+    }
+    table.push_back({curve.name, brief(curve.points.back().y), brief(low), brief(high)});
+  }
+  return table;
+}
+
+/// The parts of each rank's step, one after another.
+plot::TimelineChart rank_chart(const StepTimes& times) {
+  plot::TimelineChart chart{
+      .title = "A median step of each rank", .x_label = "ms", .end = 0, .kinds = {}, .rows = {}, .width = kChartWidth};
+  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
+    plot::TimelineRow row{.name = "rank " + std::to_string(rank), .bars = {}};
+    double begin = 0;
+    for (const auto& [name, milliseconds] : times.ranks[rank]) {
+      const auto same = [&part = name](const plot::BarKind& kind) { return kind.name == part; };
+      auto kind = std::find_if(chart.kinds.begin(), chart.kinds.end(), same);
+      if (kind == chart.kinds.end()) kind = chart.kinds.insert(chart.kinds.end(), {name});
+      row.bars.push_back({begin, begin + milliseconds, static_cast<std::size_t>(kind - chart.kinds.begin())});
+      begin += milliseconds;
+    }
+    chart.end = std::max(chart.end, begin);
+    chart.rows.push_back(std::move(row));
+  }
+  return chart;
+}
+
+std::string step_section(const RunData& run) {
+  if (!run.step_times || run.step_times->ranks.empty()) return "";
+  const StepTimes& times = *run.step_times;
+  std::vector<std::string> charts;
+  const plot::TimelineChart ranks = rank_chart(times);
+  if (ranks.end > 0) charts.push_back(plot::timeline_chart(ranks));
+  plot::TimelineChart slowest = times.timeline;
+  slowest.width = kChartWidth;
+  if (slowest.end > 0 && !slowest.rows.empty()) charts.push_back(plot::timeline_chart(slowest));
+  Table table;
+  std::vector<std::string> head = {"rank"};
+  for (const auto& part : times.ranks.front()) head.push_back(part.name + ", ms");
+  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
+    table.push_back({std::to_string(rank)});
+    for (const auto& part : times.ranks[rank]) table.back().push_back(fmt::format("{:.3f}", part.milliseconds));
+  }
+  return html_section("Where the time of a step goes", "<p>" + escaped(times.sentence) + "</p>\n" +
+                                                           html_charts(charts) +
+                                                           html_details("in numbers", html_table(head, table)));
+}
+
+std::string configuration_section(const RunData& run) {
+  Table chosen;
+  Table defaults;
+  for (const Setting& setting : run.configuration) {
+    if (setting.origin == "default") {
+      defaults.push_back({setting.name, setting.value});
+    } else {
+      chosen.push_back({setting.name, setting.value, setting.origin});
+    }
+  }
+  const std::string command = run.command.empty() ? "" : "<p><code>" + escaped(run.command) + "</code></p>\n";
+  return html_section("Configuration", command + html_table({"key", "value", "from"}, chosen) +
+                                           html_details("keys at their defaults", html_table({}, defaults)));
+}
+
+/// Folders of the same name are told apart by letters.
+std::vector<std::string> names_of(const RunData& one, const RunData& other) {
+  if (one.name != other.name) return {one.name, other.name};
+  return {one.name + " (A)", other.name + " (B)"};
+}
+
+Table compared_numbers(const RunData& one, const RunData& other) {
+  Table table;
+  for (const plot::Series& curve : one.curves) {
+    table.push_back({curve.name, last_of(&curve), last_of(other.curve(curve.name))});
+  }
+  for (const plot::Series& curve : other.curves) {
+    if (one.curve(curve.name) == nullptr) table.push_back({curve.name, "-", last_of(&curve)});
+  }
+  return table;
+}
+
+std::string value_in(const RunData& run, const std::string& key) {
+  const auto found = std::find_if(run.configuration.begin(), run.configuration.end(),
+                                  [&key](const Setting& setting) { return setting.name == key; });
+  return found == run.configuration.end() ? "-" : found->value;
+}
+
+Table different_settings(const RunData& one, const RunData& other) {
+  Table table;
+  const auto add = [&](const std::string& key) {
+    const std::string left = value_in(one, key);
+    const std::string right = value_in(other, key);
+    if (left != right) table.push_back({key, left, right});
+  };
+  for (const Setting& setting : one.configuration) add(setting.name);
+  for (const Setting& setting : other.configuration) {
+    if (value_in(one, setting.name) == "-") add(setting.name);
+  }
+  return table;
+}
+
+}  // namespace
+
+std::string run_page(const std::string& folder) {
+  const RunData run = read_run(folder);
+  std::string body = html_section("Outcome", html_table({}, table_of(run.status)));
+  body += html_section("Curves", chart_texts(curve_charts({&run}, {run.name})));
+  body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
+  body += step_section(run);
+  body += configuration_section(run);
+  body += html_section("Environment", html_details("what the run ran on", html_table({}, table_of(run.environment))));
+  return html_page("Run " + run.name, body);
+}
+
+std::string comparison_page(const std::string& folder, const std::string& other_folder) {
+  const RunData one = read_run(folder);
+  const RunData other = read_run(other_folder);
+  const std::vector<std::string> names = names_of(one, other);
+  std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
+                     "</p>\n" + html_section("Curves", chart_texts(curve_charts({&one, &other}, names)));
+  body += html_section("Last numbers", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
+  body += html_section("Settings that differ", html_table({"key", names[0], names[1]}, different_settings(one, other)));
+  return html_page("Runs " + names[0] + " and " + names[1], body);
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/report/event_frame.hpp>
+#include <lockstep/report/tensorboard_writer.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <chrono>
+#include <cmath>
+#include <cstring>
+#include <optional>
+#include <unistd.h>
+#include <utility>
+
+#include "wire.hpp"
+
+namespace lockstep::report {
+
+namespace {
+
+// Numbers of fields, from TensorFlow's event.proto, summary.proto and histogram.proto.
+namespace event {
+enum Field : unsigned { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 };
+}
+namespace value {
+enum Field : unsigned { tag = 1, simple_value = 2, image = 4, histogram = 5 };
+}
+namespace histogram {
+enum Field : unsigned { min = 1, max, num, sum, sum_squares, bucket_limit, bucket };
+}
+namespace image {
+enum Field : unsigned { height = 1, width, colorspace, encoded };
+}
+constexpr unsigned kSummaryValue = 1;
+constexpr unsigned kSessionStatus = 1;
+constexpr std::int64_t kSessionStart = 1;
+
+double now() { return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count(); }
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 && name[0] != '\0' ? name.data() : "host";
+}
+
+/// A new file; TensorBoard reads the files of a folder in the order of their names.
+std::pair<std::string, std::FILE*> make_file(const std::string& folder, double seconds) {
+  const std::string start = fmt::format("{}/events.out.tfevents.{:010}.{}.{}", folder,
+                                        static_cast<std::int64_t>(seconds), host_name(), ::getpid());
+  for (int number = 0;; ++number) {
+    const std::string path = fmt::format("{}.{}", start, number);
+    if (std::FILE* const file = std::fopen(path.c_str(), "wxe")) return {path, file};
+    if (errno != EEXIST) throw ConfigError(path + " cannot be opened: " + std::strerror(errno));
+  }
+}
+
+std::optional<double> number_in(const MetricValue& value) {
+  if (const auto* const real = std::get_if<double>(&value)) return *real;
+  if (const auto* const count = std::get_if<std::int64_t>(&value)) return static_cast<double>(*count);
+  return std::nullopt;
+}
+
+std::string summary_of(const Message& value) { return Message().bytes(kSummaryValue, value.text()).text(); }
+
+}  // namespace
+
+Histogram histogram_of(std::span<const double> values, int buckets) {
+  std::vector<double> finite;
+  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double v) { return std::isfinite(v); });
+  Histogram result;
+  if (finite.empty()) return result;
+  const auto [least, most] = std::minmax_element(finite.begin(), finite.end());
+  result.min = *least;
+  result.max = *most;
+  const int used = result.min < result.max ? std::max(buckets, 1) : 1;
+  const double width = (result.max / used) - (result.min / used);  // the difference itself might overflow
+  for (int i = 1; i < used; ++i) result.limits.push_back(result.min + i * width);
+  result.limits.push_back(result.max);
+  result.counts.resize(result.limits.size());
+  for (const double v : finite) {
+    const auto bucket = std::lower_bound(result.limits.begin(), result.limits.end() - 1, v) - result.limits.begin();
+    result.counts[static_cast<std::size_t>(bucket)] += 1;
+    result.sum += v;
+    result.sum_of_squares += v * v;
+  }
+  result.count = static_cast<double>(finite.size());
+  return result;
+}
+
+TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step, WallClock clock)
+    : clock_(clock ? std::move(clock) : now) {
+  auto [path, file] = make_file(folder, clock_());
+  path_ = std::move(path);
+  file_.reset(file);
+  write_record(Message().real(event::wall_time, clock_()).bytes(event::file_version, "brain.Event:2").text());
+  write_event(first_step, event::session_log, Message().integer(kSessionStatus, kSessionStart).text());
+}
+
+void TensorBoardWriter::write(const Metrics& line) {
+  std::optional<std::int64_t> step;
+  Message summary;
+  bool is_empty = true;
+  for (const auto& [name, held] : line) {
+    const std::optional<double> number = number_in(held);
+    if (!number) continue;
+    if (name == "step") {
+      step = static_cast<std::int64_t>(*number);
+      continue;
+    }
+    Message scalar;
+    scalar.bytes(value::tag, name).single(value::simple_value, static_cast<float>(*number));
+    summary.bytes(kSummaryValue, scalar.text());
+    is_empty = false;
+  }
+  if (step && !is_empty) write_event(*step, event::summary, summary.text());
+}
+
+void TensorBoardWriter::write(const std::string& name, std::int64_t step, const Histogram& counted) {
+  Message content;
+  content.real(histogram::min, counted.min).real(histogram::max, counted.max).real(histogram::num, counted.count);
+  content.real(histogram::sum, counted.sum).real(histogram::sum_squares, counted.sum_of_squares);
+  content.reals(histogram::bucket_limit, counted.limits).reals(histogram::bucket, counted.counts);
+  Message named;
+  named.bytes(value::tag, name).bytes(value::histogram, content.text());
+  write_event(step, event::summary, summary_of(named));
+}
+
+void TensorBoardWriter::write(const std::string& name, std::int64_t step, const EncodedImage& picture) {
+  Message content;
+  content.integer(image::height, picture.height).integer(image::width, picture.width);
+  content.integer(image::colorspace, picture.channels).bytes(image::encoded, picture.bytes);
+  Message named;
+  named.bytes(value::tag, name).bytes(value::image, content.text());
+  write_event(step, event::summary, summary_of(named));
+}
+
+void TensorBoardWriter::write_event(std::int64_t step, unsigned field, const std::string& content) {
+  Message told;
+  told.real(event::wall_time, clock_()).integer(event::step, step).bytes(field, content);
+  write_record(told.text());
+}
+
+void TensorBoardWriter::write_record(const std::string& payload) {
+  const std::string frame = event_frame(payload);
+  const bool is_written = std::fwrite(frame.data(), 1, frame.size(), file_.get()) == frame.size();
+  if (!is_written || std::fflush(file_.get()) != 0)
+    throw ConfigError(path_ + " cannot be written: " + std::strerror(errno));
+}
+
+}  // namespace lockstep::report

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/log/log.hpp>
+#include <lockstep/report/run_files.hpp>
+#include <lockstep/report/run_page.hpp>
+
+#include <functional>
+
+#include "commands.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+/// On rank 0, for all.
+ExitCode write_page(const Job& job, const std::string& path, const std::function<std::string()>& page) {
+  job.world.together([&] {
+    if (job.world.is_root()) report::write_text(path, page());
+  });
+  log::plain(path);
+  return ExitCode::done;
+}
+
+}  // namespace
+
+ExitCode write_report(const Job& job, const config::Invocation& invocation) {
+  const std::string& folder = invocation.words.at(0);
+  return write_page(job, folder + "/report.html", [&] { return report::run_page(folder); });
+}
+
+ExitCode compare_runs(const Job& job, const config::Invocation& invocation) {
+  const auto out = invocation.switches.find("out");
+  return write_page(job, out == invocation.switches.end() ? "compare.html" : out->second,
+                    [&] { return report::comparison_page(invocation.words.at(0), invocation.words.at(1)); });
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/event_frame.hpp>
+#include <lockstep/report/tensorboard_writer.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <sstream>
+
+#include "folder.hpp"
+#include "support/program.hpp"
+
+namespace lockstep::report {
+namespace {
+
+std::string from_hex(const std::string& digits) {
+  std::string bytes;
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    bytes += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  }
+  return bytes;
+}
+
+std::string counting(int first, int step) {
+  std::string bytes;
+  for (int i = 0; i < 32; ++i) bytes += static_cast<char>(first + step * i);
+  return bytes;
+}
+
+// The records below are what TensorBoard 2.21's own RecordWriter makes of the same events.
+const std::string kVersion = "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c";
+const std::string kStart = "100000000000000095fbfe1809000000000000f83f10ac023a020801713b788a";
+const std::string kScalars =
+    "290000000000000037ff5f0009000000000000f83f10ac022a1b0a0b0a046c6f7373150000803e0a0c0a0565706f63681500000040c23a29a"
+    "a";
+const std::string kHistogram =
+    "6500000000000000ebd05a6909000000000000f83f10072a580a560a01772a5109000000000000f03f11000000000000104019000000000000"
+    "0840210000000000001a402900000000004033403210000000000000044000000000000010403a100000000000000040000000000000f03f58"
+    "9bd69e";
+
+double at_one_and_a_half() { return 1.5; }
+
+/// The only file of the folder.
+std::string bytes_in(const Folder& folder) {
+  EXPECT_EQ(folder.count(), 1U);
+  return folder.read(std::filesystem::directory_iterator(folder.path())->path().filename());
+}
+
+TEST(Crc32cTest, GivesTheValuesOfRfc3720) {
+  const std::string read_command =
+      from_hex("01c000000000000000000000000000001400000000000400000000140000001828000000000000000200000000000000");
+  const std::array<std::pair<std::string, std::uint32_t>, 7> rows = {{{std::string(32, '\0'), 0x8A9136AA},
+                                                                      {std::string(32, '\xFF'), 0x62A8AB43},
+                                                                      {counting(0, 1), 0x46DD794E},
+                                                                      {counting(31, -1), 0x113FDB5C},
+                                                                      {read_command, 0xD9963A56},
+                                                                      {"123456789", 0xE3069283},
+                                                                      {"", 0}}};
+  for (const auto& [bytes, expected] : rows) EXPECT_EQ(crc32c(bytes), expected);
+}
+
+TEST(EventFrameTest, HasLengthAndMaskedChecksums) {
+  const std::string frame = from_hex(kVersion);
+  EXPECT_EQ(event_frame(frame.substr(12, 0x18)), frame);
+}
+
+TEST(TensorBoardWriterTest, WritesTheBytesOfTheFormat) {
+  const Folder folder;
+  TensorBoardWriter writer(folder.path(), 300, at_one_and_a_half);
+  EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart));
+  writer.write({{"step", std::int64_t{300}}, {"loss", 0.25}, {"note", "words"}, {"epoch", std::int64_t{2}}});
+  EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars)) << "each line is handed to the system at once";
+  writer.write("w", 7, histogram_of(std::array{1.0, 1.5, 4.0}, 2));
+  EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars + kHistogram));
+}
+
+TEST(TensorBoardWriterTest, PassesOverWhatHasNoStepOrNoNumber) {
+  const Folder folder;
+  TensorBoardWriter writer(folder.path(), 300, at_one_and_a_half);
+  writer.write({{"loss", 0.25}});
+  writer.write({{"step", std::int64_t{3}}, {"note", "words"}});
+  EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart));
+}
+
+TEST(TensorBoardWriterTest, EachStartHasAFileOfItsOwnInTheOrderOfTime) {
+  const Folder folder;
+  const TensorBoardWriter first(folder.path(), 1, at_one_and_a_half);
+  const TensorBoardWriter same_second(folder.path(), 1, at_one_and_a_half);
+  const TensorBoardWriter later(folder.path(), 1, [] { return 10.0; });
+  EXPECT_LT(first.path(), same_second.path());
+  EXPECT_LT(same_second.path(), later.path());
+  EXPECT_EQ(first.path().find(folder.path("events.out.tfevents.0000000001.")), 0U) << first.path();
+  EXPECT_EQ(folder.count(), 3U);
+}
+
+TEST(TensorBoardWriterTest, AMissingFolderIsSaid) {
+  const Folder folder;
+  const std::string sentence = sentence_of([&] { TensorBoardWriter(folder.path("none"), 1); });
+  EXPECT_NE(sentence.find("cannot be opened: No such file or directory"), std::string::npos) << sentence;
+}
+
+TEST(HistogramTest, CountsEveryFiniteValueOnce) {
+  const double inf = std::numeric_limits<double>::infinity();
+  const Histogram counted = histogram_of(std::array{0.0, 1.0, 2.0, 2.5, 4.0, std::nan(""), inf, -inf}, 4);
+  EXPECT_EQ(counted.limits, (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(counted.counts, (std::vector<double>{2, 1, 1, 1}));  // a value on a limit is below it
+  EXPECT_EQ(counted.count, 5);
+  EXPECT_EQ(counted.sum, 9.5);
+  EXPECT_EQ(counted.sum_of_squares, 27.25);
+  EXPECT_EQ(counted.min, 0);
+  EXPECT_EQ(counted.max, 4);
+}
+
+TEST(HistogramTest, OneValueAndNone) {
+  const Histogram same = histogram_of(std::array{3.0, 3.0}, 4);
+  EXPECT_EQ(same.limits, std::vector<double>{3});
+  EXPECT_EQ(same.counts, std::vector<double>{2});
+  EXPECT_TRUE(histogram_of({}, 4).limits.empty());
+  const double largest = std::numeric_limits<double>::max();
+  EXPECT_EQ(histogram_of(std::array{-largest, largest}, 2).counts, (std::vector<double>{1, 1}));
+}
+
+/// A Python that has TensorBoard, or "".
+std::string python_with_tensorboard() {
+  const char* const given = std::getenv("PYTHON");
+  for (const std::string candidate : {given == nullptr ? "" : given, "python3"}) {
+    if (!candidate.empty() && testing::run_shell(candidate + " -c 'import tensorboard'", 60).exit_code == 0) {
+      return candidate;
+    }
+  }
+  return "";
+}
+
+constexpr const char* kReader = R"(
+import sys
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "images": 0})
+a.Reload()
+for tag in a.Tags()["scalars"]:
+    print(tag, *[(e.step, e.value) for e in a.Scalars(tag)])
+for tag in a.Tags()["histograms"]:
+    print(tag, *[(e.step, e.histogram_value.num, list(e.histogram_value.bucket)) for e in a.Histograms(tag)])
+for tag in a.Tags()["images"]:
+    print(tag, *[(e.step, e.width, e.height, e.encoded_image_string) for e in a.Images(tag)])
+)";
+
+TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
+  const std::string python = python_with_tensorboard();
+  if (python.empty()) GTEST_SKIP() << "no Python with tensorboard (PYTHON names one)";
+  const Folder folder;
+  const Folder scripts;
+  scripts.write("read.py", kReader);
+  {
+    TensorBoardWriter first(folder.path(), 1, [] { return 100.0; });
+    for (std::int64_t step = 1; step <= 4; ++step) first.write({{"step", step}, {"loss", 1.0 / double(step)}});
+  }
+  TensorBoardWriter resumed(folder.path(), 3, [] { return 200.0; });  // steps 3 and 4 were lost
+  resumed.write({{"step", std::int64_t{3}}, {"loss", 8.0}});
+  resumed.write("weights", 3, histogram_of(std::array{0.0, 1.0, 4.0}, 2));
+  resumed.write("sample", 3, {.height = 2, .width = 5, .channels = 1, .bytes = "PNG"});
+  const auto outcome =
+      testing::run_shell(python + " " + scripts.path("read.py") + " " + folder.path() + " 2>/dev/null");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_EQ(outcome.output,
+            "loss (1, 1.0) (2, 0.5) (3, 8.0)\n"
+            "weights (3, 3.0, [2.0, 1.0])\n"
+            "sample (3, 5, 2, b'PNG')\n");
+}
+
+}  // namespace
+}  // namespace lockstep::report
