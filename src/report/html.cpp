@@ -24,7 +24,7 @@ p{margin:.4rem 0;overflow-wrap:anywhere}
 .card{padding:.5rem .8rem;margin-bottom:.8rem;overflow-x:auto}
 table{border-collapse:collapse;width:100%;max-width:60rem;font-size:.9rem}
 th,td{padding:.25rem .7rem .25rem 0;text-align:left;vertical-align:top;font-weight:400}
-th{color:var(--muted);overflow-wrap:anywhere}
+th{color:var(--muted);overflow-wrap:break-word}
 tr+tr>*{border-top:1px solid var(--line)}
 td{font-variant-numeric:tabular-nums;color:var(--ink);overflow-wrap:break-word}
 summary{cursor:pointer;color:var(--muted);padding:.2rem 0}

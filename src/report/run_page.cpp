@@ -17,7 +17,9 @@ namespace {
 
 using Table = std::vector<std::vector<std::string>>;
 
-std::string brief(double value) { return fmt::format("{:.{}g}", value, std::abs(value) >= 1e4 ? 9 : 5); }
+std::string brief(double value) {
+  return std::abs(value) >= 1e4 && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
+}
 
 std::string last_of(const plot::Series* curve) { return curve == nullptr ? "-" : brief(curve->points.back().y); }
 
