@@ -150,7 +150,6 @@ TEST_F(InvocationTest, SwitchesBelongToTheirCommand) {
 }
 
 TEST_F(InvocationTest, SomeCommandsTakeFolders) {
-  using Words = std::vector<std::string>;
   EXPECT_EQ(parse_words({"report", "runs/a"}).command, "report");
   EXPECT_EQ(parse_words({"report", "runs/a"}).words, Words{"runs/a"});
   const Invocation compare = parse_words({"compare", "runs/a", "--out=c.html", "runs/b"});
