@@ -72,6 +72,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"TwoRanksAtAnEpochsEnd", 2, 50, kAdamW}, Case{"TwoRanksInsideAnEpoch", 2, 53, kSgd},
                       Case{"TwoRanksPrivateParameters", 2, 47, kAdamW + " --ddp.shared_parameters=false"},
                       Case{"OneRankLbfgs", 1, 53, kLbfgs}, Case{"TwoRanksLbfgs", 2, 47, kLbfgs},
+                      Case{"TwoRanksClassBalanced", 2, 53, kAdamW + " --data.sampler=class_balanced"},
                       Case{"TwoRanksOverMpi", 2, 51, kSgd + " --comm.backend=mpi --train.micro_batch=7"}),
     [](const auto& test) { return test.param.name; });
 
