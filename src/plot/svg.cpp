@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "svg.hpp"
 
+#include <lockstep/plot/markup.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,24 +13,6 @@ namespace lockstep::plot {
 namespace {
 
 constexpr double kCharWidth = 6.7;
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else {
-      safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML knows no control characters
-    }
-  }
-  return safe;
-}
 
 }  // namespace
 

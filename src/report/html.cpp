@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "html.hpp"
 
+#include <lockstep/plot/markup.hpp>
 #include <lockstep/plot/page_style.hpp>
 
 namespace lockstep::report {
+
+using plot::escaped;
 
 namespace {
 
@@ -40,24 +43,6 @@ std::string row_of(const std::vector<std::string>& cells, bool is_head) {
 }
 
 }  // namespace
-
-std::string escaped(const std::string& text) {
-  std::string safe;
-  for (const char c : text) {
-    if (c == '&') {
-      safe += "&amp;";
-    } else if (c == '<') {
-      safe += "&lt;";
-    } else if (c == '>') {
-      safe += "&gt;";
-    } else if (c == '"') {
-      safe += "&quot;";
-    } else {
-      safe += c;
-    }
-  }
-  return safe;
-}
 
 std::string html_page(const std::string& title, const std::string& body) {
   const std::string name = escaped(title);

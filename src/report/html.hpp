@@ -7,9 +7,6 @@
 
 namespace lockstep::report {
 
-/// Text as it may stand in a page.
-std::string escaped(const std::string& text);
-
 /// A page with this title, also as its heading.
 std::string html_page(const std::string& title, const std::string& body);
 

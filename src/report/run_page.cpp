@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/plot/markup.hpp>
 #include <lockstep/report/run_page.hpp>
 
 #include <fmt/format.h>
@@ -15,6 +16,7 @@ namespace lockstep::report {
 
 namespace {
 
+using plot::escaped;
 using Table = std::vector<std::vector<std::string>>;
 
 std::string brief(double value) {
