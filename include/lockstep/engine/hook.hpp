@@ -17,6 +17,7 @@ class Archive;
 namespace lockstep::engine {
 
 class Trainer;
+struct LastBatch;
 
 /// How far a run is. A step is one optimizer update.
 struct Progress {
@@ -26,6 +27,11 @@ struct Progress {
   std::int64_t step_in_epoch = 0;  ///< updates done in the current epoch
   std::int64_t steps_per_epoch = 0;
   std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
+
+  /// The part of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
+  double where() const {
+    return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
+  }
 };
 
 /// What one step did, the same on every rank but for the times.
@@ -72,19 +78,51 @@ using Reporter = std::function<void(const Record&)>;
 /// Order of hooks at one moment: smaller runs first. Equal ones run in order of registration.
 enum class Priority : int { very_high = 10, high = 30, normal = 50, below_normal = 60, low = 70, very_low = 90 };
 
-/// One job at the named moments of training.
+/// One job at the named moments of training, in this order:
 ///
-/// Every rank calls every hook in the same order, so a hook may use collectives. after_train runs when training ended
-/// by itself or on request; after a failure only the exception travels, since a collective could hang.
+///     before_train
+///     for every epoch, or what a resumed run has left of it:
+///       before_epoch
+///       for every step:
+///         before_step
+///         for every micro_batch: on_forward, on_loss; of the last one, too: on_backward, on_update
+///         before_agreement
+///         after_step
+///         after_epoch, when the step was the epoch's last
+///         between_steps: evaluation (before_evaluation, its forwards, after_evaluation), then whatever goes by it,
+///         then checkpoints
+///     after_train
+///
+/// Every rank calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be
+/// agreed on first (mpi::Communicator::together), or ends the job like any failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;
   virtual void before_train(Trainer&) {}
+  virtual void before_epoch(Trainer&) {}
   virtual void before_step(Trainer&) {}
+  /// In evaluations too: LastBatch::is_training tells. With autocast, and in evaluations without gradients.
+  virtual void on_forward(Trainer&, const LastBatch&) {}
+  /// As on_forward, when the losses are known.
+  virtual void on_loss(Trainer&, const LastBatch&) {}
+  /// Before the update. Gradients can be read where reads_gradients asked for them: averaged over ranks, not clipped,
+  /// and multiplied by LastBatch::loss_scale.
+  virtual void on_backward(Trainer&, const LastBatch&) {}
+  virtual void on_update(Trainer&, const LastBatch&) {}
   /// The step is computed: what is asked of the trainer here, all ranks hear of with this step.
   virtual void before_agreement(Trainer&) {}
   virtual void after_step(Trainer&, const StepReport&) {}
+  virtual void after_epoch(Trainer&) {}
+  /// What a checkpoint at this step is to hold has happened before Priority::very_low of this moment.
+  virtual void between_steps(Trainer&, const StepReport&) {}
+  virtual void before_evaluation(Trainer&) {}
+  virtual void after_evaluation(Trainer&, const Measured&) {}
+  /// Of every hook whose before_train returned. After Outcome::failed no collective may be used, since other ranks may
+  /// be elsewhere; what is thrown then is logged, and the first error goes on.
   virtual void after_train(Trainer&, Outcome) {}
+
+  /// Whether on_backward reads gradients: all of them are then gathered on every rank before it, which takes time.
+  virtual bool reads_gradients() const { return false; }
 
   /// The name under which checkpoints hold what this hook has learned, its own in a run; empty: it has learned nothing.
   virtual std::string state_name() const { return ""; }

@@ -5,27 +5,35 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/models/block.hpp>
+#include <lockstep/models/losses.hpp>
 
 #include <torch/nn/module.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
-#include <utility>
 #include <vector>
 
 namespace lockstep::models {
 
-/// Named scalar losses of one micro_batch; those whose name contains "loss" are summed into what is trained.
-using LossMap = std::vector<std::pair<std::string, at::Tensor>>;
+/// What a model says about a batch, to be looked at; undefined where it says nothing of the kind.
+struct Predictions {
+  at::Tensor classes;  ///< [N] or [N, T] int64
+  at::Tensor masks;    ///< of pictures, [N, ...]
+};
 
 /// What Lockstep trains. Derive from it, register layers as usual, and call blocks through models::run.
 class Model : public Block {
  public:
-  /// The losses of a forward pass, each a mean over the micro_batch. The default is {"loss", cross_entropy}.
+  /// Its mode "loss": the losses of a forward pass, each a mean over the micro_batch. The default is
+  /// {"loss", cross_entropy}.
   /// @param output  what forward gave
   /// @param target  as the data set gives it
   virtual LossMap losses(const at::Tensor& output, const at::Tensor& target) const;
+
+  /// Its mode "predict". The default takes the class with the highest score. (What forward gives is the mode "tensor".)
+  /// @param output  what forward gave
+  virtual Predictions predict(const at::Tensor& output) const;
 
   /// Its layers from the input to the output, each as beginnings of parameter names, for learning rates that fall from
   /// layer to layer. The default goes by numbers: each `block3` or `blocks.3` is a layer, in the order of registration;
@@ -38,10 +46,6 @@ class Model : public Block {
 /// @param target  [N] or [N, T] int64 in [0, C), or -100: not counted
 /// @return        [] scalar; NaN when nothing is counted
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);
-
-/// The scalar that backward starts from: the sum of the entries whose name contains "loss".
-/// @throws ConfigError  no such entry
-at::Tensor total_loss(const LossMap& losses);
 
 /// A row of the table of models. A user's program adds rows.
 struct ModelRow {

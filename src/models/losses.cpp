@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/losses.hpp>
+
+namespace lockstep::models {
+
+namespace {
+
+at::Tensor value_of(const std::string& name, const LossTerm& term) {
+  at::Tensor sum;
+  for (const at::Tensor& part : term.parts) {
+    if (!part.defined()) throw ConfigError("the model's loss '" + name + "' is not a tensor");
+    const at::Tensor mean = part.dim() == 0 ? part : part.mean();
+    sum = sum.defined() ? sum + mean : mean;
+  }
+  if (!sum.defined()) throw ConfigError("the model's loss '" + name + "' is an empty list");
+  return sum;
+}
+
+}  // namespace
+
+ParsedLosses parse_losses(const LossMap& losses, LossSum sum) {
+  ParsedLosses parsed;
+  std::vector<std::pair<std::string, at::Tensor>> entries;
+  for (const auto& [name, term] : losses) {
+    const at::Tensor value = value_of(name, term);
+    entries.emplace_back(name, value.detach());
+    if (sum == LossSum::named && name.find("loss") == std::string::npos) continue;
+    parsed.total = parsed.total.defined() ? parsed.total + value : value;
+  }
+  if (!parsed.total.defined()) throw ConfigError("the model returned no entry whose name contains \"loss\"");
+  parsed.values.emplace_back("loss", parsed.total.detach());
+  const bool is_alone = entries.size() == 1;
+  for (auto& [name, value] : entries) {
+    if (name != "loss") {
+      parsed.values.emplace_back(std::move(name), std::move(value));
+    } else if (!is_alone) {
+      parsed.values.emplace_back("loss_raw", std::move(value));
+    }
+  }
+  return parsed;
+}
+
+at::Tensor total_loss(const LossMap& losses) { return parse_losses(losses).total; }
+
+}  // namespace lockstep::models
