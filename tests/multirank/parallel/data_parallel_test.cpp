@@ -15,6 +15,16 @@ using data::ValueMap;
 
 const std::vector<std::int64_t> kWidths = {3, 4, 2};
 
+/// A model whose parameter is on the meta device.
+class Elsewhere : public models::Model {
+ public:
+  Elsewhere() { weight_ = register_parameter("weight", torch::zeros({3, 2}, at::TensorOptions(at::kMeta))); }
+  at::Tensor forward(const at::Tensor& input) override { return input.matmul(weight_); }
+
+ private:
+  at::Tensor weight_;
+};
+
 class DataParallelTest : public ParallelTest {
  protected:
   static ValueMap batch(int step) {
@@ -97,12 +107,9 @@ TEST_F(DataParallelTest, ContainersAreUnwrapped) {
 }
 
 TEST_F(DataParallelTest, SeveralDevicesAreRefusedByStepsOnly) {
-  optim::OptimWrapper optimizer = [&] {
-    static DataParallel other(std::make_shared<Layers>(kWidths));
-    return make_optimizer(other.parameters(), {{"name", "sgd"}, {"lr", "0.25"}});
-  }();
-  model_->to(at::kMeta);
-  DataParallel wrapper(model_, {at::Device(at::kMeta, 0), at::Device(at::kMeta, 1)});
+  DataParallel other(model_);
+  optim::OptimWrapper optimizer = make_optimizer(other.parameters(), {{"name", "sgd"}, {"lr", "0.25"}});
+  DataParallel wrapper(std::make_shared<Elsewhere>(), {at::Device(at::kMeta, 0), at::Device(at::kMeta, 1)});
   EXPECT_EQ(wrapper.forward(batch(0)).sizes(), at::IntArrayRef({4, 2}));
   const std::string expected =
       "DataParallel trains on one device, not on 2 (meta:0, meta:1); use DistributedDataParallel instead, with a rank "
@@ -112,15 +119,15 @@ TEST_F(DataParallelTest, SeveralDevicesAreRefusedByStepsOnly) {
 }
 
 TEST_F(DataParallelTest, WhatIsOnAnotherDeviceIsNamedWithBoth) {
-  model_->to(at::kMeta);
-  DataParallel wrapper(model_, {at::kMeta});
+  const auto model = std::make_shared<Elsewhere>();
+  DataParallel wrapper(model, {at::kMeta});
   EXPECT_EQ(wrapper.forward(batch(0)).device(), at::Device(at::kMeta));
-  model_->register_buffer("level", torch::zeros({1}));
+  model->register_buffer("level", torch::zeros({1}));
   EXPECT_EQ(refusal([&] { wrapper.forward(batch(0)); }),
             "DataParallel: buffer 'level' is on cpu, but the model is expected on meta; move the model there");
-  DataParallel on_cpu(model_);
+  DataParallel on_cpu(model);
   EXPECT_EQ(refusal([&] { on_cpu.val_step(batch(0)); }),
-            "DataParallel: parameter 'l0.weight' is on meta, but the model is expected on cpu; move the model there");
+            "DataParallel: parameter 'weight' is on meta, but the model is expected on cpu; move the model there");
 }
 
 TEST_F(DataParallelTest, RefusesWhatIsNoBatch) {
