@@ -18,8 +18,8 @@ using metrics::ClassificationSums;
 
 /// Adds the sums of all batches in one order, whoever has counted them: a batch is known to one rank, and zero to the
 /// others. What meters have counted travels with their counts.
-ClassificationSums sum_over_ranks(const std::vector<ClassificationSums>& batches, metrics::Meters& meters,
-                                  mpi::Collectives& collectives) {
+ClassificationSums sum_of(const std::vector<ClassificationSums>& batches, metrics::Meters& meters,
+                          mpi::Collectives& collectives) {
   std::vector<double> losses;
   ClassificationSums sums;
   for (const ClassificationSums& batch : batches) {
@@ -27,11 +27,9 @@ ClassificationSums sum_over_ranks(const std::vector<ClassificationSums>& batches
     sums = sums + batch;
   }
   std::vector<std::int64_t> counts = {sums.correct, sums.count};
-  counts.insert(counts.end(), meters.sums().begin(), meters.sums().end());
   collectives.all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
   collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
-  std::copy(counts.begin() + 2, counts.end(), meters.sums().begin());
-  if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
+  engine::sum_over_ranks(meters, collectives);
   return {parallel::sum_by_lanes(losses), counts[0], counts[1]};
 }
 
@@ -59,6 +57,13 @@ metrics::Meters make_meters(const Section& eval, const Task& task, const std::ve
   } catch (const ConfigError& error) {
     throw ConfigError(eval.cite("metrics") + ": " + error.what());
   }
+}
+
+void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
+  if (meters.is_empty()) return;
+  const std::span<std::int64_t> sums = meters.sums();
+  if (!sums.empty()) collectives.all_reduce(sums.data(), sums.size(), DType::int64, mpi::ReduceOp::sum);
+  if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
 }
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
@@ -112,7 +117,7 @@ metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& da
     for (std::int64_t i = share.count; strategy.model().has_collective_forward() && i < most; ++i) sums_of(0, false);
     if (refusal) std::rethrow_exception(refusal);
   });
-  return sum_over_ranks(counted, meters, strategy.collectives());
+  return sum_of(counted, meters, strategy.collectives());
 }
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {

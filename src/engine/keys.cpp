@@ -36,11 +36,8 @@ KeySpec step_key(const std::vector<StepRow>& steps) {
   return {.name = "train.step", .type = KeyType::text, .default_value = "model", .help = help};
 }
 
-KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
-  KeySpec key{.name = "eval.metrics",
-              .type = KeyType::texts,
-              .default_value = "",
-              .help = "NAME,key=value: what is measured beside loss and accuracy"};
+KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters) {
+  KeySpec key{.name = name, .type = KeyType::texts, .default_value = "", .help = help};
   for (const metrics::MeterRow& row : meters) {
     key.parts.push_back({.name = row.name,
                          .type = KeyType::text,
@@ -115,6 +112,7 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::ve
       above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
       step_key(steps),
+      metrics_key("train.metrics", "NAME,key=value: what is measured while training, over every epoch", meters),
       text("train.phases", "",
            "pattern of epochs and evaluations, repeated: train:2,test; empty: as section eval says"),
       {.name = "train.nonfinite",
@@ -129,13 +127,18 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::ve
       count("eval.every_epochs", "1", "epochs between evaluations, where eval.interval is 0; the last is evaluated", 1),
       count("eval.begin_epoch", "1", "the first epoch with an evaluation, where eval.interval is 0", 1),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
-      metrics_key(meters),
+      metrics_key("eval.metrics", "NAME,key=value: what is measured beside loss and accuracy", meters),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
       count("log.interval", "10", "steps between lines of the log and of metrics.jsonl", 1),
       {.name = "log.tensorboard",
        .type = KeyType::boolean,
        .default_value = "true",
        .help = "write the numbers of metrics.jsonl to a TensorBoard event file in run.dir, too"},
+      {.name = "log.sections",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "measure the sections of a step (reading, forward, loss, backward, update) in ms; train.step=standard "
+               "always does"},
       count("ckpt.every_steps", "0", "steps between checkpoints; 0: off"),
       count("ckpt.every_epochs", "0", "epochs between checkpoints; 0: off"),
       {.name = "ckpt.every_secs",

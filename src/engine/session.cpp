@@ -94,6 +94,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_hook(Priority::very_high, rank_events_hook(sections.at("log"), world));
   trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
+  trainer.add_hook(Priority::normal, train_meters_hook(sections.at("train"), request.tables.meters));
   trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));

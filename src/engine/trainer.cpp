@@ -57,7 +57,11 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
                        .prefetch = static_cast<int>(2 + strategy.micro_batches()),
                        .name = "the training data"};
     bounds_ = std::make_unique<RunBounds>(train);
-    step_ = find_row(tables.steps, train.text("step"), train.cite("step")).make(train);
+    const StepRow& row = find_row(tables.steps, train.text("step"), train.cite("step"));
+    step_ = row.make(train);
+    if (row.measures_sections || sections.at("log").boolean("sections")) {
+      perf_ = std::make_unique<PerfStats>(make_device_clock(strategy.device()));
+    }
     rules_ = sched.texts("rule");
     rules_origin_ = sched.origin("rule");
     progress_.steps_per_epoch = sampler_->steps_per_epoch();
@@ -181,9 +185,13 @@ Outcome Trainer::loop() {
       for (auto& [priority, hook] : hooks_) hook->before_epoch(*this);
     }
     for (auto& [priority, hook] : hooks_) hook->before_step(*this);
+    PerfTimer whole("train_step_total", perf_.get());
+    whole.start();
     StepReport report = run_step(*loader);
     for (auto& [priority, hook] : hooks_) hook->before_agreement(*this);
     const Agreement agreement = agree(report);
+    whole.stop();
+    whole.record();
     if (agreement.goes_back && go_back()) {
       loader = open_loader();
       is_in_epoch = false;
@@ -236,7 +244,7 @@ StepReport Trainer::run_step(data::Loader& loader) {
     minimise(loader, report);
   } else {
     for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
-      const optim::UpdateReport update = run_micro_batch(loader.next(), part);
+      const optim::UpdateReport update = run_micro_batch(next_of(loader), part);
       report.grad_norm = update.grad_norm;
       report.is_skipped = !update.is_finite;
     }
@@ -246,6 +254,11 @@ StepReport Trainer::run_step(data::Loader& loader) {
   report.seconds = seconds_since(begin);
   report.data_seconds = loader.wait_seconds() - waited_before;
   return report;
+}
+
+data::Batch Trainer::next_of(data::Loader& loader) {
+  const PerfScope timer("read_sample", perf_.get());
+  return loader.next();
 }
 
 /// Number `part` of the step at hand. What is drawn in its forward is the same whenever it is run.
@@ -267,6 +280,7 @@ optim::UpdateReport Trainer::run_micro_batch(const data::Batch& batch, std::int6
                       .weight = weight,
                       .where = progress_.where(),
                       .reads_gradients = reads_gradients_,
+                      .perf = perf_.get(),
                       .tell = tell_};
   const parallel::StepResult result = step_(context);
   for (const auto& [name, value] : result.values) events_.put_of_rank(name, value);
@@ -277,7 +291,7 @@ optim::UpdateReport Trainer::run_micro_batch(const data::Batch& batch, std::int6
 /// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
 void Trainer::minimise(data::Loader& loader, StepReport& report) {
   std::vector<data::Batch> batches;
-  for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) batches.push_back(loader.next());
+  for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) batches.push_back(next_of(loader));
   std::vector<double> first;
   const optim::UpdateReport update = strategy_->optimizer().minimise([&] {
     losses_.clear();
@@ -321,7 +335,10 @@ Trainer::Agreement Trainer::agree(StepReport& report) {
     said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0) + (finish_requested_ ? kFinish : 0);
   }
   said[2] = failure_ ? 1 : 0;
-  strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
+  {
+    const PerfScope timer("loss_all_reduce", perf_.get());
+    strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
+  }
   if (said[2] > 0) {
     strategy_->world().together([this] {
       if (failure_) std::rethrow_exception(failure_);

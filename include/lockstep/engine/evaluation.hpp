@@ -12,13 +12,16 @@
 
 namespace lockstep::engine {
 
-/// The meters that `eval.metrics` names, with nothing counted.
-/// @param eval  the section `eval`
+/// The meters that `eval.metrics`, or `train.metrics`, names, with nothing counted.
+/// @param eval  the section `eval`, or `train`
 /// @param rows  which may be named
 /// @throws ConfigError  an unknown one, with the nearest, options that do not fit, or two numbers of one name
 /// Not collective.
 metrics::Meters make_meters(const Section& eval, const Task& task,
                             const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
+
+/// Brings what meters have counted on each rank to all of them, ready to be read. Collective.
+void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives);
 
 /// Counts a whole data set: every sample once. Each rank takes its share of the batches, and their losses are added in
 /// one order, so the result has the same bits on any number of ranks. A rank without a batch takes part in the

@@ -39,6 +39,12 @@ std::unique_ptr<Hook> average_hook(const Section& ema);
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
                                     const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
+/// Measures what train.metrics names while training, and reports an "epoch" record of `train/NAME` and the number of
+/// samples behind it after every epoch; of an epoch that was resumed in its middle, what came since. Priority::normal.
+/// @param meters  which train.metrics may name
+std::unique_ptr<Hook> train_meters_hook(const Section& train,
+                                        const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
 bool is_log_due(const Progress& progress, std::int64_t interval);
 

@@ -4,6 +4,7 @@
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/engine/perf_timer.hpp>
 #include <lockstep/engine/strategy.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -39,6 +40,7 @@ struct StepContext {
   double weight = 1;             ///< its share of the step's average on this rank, for OptimWrapper::update_params
   double where = 0;              ///< Progress::where of the step
   bool reads_gradients = false;  ///< a hook does, between backward and update
+  PerfStats* perf = nullptr;     ///< takes the times of sections; null: they are not measured
   /// Calls the hooks; what has no history yet is to be detached by the step.
   std::function<void(Moment, const LastBatch&)> tell;
 };
@@ -55,6 +57,7 @@ struct StepRow {
   KeySpecs keys;  ///< of section `train`
   /// @throws ConfigError  options that do not fit it
   std::function<TrainStep(const Section& train)> make;
+  bool measures_sections = false;  ///< with log.sections=false, too
 };
 
 /// model, simple, amp, standard.

@@ -38,7 +38,7 @@ struct Origin {
 class Trainer {
  public:
   /// Collective: all ranks agree on the plan.
-  /// @param sections  train, eval, data and sched are read
+  /// @param sections  train, data, sched and log are read
   /// @param strategy  prepared, else std::logic_error; outlives the trainer
   /// @param tables    what the step and the schedule's curves are chosen from; outlives the trainer
   Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
@@ -78,6 +78,8 @@ class Trainer {
   /// How a run goes back to its last checkpoint: restores this trainer; false when there is none. Collective. Without
   /// it a run does not go back.
   void set_roll_back(std::function<bool()> roll_back) { roll_back_ = std::move(roll_back); }
+  /// The times of the sections of steps; null: they are not measured.
+  PerfStats* perf() noexcept { return perf_.get(); }
   /// Calls on_forward or on_loss of every hook, for evaluations.
   void tell(Moment moment, const LastBatch& last);
 
@@ -120,6 +122,7 @@ class Trainer {
   void end_after_failure(std::size_t first, std::size_t begun) noexcept;
   bool go_back();
   StepReport run_step(data::Loader& loader);
+  data::Batch next_of(data::Loader& loader);
   optim::UpdateReport run_micro_batch(const data::Batch& batch, std::int64_t part);
   void minimise(data::Loader& loader, StepReport& report);
   std::vector<double> parts_of_loss() const;
@@ -157,6 +160,7 @@ class Trainer {
   bool reads_gradients_ = false;  // a hook does
   NonfiniteHook* nonfinite_ = nullptr;
   std::function<bool()> roll_back_;
+  std::unique_ptr<PerfStats> perf_;
   Saves saves_;
   Measured measured_;
   Origin origin_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The steps that train.step chooses from.
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
@@ -64,7 +65,7 @@ TEST(StepsTest, OneLossIsTrainedAlikeByAll) {
   for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
                                Settings{{"train.clip_grad", "norm:0.5"}}, Settings{{"train.lanes", "12"}}}) {
     const Trained model = trained(with(kTwelveSteps, more));
-    for (const char* step : {"simple", "amp"}) {
+    for (const char* step : {"simple", "amp", "standard"}) {
       SCOPED_TRACE(step);
       expect_same_bits(model, trained(with(kTwelveSteps, with(more, {{"train.step", step}}))));
     }
@@ -97,6 +98,84 @@ TEST(StepsTest, AnUnknownStepNamesTheKnownOnes) {
     FAIL() << "taken";
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("simple"), std::string::npos) << error.what();
+  }
+}
+
+// The same average, made after backward; and nothing else changes.
+TEST(StepsTest, ReductionByHandTrainsAlike) {
+  const std::int64_t share = 12 / mpi::Communicator::world().size();
+  for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
+                               Settings{{"train.clip_grad", "norm:0.5"}}}) {
+    const Settings settings = with(kTwelveSteps, with(more, {{"train.step", "standard"}, {"optim.name", "sgd"}}));
+    const Trained reducer = trained(settings);
+    const Trained by_hand = trained(with(settings, {{"train.manual_reduction", "true"}}));
+    for (std::size_t i = 0; i < reducer.losses.size(); ++i) EXPECT_NEAR(by_hand.losses[i], reducer.losses[i], 1e-6);
+    for (std::size_t i = 0; i < reducer.parameters.size(); ++i) {
+      EXPECT_TRUE(at::allclose(by_hand.parameters[i], reducer.parameters[i], 1e-5, 1e-7)) << i;
+    }
+  }
+}
+
+TEST(StepsTest, ReductionByHandIsForWholeGradients) {
+  EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"},
+                                           {"train.manual_reduction", "true"},
+                                           {"optim.name", "lbfgs"},
+                                           {"optim.weight_decay", "0"}})),
+               ConfigError);
+}
+
+TEST(StepsTest, TheStandardStepTakesOneInputAndOneTarget) {
+  for (const char* key : {"train.input_keys", "train.target_keys"}) {
+    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "data,label"}})), ConfigError);
+    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "picture"}})), DataError);
+  }
+}
+
+// The standard step wants a loss of that name; the penalty is only logged.
+TEST(StepsTest, TheStandardStepTrainsTheLossCalledSo) {
+  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step", "standard"}}), tables_with_two_losses()), ConfigError);
+}
+
+// training-loop.md 18: each section is timed once a step, those of a step within its whole.
+TEST(StepsTest, SectionsAreTimed) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const Settings& more : {Settings{{"train.step", "standard"}}, Settings{{"log.sections", "true"}},
+                               Settings{{"log.sections", "true"}, {"train.step", "simple"}}}) {
+    SmallRun run(world, with(kTwelveSteps, more));
+    run.trainer.train();
+    ASSERT_NE(run.trainer.perf(), nullptr);
+    double parts = 0;
+    for (const char* name :
+         {"read_sample", "forward", "loss_compute", "backward", "optimizer_step", "loss_all_reduce"}) {
+      const PerfMetric& times = run.trainer.perf()->sections().at(name).host_ms;
+      EXPECT_EQ(times.count(), 12) << name;
+      parts += times.sum();
+    }
+    EXPECT_LE(parts, run.trainer.perf()->sections().at("train_step_total").host_ms.sum());
+  }
+  SmallRun silent(world, kTwelveSteps);
+  EXPECT_EQ(silent.trainer.perf(), nullptr);
+}
+
+// Of all samples of an epoch, whoever trained on them: with an answer that never changes, the share of that class.
+TEST(StepsTest, MetersCountWhileTraining) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, with(kTwelveSteps, {{"train.max_steps", "0"},
+                                          {"train.max_epochs", "2"},
+                                          {"data.train_size", "48"},
+                                          {"train.metrics", "top_k,k=1"},
+                                          {"optim.lr", "0"}}));
+  std::vector<Record> records;
+  run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
+  run.trainer.add_hook(Priority::normal, train_meters_hook(run.sections.at("train")));
+  run.trainer.train();
+  const metrics::ClassificationSums sums = evaluate(run.strategy, *run.splits.train, 48);
+  if (!world.is_root()) return;
+  ASSERT_EQ(records.size(), 2U);
+  for (const Record& record : records) {
+    EXPECT_EQ(record.kind, "epoch");
+    EXPECT_EQ(std::get<std::int64_t>(record.values[2].second), 48);
+    EXPECT_DOUBLE_EQ(std::get<double>(record.values[3].second), sums.accuracy()) << record.values[3].first;
   }
 }
 
