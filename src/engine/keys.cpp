@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/average.hpp>
+#include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/metrics/meter.hpp>
 
@@ -45,7 +46,7 @@ KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
 
 }  // namespace
 
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<HookRow>& hooks) {
   return {
       text("run.name", "", "name of the run; empty: the time of its start"),
       text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
@@ -106,6 +107,7 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
       above("train.growth_factor", 1, 1e6, "2", "fp16: by how much it grows after train.growth_interval steps"),
       above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
+      hooks_key(hooks),
       count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
       metrics_key(meters),

@@ -122,22 +122,23 @@ void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samp
   plan();
 }
 
+std::vector<std::int64_t> Trainer::samples_of(std::int64_t position, std::int64_t part) const {
+  const std::int64_t begin = part * micro_batch_;
+  const data::Share share{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
+  return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, share);
+}
+
 Outcome Trainer::train() {
   const std::int64_t first = progress_.epoch * progress_.steps_per_epoch + progress_.step_in_epoch;
   const std::int64_t steps = std::max<std::int64_t>(0, progress_.total_steps - progress_.step);
   const std::int64_t parts = strategy_->micro_batches();
-  const auto micro_batch_indices = [this, parts](std::int64_t k) {
-    const std::int64_t position = k / parts;  // in steps since the first epoch began
-    const std::int64_t begin = k % parts * micro_batch_;
-    const data::Share part{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
-    return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, part);
-  };
+  const auto micro_batch_indices = [this, parts](std::int64_t k) { return samples_of(k / parts, k % parts); };
   data::Loader loader(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts, loader_options_);
 
   strategy_->model().model().train();
   for (auto& [priority, hook] : hooks_) hook->before_train(*this);
   std::optional<Outcome> asked;
-  while (progress_.step < progress_.total_steps && !asked) {
+  while (progress_.step < progress_.total_steps && !asked && !finish_requested_) {
     for (auto& [priority, hook] : hooks_) hook->before_step(*this);
     StepReport report = run_step(loader);
     for (auto& [priority, hook] : hooks_) hook->before_agreement(*this);
@@ -146,7 +147,8 @@ Outcome Trainer::train() {
     report.progress = progress_;
     for (auto& [priority, hook] : hooks_) hook->after_step(*this, report);
   }
-  const Outcome outcome = progress_.step < progress_.total_steps ? *asked : Outcome::done;
+  const bool is_cut = progress_.step < progress_.total_steps && !finish_requested_;
+  const Outcome outcome = is_cut ? *asked : Outcome::done;
   for (auto& [priority, hook] : hooks_) hook->after_train(*this, outcome);
   return outcome;
 }

@@ -76,7 +76,17 @@ struct Measured {
 using Reporter = std::function<void(const Record&)>;
 
 /// Order of hooks at one moment: smaller runs first. Equal ones run in order of registration.
-enum class Priority : int { very_high = 10, high = 30, normal = 50, below_normal = 60, low = 70, very_low = 90 };
+enum class Priority : int {
+  highest = 0,
+  very_high = 10,
+  high = 30,
+  above_normal = 40,
+  normal = 50,
+  below_normal = 60,
+  low = 70,
+  very_low = 90,
+  lowest = 100
+};
 
 /// One job at the named moments of training, in this order:
 ///

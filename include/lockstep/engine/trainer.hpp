@@ -68,6 +68,9 @@ class Trainer {
   void request_save() { save_requested_ = true; }
   /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
   void request_end() { end_requested_ = true; }
+  /// Makes the step at hand, or where none has begun the last one, the run's last: Outcome::done. On every rank alike,
+  /// because of what all of them know (Measured); from any moment of a hook. Nothing is agreed on.
+  void request_finish() { finish_requested_ = true; }
 
   /// What saves tells of it: a checkpoint is committed.
   /// @param seconds  from its snapshot to its commit
@@ -80,6 +83,10 @@ class Trainer {
   const data::Sampler& sampler() const noexcept { return *sampler_; }
   const Progress& progress() const noexcept { return progress_; }
   EventStorage& events() noexcept { return events_; }
+  /// The samples of one of this rank's micro_batches.
+  /// @param position  steps since the first epoch began
+  /// @param part      number of the micro_batch in its step, in [0, Strategy::micro_batches)
+  std::vector<std::int64_t> samples_of(std::int64_t position, std::int64_t part) const;
   /// Counts its steps from schedule_begin.
   schedule::Schedule& schedule() noexcept { return schedule_; }
   /// Its rules as they were given.
@@ -128,6 +135,7 @@ class Trainer {
   Progress progress_;
   bool save_requested_ = false;
   bool end_requested_ = false;
+  bool finish_requested_ = false;
   Saves saves_;
   Measured measured_;
   Origin origin_;
