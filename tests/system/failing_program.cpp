@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The trainer with a part of each kind that fails on the last rank in the fifth step, as LOCKSTEP_FAILS says: forward,
+// backward, hook or metric. When it fails it makes the file that LOCKSTEP_STAMP names.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/models/layers.hpp>
+#include <lockstep/trainer/trainer.hpp>
+
+#include <torch/csrc/autograd/custom_function.h>
+#include <torch/types.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <string>
+
+namespace {
+
+using lockstep::Section;
+using lockstep::Task;
+namespace engine = lockstep::engine;
+namespace metrics = lockstep::metrics;
+namespace models = lockstep::models;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// Calls of one place on the rank that is to fail; the fifth one fails.
+void pass(const std::string& place) {
+  static int calls = 0;
+  const int last = std::atoi(variable("OMPI_COMM_WORLD_SIZE").c_str()) - 1;
+  if (variable("LOCKSTEP_FAILS") != place || std::atoi(variable("OMPI_COMM_WORLD_RANK").c_str()) != last) return;
+  if (++calls != 5) return;
+  std::ofstream(variable("LOCKSTEP_STAMP")).flush();
+  throw std::runtime_error("the " + place + " of this test fails");
+}
+
+struct Passing : torch::autograd::Function<Passing> {
+  static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) { return input.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
+                                                 torch::autograd::variable_list gradients) {
+    pass("backward");
+    return gradients;
+  }
+};
+
+class Failing : public models::Model {
+ public:
+  explicit Failing(const Task& task) {
+    head_ = register_module("head", std::make_shared<models::Linear>(28 * 28, task.classes));
+  }
+  at::Tensor forward(const at::Tensor& images) override {
+    pass("forward");
+    return Passing::apply(models::run(*head_, images.flatten(1)));
+  }
+
+ private:
+  std::shared_ptr<models::Linear> head_;
+};
+
+class FailingHook : public engine::Hook {
+ public:
+  void after_step(engine::Trainer&, const engine::StepReport&) override { pass("hook"); }
+};
+
+metrics::Meter failing_meter(const Section&, std::int64_t) {
+  return {.results = {{"failing", true}},
+          .words = 1,
+          .add = [](const metrics::Samples&, std::span<std::int64_t>) { pass("metric"); },
+          .read = [](std::span<const std::int64_t>) { return metrics::Reading{.numbers = {0.0}}; }};
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  engine::Tables tables;
+  tables.models.push_back({.name = "failing", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
+                             return std::shared_ptr<models::Model>(std::make_shared<Failing>(task));
+                           }});
+  tables.hooks.push_back({.name = "failing",
+                          .help = "",
+                          .keys = {},
+                          .priority = engine::Priority::normal,
+                          .make = [](const auto&, const auto&) { return std::make_unique<FailingHook>(); }});
+  tables.meters.push_back({.name = "failing", .help = "", .needs = "", .keys = {}, .make = failing_meter});
+  lockstep::trainer::run(argc, argv, tables);
+}

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What fails on one rank ends all of them within seconds, with one sentence and the documented exit code.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+
+constexpr int kConfiguration = 2;
+constexpr int kInternal = 70;
+constexpr double kSeconds = 5;  // of which a rank may spend one looking whether its peers are there
+
+const char* const kRun = " --model.name=failing --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480";
+
+std::string failing_program() {
+  const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
+  return std::string(binaries != nullptr ? binaries : ".") + "/tests/system/failing_program";
+}
+
+std::int64_t count(const std::string& text, const std::string& word) {
+  std::int64_t found = 0;
+  for (std::size_t at = text.find(word); at != std::string::npos; at = text.find(word, at + 1)) ++found;
+  return found;
+}
+
+class FailureTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+
+TEST_P(FailureTest, OfOneRankEndsAll) {
+  const auto& [place, more] = GetParam();
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = testing::run_shell(
+      std::string("LOCKSTEP_FAILS=") + place + " LOCKSTEP_STAMP=" + folder.path("failed") + " " +
+      testing::mpirun_command(3) + " " + failing_program() + kRun + " " + more + " --run.dir=" + folder.path("run") +
+      "; code=$?; touch " + folder.path("ended") + "; exit $code");
+  EXPECT_EQ(outcome.exit_code, kInternal) << outcome.output;
+  EXPECT_EQ(count(outcome.output, std::string("the ") + place + " of this test fails"), 1) << outcome.output;
+  ASSERT_TRUE(fs::exists(folder / "failed")) << outcome.output;
+  const auto took = fs::last_write_time(folder / "ended") - fs::last_write_time(folder / "failed");
+  EXPECT_LT(std::chrono::duration<double>(took).count(), kSeconds) << outcome.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Places, FailureTest,
+                         ::testing::Values(std::tuple{"forward", ""}, std::tuple{"backward", ""},
+                                           std::tuple{"hook", "--train.hooks=failing"},
+                                           std::tuple{"metric", "--eval.metrics=failing --eval.interval=2"},
+                                           std::tuple{"metric", "--train.metrics=failing"}),
+                         [](const auto& test) {
+                           return std::string(std::get<0>(test.param)) + std::to_string(test.index);
+                         });
+
+// Files of rank 0 may not grow any more: it alone writes metrics, and its peers train on.
+TEST(WriterFailureTest, EndsAll) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = testing::run_shell(
+      testing::mpirun_command(3) + " sh -c 'test \"$OMPI_COMM_WORLD_RANK\" != 0 || prlimit --pid $$ --fsize=65536; " +
+          "exec \"$0\" \"$@\"' " + testing::trainer_program() +
+          " --model.name=mlp --train.max_epochs=0 --train.max_steps=100000 --data.train_size=480 --log.interval=1 "
+          "--log.tensorboard=false --ckpt.keep_best=0 --comm.backend=mpi --run.dir=" +
+          folder.path("run"),
+      60);
+  EXPECT_EQ(outcome.exit_code, kConfiguration) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "metrics.jsonl cannot be written"), 1) << outcome.output;
+}
+
+}  // namespace
+}  // namespace lockstep
