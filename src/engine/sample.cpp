@@ -61,6 +61,7 @@ bool contains(const std::vector<std::string>& keys, const std::string& key) {
 data::ValueMap keyed_batch(const data::Batch& batch) {
   data::ValueMap keyed{{"data", data::ValueList{batch.input}}};
   if (batch.target.defined()) keyed["label"] = data::ValueList{batch.target};
+  for (const auto& [key, tensor] : batch.more) keyed[key] = data::ValueList{tensor};
   return keyed;
 }
 

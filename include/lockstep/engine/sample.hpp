@@ -17,7 +17,7 @@ struct SampleKeys {
 };
 
 /// A batch as data sets give it, by the default keys: {data: [input], label: [target]}, without a label where there is
-/// no target.
+/// no target, and what else it has by its names.
 data::ValueMap keyed_batch(const data::Batch& batch);
 
 /// Makes a sample of a batch:
