@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program of a user's own: the trainer with data and a model of its own, each with a key, and nothing else new.
+// A program of a user's own: the trainer with data, a model and a train step of its own, each with a key.
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
@@ -53,6 +53,36 @@ std::shared_ptr<models::Model> make_bumps(const Section& section, const Task& ta
   return std::make_shared<Bumps>(section.integer("bumps"), task);
 }
 
+/// Trains the model's losses and a penalty on large scores.
+engine::TrainStep make_calm(const Section& section) {
+  return [penalty = section.real("penalty")](engine::StepContext& at) {
+    parallel::DistributedDataParallel& wrapper = at.strategy.model();
+    optim::OptimWrapper& optimizer = at.strategy.optimizer();
+    const bool completes_step = optimizer.completes_step();
+    const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
+    engine::LastBatch last{.input = at.batch.input, .target = wrapper.on_device(at.batch.target)};
+    last.model = &wrapper.model();
+    at::Tensor loss;
+    {
+      const auto context = wrapper.optim_context(optimizer);
+      const at::Tensor scores = wrapper.forward(last.input);
+      last.output = scores.detach();
+      at.tell(engine::Moment::forward, last);
+      loss = models::total_loss(last.model->losses(scores, last.target)) + penalty * scores.square().mean();
+      last.losses = {{"loss", loss.detach()}};
+      at.tell(engine::Moment::loss, last);
+    }
+    parallel::StepResult result;
+    result.update = optimizer.update_params(loss, at.weight, [&] {
+      if (at.reads_gradients) wrapper.parameters().finish_gradients();
+      at.tell(engine::Moment::backward, last);
+    });
+    if (completes_step) at.tell(engine::Moment::update, last);
+    result.loss = loss.item<double>();
+    return result;
+  };
+}
+
 int main(int argc, char** argv) {
   engine::Tables tables;
   tables.sources.push_back({.name = "corners",
@@ -63,5 +93,9 @@ int main(int argc, char** argv) {
                            .help = "one hidden layer with tanh",
                            .keys = {{"model.bumps", KeyType::integer, "32", "width of its layer (bumps)", 1}},
                            .make = make_bumps});
+  tables.steps.push_back({.name = "calm",
+                          .help = "trains the losses and a penalty on large scores",
+                          .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
+                          .make = make_calm});
   trainer::run(argc, argv, tables);
 }

@@ -47,28 +47,40 @@ class ExternalTest : public ::testing::Test {
     return outcome;
   }
 
-  /// Trains the program's own model on its own data, and looks at its keys.
+  /// Trains the program's own model on its own data by its own step, and looks at its keys.
   static void expect_trains(const std::string& program) {
-    const Outcome help = succeed(program + " --help=model");
-    EXPECT_NE(help.output.find("model.bumps"), std::string::npos) << help.output;
-    EXPECT_NE(succeed(program + " --help=data").output.find("data.corners"), std::string::npos);
+    expect_key(program, "model", "model.bumps");
+    expect_key(program, "data", "data.corners");
+    expect_key(program, "train", "train.penalty");
     const std::string run = program + "_run";
-    const std::string options =
-        " --data.name=corners --model.name=bumps --train.global_batch_size=32 --train.max_epochs=20 --optim.name=adam "
-        "--optim.lr=0.02 --run.dir=" +
-        run;
-    succeed(testing::mpirun_command(2) + " " + program + options);
+    succeed(testing::mpirun_command(2) + " " + program + options(run));
     // A line tells three quarters of the points apart at best, a guess half of them.
-    EXPECT_GT(accuracy(program, run), 0.85);
+    EXPECT_GT(evaluated(program, run, "val/accuracy "), 0.85);
+    EXPECT_LT(evaluated(program, run, "val/loss "), 0.5);
+    // Where the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
+    const std::string other = program + "_penalised";
+    succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
+    EXPECT_GT(evaluated(program, other, "val/loss "), 0.6);
     const Outcome refused = testing::run_shell(program + " --model.bumps=0");
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
   }
 
-  static double accuracy(const std::string& program, const std::string& run) {
+  static std::string options(const std::string& run) {
+    return " --data.name=corners --model.name=bumps --train.step=calm --train.global_batch_size=32 "
+           "--train.max_epochs=20 --optim.name=adam --optim.lr=0.02 --run.dir=" +
+           run;
+  }
+  static void expect_key(const std::string& program, const std::string& section, const std::string& key) {
+    const Outcome help = succeed(program + " --help=" + section);
+    EXPECT_NE(help.output.find(key), std::string::npos) << help.output;
+  }
+
+  /// What `eval` prints behind `name`.
+  static double evaluated(const std::string& program, const std::string& run, const std::string& name) {
     const std::string text = succeed(program + " eval --from=" + run).output;
-    const std::size_t place = text.find("accuracy ");
+    const std::size_t place = text.find(name);
     EXPECT_NE(place, std::string::npos) << text;
-    return place == std::string::npos ? 0 : std::strtod(text.c_str() + place + 9, nullptr);
+    return place == std::string::npos ? 0 : std::strtod(text.c_str() + place + name.size(), nullptr);
   }
 
   inline static const std::string kSource = variable("LOCKSTEP_SOURCE_DIR");
@@ -121,7 +133,7 @@ TEST_F(ExternalTest, AProjectFindsTheBuildTree) {
   const std::string project = copy_of_project("of_build_tree");
   succeed(configure(project, "-DLockstep_DIR=" + kBuild));
   succeed("cmake --build " + project + "/build");
-  EXPECT_NE(succeed(project + "/build/corners --help=model").output.find("model.bumps"), std::string::npos);
+  expect_key(project + "/build/corners", "model", "model.bumps");
 }
 
 TEST_F(ExternalTest, AMakefileUsesTheCloneOrAPrefix) {
@@ -133,7 +145,7 @@ TEST_F(ExternalTest, AMakefileUsesTheCloneOrAPrefix) {
   fs::remove(project + "/corners");
   const std::string make = "make -C " + project + " LOCKSTEP=" + prefix() + "/share/lockstep";
   succeed(make);
-  EXPECT_NE(succeed(project + "/corners --help=model").output.find("model.bumps"), std::string::npos);
+  expect_key(project + "/corners", "model", "model.bumps");
   const Outcome compiles = succeed(make + " -n -B");
   EXPECT_NE(compiles.output.find("-I" + prefix() + "/include"), std::string::npos) << compiles.output;
   EXPECT_EQ(compiles.output.find(kSource + "/"), std::string::npos) << compiles.output;
