@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
 #include <lockstep/engine/average.hpp>
+#include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
@@ -50,7 +51,8 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
 
 }  // namespace
 
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps) {
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps,
+                     const std::vector<HookRow>& hooks) {
   KeySpecs keys = {
       text("run.name", "", "name of the run; empty: the time of its start"),
       text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
@@ -112,6 +114,7 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::ve
       above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
       step_key(steps),
+      hooks_key(hooks),
       metrics_key("train.metrics", "NAME,key=value: what is measured while training, over every epoch", meters),
       text("train.phases", "",
            "pattern of epochs and evaluations, repeated: train:2,test; empty: as section eval says"),

@@ -3,6 +3,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/resume.hpp>
@@ -72,7 +73,7 @@ const Tables& builtin_tables() {
 }
 
 KeySpecs all_keys(const Tables& tables) {
-  KeySpecs keys = engine_keys(tables.meters, tables.steps);
+  KeySpecs keys = engine_keys(tables.meters, tables.steps, tables.hooks);
   for (const KeySpecs& more : {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
                                optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
                                parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
@@ -105,6 +106,9 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   if (sections.at("ddp").boolean("report")) {
     trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
   }
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> chosen;
+  world.together([&] { chosen = make_hooks(sections, request.tables.hooks); });
+  for (auto& [priority, hook] : chosen) trainer.add_hook(priority, std::move(hook));
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
   const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
   if (trainer.origin().run_id.empty()) trainer.origin().run_id = new_run_id(world);

@@ -23,7 +23,6 @@ namespace {
 // Bits of what rank 0 asks for.
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
-constexpr unsigned kFinish = 4;
 
 // Loss scales back off by half a step, so that after as many something else than the scale is at fault.
 constexpr std::int64_t kMostSkippedInARow = 64;
@@ -133,17 +132,18 @@ void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samp
   plan();
 }
 
+std::vector<std::int64_t> Trainer::samples_of(std::int64_t position, std::int64_t part) const {
+  const std::int64_t begin = part * micro_batch_;
+  const data::Share share{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
+  return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, share);
+}
+
 /// From where the run stands to its end.
 std::unique_ptr<data::Loader> Trainer::open_loader() const {
   const std::int64_t first = progress_.epoch * progress_.steps_per_epoch + progress_.step_in_epoch;
   const std::int64_t steps = std::max<std::int64_t>(0, progress_.total_steps - progress_.step);
   const std::int64_t parts = strategy_->micro_batches();
-  const auto micro_batch_indices = [this, parts](std::int64_t k) {
-    const std::int64_t position = k / parts;  // in steps since the first epoch began
-    const std::int64_t begin = k % parts * micro_batch_;
-    const data::Share part{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
-    return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, part);
-  };
+  const auto micro_batch_indices = [this, parts](std::int64_t k) { return samples_of(k / parts, k % parts); };
   return std::make_unique<data::Loader>(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts,
                                         loader_options_);
 }
@@ -180,7 +180,7 @@ Outcome Trainer::loop() {
   std::unique_ptr<data::Loader> loader = open_loader();
   bool is_in_epoch = false;
   std::optional<Outcome> outcome;
-  while (progress_.step < progress_.total_steps && !outcome) {
+  while (progress_.step < progress_.total_steps && !outcome && !finish_requested_) {
     if (!std::exchange(is_in_epoch, true)) {
       for (auto& [priority, hook] : hooks_) hook->before_epoch(*this);
     }
@@ -207,7 +207,8 @@ Outcome Trainer::loop() {
     }
     for (auto& [priority, hook] : hooks_) hook->between_steps(*this, report);
   }
-  return progress_.step < progress_.total_steps ? *outcome : Outcome::done;
+  const bool is_cut = progress_.step < progress_.total_steps && !finish_requested_;
+  return is_cut ? *outcome : Outcome::done;
 }
 
 void Trainer::tell(Moment moment, const LastBatch& last) {
@@ -332,7 +333,7 @@ Trainer::Agreement Trainer::agree(StepReport& report) {
   said.insert(said.begin(), 3, 0);
   said[0] = stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
   if (strategy_->world().is_root()) {
-    said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0) + (finish_requested_ ? kFinish : 0);
+    said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0);
   }
   said[2] = failure_ ? 1 : 0;
   {
@@ -351,7 +352,7 @@ Trainer::Agreement Trainer::agree(StepReport& report) {
   if (judge(report)) return {.outcome = std::nullopt, .goes_back = true};
   if ((of_root & kEnd) != 0) return {.outcome = Outcome::ended};
   if (said[0] > 0) return {.outcome = Outcome::stopped};
-  return {.outcome = (of_root & kFinish) != 0 ? std::optional(Outcome::done) : std::nullopt};
+  return {};
 }
 
 /// Whether the run is to go back, since what it trains on is not finite.

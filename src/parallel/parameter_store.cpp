@@ -72,6 +72,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
+      holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
       checks_writes_(checks_writes),
       host_(std::move(sharers)),
@@ -108,6 +109,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
+      holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
       checks_writes_(false),
       host_(world.split(world.rank())),
@@ -222,6 +224,7 @@ void ParameterStore::finish_gradients() {
 
 bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
   const std::size_t i = index_[block][segment];
+  if (is_held(i)) return false;
   if (source_ != nullptr && source_->is_sliced()) return source_->has_gradient(i);
   return parameters_[i].tensor.grad().defined();
 }

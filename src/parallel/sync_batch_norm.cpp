@@ -217,27 +217,26 @@ std::string torch_type_of(const torch::nn::Module& module) {
   return "";
 }
 
-/// @throws ConfigError  a layer of torch::nn
-std::vector<BatchNorm*> batch_norms_of(const models::Model& model) {
-  std::vector<BatchNorm*> layers;
+}  // namespace
+
+std::vector<std::pair<std::string, BatchNorm*>> batch_norms_of(const models::Model& model) {
+  std::vector<std::pair<std::string, BatchNorm*>> layers;
   for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
     const std::string type = torch_type_of(*child.value());
     if (!type.empty()) {
       throw ConfigError("layer '" + child.key() + "' is a " + type +
                         ", which cannot be synchronised; use models::BatchNorm");
     }
-    if (auto* layer = dynamic_cast<BatchNorm*>(child.value().get())) layers.push_back(layer);
+    if (auto* layer = dynamic_cast<BatchNorm*>(child.value().get())) layers.emplace_back(child.key(), layer);
   }
   return layers;
 }
 
-}  // namespace
-
 std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& collectives) {
-  const std::vector<BatchNorm*> layers = batch_norms_of(model);
+  const auto layers = batch_norms_of(model);
   if (layers.empty() || collectives.world_size() == 1) return layers.size();
   const std::shared_ptr<mpi::Collectives> own = collectives.split(0);
-  for (BatchNorm* layer : layers) {
+  for (const auto& [name, layer] : layers) {
     layer->train_by([own](BatchNorm& self, const at::Tensor& input, double momentum) {
       return normalised(self, input, momentum, own);
     });

@@ -18,6 +18,7 @@ namespace lockstep::engine {
 
 class Strategy;
 struct StepRow;
+struct HookRow;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
@@ -91,6 +92,7 @@ std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
 
 /// The keys of sections run, train, eval, log, ckpt, and `resume`.
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps);
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps,
+                     const std::vector<HookRow>& hooks);
 
 }  // namespace lockstep::engine

@@ -3,6 +3,7 @@
 
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler_table.hpp>
+#include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
@@ -23,6 +24,7 @@ struct Tables {
   std::vector<schedule::Curve> curves = schedule::builtin_curves();
   std::vector<metrics::MeterRow> meters = metrics::builtin_meters();
   std::vector<StepRow> steps = builtin_steps();
+  std::vector<HookRow> hooks = builtin_hooks();
 };
 
 }  // namespace lockstep::engine

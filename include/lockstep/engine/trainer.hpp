@@ -66,9 +66,10 @@ class Trainer {
   void request_save() { save_requested_ = true; }
   /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
   void request_end() { end_requested_ = true; }
-
-  /// Rank 0 asks for Outcome::done after the current step; ignored elsewhere.
+  /// Makes the step at hand, or where none has begun the last one, the run's last: Outcome::done. On every rank alike,
+  /// because of what all of them know (Measured); from any moment of a hook. Nothing is agreed on.
   void request_finish() { finish_requested_ = true; }
+
   /// This rank cannot go on: with the step at hand every rank throws the error of the lowest rank that said so. The
   /// first one counts.
   void fail(std::exception_ptr error) {
@@ -94,6 +95,10 @@ class Trainer {
   const data::Sampler& sampler() const noexcept { return *sampler_; }
   const Progress& progress() const noexcept { return progress_; }
   EventStorage& events() noexcept { return events_; }
+  /// The samples of one of this rank's micro_batches.
+  /// @param position  steps since the first epoch began
+  /// @param part      number of the micro_batch in its step, in [0, Strategy::micro_batches)
+  std::vector<std::int64_t> samples_of(std::int64_t position, std::int64_t part) const;
   /// Counts its steps from schedule_begin.
   schedule::Schedule& schedule() noexcept { return schedule_; }
   /// Its rules as they were given.

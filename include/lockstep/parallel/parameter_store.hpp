@@ -74,6 +74,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
   void finish_gradients() override;
+  /// Of a parameter that is held: false.
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
@@ -97,6 +98,12 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   const mpi::Communicator& sharers() const noexcept { return host_; }
   std::size_t size() const noexcept { return parameters_.size(); }  ///< number of parameters
   const NamedParameter& parameter(std::size_t index) const { return parameters_.at(index); }
+  /// From here on updates pass over the parameter, as if no rank had a gradient for it: it keeps its values and its
+  /// moments, and is in no norm. Holds are counted. On every rank alike, between steps; not collective.
+  void hold(std::size_t index) { ++holds_.at(index); }
+  /// Ends one hold.
+  void let_go(std::size_t index) { --holds_.at(index); }
+  bool is_held(std::size_t index) const { return holds_.at(index) > 0; }
   /// Index of the parameter that is segment `segment` of block `block`.
   std::size_t index_of(std::size_t block, std::size_t segment) const { return index_.at(block).at(segment); }
 
@@ -117,6 +124,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
+  std::vector<int> holds_;  // by parameter
   at::Device device_;
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;

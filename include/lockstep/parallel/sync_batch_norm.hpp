@@ -5,8 +5,19 @@
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::models {
+class BatchNorm;
+}
 
 namespace lockstep::parallel {
+
+/// The BatchNorm layers of a model by name, in the order of registration.
+/// @throws ConfigError  a layer is one of torch::nn's, of which nobody can change what it does
+std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const models::Model& model);
 
 /// Has the BatchNorm layers of `model` normalise training batches by the statistics of all ranks' samples, as one
 /// process with the whole batch would: outputs, input gradients and running statistics. Ranks may bring batches of

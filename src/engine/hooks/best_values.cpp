@@ -25,12 +25,11 @@ bool has_word(const auto& words, const std::string& name) {
 
 const char* word_of(BestRule rule) { return rule == BestRule::less ? "less" : "greater"; }
 
-/// "val/loss" or just "loss".
-bool is_named(const std::string& full, const std::string& wanted) {
+}  // namespace
+
+bool is_metric(const std::string& full, const std::string& wanted) {
   return full == wanted || full.ends_with("/" + wanted);
 }
-
-}  // namespace
 
 std::optional<BestRule> rule_of_name(const std::string& metric) {
   std::string name = metric;
@@ -40,15 +39,17 @@ std::optional<BestRule> rule_of_name(const std::string& metric) {
   return is_greater ? BestRule::greater : BestRule::less;
 }
 
+BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
+                     const std::string& rule_key) {
+  if (rule != "auto") return rule == "less" ? BestRule::less : BestRule::greater;
+  if (const auto inferred = rule_of_name(metric)) return *inferred;
+  throw ConfigError(metric_key + ": the name '" + metric + "' does not tell which values are better; set " + rule_key +
+                    "=less or greater");
+}
+
 BestValues::BestValues(const Section& ckpt) : most_(ckpt.integer("keep_best")), metric_(ckpt.text("best_metric")) {
   if (is_off()) return;
-  const std::string& rule = ckpt.text("best_rule");
-  const auto inferred = rule_of_name(metric_);
-  if (rule == "auto" && !inferred) {
-    throw ConfigError(ckpt.cite("best_metric") + ": the name '" + metric_ +
-                      "' does not tell which values are better; set ckpt.best_rule=less or greater");
-  }
-  rule_ = rule == "auto" ? *inferred : rule == "less" ? BestRule::less : BestRule::greater;
+  rule_ = chosen_rule(metric_, ckpt.text("best_rule"), ckpt.cite("best_metric"), "ckpt.best_rule");
 }
 
 std::vector<std::int64_t> BestValues::steps() const {
@@ -78,7 +79,7 @@ bool BestValues::offer(const Measured& measured) {
   if (is_off()) return false;
   std::string names;
   for (const auto& [name, value] : measured.values) {
-    if (is_named(name, metric_)) return insert({value, measured.step});
+    if (is_metric(name, metric_)) return insert({value, measured.step});
     names += (names.empty() ? "" : ", ") + name;
   }
   throw_agreed(ExitCode::configuration,

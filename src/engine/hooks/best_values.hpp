@@ -19,6 +19,15 @@ enum class BestRule { less, greater };
 /// word, or words of both kinds.
 std::optional<BestRule> rule_of_name(const std::string& metric);
 
+/// The rule that a key says: less, greater, or auto, which is rule_of_name.
+/// @param metric_key, rule_key  how the message calls them
+/// @throws ConfigError  auto, and the name does not tell
+BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
+                     const std::string& rule_key);
+
+/// Whether an evaluation's number "val/loss" is meant by "val/loss" or just "loss".
+bool is_metric(const std::string& full, const std::string& wanted);
+
 /// The best values of a metric that a run has seen, and at which steps.
 class BestValues {
  public:

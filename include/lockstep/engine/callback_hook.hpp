@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/hook.hpp>
+
+#include <functional>
+#include <memory>
+
+namespace lockstep::engine {
+
+/// A function for each moment of a hook; those that are empty are passed over.
+struct Callbacks {
+  std::function<void(Trainer&)> before_train = {};
+  std::function<void(Trainer&)> before_epoch = {};
+  std::function<void(Trainer&)> before_step = {};
+  std::function<void(Trainer&, const LastBatch&)> on_forward = {};
+  std::function<void(Trainer&, const LastBatch&)> on_loss = {};
+  std::function<void(Trainer&, const LastBatch&)> on_backward = {};
+  std::function<void(Trainer&, const LastBatch&)> on_update = {};
+  std::function<void(Trainer&)> before_agreement = {};
+  std::function<void(Trainer&, const StepReport&)> after_step = {};
+  std::function<void(Trainer&)> after_epoch = {};
+  std::function<void(Trainer&, const StepReport&)> between_steps = {};
+  std::function<void(Trainer&)> before_evaluation = {};
+  std::function<void(Trainer&, const Measured&)> after_evaluation = {};
+  std::function<void(Trainer&, Outcome)> after_train = {};
+  bool reads_gradients = false;  ///< see Hook::reads_gradients
+};
+
+/// For a program of a user's: TrainRequest::hooks takes it, or a row of Tables::hooks makes it. After after_train it
+/// lets its functions go, with all that they hold; whoever calls it then finds it empty.
+std::unique_ptr<Hook> callback_hook(Callbacks callbacks);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,89 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <utility>
+
+#include "early_stop.hpp"
+#include "hook_rows.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Measured is the same on every rank, and so is what is made of it: nothing has to be agreed on.
+class EarlyStoppingHook : public Hook {
+ public:
+  EarlyStoppingHook(EarlyStop stop, std::string metric, BestRule rule, bool is_strict, std::string name)
+      : stop_(stop), metric_(std::move(metric)), rule_(rule), is_strict_(is_strict), name_(std::move(name)) {}
+
+  void before_train(Trainer& trainer) override { end_if_over(trainer); }  // of a run that had ended this way
+
+  void after_evaluation(Trainer& trainer, const Measured& measured) override {
+    if (!stop_.reason().empty()) return;  // a last one, of a run that ends
+    std::string names;
+    for (const auto& [name, value] : measured.values) {
+      if (is_metric(name, metric_)) {
+        stop_.offer(value, measured.step);
+        return end_if_over(trainer);
+      }
+      names += (names.empty() ? "" : ", ") + name;
+    }
+    tell_missing(names);
+  }
+
+  std::string state_name() const override { return name_; }
+
+  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+    archive.set(group, "metric", metric_);
+    archive.set(group, "rule", std::string(rule_ == BestRule::less ? "less" : "greater"));
+    stop_.capture(archive, group);
+  }
+
+  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+    const std::string rule = rule_ == BestRule::less ? "less" : "greater";
+    if (archive.text(group, "metric") == metric_ && archive.text(group, "rule") == rule) {
+      stop_.restore(archive, group);
+    } else {
+      log::info(name_ + " begins anew: the checkpoint's is by another metric or rule");
+    }
+  }
+
+ private:
+  void end_if_over(Trainer& trainer) {
+    const std::string reason = stop_.reason();
+    if (reason.empty()) return;
+    log::info(name_ + ": " + metric_ + " " + reason + ": the run ends after step " +
+              std::to_string(trainer.progress().step));
+    trainer.request_finish();
+  }
+
+  void tell_missing(const std::string& names) {
+    const std::string words = name_ + ": metric '" + metric_ + "' is not measured; the evaluation gives: " + names;
+    if (is_strict_) throw_agreed(ExitCode::configuration, words);
+    if (!std::exchange(has_warned_, true)) log::warning(words);
+  }
+
+  EarlyStop stop_;
+  std::string metric_;
+  BestRule rule_;
+  bool is_strict_;
+  std::string name_;
+  bool has_warned_ = false;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context) {
+  const std::string& metric = options.text("metric");
+  const BestRule rule = chosen_rule(metric, options.text("rule"), "metric", "rule");
+  EarlyStop::Options stop{.rule = rule,
+                          .min_delta = options.real("min_delta"),
+                          .patience = options.integer("patience"),
+                          .checks_finite = options.boolean("check_finite")};
+  if (!options.is_default("threshold")) stop.threshold = options.real("threshold");
+  return std::make_unique<EarlyStoppingHook>(EarlyStop(stop), metric, rule, options.boolean("strict"), context.name);
+}
+
+}  // namespace lockstep::engine

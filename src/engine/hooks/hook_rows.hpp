@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/hook_table.hpp>
+
+#include <memory>
+
+// What the rows of builtin_hooks are made by: one file each.
+namespace lockstep::engine {
+
+std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> precise_bn_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> sync_buffers_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> freeze_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> run_time_hook(const Section& options, const HookContext& context);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/process.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <ATen/DeviceAccelerator.h>
+#include <fmt/format.h>
+
+#include <array>
+
+#include "hook_rows.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr double kMegabyte = 1 << 20;
+
+/// In MB; of the GPU 0 where there is none.
+struct Memory {
+  double resident = 0;
+  double peak = 0;
+  double gpu_allocated = 0;
+  double gpu_peak = 0;  // allocated
+  double gpu_reserved = 0;
+};
+
+Memory memory_of(at::Device device) {
+  Memory memory{.resident = resident_memory_mb(), .peak = peak_memory_mb()};
+  if (device.is_cpu()) return memory;
+  const auto stats = at::accelerator::getDeviceStats(device.index());
+  const auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  memory.gpu_allocated = static_cast<double>(stats.allocated_bytes[all].current) / kMegabyte;
+  memory.gpu_peak = static_cast<double>(stats.allocated_bytes[all].peak) / kMegabyte;
+  memory.gpu_reserved = static_cast<double>(stats.reserved_bytes[all].current) / kMegabyte;
+  return memory;
+}
+
+class MemoryHook : public Hook {
+ public:
+  explicit MemoryHook(std::int64_t interval) : interval_(interval) {}
+
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    const Progress& at = report.progress;
+    if (at.step % interval_ != 0 && at.step != at.total_steps) return;
+    const at::Device device = trainer.strategy().device();
+    const Memory now = memory_of(device);
+    const auto scope = trainer.events().scope("memory");
+    const auto put = [&trainer](const char* name, double value) {
+      trainer.events().put(name, value, {.is_smoothed = false});
+    };
+    put("rss_mb", now.resident);
+    put("peak_rss_mb", now.peak);
+    if (device.is_cpu()) return;
+    put("gpu_allocated_mb", now.gpu_allocated);
+    put("gpu_peak_mb", now.gpu_peak);
+    put("gpu_reserved_mb", now.gpu_reserved);
+  }
+
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (outcome == Outcome::failed) return;
+    const at::Device device = trainer.strategy().device();
+    const Memory mine = memory_of(device);
+    std::array<double, 2> most = {mine.peak, mine.gpu_peak};
+    trainer.strategy().world().all_reduce(std::span<double>(most), mpi::Op::max);
+    log::info(fmt::format("memory: at most {:.1f} MB in a rank's process", most[0]) +
+              (device.is_cpu() ? "" : fmt::format(", and {:.1f} MB allocated on its GPU", most[1])));
+  }
+
+ private:
+  std::int64_t interval_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext&) {
+  return std::make_unique<MemoryHook>(options.integer("interval"));
+}
+
+}  // namespace lockstep::engine

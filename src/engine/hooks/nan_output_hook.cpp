@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/foreign.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/train_step.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <fmt/format.h>
+#include <torch/types.h>
+
+#include "hook_rows.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr std::size_t kMostNamed = 8;
+
+checkpoints::NamedArray array_of(const std::string& name, const at::Tensor& tensor) {
+  const auto held = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
+  return {.name = name,
+          .array = {.dtype = parallel::dtype_of(*held, name),
+                    .shape = held->sizes().vec(),
+                    .bytes = parallel::bytes_of(*held),
+                    .owner = held}};
+}
+
+/// Which of the samples, along the first dimension, hold something that is not finite.
+std::vector<std::int64_t> faulty_rows(const at::Tensor& output) {
+  const at::Tensor is_faulty = at::isfinite(output).logical_not();
+  const at::Tensor rows = output.dim() == 0 ? is_faulty.view({1}) : is_faulty.flatten(1 < output.dim() ? 1 : 0);
+  const at::Tensor places = (rows.dim() > 1 ? rows.any(1) : rows).nonzero().flatten().cpu();
+  return {places.const_data_ptr<std::int64_t>(), places.const_data_ptr<std::int64_t>() + places.numel()};
+}
+
+/// Remembers the first such output of this rank; all ranks hear of it with the step, or after the evaluation.
+class NanOutputHook : public Hook {
+ public:
+  NanOutputHook(std::string folder, bool dumps) : folder_(std::move(folder)), dumps_(dumps) {}
+
+  void before_step(Trainer&) override { part_ = 0; }
+
+  void on_forward(Trainer& trainer, const LastBatch& batch) override {
+    const std::int64_t part = batch.is_training ? part_++ % trainer.strategy().micro_batches() : 0;
+    if (!fault_.empty() || !batch.output.is_floating_point()) return;
+    if (at::isfinite(batch.output).all().item<bool>()) return;
+    fault_ = describe(trainer, batch, part);
+    if (dumps_) fault_ += dump(trainer, batch);
+  }
+
+  void before_agreement(Trainer& trainer) override { agree(trainer); }
+  void after_evaluation(Trainer& trainer, const Measured&) override { agree(trainer); }
+
+ private:
+  void agree(Trainer& trainer) const {
+    trainer.strategy().world().together([this] {
+      if (!fault_.empty()) throw NumericError(fault_);
+    });
+  }
+
+  static std::string describe(const Trainer& trainer, const LastBatch& batch, std::int64_t part) {
+    const Progress& at = trainer.progress();
+    const std::vector<std::int64_t> rows = faulty_rows(batch.output);
+    std::vector<std::int64_t> samples = rows;
+    if (batch.is_training) {
+      const auto indices = trainer.samples_of(at.epoch * at.steps_per_epoch + at.step_in_epoch, part);
+      for (std::int64_t& sample : samples) {
+        if (static_cast<std::size_t>(sample) < indices.size()) sample = indices[static_cast<std::size_t>(sample)];
+      }
+    }
+    std::string names;
+    for (std::size_t i = 0; i < samples.size() && i < kMostNamed; ++i) {
+      names += (i == 0 ? "" : ", ") + std::to_string(samples[i]);
+    }
+    if (samples.size() > kMostNamed) names += ", ...";
+    return fmt::format("the model's output is not finite {} for {} of {} samples: {} {}",
+                       batch.is_training ? fmt::format("at step {}", at.step + 1)
+                                         : fmt::format("in an evaluation after step {}", at.step),
+                       rows.size(), batch.output.dim() == 0 ? 1 : batch.output.size(0),
+                       batch.is_training ? "samples" : "places in their batch", names);
+  }
+
+  /// @return  where it is
+  std::string dump(Trainer& trainer, const LastBatch& batch) const {
+    const std::string path = fmt::format("{}/nan_output-step{:012}-rank{:05}.safetensors", folder_,
+                                         trainer.progress().step + 1, trainer.strategy().world().rank());
+    std::vector<checkpoints::NamedArray> arrays;
+    for (const auto& [name, tensor] : {std::pair<const char*, at::Tensor>{"input", batch.input},
+                                       {"target", batch.target},
+                                       {"output", batch.output}}) {
+      if (tensor.defined()) arrays.push_back(array_of(name, tensor));
+    }
+    try {
+      checkpoints::write_foreign(path, checkpoints::ExportKind::safetensors, arrays, {},
+                                 checkpoints::IfExists::replace);
+      return "; the batch is in " + path;
+    } catch (const Error& error) {
+      return std::string("; the batch could not be kept: ") + error.what();
+    }
+  }
+
+  std::string folder_;
+  bool dumps_;
+  std::int64_t part_ = 0;  // forwards of the step so far; some optimizers make several of each micro_batch
+  std::string fault_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context) {
+  return std::make_unique<NanOutputHook>(context.run.at("run").text("dir"), options.boolean("dump"));
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/train_step.hpp>
+#include <lockstep/engine/trainer.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "hook_rows.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Of all elements of some tensors, in float64.
+struct Moments {
+  double count = 0;
+  double sum = 0;
+  double squares = 0;
+  double largest = 0;  // magnitude; NaN where there is one
+  double zeros = 0;
+
+  Moments& operator+=(const Moments& other) {
+    count += other.count;
+    sum += other.sum;
+    squares += other.squares;
+    largest = std::isnan(largest) || std::isnan(other.largest) ? std::numeric_limits<double>::quiet_NaN()
+                                                               : std::max(largest, other.largest);
+    zeros += other.zeros;
+    return *this;
+  }
+};
+
+Moments moments_of(const at::Tensor& tensor) {
+  if (tensor.numel() == 0) return {};
+  const at::Tensor values = tensor.detach().to(at::kDouble);
+  return {.count = static_cast<double>(values.numel()),
+          .sum = values.sum().item<double>(),
+          .squares = values.square().sum().item<double>(),
+          .largest = values.abs().max().item<double>(),
+          .zeros = (values == 0).sum().item<double>()};
+}
+
+void put(EventStorage& events, const Moments& of) {
+  if (of.count == 0) return;
+  const double mean = of.sum / of.count;
+  const ScalarOptions options{.is_smoothed = false};
+  events.put("norm", std::sqrt(of.squares), options);
+  events.put("mean", mean, options);
+  events.put("std", std::sqrt(std::max(0.0, of.squares / of.count - mean * mean)), options);
+  events.put("max", of.largest, options);
+  events.put("zeros", of.zeros / of.count, options);
+}
+
+class ParameterStatisticsHook : public Hook {
+ public:
+  struct Options {
+    std::int64_t interval;
+    bool is_by_parameter;
+    bool has_gradients;
+    std::size_t bins;  // 0: no histograms
+  };
+  explicit ParameterStatisticsHook(const Options& options) : options_(options) {}
+
+  bool reads_gradients() const override { return options_.has_gradients; }
+
+  void on_backward(Trainer& trainer, const LastBatch& batch) override {
+    const std::int64_t step = trainer.progress().step + 1;
+    if (!options_.has_gradients || step % options_.interval != 0) return;
+    tell(trainer, "gradients", step, [&](const at::Tensor& parameter) {
+      const at::Tensor& gradient = parameter.grad();
+      if (!gradient.defined()) return at::Tensor();
+      const at::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
+      return batch.loss_scale == 1 ? dense : dense / batch.loss_scale;
+    });
+  }
+
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    const Progress& at = report.progress;
+    if (at.step % options_.interval != 0) return;
+    trainer.strategy().model().parameters().read_whole(
+        [&] { tell(trainer, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
+  }
+
+ private:
+  /// @param chosen  what is looked at; undefined: nothing
+  template <class Choose>
+  void tell(Trainer& trainer, const std::string& title, std::int64_t step, const Choose& chosen) const {
+    if (!trainer.strategy().world().is_root()) return;  // all hold the same
+    EventStorage& events = trainer.events();
+    const std::int64_t step_before = events.step();
+    events.set_step(step);
+    const auto scope = events.scope(title);
+    const parallel::ParameterStore& store = trainer.strategy().model().parameters();
+    Moments all;
+    for (std::size_t i = 0; i < store.size(); ++i) {
+      const at::Tensor values = chosen(store.parameter(i).tensor);
+      if (!values.defined()) continue;
+      const Moments moments = moments_of(values);
+      all += moments;
+      if (options_.bins > 0) put_histogram(events, store.parameter(i).name, values, moments);
+      if (!options_.is_by_parameter) continue;
+      const auto named = events.scope(store.parameter(i).name);
+      put(events, moments);
+    }
+    if (!options_.is_by_parameter) put(events, all);
+    events.set_step(step_before);
+  }
+
+  void put_histogram(EventStorage& events, const std::string& name, const at::Tensor& values,
+                     const Moments& moments) const {
+    if (moments.count == 0 || !std::isfinite(moments.largest)) return;
+    const at::Tensor flat = values.detach().to(at::kCPU, at::kFloat).contiguous();
+    Histogram histogram =
+        histogram_of({flat.const_data_ptr<float>(), static_cast<std::size_t>(flat.numel())}, options_.bins);
+    histogram.name = name;
+    events.put(std::move(histogram));
+  }
+
+  Options options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext&) {
+  return std::make_unique<ParameterStatisticsHook>(
+      ParameterStatisticsHook::Options{.interval = options.integer("interval"),
+                                       .is_by_parameter = options.text("by") == "parameter",
+                                       .has_gradients = options.boolean("gradients"),
+                                       .bins = static_cast<std::size_t>(options.integer("bins"))});
+}
+
+}  // namespace lockstep::engine

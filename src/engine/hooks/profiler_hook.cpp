@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "hook_rows.hpp"
+#include "trace.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr std::size_t kMostSpans = 1'000'000;  // of a rank
+
+/// Each moment ends a section of the step and begins the next one. Operators on the CPU are noted by LibTorch's own
+/// callbacks; what a GPU does with them is not seen.
+class ProfilerHook : public Hook {
+ public:
+  ProfilerHook(std::int64_t from_step, std::int64_t steps, std::vector<std::int64_t> ranks, std::string folder)
+      : from_step_(from_step), steps_(steps), ranks_(std::move(ranks)), folder_(std::move(folder)) {}
+
+  void before_train(Trainer& trainer) override {
+    const mpi::Communicator& world = trainer.strategy().world();
+    for (const std::int64_t rank : ranks_) {
+      if (rank < world.size()) continue;
+      throw_agreed(ExitCode::configuration, "train.hooks: profiler: ranks: there is no rank " + std::to_string(rank) +
+                                                " among " + std::to_string(world.size()));
+    }
+    is_shown_ = ranks_.empty() || std::find(ranks_.begin(), ranks_.end(), world.rank()) != ranks_.end();
+    // A run that goes on behind the window has had its trace.
+    is_over_ = trainer.progress().step >= from_step_ + steps_;
+  }
+
+  void before_step(Trainer& trainer) override {
+    if (is_over_ || trainer.progress().step < from_step_) return;
+    end_section("between steps");
+    if (!is_open_) {
+      is_open_ = true;
+      if (is_shown_) operators_.emplace(kMostSpans);
+    }
+    const double now = trace_now();
+    step_begin_ = now;
+    section_begin_ = now;
+  }
+
+  void on_forward(Trainer&, const LastBatch&) override { end_section("data and forward"); }
+  void on_loss(Trainer&, const LastBatch&) override { end_section("loss"); }
+  void on_backward(Trainer&, const LastBatch&) override { end_section("backward"); }
+  void on_update(Trainer&, const LastBatch&) override { end_section("update"); }
+  void before_agreement(Trainer&) override { end_section("rest of the step"); }
+
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    if (!is_open_) return;
+    end_section("agreement");
+    const std::int64_t step = report.progress.step;
+    if (is_shown_) spans_.push_back({fmt::format("step {}", step), 0, step_begin_, trace_now()});
+    if (step >= from_step_ + steps_) write(trainer, Outcome::done);
+  }
+
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (is_open_) {
+      write(trainer, outcome);
+    } else if (!is_over_) {
+      log::warning("profiler: the run ended before step " + std::to_string(from_step_ + 1) + ": there is no trace");
+    }
+  }
+
+ private:
+  void end_section(const char* name) {
+    if (!is_open_) return;
+    const double now = trace_now();
+    if (is_shown_) spans_.push_back({name, 0, section_begin_, now});
+    section_begin_ = now;
+  }
+
+  /// One file of all ranks; after a failure, which may be of this rank alone, one of its own.
+  void write(Trainer& trainer, Outcome outcome) {
+    const mpi::Communicator& world = trainer.strategy().world();
+    const std::string events = own_events(world.rank());
+    is_open_ = false;
+    is_over_ = true;
+    if (outcome == Outcome::failed) {
+      if (is_shown_) save(fmt::format("{}/trace-rank{:05}.json", folder_, world.rank()), {events});
+      return;
+    }
+    const std::vector<std::string> all = world.gather(events);
+    if (world.is_root()) save(folder_ + "/trace.json", all);
+  }
+
+  std::string own_events(int rank) {
+    if (!is_shown_) return "";
+    std::vector<Span> operators = operators_->take();
+    if (operators_->dropped() > 0) {
+      log::warning(fmt::format("profiler: {} operators came after the first {} and are not in the trace",
+                               operators_->dropped(), kMostSpans));
+    }
+    operators_.reset();
+    spans_.insert(spans_.end(), std::make_move_iterator(operators.begin()), std::make_move_iterator(operators.end()));
+    std::string events = trace_events(spans_, rank);
+    spans_.clear();
+    return events;
+  }
+
+  /// Without a trace a run is as good as with it: no failure.
+  static void save(const std::string& path, const std::vector<std::string>& events) {
+    std::ofstream file(path, std::ios::trunc);
+    file << trace_file(events);
+    file.close();
+    if (file) {
+      log::info("profiler: the trace is in " + path);
+    } else {
+      log::warning("profiler: the trace cannot be written to " + path);
+    }
+  }
+
+  std::int64_t from_step_;
+  std::int64_t steps_;
+  std::vector<std::int64_t> ranks_;  // none: all
+  std::string folder_;
+  bool is_shown_ = false;  // this rank
+  bool is_open_ = false;   // inside of the window
+  bool is_over_ = false;
+  double step_begin_ = 0;
+  double section_begin_ = 0;
+  std::vector<Span> spans_;
+  std::optional<OperatorTrace> operators_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context) {
+  return std::make_unique<ProfilerHook>(options.integer("from_step"), options.integer("steps"),
+                                        options.integers("ranks"), context.run.at("run").text("dir"));
+}
+
+}  // namespace lockstep::engine

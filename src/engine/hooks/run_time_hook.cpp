@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <chrono>
+
+#include "hook_rows.hpp"
+#include "run_clock.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+double now() { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+class RunTimeHook : public Hook {
+ public:
+  explicit RunTimeHook(std::int64_t warmup) : clock_(warmup) {}
+
+  void before_train(Trainer&) override { clock_.begin(now()); }
+
+  void after_step(Trainer&, const StepReport& report) override { clock_.step(report.seconds, report.data_seconds); }
+
+  void after_train(Trainer&, Outcome) override {
+    const std::string speed = clock_.speed();
+    if (!speed.empty()) log::info("training speed: " + speed);
+    log::info("training time: " + clock_.total(now()));
+  }
+
+ private:
+  RunClock clock_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> run_time_hook(const Section& options, const HookContext&) {
+  return std::make_unique<RunTimeHook>(options.integer("warmup"));
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/foreign.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cstring>
+#include <filesystem>
+#include <limits>
+
+#include "hooked_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class NanOutputTest : public ::testing::Test {
+ protected:
+  HookedRun run_with(const std::string& hook) {
+    return {world_, with_hook(hook, {{"run.dir", folder_.path()}, {"train.micro_batch", "2"}})};
+  }
+  bool is_last() const { return world_.rank() == world_.size() - 1; }
+  /// How a failure of the last rank begins.
+  std::string who() const { return world_.size() == 1 ? "" : "rank " + std::to_string(world_.size() - 1) + ": "; }
+
+  LastBatch batch_with(const std::vector<float>& output, bool is_training = true) const {
+    return {.is_training = is_training,
+            .input = torch::arange(6).view({2, 3}).to(at::kFloat),
+            .target = torch::tensor({4, 5}, at::kLong),
+            .output = torch::tensor(output).view({2, 2})};
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  CommonFolder folder_{world_};
+};
+
+TEST_F(NanOutputTest, FiniteOutputsPass) {
+  HookedRun run = run_with("nan_output");
+  run.hook().before_step(run.trainer);
+  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
+  run.hook().before_agreement(run.trainer);
+  EXPECT_EQ(run.trainer.train(), Outcome::done);
+}
+
+TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
+  HookedRun run = run_with("nan_output");
+  run.hook().before_step(run.trainer);
+  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
+  const float fault = is_last() ? kNan : 4;
+  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, fault}));
+  std::vector<std::string> samples =
+      world_.all_gather(std::to_string(run.trainer.samples_of(0, 1).at(1)));  // the second micro_batch's second one
+  const std::string file =
+      folder_.path() + "/nan_output-step000000000001-rank0000" + std::to_string(world_.size() - 1) + ".safetensors";
+  const std::string error = agreed_error_of<NumericError>(world_, [&] { run.hook().before_agreement(run.trainer); });
+  EXPECT_EQ(error, who() + "the model's output is not finite at step 1 for 1 of 2 samples: samples " + samples.back() +
+                       "; the batch is in " + file);
+  world_.barrier();
+  const checkpoints::Archive dump = checkpoints::read_foreign(file);
+  EXPECT_EQ(dump.array("/input").shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(dump.array("/target").dtype, DType::int64);
+  float last = 0;
+  std::memcpy(&last, dump.array("/output").bytes.data() + 3 * sizeof(float), sizeof last);
+  EXPECT_TRUE(std::isnan(last));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder_.path()), {}), 1);
+}
+
+TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
+  HookedRun run = run_with("nan_output,dump=false");
+  const float fault = is_last() ? std::numeric_limits<float>::infinity() : 0;
+  run.hook().on_forward(run.trainer, batch_with({fault, 2, 3, fault}, /*is_training=*/false));
+  EXPECT_EQ(agreed_error_of<NumericError>(world_, [&] { run.hook().after_evaluation(run.trainer, {}); }),
+            who() +
+                "the model's output is not finite in an evaluation after step 0 for 2 of 2 samples: places in their "
+                "batch 0, 1");
+  EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
+}
+
+TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
+  HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
+  run.hook().before_step(run.trainer);
+  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, is_last() ? kNan : 4}));
+  EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.hook().before_agreement(run.trainer); })
+                .find("; the batch could not be kept: "),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

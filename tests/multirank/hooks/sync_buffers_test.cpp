@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "hooked_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Tables tables = tables_with_normed();
+  HookedRun run(world, with_hook("sync_buffers", {{"model.name", "normed"}}), tables);
+  models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
+  const auto set = [&] { norm.running_mean.fill_(2 * world.rank()); };
+  const auto mean = [&] { return norm.running_mean[5].item<double>(); };
+  const double own = 2 * world.rank();
+  const double average = world.size() - 1;  // of 0, 2, ..., 2 (W - 1)
+  set();
+  run.hook().before_step(run.trainer);
+  EXPECT_EQ(mean(), own);
+  run.hook().before_evaluation(run.trainer);
+  EXPECT_EQ(mean(), average);
+  set();
+  run.hook().after_epoch(run.trainer);  // no step since then
+  EXPECT_EQ(mean(), own);
+  run.trainer.resume_at(1, 0, 12, 12);
+  run.hook().after_epoch(run.trainer);
+  EXPECT_EQ(mean(), average);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

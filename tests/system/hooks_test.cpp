@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The hooks that a configuration names.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <set>
+
+#include "support/archives.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+using testing::Outcome;
+using testing::run_ranks;
+
+const std::string kSmall =
+    " --data.train_size=240 --data.test_size=48 --model.name=mlp --model.hidden=16 --log.interval=1 --log.tensorboard="
+    "false ";
+
+TEST(HooksTest, HelpShowsEachWithItsOptions) {
+  const Outcome help = run_ranks(1, "--help=train");
+  EXPECT_EQ(help.exit_code, 0);
+  for (const char* const words : {"--train.hooks", "train.hooks, early_stopping: ", "train.hooks, profiler: ",
+                                  "patience", "every_epochs", "from_step", "priority"}) {
+    EXPECT_NE(help.output.find(words), std::string::npos) << words << "\n" << help.output;
+  }
+}
+
+TEST(HooksTest, AnUnknownOneIsRefused) {
+  const testing::TemporaryFolder folder;
+  const Outcome refused = run_ranks(2, "--train.hooks=memery --run.dir=" + folder.path("run") + kSmall);
+  EXPECT_EQ(refused.rank_codes, (std::vector<int>{2, 2})) << refused.output;
+  EXPECT_NE(refused.output.find("'memery' is unknown"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("did you mean 'memory'?"), std::string::npos) << refused.output;
+}
+
+TEST(HooksTest, MeasurementsAndATraceAreInTheRunsFolder) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome outcome = run_ranks(2,
+                                    "--train.hooks=memory,interval=2 --train.hooks=parameter_statistics,interval=2 "
+                                    "--train.hooks=profiler,from_step=1,steps=2 --train.hooks=run_time "
+                                    "--train.max_steps=6 --train.max_epochs=0 --run.dir=" +
+                                        run + kSmall);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto rss = report::read_series(run + "/metrics.jsonl", "memory/rss_mb");
+  ASSERT_EQ(rss.size(), 3U);
+  EXPECT_EQ(rss.front().first, 2);
+  EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "parameters/norm").size(), 3U);
+  for (const char* const words : {"memory: at most ", "training speed: 3 steps in ", "training time: "}) {
+    EXPECT_NE(outcome.output.find(words), std::string::npos) << outcome.output;
+  }
+  std::set<int> lanes;
+  const auto trace = nlohmann::json::parse(testing::read_file(run + "/trace.json"));
+  for (const auto& event : trace.at("traceEvents")) {
+    if (event.at("name") == "step 3") lanes.insert(event.at("pid").get<int>());
+  }
+  EXPECT_EQ(lanes, (std::set<int>{0, 1}));
+}
+
+// The accuracy is never above 1, so the first evaluation is the best one: the run ends with the third of ten epochs.
+const std::string kNoProgress =
+    "--train.hooks=early_stopping,metric=val/accuracy,patience=2,min_delta=1 --train.max_epochs=10";
+
+TEST(HooksTest, ARunThatEndsEarlyIsDoneAndSaved) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const std::string common = kNoProgress + " --run.dir=" + run + kSmall;
+  const Outcome outcome = run_ranks(2, common);
+  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{0, 0})) << outcome.output;
+  EXPECT_NE(outcome.output.find("the run ends after step 15"), std::string::npos) << outcome.output;
+  EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "loss").size(), 15U);
+  EXPECT_EQ(checkpoints::list(run + "/ckpt").back(), 15);
+  const Outcome again = run_ranks(2, common + " --resume=must");
+  EXPECT_EQ(again.exit_code, 0) << again.output;
+  EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "loss").size(), 15U);
+}
+
+TEST(HooksTest, AnInterruptedRunEndsAtTheSameStepWithTheSameBits) {
+  const testing::TemporaryFolder folder;
+  const std::string straight = folder.path("straight");
+  const std::string halves = folder.path("halves");
+  const std::string common =
+      kNoProgress + " --train.hooks=freeze,names=hidden0,until=12 --optim.name=adamw" + kSmall + "--run.dir=";
+  ASSERT_EQ(run_ranks(2, common + straight).exit_code, 0);
+  ASSERT_EQ(run_ranks(2, common + halves + " --train.max_steps=10").exit_code, 0);
+  const Outcome second = run_ranks(2, common + halves + " --resume=must");
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  const std::string end = "/ckpt/" + checkpoints::folder_name(15);
+  EXPECT_EQ(testing::differences(checkpoints::read(halves + end), checkpoints::read(straight + end)), "");
+  EXPECT_EQ(report::read_series(halves + "/metrics.jsonl", "loss"),
+            report::read_series(straight + "/metrics.jsonl", "loss"));
+}
+
+}  // namespace
+}  // namespace lockstep
