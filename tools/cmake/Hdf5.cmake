@@ -15,6 +15,6 @@ if(NOT LOCKSTEP_HAS_STATIC_HDF5)
   set(LOCKSTEP_HDF5_LIBRARIES ${HDF5_C_LIBRARIES})
 endif()
 
-add_library(lockstep_hdf5 INTERFACE)
-target_include_directories(lockstep_hdf5 SYSTEM INTERFACE ${HDF5_C_INCLUDE_DIRS})
+add_library(lockstep_hdf5 INTERFACE IMPORTED)
+target_include_directories(lockstep_hdf5 INTERFACE ${HDF5_C_INCLUDE_DIRS})
 target_link_libraries(lockstep_hdf5 INTERFACE ${LOCKSTEP_HDF5_LIBRARIES})

@@ -1,8 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 add_library(lockstep_flags INTERFACE)
-target_include_directories(lockstep_flags INTERFACE ${PROJECT_SOURCE_DIR}/include)
+target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                                    $<INSTALL_INTERFACE:include>)
+# Warnings are for targets of this project, not for those of a user's.
+define_property(TARGET PROPERTY LOCKSTEP_WARNS INITIALIZE_FROM_VARIABLE LOCKSTEP_WARNS)
+set(LOCKSTEP_WARNS ON)
+set(lockstep_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 # -ffp-contract=off: a sum has the same bits in a vector body, in its tail and on every kind of processor.
-target_compile_options(lockstep_flags INTERFACE -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion
+target_compile_options(lockstep_flags INTERFACE "$<$<BOOL:$<TARGET_PROPERTY:LOCKSTEP_WARNS>>:${lockstep_warnings}>"
                                                 -ffp-contract=off)
 target_link_libraries(lockstep_flags INTERFACE Threads::Threads)
 

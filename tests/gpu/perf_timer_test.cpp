@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Sections whose work a GPU does: the host is through with them before they are done.
+#include <lockstep/engine/perf_timer.hpp>
+
+#include <torch/types.h>
+
+#include "gpu_test.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+using PerfTimerGpuTest = GpuTest;
+
+TEST_F(PerfTimerGpuTest, DeviceTimesAreThoseOfTheWork) {
+  const at::Device device = device_->torch();
+  PerfStats stats(make_device_clock(device));
+  const at::Tensor matrix = at::rand({2048, 2048}, at::TensorOptions().device(device));
+  at::mm(matrix, matrix);  // the first use of the library takes its own time
+  {
+    const PerfScope total("train_step_total", &stats);
+    {
+      const PerfScope forward("forward", &stats);
+      for (int i = 0; i < 20; ++i) at::mm(matrix, matrix);
+    }
+    const PerfScope nothing("meters_update", &stats);
+  }
+  stats.report();  // waits for the device
+  EXPECT_EQ(stats.pending(), 0);
+  const auto ms = [&](const char* section) { return stats.sections().at(section).device_ms.sum(); };
+  EXPECT_EQ(stats.sections().at("forward").device_ms.count(), 1);
+  // 20 products of 2 * 2048^3 operations at fewer than 10^15 a second.
+  EXPECT_GT(ms("forward"), 20 * 2.0 * 2048 * 2048 * 2048 / 1e15 * 1000);
+  EXPECT_LT(ms("meters_update"), ms("forward"));
+  EXPECT_GE(ms("train_step_total") * 1.001, ms("forward") + ms("meters_update"));
+}
+
+}  // namespace
+}  // namespace lockstep::engine

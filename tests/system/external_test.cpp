@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Projects outside of this one: tests/external, built against an installed prefix and against the build tree.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <string>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value != nullptr ? value : ".";
+}
+
+/// With what `cmake --install` wrote, once for all tests.
+class ExternalTest : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    folder_ = new testing::TemporaryFolder;
+    // So that ccache, where there is one, knows the folder again by another name.
+    setenv("CCACHE_BASEDIR", folder_->path().c_str(), 1);
+    setenv("CCACHE_NOHASHDIR", "true", 1);
+    const Outcome installed = testing::run_shell("cmake --install " + kBuild + " --prefix " + prefix(), 300);
+    ASSERT_EQ(installed.exit_code, 0) << installed.output;
+  }
+  static void TearDownTestSuite() { delete folder_; }
+
+  static std::string prefix() { return folder_->path("prefix"); }
+  static std::string path(const std::string& name) { return folder_->path(name); }
+
+  /// A folder with what tests/external has, and nothing else.
+  static std::string copy_of_project(const std::string& name) {
+    fs::copy(kSource + "/tests/external", path(name), fs::copy_options::recursive);
+    return path(name);
+  }
+  static Outcome succeed(const std::string& command, double limit_s = 900) {
+    const Outcome outcome = testing::run_shell(command, limit_s);
+    EXPECT_EQ(outcome.exit_code, 0) << command << "\n" << outcome.output;
+    return outcome;
+  }
+
+  /// Trains the program's own model on its own data by its own step, and looks at its keys.
+  static void expect_trains(const std::string& program) {
+    expect_key(program, "model", "model.bumps");
+    expect_key(program, "data", "data.corners");
+    expect_key(program, "train", "train.penalty");
+    const std::string run = program + "_run";
+    succeed(testing::mpirun_command(2) + " " + program + options(run));
+    // A line tells three quarters of the points apart at best, a guess half of them.
+    EXPECT_GT(evaluated(program, run, "val/accuracy "), 0.85);
+    EXPECT_LT(evaluated(program, run, "val/loss "), 0.5);
+    // Where the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
+    const std::string other = program + "_penalised";
+    succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
+    EXPECT_GT(evaluated(program, other, "val/loss "), 0.6);
+    const Outcome refused = testing::run_shell(program + " --model.bumps=0");
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  }
+
+  static std::string options(const std::string& run) {
+    return " --data.name=corners --model.name=bumps --train.step=calm --train.global_batch_size=32 "
+           "--train.max_epochs=20 --optim.name=adam --optim.lr=0.02 --run.dir=" +
+           run;
+  }
+  static void expect_key(const std::string& program, const std::string& section, const std::string& key) {
+    const Outcome help = succeed(program + " --help=" + section);
+    EXPECT_NE(help.output.find(key), std::string::npos) << help.output;
+  }
+
+  /// What `eval` prints behind `name`.
+  static double evaluated(const std::string& program, const std::string& run, const std::string& name) {
+    const std::string text = succeed(program + " eval --from=" + run).output;
+    const std::size_t place = text.find(name);
+    EXPECT_NE(place, std::string::npos) << text;
+    return place == std::string::npos ? 0 : std::strtod(text.c_str() + place + name.size(), nullptr);
+  }
+
+  inline static const std::string kSource = variable("LOCKSTEP_SOURCE_DIR");
+  inline static const std::string kBuild = variable("LOCKSTEP_BINARY_DIR");
+
+ private:
+  inline static testing::TemporaryFolder* folder_ = nullptr;
+};
+
+std::string configure(const std::string& project, const std::string& options) {
+  // No optimisation: most of a build's time, and nothing here needs it.
+  return "cmake -S " + project + " -B " + project + "/build -DCMAKE_CXX_FLAGS=-O0 " + options +
+         " -DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)";
+}
+
+TEST_F(ExternalTest, APrefixHasWhatAUserNeeds) {
+  for (const char* name : {"bin/trainer", "bin/ckpt", "include/lockstep/engine/tables.hpp", "lib/liblockstep_core.a",
+                           "lib/cmake/Lockstep/LockstepConfig.cmake", "share/lockstep/Makefile.inc",
+                           "share/lockstep/lockstep.mk", "share/lockstep/configs/digits.ini"}) {
+    EXPECT_TRUE(fs::exists(prefix() + "/" + name)) << name;
+  }
+  EXPECT_EQ(fs::exists(kBuild + "/lockstep_gpu.so"), fs::exists(prefix() + "/lib/lockstep_gpu.so"));
+  for (const auto& entry : fs::recursive_directory_iterator(prefix() + "/include")) {
+    EXPECT_TRUE(entry.is_directory() || entry.path().extension() == ".hpp") << entry.path();
+  }
+}
+
+TEST_F(ExternalTest, InstalledProgramsRun) {
+  const std::string trainer = prefix() + "/bin/trainer";
+  succeed(testing::mpirun_command(2) + " " + trainer + " train --config=" + prefix() +
+          "/share/lockstep/configs/digits.ini --data.train_size=128 --train.max_epochs=1 --run.dir=" + path("run"));
+  EXPECT_NE(succeed(prefix() + "/bin/ckpt ls " + path("run") + "/ckpt").output.find("step"), std::string::npos);
+}
+
+// An installed prefix may be moved, and knows nothing of the clone.
+TEST_F(ExternalTest, AProjectFindsTheInstalledPackage) {
+  const std::string moved = path("moved");
+  fs::rename(prefix(), moved);
+  const std::string project = copy_of_project("of_cmake");
+  succeed(configure(project, "-DCMAKE_PREFIX_PATH=" + moved));
+  succeed("cmake --build " + project + "/build");
+  expect_trains(project + "/build/corners");
+  const Outcome mentions = testing::run_shell("grep -rlF " + kSource + "/ " + moved + "/lib/cmake " + moved +
+                                              "/share " + moved + "/include");
+  EXPECT_EQ(mentions.output, "");
+  fs::rename(moved, prefix());
+}
+
+TEST_F(ExternalTest, AProjectFindsTheBuildTree) {
+  const std::string project = copy_of_project("of_build_tree");
+  succeed(configure(project, "-DLockstep_DIR=" + kBuild));
+  succeed("cmake --build " + project + "/build");
+  expect_key(project + "/build/corners", "model", "model.bumps");
+}
+
+TEST_F(ExternalTest, AMakefileUsesTheCloneOrAPrefix) {
+  const std::string project = copy_of_project("of_make");
+  succeed("make -C " + project + " LOCKSTEP=" + kSource + " LOCKSTEP_CXXFLAGS='-std=c++20 -O0'" +
+          " LOCKSTEP_CXX=\"$(command -v ccache) c++\"");
+  expect_trains(project + "/corners");
+  // The object file serves there, too: the headers are the same.
+  fs::remove(project + "/corners");
+  const std::string make = "make -C " + project + " LOCKSTEP=" + prefix() + "/share/lockstep";
+  succeed(make);
+  expect_key(project + "/corners", "model", "model.bumps");
+  const Outcome compiles = succeed(make + " -n -B");
+  EXPECT_NE(compiles.output.find("-I" + prefix() + "/include"), std::string::npos) << compiles.output;
+  EXPECT_EQ(compiles.output.find(kSource + "/"), std::string::npos) << compiles.output;
+}
+
+TEST_F(ExternalTest, AnotherLibTorchIsRefused) {
+  const std::string torch = path("torch");
+  for (const char* folder : {"/lib", "/include/torch/headeronly"}) fs::create_directories(torch + folder);
+  for (const char* library : {"/lib/libtorch_cpu.so", "/lib/libc10.so"}) std::ofstream(torch + library) << "";
+  testing::write_file(torch + "/include/torch/headeronly/version.h",
+                      "#define TORCH_VERSION_MAJOR 9\n#define TORCH_VERSION_MINOR 1\n");
+  const std::string project = copy_of_project("of_other_torch");
+  const Outcome refused =
+      testing::run_shell(configure(project, "-DCMAKE_PREFIX_PATH=" + prefix() + " -DLOCKSTEP_TORCH_DIR=" + torch));
+  EXPECT_NE(refused.exit_code, 0);
+  EXPECT_NE(refused.output.find("Lockstep was built with LibTorch 2.11"), std::string::npos) << refused.output;
+}
+
+}  // namespace
+}  // namespace lockstep

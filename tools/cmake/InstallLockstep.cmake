@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# `cmake --install build --prefix P`, and the package Lockstep, there and in the build tree (Lockstep_DIR=build).
+include(CMakePackageConfigHelpers)
+
+# All that a program like the trainer needs.
+add_library(lockstep INTERFACE)
+target_link_libraries(lockstep INTERFACE lockstep_trainer)
+target_compile_features(lockstep INTERFACE cxx_std_20)
+if(LOCKSTEP_HAS_GPU_MODULE) # which the program loads
+  target_link_options(lockstep INTERFACE $<BUILD_INTERFACE:-Wl,-rpath,${PROJECT_BINARY_DIR}>
+                      $<INSTALL_INTERFACE:-Wl,-rpath,$<INSTALL_PREFIX>/lib>)
+  set_target_properties(lockstep_gpu PROPERTIES INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS lockstep_gpu LIBRARY DESTINATION lib)
+endif()
+
+get_property(modules GLOBAL PROPERTY LOCKSTEP_MODULES)
+list(REMOVE_ITEM modules ckpt) # the program's own
+list(TRANSFORM modules PREPEND lockstep_ OUTPUT_VARIABLE libraries)
+install(TARGETS lockstep lockstep_flags ${libraries} EXPORT LockstepTargets ARCHIVE DESTINATION lib)
+set_target_properties(trainer PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${TORCH_ROOT}/lib")
+install(TARGETS trainer ckpt RUNTIME DESTINATION bin)
+install(DIRECTORY include/lockstep DESTINATION include FILES_MATCHING PATTERN *.hpp)
+install(DIRECTORY tools/configs DESTINATION share/lockstep)
+
+set(package lib/cmake/Lockstep)
+set(modules_of_package tools/cmake/Dependencies.cmake tools/cmake/Hdf5.cmake tools/cmake/Torch.cmake)
+install(EXPORT LockstepTargets NAMESPACE lockstep:: DESTINATION ${package})
+export(EXPORT LockstepTargets NAMESPACE lockstep:: FILE ${PROJECT_BINARY_DIR}/LockstepTargets.cmake)
+set(package_modules ${PROJECT_SOURCE_DIR}/tools/cmake)
+configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/LockstepConfig.cmake @ONLY)
+set(package_modules \${CMAKE_CURRENT_LIST_DIR})
+configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake @ONLY)
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
+              ${modules_of_package} DESTINATION ${package})
+
+# Makefile.inc, which there finds lockstep.mk beside it.
+file(READ Makefile.inc makefile_inc)
+string(REPLACE "build/lockstep.mk" "lockstep.mk" makefile_inc "${makefile_inc}")
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/install/Makefile.inc CONTENT "${makefile_inc}" @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/install/Makefile.inc ${PROJECT_BINARY_DIR}/install/lockstep.mk
+        DESTINATION share/lockstep)
