@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What fails on one rank ends all of them within seconds, with one sentence and the documented exit code.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/report/metrics_reader.hpp>
+
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 
+#include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -55,6 +59,29 @@ INSTANTIATE_TEST_SUITE_P(Places, FailureTest,
                          [](const auto& test) {
                            return std::string(std::get<0>(test.param)) + std::to_string(test.index);
                          });
+
+// A run that dies in the middle of an evaluation goes on from the checkpoint before it, as if nothing had been.
+TEST(FailureInTestPhaseTest, ResumesBitForBit) {
+  const testing::TemporaryFolder folder;
+  const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +
+                              "--data.train_size=480 --eval.metrics=failing --eval.interval=5 --ckpt.every_steps=3 " +
+                              "--eval.batch_size=100 --data.test_size=1200 --resume=auto --run.dir=";
+  const auto run = [&](const std::string& environment, const std::string& name) {
+    return testing::run_shell(environment + testing::mpirun_command(2) + " " + failing_program() + options +
+                              folder.path(name));
+  };
+  EXPECT_EQ(run("", "whole").exit_code, 0);
+  const Outcome broken = run("LOCKSTEP_FAILS=metric LOCKSTEP_STAMP=" + folder.path("failed") + " ", "parts");
+  EXPECT_EQ(broken.exit_code, kInternal) << broken.output;
+  const Outcome resumed = run("", "parts");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("resumed at step 3"), std::string::npos) << resumed.output;
+  const std::string end = "/ckpt/" + checkpoints::folder_name(12);
+  const auto whole = checkpoints::read(folder.path("whole") + end);
+  EXPECT_EQ(testing::differences(whole, checkpoints::read(folder.path("parts") + end)), "");
+  EXPECT_EQ(report::read_series(folder.path("parts") + "/metrics.jsonl", "val/loss"),
+            report::read_series(folder.path("whole") + "/metrics.jsonl", "val/loss"));
+}
 
 // Files of rank 0 may not grow any more: it alone writes metrics, and its peers train on.
 TEST(WriterFailureTest, EndsAll) {
