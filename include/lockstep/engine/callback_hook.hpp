@@ -21,6 +21,8 @@ struct Callbacks {
   std::function<void(Trainer&, const StepReport&)> after_step = {};
   std::function<void(Trainer&)> after_epoch = {};
   std::function<void(Trainer&, const StepReport&)> between_steps = {};
+  std::function<void(Trainer&)> before_roll_back = {};
+  std::function<void(Trainer&)> after_roll_back = {};
   std::function<void(Trainer&)> before_evaluation = {};
   std::function<void(Trainer&, const Measured&)> after_evaluation = {};
   std::function<void(Trainer&, Outcome)> after_train = {};

@@ -29,6 +29,8 @@ class CallbackHook : public Hook {
   void between_steps(Trainer& trainer, const StepReport& report) override {
     call(call_.between_steps, trainer, report);
   }
+  void before_roll_back(Trainer& trainer) override { call(call_.before_roll_back, trainer); }
+  void after_roll_back(Trainer& trainer) override { call(call_.after_roll_back, trainer); }
   void before_evaluation(Trainer& trainer) override { call(call_.before_evaluation, trainer); }
   void after_evaluation(Trainer& trainer, const Measured& measured) override {
     call(call_.after_evaluation, trainer, measured);

@@ -42,16 +42,14 @@ class FreezeHook : public Hook {
   void before_train(Trainer& trainer) override {
     Strategy& strategy = trainer.strategy();
     strategy.world().together([&] { find(strategy); });
-    if (!is_due(trainer.progress())) return;
-    for (const std::size_t parameter : parameters_) strategy.model().parameters().hold(parameter);
-    is_frozen_ = true;
-    strategy.world().together([&] { require_some_left(strategy.model().parameters()); });
-    log::info(name_ + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
-              (until_ == 0 ? "" : " before step " + std::to_string(until_ + 1)));
+    if (is_due(trainer.progress())) freeze(strategy);
   }
 
+  // A run may have gone back to a checkpoint, too.
   void before_step(Trainer& trainer) override {
-    if (is_frozen_ && !is_due(trainer.progress())) {
+    const bool is_due_now = is_due(trainer.progress());
+    if (is_due_now && !is_frozen_) freeze(trainer.strategy());
+    if (!is_due_now && is_frozen_) {
       release(trainer.strategy());
       log::info(name_ + ": all parameters are updated from step " + std::to_string(until_ + 1) + " on");
     }
@@ -99,6 +97,14 @@ class FreezeHook : public Hook {
       if (!store.is_held(i)) return;
     }
     throw ConfigError("train.hooks: freeze: no parameter is left to be updated");
+  }
+
+  void freeze(Strategy& strategy) {
+    for (const std::size_t parameter : parameters_) strategy.model().parameters().hold(parameter);
+    is_frozen_ = true;
+    strategy.world().together([&] { require_some_left(strategy.model().parameters()); });
+    log::info(name_ + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
+              (until_ == 0 ? "" : " before step " + std::to_string(until_ + 1)));
   }
 
   void release(Strategy& strategy) {

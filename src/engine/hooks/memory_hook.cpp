@@ -51,6 +51,7 @@ class MemoryHook : public Hook {
     };
     put("rss_mb", now.resident);
     put("peak_rss_mb", now.peak);
+    trainer.events().put_of_rank("rss_mb", now.resident);
     if (device.is_cpu()) return;
     put("gpu_allocated_mb", now.gpu_allocated);
     put("gpu_peak_mb", now.gpu_peak);

@@ -9,6 +9,8 @@
 #include <fmt/format.h>
 #include <torch/types.h>
 
+#include <exception>
+
 #include "hook_rows.hpp"
 
 namespace lockstep::engine {
@@ -49,16 +51,17 @@ class NanOutputHook : public Hook {
     if (dumps_) fault_ += dump(trainer, batch);
   }
 
-  void before_agreement(Trainer& trainer) override { agree(trainer); }
-  void after_evaluation(Trainer& trainer, const Measured&) override { agree(trainer); }
+  void before_agreement(Trainer& trainer) override {
+    if (!fault_.empty()) trainer.fail(std::make_exception_ptr(NumericError(fault_)));
+  }
 
- private:
-  void agree(Trainer& trainer) const {
+  void after_evaluation(Trainer& trainer, const Measured&) override {
     trainer.strategy().world().together([this] {
       if (!fault_.empty()) throw NumericError(fault_);
     });
   }
 
+ private:
   static std::string describe(const Trainer& trainer, const LastBatch& batch, std::int64_t part) {
     const Progress& at = trainer.progress();
     const std::vector<std::int64_t> rows = faulty_rows(batch.output);

@@ -40,7 +40,6 @@ TEST_F(NanOutputTest, FiniteOutputsPass) {
   HookedRun run = run_with("nan_output");
   run.hook().before_step(run.trainer);
   run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
-  run.hook().before_agreement(run.trainer);
   EXPECT_EQ(run.trainer.train(), Outcome::done);
 }
 
@@ -54,7 +53,7 @@ TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
       world_.all_gather(std::to_string(run.trainer.samples_of(0, 1).at(1)));  // the second micro_batch's second one
   const std::string file =
       folder_.path() + "/nan_output-step000000000001-rank0000" + std::to_string(world_.size() - 1) + ".safetensors";
-  const std::string error = agreed_error_of<NumericError>(world_, [&] { run.hook().before_agreement(run.trainer); });
+  const std::string error = agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); });
   EXPECT_EQ(error, who() + "the model's output is not finite at step 1 for 1 of 2 samples: samples " + samples.back() +
                        "; the batch is in " + file);
   world_.barrier();
@@ -82,8 +81,7 @@ TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
   HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
   run.hook().before_step(run.trainer);
   run.hook().on_forward(run.trainer, batch_with({1, 2, 3, is_last() ? kNan : 4}));
-  EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.hook().before_agreement(run.trainer); })
-                .find("; the batch could not be kept: "),
+  EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be kept: "),
             std::string::npos);
 }
 

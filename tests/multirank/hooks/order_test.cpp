@@ -43,11 +43,9 @@ TEST(HookOrderTest, IsTheSameAtEveryMoment) {
       {Priority::normal, 5}, {Priority::very_high, 1},   {Priority::very_low, 8}, {Priority::above_normal, 3},
       {Priority::high, 2},   {Priority::below_normal, 6}};
   for (const auto& [priority, number] : hooks) run.trainer.add_hook(priority, noting(number, calls));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval")));
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
-  for (const char* const moment : {"before_train", "before_step", "before_agreement", "after_step", "after_train"}) {
-    EXPECT_TRUE(calls.contains(moment)) << moment;
-  }
+  EXPECT_EQ(calls.size(), 14U);
   for (const auto& [moment, numbers] : calls) {
     EXPECT_EQ(numbers.size() % hooks.size(), 0U) << moment;
     for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], i % hooks.size()) << moment;

@@ -129,6 +129,8 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
                                                     .after_step = note("after_step"),
                                                     .after_epoch = note("after_epoch"),
                                                     .between_steps = note("between_steps"),
+                                                    .before_roll_back = note("before_roll_back"),
+                                                    .after_roll_back = note("after_roll_back"),
                                                     .before_evaluation = note("before_evaluation"),
                                                     .after_evaluation = note("after_evaluation"),
                                                     .after_train = note("after_train"),
@@ -147,19 +149,21 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
     hook->after_step(nobody, {});
     hook->after_epoch(nobody);
     hook->between_steps(nobody, {});
+    hook->before_roll_back(nobody);
+    hook->after_roll_back(nobody);
     hook->before_evaluation(nobody);
     hook->after_evaluation(nobody, {});
     hook->after_train(nobody, Outcome::done);
   };
   EXPECT_TRUE(hook->reads_gradients());
   call_all();
-  EXPECT_EQ(moments,
-            (std::vector<std::string>{"before_train", "before_epoch", "before_step", "on_forward", "on_loss",
-                                      "on_backward", "on_update", "before_agreement", "after_step", "after_epoch",
-                                      "between_steps", "before_evaluation", "after_evaluation", "after_train"}));
+  EXPECT_EQ(moments, (std::vector<std::string>{"before_train", "before_epoch", "before_step", "on_forward", "on_loss",
+                                               "on_backward", "on_update", "before_agreement", "after_step",
+                                               "after_epoch", "between_steps", "before_roll_back", "after_roll_back",
+                                               "before_evaluation", "after_evaluation", "after_train"}));
   EXPECT_EQ(watched.use_count(), 1);  // the test's own
   call_all();
-  EXPECT_EQ(moments.size(), 14U);
+  EXPECT_EQ(moments.size(), 16U);
   const std::unique_ptr<Hook> empty = callback_hook({});
   empty->before_train(nobody);
   empty->after_train(nobody, Outcome::failed);
