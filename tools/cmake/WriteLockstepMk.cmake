@@ -8,7 +8,7 @@ foreach(module IN LISTS modules)
   list(APPEND libs $<TARGET_FILE:lockstep_${module}>)
 endforeach()
 list(APPEND libs -L${TORCH_ROOT}/lib -Wl,-rpath,${TORCH_ROOT}/lib -ltorch_cpu -lc10 ${MPI_C_LIBRARIES}
-     ${LOCKSTEP_HDF5_LIBRARIES} -lboost_program_options -lspdlog -lfmt -lz)
+     ${LOCKSTEP_HDF5_LIBRARIES} ${LOCKSTEP_PNG_LIBRARIES} -lboost_program_options -lspdlog -lfmt -lz)
 set(includes "")
 foreach(folder ${PROJECT_SOURCE_DIR}/include ${MPI_C_INCLUDE_DIRS})
   if(NOT folder STREQUAL /usr/include)

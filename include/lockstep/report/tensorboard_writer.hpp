@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/report/image.hpp>
 #include <lockstep/report/metrics.hpp>
 
 #include <cstdint>
@@ -27,14 +28,6 @@ struct Histogram {
 /// Counts values in equally wide buckets; NaN and the infinities are left out.
 /// @param buckets  >= 1; where all values are the same there is one
 Histogram histogram_of(std::span<const double> values, int buckets = 30);
-
-/// A picture that is a PNG, GIF or JPEG file already.
-struct EncodedImage {
-  std::int64_t height;
-  std::int64_t width;
-  std::int64_t channels;  ///< 1 grey, 3 RGB, 4 RGBA
-  std::string bytes;
-};
 
 /// Writes a TensorBoard event file, `events.out.tfevents.<seconds>.<host>.<process>.<number>`, one for each start of a
 /// run: `tensorboard --logdir` shows all files of a folder as one run. Each record is handed to the system at once.
