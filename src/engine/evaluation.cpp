@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/train_step.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -62,26 +63,34 @@ metrics::Meters make_meters(const Section& eval, const Task& task, const std::ve
 }
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                     metrics::Meters& meters) {
+                                     metrics::Meters& meters, const Onlooker& onlooker) {
   const std::int64_t batches = (dataset.size() + batch_size - 1) / batch_size;
   const data::Share share = data::share_of(batches, strategy.world().rank(), strategy.world().size());
   std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
   const EvaluationMode evaluation(strategy.model().model());
-  std::exception_ptr refusal;  // of a meter, told when this rank owes no forward to others any more
+  std::exception_ptr refusal;  // of a meter or the onlooker, told when this rank owes no forward to others any more
   const auto sums_of = [&](std::int64_t batch, bool is_measured) {
     const std::int64_t begin = batch * batch_size;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
     std::iota(indices.begin(), indices.end(), begin);
+    const data::Batch given = dataset.get(indices);
     const auto measure = [&](const at::Tensor& output, const at::Tensor& target) {
-      if (!is_measured || meters.is_empty() || refusal) return;
+      if (!is_measured || refusal) return;
       try {
-        meters.add(metrics::samples_of(output, target, begin));
+        if (onlooker) {
+          onlooker({.is_training = false,
+                    .input = given.input,
+                    .target = target,
+                    .output = output,
+                    .model = &strategy.model().model()});
+        }
+        if (!meters.is_empty()) meters.add(metrics::samples_of(output, target, begin));
       } catch (...) {
         refusal = std::current_exception();
       }
     };
-    return strategy.model().val_step(dataset.get(indices), measure);
+    return strategy.model().val_step(given, measure);
   };
   strategy.world().together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {

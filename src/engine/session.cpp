@@ -76,9 +76,11 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_reporter(request.reporter);
   trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
-  trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval"), request.tables.meters));
+  trainer.add_hook(Priority::normal,
+                   evaluate_hook(sections.at("eval"), request.tables.meters, sections.at("log").integer("pictures")));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
+  if (request.on_exhibits) trainer.add_hook(Priority::below_normal, exhibits_hook(request.on_exhibits));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(sections.at("ckpt"), strategy, request.checkpoint_directory, request.config_ini));
   trainer.add_hook(Priority::very_low, request_file_hook(sections.at("run").text("dir")));

@@ -5,8 +5,10 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <utility>
 
 #include "text_file.hpp"
@@ -21,7 +23,7 @@ using Json = nlohmann::ordered_json;
 Json json_of(const Table& table) {
   Json rows = Json::array();
   for (std::size_t i = 0; i < table.values.size(); ++i) {
-    if (i % table.columns == 0) rows.push_back(Json::array());
+    if (i % std::max<std::size_t>(1, table.columns) == 0) rows.push_back(Json::array());
     rows.back().push_back(std::isfinite(table.values[i]) ? Json(table.values[i]) : Json());
   }
   return {{"name", table.name}, {"step", table.step}, {"rows", rows}};
@@ -30,12 +32,10 @@ Json json_of(const Table& table) {
 Table table_of(const Json& json) {
   Table table{.name = json.at("name"), .step = json.at("step"), .columns = 0, .values = {}};
   for (const Json& row : json.at("rows")) {
-    table.columns = row.size();
+    if (table.columns == 0) table.columns = row.size();
+    if (row.empty() || row.size() != table.columns) throw std::invalid_argument("rows of different lengths");
     for (const Json& cell : row) {
       table.values.push_back(cell.is_null() ? std::numeric_limits<double>::quiet_NaN() : cell.get<double>());
-    }
-    if (table.columns * (table.values.size() / table.columns) != table.values.size()) {
-      throw std::invalid_argument("rows of different lengths");
     }
   }
   return table;

@@ -7,6 +7,7 @@
 #include <lockstep/metrics/meters.hpp>
 
 #include <cstdint>
+#include <functional>
 
 namespace lockstep::engine {
 
@@ -18,6 +19,11 @@ namespace lockstep::engine {
 metrics::Meters make_meters(const Section& eval, const Task& task,
                             const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
 
+struct LastBatch;
+
+/// Is shown every batch that this rank evaluates, in the order of the data set, before it is counted.
+using Onlooker = std::function<void(const LastBatch&)>;
+
 /// Counts a whole data set: every sample once. Each rank takes its share of the batches, and their losses are added in
 /// one order, so the result has the same bits on any number of ranks. A rank without a batch takes part in the
 /// collectives like any other.
@@ -27,7 +33,7 @@ metrics::Meters make_meters(const Section& eval, const Task& task,
 /// @throws DataError  on every rank: what a data set or a meter refuses on one
 /// Collective. The model is in evaluation mode meanwhile.
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                     metrics::Meters& meters);
+                                     metrics::Meters& meters, const Onlooker& onlooker = {});
 /// Without meters.
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size);
 

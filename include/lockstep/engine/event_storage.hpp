@@ -35,6 +35,16 @@ struct Image {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first
+  std::string caption = {};
+  bool is_wrong = false;  ///< what the caption says of it
+};
+
+/// Numbers by class, or by class and class.
+struct Table {
+  std::string name;
+  std::int64_t step = 0;
+  std::size_t columns = 0;
+  std::vector<double> values = {};  ///< row by row; NaN: undefined
 };
 
 /// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
@@ -65,12 +75,15 @@ class EventStorage {
   /// @throws std::logic_error       the series was begun with another is_smoothed; nothing is put then
   /// @throws std::invalid_argument  count < 1
   void put(const std::string& name, double value, const ScalarOptions& options = {});
-  /// For writers of pictures, which say by keep_pictures that they are there: without one, none is kept.
+  /// For writers of pictures and tables, which say by keep_pictures that they are there: without one, none is kept.
   void put(Image image);
   void put(Histogram histogram);
+  void put(Table table);
   /// @param most  of each kind, between two visits; older ones are dropped then
   void keep_pictures(std::size_t most) noexcept { most_pictures_ = most; }
+  bool keeps_pictures() const noexcept { return most_pictures_ > 0; }
   std::vector<Image> take_images() { return std::exchange(images_, {}); }
+  std::vector<Table> take_tables() { return std::exchange(tables_, {}); }
   std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
 
   /// Puts "NAME/" before the names of what is put as long as it lives; inside another, after its name.
@@ -115,6 +128,7 @@ class EventStorage {
   std::size_t most_pictures_ = 0;
   std::vector<Image> images_;
   std::vector<Histogram> histograms_;
+  std::vector<Table> tables_;
 };
 
 }  // namespace lockstep::engine

@@ -31,10 +31,14 @@ std::unique_ptr<Hook> average_hook(const Section& ema);
 
 /// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
 /// `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
-/// eval.weights=trained. Priority::normal.
-/// @param meters  which eval.metrics may name
+/// eval.weights=trained. Leaves in the trainer's events, under `val/`, the tables of those meters, the confusion matrix
+/// of up to 100 classes in any case, and where pictures are kept the first samples that this rank evaluates, with the
+/// model's predictions. Priority::normal.
+/// @param meters    which eval.metrics may name
+/// @param pictures  how many samples
 std::unique_ptr<Hook> evaluate_hook(const Section& eval,
-                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters(),
+                                    std::int64_t pictures = 0);
 
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
 bool is_log_due(const Progress& progress, std::int64_t interval);
@@ -46,6 +50,10 @@ std::unique_ptr<Hook> timer_hook(const Section& log);
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the trainer's events.
 /// Priority::below_normal.
 std::unique_ptr<Hook> log_hook(const Section& log);
+
+/// Keeps tables, pictures and histograms in the trainer's events and shows the events to `visit` after each step and
+/// after training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
+std::unique_ptr<Hook> exhibits_hook(std::function<void(EventStorage&)> visit);
 
 /// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low. Collective.
 /// @param directory   the run's checkpoint folder

@@ -29,6 +29,11 @@ struct Histogram {
 /// @param buckets  >= 1; where all values are the same there is one
 Histogram histogram_of(std::span<const double> values, int buckets = 30);
 
+/// A text in Markdown, with tables.
+struct MarkedText {
+  std::string markdown;
+};
+
 /// Writes a TensorBoard event file, `events.out.tfevents.<seconds>.<host>.<process>.<number>`, one for each start of a
 /// run: `tensorboard --logdir` shows all files of a folder as one run. Each record is handed to the system at once.
 ///
@@ -48,6 +53,7 @@ class TensorBoardWriter {
   void write(const Metrics& line);
   void write(const std::string& name, std::int64_t step, const Histogram& histogram);
   void write(const std::string& name, std::int64_t step, const EncodedImage& image);
+  void write(const std::string& name, std::int64_t step, const MarkedText& text);
 
   const std::string& path() const noexcept { return path_; }
 

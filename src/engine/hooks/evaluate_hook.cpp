@@ -5,15 +5,23 @@
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/trainer.hpp>
 
+#include <algorithm>
+
+#include "confusion_count.hpp"
+#include "sample_pictures.hpp"
+
 namespace lockstep::engine {
 
 namespace {
 
+constexpr std::int64_t kMostCountedClasses = 100;
+
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(const Section& eval, const std::vector<metrics::MeterRow>& rows)
+  EvaluateHook(const Section& eval, const std::vector<metrics::MeterRow>& rows, std::int64_t pictures)
       : eval_(eval),
         rows_(rows),
+        pictures_(pictures),
         interval_(eval.integer("interval")),
         batch_size_(eval.integer("batch_size")),
         weights_(eval.text("weights")),
@@ -22,6 +30,7 @@ class EvaluateHook : public Hook {
   void before_train(Trainer& trainer) override {
     trainer.strategy().world().together([&] {
       meters_ = make_meters(eval_, trainer.splits().test->task(), rows_);
+      counted_classes_ = classes_to_count(trainer.splits().test->task());
       if (weights_ != "average" || trainer.strategy().average() != nullptr) return;
       throw ConfigError(weights_cited_ + ": there is no average of weights, since ema.kind is none");
     });
@@ -39,11 +48,27 @@ class EvaluateHook : public Hook {
   }
 
  private:
+  /// Of a confusion matrix that nobody asked for.
+  std::int64_t classes_to_count(const Task& task) const {
+    const bool is_small = task.classes >= 2 && task.classes <= kMostCountedClasses;
+    return is_small && !task.is_text && task.predictions_per_sample == 1 ? task.classes : 0;
+  }
+
   void evaluate_now(Trainer& trainer) const {
+    EventStorage& events = trainer.events();
     metrics::ClassificationSums sums;
     metrics::Meters meters = meters_;
-    const auto measure = [&] { sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters); };
+    ConfusionCount confusion(counted_classes_);
+    SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0);
+    const auto look = [&](const LastBatch& batch) {
+      confusion.add(batch);
+      pictures.add(batch);
+    };
+    const auto measure = [&] {
+      sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters, look);
+    };
     weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
+    confusion.sum_over_ranks(trainer.strategy().collectives());
     Record record{.kind = "eval",
                   .values = {{"step", trainer.progress().step},
                              {"epoch", trainer.progress().epoch},
@@ -51,7 +76,16 @@ class EvaluateHook : public Hook {
                              {"val/accuracy", sums.accuracy()},
                              {"val/count", sums.count}}};
     trainer.strategy().world().together([&] {  // the same everywhere, whether it can be read or not
-      for (const auto& [name, number] : meters.read().numbers) record.values.emplace_back("val/" + name, number);
+      const auto readings = meters.read();
+      for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
+      const auto scope = events.scope("val");
+      pictures.put_in(events);
+      const bool is_told = std::any_of(readings.tables.begin(), readings.tables.end(),
+                                       [](const metrics::Table& table) { return table.name == "confusion"; });
+      if (auto table = confusion.table(); table && !is_told) events.put(std::move(*table));
+      for (const metrics::Table& table : readings.tables) {
+        events.put(Table{.name = table.name, .columns = table.columns, .values = table.values});
+      }
     });
     trainer.report(record);
   }
@@ -59,6 +93,8 @@ class EvaluateHook : public Hook {
   Section eval_;
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
+  std::int64_t pictures_;
+  std::int64_t counted_classes_ = 0;
   std::int64_t interval_;
   std::int64_t batch_size_;
   std::string weights_;
@@ -67,8 +103,9 @@ class EvaluateHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> evaluate_hook(const Section& eval, const std::vector<metrics::MeterRow>& meters) {
-  return std::make_unique<EvaluateHook>(eval, meters);
+std::unique_ptr<Hook> evaluate_hook(const Section& eval, const std::vector<metrics::MeterRow>& meters,
+                                    std::int64_t pictures) {
+  return std::make_unique<EvaluateHook>(eval, meters, pictures);
 }
 
 }  // namespace lockstep::engine

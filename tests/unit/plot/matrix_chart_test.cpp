@@ -46,6 +46,8 @@ TEST(MatrixChartTest, ShadesSharesOfRows) {
   EXPECT_EQ(cells[1].x, cells[2].x);
   EXPECT_LT(cells[1].y, cells[2].y) << "rows from the top";
   EXPECT_LT(cells[1].opacity, cells[0].opacity);
+  EXPECT_NEAR(cells[0].opacity, 0.12 + 0.88 * 0.75, 0.01);
+  EXPECT_NEAR(cells[1].opacity, 0.12 + 0.88 * 0.5, 0.01) << "the root of a quarter: mistakes are rare";
   EXPECT_EQ(cells[2].opacity, 1);
   EXPECT_EQ(cells[0].fill, cells[2].fill);
   EXPECT_NE(cells[0].fill, cells[1].fill) << "mistakes have a colour of their own";
