@@ -19,8 +19,8 @@ using metrics::ClassificationSums;
 
 /// Adds the sums of all batches in one order, whoever has counted them: a batch is known to one rank, and zero to the
 /// others. What meters have counted travels with their counts.
-ClassificationSums sum_over_ranks(const std::vector<ClassificationSums>& batches, metrics::Meters& meters,
-                                  mpi::Collectives& collectives) {
+ClassificationSums sum_of(const std::vector<ClassificationSums>& batches, metrics::Meters& meters,
+                          mpi::Collectives& collectives) {
   std::vector<double> losses;
   ClassificationSums sums;
   for (const ClassificationSums& batch : batches) {
@@ -28,11 +28,9 @@ ClassificationSums sum_over_ranks(const std::vector<ClassificationSums>& batches
     sums = sums + batch;
   }
   std::vector<std::int64_t> counts = {sums.correct, sums.count};
-  counts.insert(counts.end(), meters.sums().begin(), meters.sums().end());
   collectives.all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
   collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
-  std::copy(counts.begin() + 2, counts.end(), meters.sums().begin());
-  if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
+  engine::sum_over_ranks(meters, collectives);
   return {parallel::sum_by_lanes(losses), counts[0], counts[1]};
 }
 
@@ -62,35 +60,54 @@ metrics::Meters make_meters(const Section& eval, const Task& task, const std::ve
   }
 }
 
+void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
+  if (meters.is_empty()) return;
+  const std::span<std::int64_t> sums = meters.sums();
+  if (!sums.empty()) collectives.all_reduce(sums.data(), sums.size(), DType::int64, mpi::ReduceOp::sum);
+  if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
+}
+
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                     metrics::Meters& meters, const Onlooker& onlooker) {
+                                     metrics::Meters& meters,
+                                     const std::function<void(Moment, const LastBatch&)>& tell) {
   const std::int64_t batches = (dataset.size() + batch_size - 1) / batch_size;
   const data::Share share = data::share_of(batches, strategy.world().rank(), strategy.world().size());
   std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
   const EvaluationMode evaluation(strategy.model().model());
-  std::exception_ptr refusal;  // of a meter or the onlooker, told when this rank owes no forward to others any more
+  std::exception_ptr refusal;  // of a meter or a hook, told when this rank owes no forward to others any more
   const auto sums_of = [&](std::int64_t batch, bool is_measured) {
     const std::int64_t begin = batch * batch_size;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
     std::iota(indices.begin(), indices.end(), begin);
     const data::Batch given = dataset.get(indices);
-    const auto measure = [&](const at::Tensor& output, const at::Tensor& target) {
+    LastBatch last{.is_training = false, .input = given.input, .model = &strategy.model().model()};
+    const auto observe = [&](const std::function<void()>& look) {
       if (!is_measured || refusal) return;
       try {
-        if (onlooker) {
-          onlooker({.is_training = false,
-                    .input = given.input,
-                    .target = target,
-                    .output = output,
-                    .model = &strategy.model().model()});
-        }
-        if (!meters.is_empty()) meters.add(metrics::samples_of(output, target, begin));
+        look();
       } catch (...) {
         refusal = std::current_exception();
       }
     };
-    return strategy.model().val_step(given, measure);
+    const parallel::StepObserver observer{.on_forward =
+                                              [&](const at::Tensor& output, const at::Tensor& target) {
+                                                last.output = output;
+                                                last.target = target;
+                                                observe([&] {
+                                                  if (tell) tell(Moment::forward, last);
+                                                  if (!meters.is_empty())
+                                                    meters.add(metrics::samples_of(output, target, begin));
+                                                });
+                                              },
+                                          .on_loss =
+                                              [&](const models::ParsedLosses& losses) {
+                                                last.losses = losses.values;
+                                                observe([&] {
+                                                  if (tell) tell(Moment::loss, last);
+                                                });
+                                              }};
+    return strategy.model().val_step(given, observer);
   };
   strategy.world().together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
@@ -101,7 +118,7 @@ metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& da
     for (std::int64_t i = share.count; strategy.model().has_collective_forward() && i < most; ++i) sums_of(0, false);
     if (refusal) std::rethrow_exception(refusal);
   });
-  return sum_over_ranks(counted, meters, strategy.collectives());
+  return sum_of(counted, meters, strategy.collectives());
 }
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {

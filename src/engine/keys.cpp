@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 namespace lockstep::engine {
@@ -28,11 +30,14 @@ KeySpec above(const char* name, double min, double max, const char* value, const
           .min_is_exclusive = true};
 }
 
-KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
-  KeySpec key{.name = "eval.metrics",
-              .type = KeyType::texts,
-              .default_value = "",
-              .help = "NAME,key=value: what is measured beside loss and accuracy"};
+KeySpec step_key(const std::vector<StepRow>& steps) {
+  std::string help = "what a step is";
+  for (const StepRow& row : steps) help += "; " + row.name + ": " + row.help;
+  return {.name = "train.step", .type = KeyType::text, .default_value = "model", .help = help};
+}
+
+KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters) {
+  KeySpec key{.name = name, .type = KeyType::texts, .default_value = "", .help = help};
   for (const metrics::MeterRow& row : meters) {
     key.parts.push_back({.name = row.name,
                          .type = KeyType::text,
@@ -45,8 +50,8 @@ KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
 
 }  // namespace
 
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
-  return {
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps) {
+  KeySpecs keys = {
       text("run.name", "", "name of the run; empty: the time of its start"),
       text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
       count("run.seed", "1", "seed of initial values, sample order and dropout", 0, 9e15),
@@ -106,9 +111,23 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
       above("train.growth_factor", 1, 1e6, "2", "fp16: by how much it grows after train.growth_interval steps"),
       above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
-      count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
+      step_key(steps),
+      metrics_key("train.metrics", "NAME,key=value: what is measured while training, over every epoch", meters),
+      text("train.phases", "",
+           "pattern of epochs and evaluations, repeated: train:2,test; empty: as section eval says"),
+      {.name = "train.nonfinite",
+       .type = KeyType::choice,
+       .default_value = "stop",
+       .help = "what to do when a loss or gradient is not finite: stop; skip the step; or roll_back to the last "
+               "checkpoint, and skip the step when it comes again",
+       .choices = {"stop", "skip", "roll_back"}},
+      count("train.max_roll_backs", "3", "times that a run goes back to a checkpoint before it stops", 0, 1e6),
+      count("eval.interval", "0",
+            "steps between evaluations of the test split; 0: at the end of epochs (eval.every_epochs)"),
+      count("eval.every_epochs", "1", "epochs between evaluations, where eval.interval is 0; the last is evaluated", 1),
+      count("eval.begin_epoch", "1", "the first epoch with an evaluation, where eval.interval is 0", 1),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
-      metrics_key(meters),
+      metrics_key("eval.metrics", "NAME,key=value: what is measured beside loss and accuracy", meters),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
       count("log.interval", "10", "steps between lines of the log and of metrics.jsonl", 1),
       {.name = "log.tensorboard",
@@ -118,6 +137,11 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
       count("log.pictures", "16",
             "samples of the test split that report.html and TensorBoard show with the model's predictions; 0: none", 0,
             1000),
+      {.name = "log.sections",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "measure the sections of a step (reading, forward, loss, backward, update) in ms; train.step=standard "
+               "always does"},
       count("ckpt.every_steps", "0", "steps between checkpoints; 0: off"),
       count("ckpt.every_epochs", "0", "epochs between checkpoints; 0: off"),
       {.name = "ckpt.every_secs",
@@ -192,6 +216,7 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
        .default_value = "",
        .help = "FROM=TO: stored parameter names that begin with FROM begin with TO here"},
   };
+  return keys_of_rows(std::move(keys), steps);
 }
 
 }  // namespace lockstep::engine

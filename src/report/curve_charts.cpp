@@ -32,9 +32,10 @@ constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
 constexpr std::array<const char*, 5> kHidden = {"epoch", "samples", "val/count", "loss", "val/loss"};
 
 constexpr std::string_view kSection = "time/";
+constexpr std::string_view kDeviceSection = "device_time/";
 
 constexpr std::array<Known, 2> kOverRanks = {
-    {{"data_seconds", "Waiting for data, by ranks", "s"}, {"seconds", "Time of a step, by ranks", "s"}}};
+    {{"data_seconds", "Waiting for data, by ranks", "s"}, {"step_seconds", "Time of a step, by ranks", "s"}}};
 
 /// "data_seconds" of "data_seconds/max", where the mean over ranks is there, too; else "".
 std::string over_ranks(const RunData& run, const std::string& key) {
@@ -48,7 +49,7 @@ std::string over_ranks(const RunData& run, const std::string& key) {
 }
 
 bool is_time(const RunData& run, const std::string& key) {
-  return key.starts_with(kSection) || !over_ranks(run, key).empty();
+  return key.starts_with(kSection) || key.starts_with(kDeviceSection) || !over_ranks(run, key).empty();
 }
 
 plot::LineChart chart_named(const std::string& title, const std::string& label) {
@@ -93,21 +94,31 @@ class Charts {
         const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
         const bool is_hidden = std::find(kHidden.begin(), kHidden.end(), curve.name) != kHidden.end();
         if (is_shown || is_hidden || is_time(*run, curve.name) || !curve.name.starts_with(prefix)) continue;
-        add(chart_named(curve.name, curve.name), {{curve.name, ""}});
+        if (curve.name.starts_with("train/") && run->curve("val/" + curve.name.substr(6)) != nullptr) continue;
+        add_alone(curve.name);
       }
     }
   }
 
-  void add_sections() {
+  /// With what an evaluation and the training both measure in one chart.
+  void add_alone(const std::string& key) {
+    const std::string trained = key.starts_with("val/") ? "train/" + key.substr(4) : "";
+    const bool has_both = std::any_of(runs_.begin(), runs_.end(),
+                                      [&trained](const RunData* run) { return run->curve(trained) != nullptr; });
+    if (!has_both) return add(chart_named(key, key), {{key, ""}});
+    add(chart_named(key.substr(4), key.substr(4)), {{trained, "training"}, {key, "evaluation"}});
+  }
+
+  void add_sections(const std::string& title, std::string_view prefix) {
     std::vector<std::pair<std::string, std::string>> keys;
     for (const RunData* run : runs_) {
       for (const plot::Series& curve : run->curves) {
-        if (!curve.name.starts_with(kSection) || !over_ranks(*run, curve.name).empty()) continue;
-        const std::pair<std::string, std::string> key = {curve.name, curve.name.substr(kSection.size())};
+        if (!curve.name.starts_with(prefix) || !over_ranks(*run, curve.name).empty()) continue;
+        const std::pair<std::string, std::string> key = {curve.name, curve.name.substr(prefix.size())};
         if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
       }
     }
-    add(chart_named("Sections of a step", "ms"), keys);
+    add(chart_named(title, "ms"), keys);
   }
 
   void add_over_ranks() {
@@ -172,7 +183,8 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& run
 std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs,
                                          const std::vector<std::string>& names) {
   Charts charts(runs, names);
-  charts.add_sections();
+  charts.add_sections("Sections of a step", kSection);
+  charts.add_sections("Sections of a step on the device", kDeviceSection);
   charts.add_over_ranks();
   return charts.take();
 }

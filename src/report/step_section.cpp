@@ -19,6 +19,7 @@ using Lines = std::vector<std::vector<std::string>>;
 using Parts = std::vector<StepTimes::Part>;
 
 const std::string kSection = "time/";
+const std::string kWholeStep = "train_step_total";
 
 double mean_of(const plot::Series& curve) {
   double sum = 0;
@@ -31,15 +32,19 @@ double mean_of(const plot::Series& curve) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-/// Means over the run, in the order in which the run names them.
+/// Means over the run, in the order in which the run names them; what the whole step has beside them is "other".
 Parts sections_of(const RunData& run) {
   Parts sections;
+  double rest = 0;
   for (const plot::Series& curve : run.curves) {
     const std::string name = curve.name.substr(std::min(kSection.size(), curve.name.size()));
-    if (curve.name.starts_with(kSection) && name.find('/') == std::string::npos) {
-      sections.push_back({name, mean_of(curve)});
-    }
+    if (!curve.name.starts_with(kSection) || name.find('/') != std::string::npos) continue;
+    const double mean = mean_of(curve);
+    const bool is_whole = name == kWholeStep;
+    if (!is_whole) sections.push_back({name, mean});
+    rest += is_whole ? mean : -mean;
   }
+  if (rest > 0) sections.push_back({"other", rest});
   return sections;
 }
 

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -23,6 +24,7 @@ inline constexpr std::int64_t kIgnored = -100;
 struct Batch {
   at::Tensor input;   ///< [N, sample_shape...] float32, or int64 for tokens
   at::Tensor target;  ///< [N] int64 classes, or [N, T] int64 tokens; kIgnored where nothing is asked
+  std::map<std::string, at::Tensor> more = {};  ///< what else samples have, [N, ...], for a step of one's own
 };
 
 /// A finite, indexed set of samples. Every member may be called from several threads at once.

@@ -17,6 +17,7 @@
 namespace lockstep::engine {
 
 class Strategy;
+struct StepRow;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
@@ -29,16 +30,21 @@ std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 /// @param ema  outlives the hook
 std::unique_ptr<Hook> average_hook(const Section& ema);
 
-/// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
-/// `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
+/// Evaluates the test split every `eval.interval` steps (0: after the epochs that Phases says) and at the end, and
+/// reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
 /// eval.weights=trained. Leaves in the trainer's events, under `val/`, the tables of those meters, the confusion matrix
-/// of up to 100 classes in any case, and where pictures are kept the first samples that this rank evaluates, with the
-/// model's predictions. Priority::normal.
-/// @param meters    which eval.metrics may name
-/// @param pictures  how many samples
-std::unique_ptr<Hook> evaluate_hook(const Section& eval,
-                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters(),
-                                    std::int64_t pictures = 0);
+/// of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
+/// evaluates, with the model's predictions. Priority::normal.
+/// @param meters  which eval.metrics may name
+/// @throws ConfigError  as Phases does
+std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
+                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+
+/// Measures what train.metrics names while training, and reports an "epoch" record of `train/NAME` and the number of
+/// samples behind it after every epoch; of an epoch that was resumed in its middle, what came since. Priority::normal.
+/// @param meters  which train.metrics may name
+std::unique_ptr<Hook> train_meters_hook(const Section& train,
+                                        const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
 bool is_log_due(const Progress& progress, std::int64_t interval);
@@ -46,6 +52,12 @@ bool is_log_due(const Progress& progress, std::int64_t interval);
 /// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
 /// the trainer's events. Priority::normal.
 std::unique_ptr<Hook> timer_hook(const Section& log);
+
+/// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
+/// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training
+/// goes on, so the record comes some steps late; ranks with other names than the others' end the run together.
+/// Priority::very_high. Collective.
+std::unique_ptr<Hook> rank_events_hook(const Section& log, const mpi::Communicator& world);
 
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the trainer's events.
 /// Priority::below_normal.
@@ -84,6 +96,6 @@ std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
 
 /// The keys of sections run, train, eval, log, ckpt, and `resume`.
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters);
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps);
 
 }  // namespace lockstep::engine

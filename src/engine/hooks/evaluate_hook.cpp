@@ -3,6 +3,7 @@
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/phases.hpp>
 #include <lockstep/engine/trainer.hpp>
 
 #include <algorithm>
@@ -18,14 +19,15 @@ constexpr std::int64_t kMostCountedClasses = 100;
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(const Section& eval, const std::vector<metrics::MeterRow>& rows, std::int64_t pictures)
-      : eval_(eval),
+  EvaluateHook(const Sections& sections, Phases phases, const std::vector<metrics::MeterRow>& rows)
+      : eval_(sections.at("eval")),
         rows_(rows),
-        pictures_(pictures),
-        interval_(eval.integer("interval")),
-        batch_size_(eval.integer("batch_size")),
-        weights_(eval.text("weights")),
-        weights_cited_(eval.cite("weights")) {}
+        pictures_(sections.at("log").integer("pictures")),
+        interval_(eval_.integer("interval")),
+        phases_(std::move(phases)),
+        batch_size_(eval_.integer("batch_size")),
+        weights_(eval_.text("weights")),
+        weights_cited_(eval_.cite("weights")) {}
 
   void before_train(Trainer& trainer) override {
     trainer.strategy().world().together([&] {
@@ -36,9 +38,10 @@ class EvaluateHook : public Hook {
     });
   }
 
-  void after_step(Trainer& trainer, const StepReport&) override {
+  void between_steps(Trainer& trainer, const StepReport&) override {
     const Progress& at = trainer.progress();
-    const bool is_due = interval_ == 0 ? at.step_in_epoch == 0 : at.step % interval_ == 0;
+    const bool is_due =
+        interval_ == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false) : at.step % interval_ == 0;
     if (is_due || at.step == at.total_steps) evaluate_now(trainer);
   }
 
@@ -60,13 +63,16 @@ class EvaluateHook : public Hook {
     metrics::Meters meters = meters_;
     ConfusionCount confusion(counted_classes_);
     SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0);
-    const auto look = [&](const LastBatch& batch) {
-      confusion.add(batch);
-      pictures.add(batch);
+    const auto tell = [&](Moment moment, const LastBatch& last) {
+      trainer.tell(moment, last);
+      if (moment != Moment::forward) return;
+      confusion.add(last);
+      pictures.add(last);
     };
     const auto measure = [&] {
-      sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters, look);
+      sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters, tell);
     };
+    for (const auto& [priority, hook] : trainer.hooks()) hook->before_evaluation(trainer);
     weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
     confusion.sum_over_ranks(trainer.strategy().collectives());
     Record record{.kind = "eval",
@@ -88,6 +94,7 @@ class EvaluateHook : public Hook {
       }
     });
     trainer.report(record);
+    for (const auto& [priority, hook] : trainer.hooks()) hook->after_evaluation(trainer, trainer.measured());
   }
 
   Section eval_;
@@ -96,6 +103,7 @@ class EvaluateHook : public Hook {
   std::int64_t pictures_;
   std::int64_t counted_classes_ = 0;
   std::int64_t interval_;
+  Phases phases_;
   std::int64_t batch_size_;
   std::string weights_;
   std::string weights_cited_;
@@ -103,9 +111,8 @@ class EvaluateHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> evaluate_hook(const Section& eval, const std::vector<metrics::MeterRow>& meters,
-                                    std::int64_t pictures) {
-  return std::make_unique<EvaluateHook>(eval, meters, pictures);
+std::unique_ptr<Hook> evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
+  return std::make_unique<EvaluateHook>(sections, Phases(sections.at("train"), sections.at("eval")), meters);
 }
 
 }  // namespace lockstep::engine

@@ -6,7 +6,8 @@ namespace lockstep::engine {
 
 namespace {
 
-/// Counts the steps' own time: what evaluation and checkpoints take between them does not slow the training down.
+/// Counts the steps' own time, and with trainer.perf() that of their sections: what evaluation and checkpoints take
+/// between them does not slow the training down.
 class TimerHook : public Hook {
  public:
   explicit TimerHook(std::int64_t interval) : interval_(interval) {}
@@ -19,13 +20,21 @@ class TimerHook : public Hook {
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
     const Task task = trainer.splits().train->task();
     // Of all steps since the last line: there is nothing to smooth.
-    const auto put = [&events = trainer.events()](const char* name, double value) {
+    const auto put = [&events = trainer.events()](const std::string& name, double value) {
       events.put(name, value, {.is_smoothed = false});
     };
     put("samples_per_second", samples_per_second);
     if (task.is_text) put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
     put("data_wait", data_seconds_ / seconds_);
     put("seconds_per_step", seconds_ / static_cast<double>(steps_));
+    if (PerfStats* const perf = trainer.perf()) {
+      perf->collect();
+      for (const auto& [name, section] : perf->sections()) {
+        put("time/" + name, section.host_ms.average());
+        if (section.device_ms.count() > 0) put("device_time/" + name, section.device_ms.average());
+      }
+      perf->reset();
+    }
     steps_ = 0;
     seconds_ = 0;
     data_seconds_ = 0;

@@ -15,11 +15,12 @@ struct Found {
   std::vector<Image> images;
 };
 
-const Settings kTwoEvaluations = with(kTwelveSteps, {{"data.test_size", "20"}, {"eval.interval", "6"}});
+const Settings kTwoEvaluations =
+    with(kTwelveSteps, {{"data.test_size", "20"}, {"eval.interval", "6"}, {"log.pictures", "4"}});
 
-Found found_in(SmallRun& run, bool has_writer, std::int64_t pictures = 4) {
+Found found_in(SmallRun& run, bool has_writer) {
   Found found;
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval"), metrics::builtin_meters(), pictures));
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   if (has_writer && run.strategy.world().is_root()) {
     run.trainer.add_hook(Priority::below_normal, exhibits_hook([&found](EventStorage& events) {
                            for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
@@ -74,8 +75,8 @@ TEST(ExhibitsTest, NothingIsKeptWhereNobodyLooks) {
   found_in(run, false);
   EXPECT_TRUE(run.trainer.events().take_images().empty());
   EXPECT_TRUE(run.trainer.events().take_tables().empty());
-  SmallRun without(world, kTwoEvaluations);
-  EXPECT_TRUE(found_in(without, true, 0).images.empty());
+  SmallRun without(world, with(kTwoEvaluations, {{"log.pictures", "0"}}));
+  EXPECT_TRUE(found_in(without, true).images.empty());
 }
 
 // What is looked at leaves no trace in the numbers.
@@ -84,7 +85,7 @@ TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
   SmallRun with_pictures(world, kTwoEvaluations);
   SmallRun without(world, kTwoEvaluations);
   found_in(with_pictures, true);
-  found_in(without, false, 0);
+  found_in(without, false);
   EXPECT_EQ(with_pictures.losses, without.losses);
   EXPECT_EQ(with_pictures.trainer.measured().values, without.trainer.measured().values);
 }

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/train_step.hpp>
+
+namespace lockstep::engine {
+
+/// The wrapper's own step: what is trained are the losses whose names say so.
+TrainStep model_step(const Section& train);
+/// The sum of all losses, in the type of the parameters.
+/// @throws ConfigError  train.precision is of 16 bits
+TrainStep simple_step(const Section& train);
+/// The same in the type of train.precision.
+TrainStep amp_step(const Section& train);
+
+/// Samples of keyed inputs and targets, the loss called "loss", and on request reduction by hand.
+TrainStep standard_step(const Section& train);
+
+/// A step that trains the sum of all losses.
+parallel::StepResult step_on_all_losses(StepContext& at);
+
+/// The sections of OptimWrapper::update_params: backward, then optimizer_step, if the micro_batch has one.
+class UpdateTimer {
+ public:
+  explicit UpdateTimer(PerfStats* perf) : backward_("backward", perf), update_("optimizer_step", perf) {}
+  void begin();
+  void backward_ends();
+  void end();
+
+ private:
+  PerfTimer backward_;
+  PerfTimer update_;
+};
+
+/// What hooks see of the batch before its forward.
+LastBatch begin_batch(const StepContext& at);
+/// The wrapper's forward of the input, told to the hooks.
+at::Tensor timed_forward(StepContext& at, LastBatch& last);
+/// The losses of the output, told to the hooks.
+models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, const at::Tensor& output, models::LossSum sum);
+/// Backward and update, told to the hooks. The losses' numbers are the result's.
+/// @param last  as it was told with Moment::loss
+parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
+                                 const std::function<void()>& after_backward = {});
+
+/// @throws std::logic_error  somebody has put the model into evaluation mode
+void require_training_mode(const StepContext& at);
+
+}  // namespace lockstep::engine

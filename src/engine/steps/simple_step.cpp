@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include "rows.hpp"
+
+namespace lockstep::engine {
+
+parallel::StepResult step_on_all_losses(StepContext& at) {
+  require_training_mode(at);
+  parallel::DistributedDataParallel& wrapper = at.strategy.model();
+  optim::OptimWrapper& optimizer = at.strategy.optimizer();
+  const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
+  LastBatch last = begin_batch(at);
+  models::ParsedLosses losses;
+  {
+    const auto context = wrapper.optim_context(optimizer);
+    const at::Tensor output = timed_forward(at, last);
+    losses = timed_losses(at, last, output, models::LossSum::all);
+  }
+  wrapper.name_anomalous(losses.total);
+  return finish_step(at, losses, last);
+}
+
+TrainStep simple_step(const Section& train) {
+  const std::string& precision = train.text("precision");
+  if (precision == "bf16" || precision == "fp16") {
+    throw ConfigError(train.cite("precision") +
+                      ": the step \"simple\" computes in the type of the parameters; use train.step=amp");
+  }
+  return step_on_all_losses;
+}
+
+}  // namespace lockstep::engine

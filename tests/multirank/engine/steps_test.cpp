@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The steps that train.step chooses from.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "small_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+/// One linear layer with a loss and a penalty that says it is none.
+class TwoLosses : public models::Model {
+ public:
+  explicit TwoLosses(const Task& task) {
+    head_ = register_module("head", std::make_shared<models::Linear>(28 * 28, task.classes));
+  }
+  at::Tensor forward(const at::Tensor& images) override { return models::run(*head_, images.flatten(1)); }
+  models::LossMap losses(const at::Tensor& output, const at::Tensor& target) const override {
+    const at::Tensor parts = at::cross_entropy_loss(output, target, {}, at::Reduction::None);
+    return {{"loss_class", parts}, {"penalty", std::vector<at::Tensor>{output.square().mean(), output.mean()}}};
+  }
+
+ private:
+  std::shared_ptr<models::Linear> head_;
+};
+
+Tables tables_with_two_losses() {
+  Tables tables;
+  tables.models.push_back({.name = "two_losses", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
+                             return std::shared_ptr<models::Model>(std::make_shared<TwoLosses>(task));
+                           }});
+  return tables;
+}
+
+const Settings kTwoLosses = {
+    {"model.name", "two_losses"}, {"data.train_size", "60"},         {"optim.lr", "0.01"},
+    {"train.max_steps", "5"},     {"train.global_batch_size", "12"}, {"train.max_epochs", "0"}};
+
+struct Trained {
+  std::vector<double> losses;
+  std::vector<at::Tensor> parameters;
+};
+
+Trained trained(const Settings& settings, const Tables& tables = builtin_tables()) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, settings, tables);
+  run.trainer.train();
+  Trained result{.losses = run.losses, .parameters = {}};
+  for (const at::Tensor& p : run.strategy.model().model().parameters()) result.parameters.push_back(p.detach().clone());
+  return result;
+}
+
+void expect_same_bits(const Trained& a, const Trained& b) {
+  EXPECT_EQ(a.losses, b.losses);
+  ASSERT_EQ(a.parameters.size(), b.parameters.size());
+  for (std::size_t i = 0; i < a.parameters.size(); ++i) EXPECT_TRUE(at::equal(a.parameters[i], b.parameters[i])) << i;
+}
+
+TEST(StepsTest, OneLossIsTrainedAlikeByAll) {
+  const std::int64_t share = 12 / mpi::Communicator::world().size();
+  for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
+                               Settings{{"train.clip_grad", "norm:0.5"}}, Settings{{"train.lanes", "12"}}}) {
+    const Trained model = trained(with(kTwelveSteps, more));
+    for (const char* step : {"simple", "amp", "standard"}) {
+      SCOPED_TRACE(step);
+      expect_same_bits(model, trained(with(kTwelveSteps, with(more, {{"train.step", step}}))));
+    }
+  }
+}
+
+TEST(StepsTest, SixteenBitsAreForAmpAndModel) {
+  const Settings bf16 = with(kTwelveSteps, {{"train.precision", "bf16"}});
+  expect_same_bits(trained(bf16), trained(with(bf16, {{"train.step", "amp"}})));
+  try {
+    trained(with(bf16, {{"train.step", "simple"}}));
+    FAIL() << "simple took bf16";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("use train.step=amp"), std::string::npos) << error.what();
+  }
+}
+
+// "model" trains what is called a loss, the others all that is returned.
+TEST(StepsTest, WhatIsTrainedIsTheStepsChoice) {
+  const Tables tables = tables_with_two_losses();
+  const Trained named = trained(kTwoLosses, tables);
+  const Trained all = trained(with(kTwoLosses, {{"train.step", "simple"}}), tables);
+  EXPECT_GT(all.losses.front(), named.losses.front());
+  EXPECT_FALSE(at::equal(named.parameters.front(), all.parameters.front()));
+}
+
+TEST(StepsTest, AnUnknownStepNamesTheKnownOnes) {
+  try {
+    trained(with(kTwelveSteps, {{"train.step", "simpel"}}));
+    FAIL() << "taken";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("simple"), std::string::npos) << error.what();
+  }
+}
+
+// The same average, made after backward; and nothing else changes.
+TEST(StepsTest, ReductionByHandTrainsAlike) {
+  const std::int64_t share = 12 / mpi::Communicator::world().size();
+  for (const Settings& more : {Settings{}, Settings{{"train.micro_batch", std::to_string((share + 1) / 2)}},
+                               Settings{{"train.clip_grad", "norm:0.5"}}}) {
+    const Settings settings = with(kTwelveSteps, with(more, {{"train.step", "standard"}, {"optim.name", "sgd"}}));
+    const Trained reducer = trained(settings);
+    const Trained by_hand = trained(with(settings, {{"train.manual_reduction", "true"}}));
+    for (std::size_t i = 0; i < reducer.losses.size(); ++i) EXPECT_NEAR(by_hand.losses[i], reducer.losses[i], 1e-6);
+    for (std::size_t i = 0; i < reducer.parameters.size(); ++i) {
+      EXPECT_TRUE(at::allclose(by_hand.parameters[i], reducer.parameters[i], 1e-5, 1e-7)) << i;
+    }
+  }
+}
+
+TEST(StepsTest, ReductionByHandIsForWholeGradients) {
+  EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"},
+                                           {"train.manual_reduction", "true"},
+                                           {"optim.name", "lbfgs"},
+                                           {"optim.weight_decay", "0"}})),
+               ConfigError);
+}
+
+TEST(StepsTest, TheStandardStepTakesOneInputAndOneTarget) {
+  for (const char* key : {"train.input_keys", "train.target_keys"}) {
+    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "data,label"}})), ConfigError);
+    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "picture"}})), DataError);
+  }
+}
+
+// The standard step wants a loss of that name; the penalty is only logged.
+TEST(StepsTest, TheStandardStepTrainsTheLossCalledSo) {
+  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step", "standard"}}), tables_with_two_losses()), ConfigError);
+}
+
+// training-loop.md 18: each section is timed once a step, those of a step within its whole.
+TEST(StepsTest, SectionsAreTimed) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const Settings& more : {Settings{{"train.step", "standard"}}, Settings{{"log.sections", "true"}},
+                               Settings{{"log.sections", "true"}, {"train.step", "simple"}}}) {
+    SmallRun run(world, with(kTwelveSteps, more));
+    run.trainer.train();
+    ASSERT_NE(run.trainer.perf(), nullptr);
+    double parts = 0;
+    for (const char* name :
+         {"read_sample", "forward", "loss_compute", "backward", "optimizer_step", "loss_all_reduce"}) {
+      const PerfMetric& times = run.trainer.perf()->sections().at(name).host_ms;
+      EXPECT_EQ(times.count(), 12) << name;
+      parts += times.sum();
+    }
+    EXPECT_LE(parts, run.trainer.perf()->sections().at("train_step_total").host_ms.sum());
+  }
+  SmallRun silent(world, kTwelveSteps);
+  EXPECT_EQ(silent.trainer.perf(), nullptr);
+}
+
+// Of all samples of an epoch, whoever trained on them: with an answer that never changes, the share of that class.
+TEST(StepsTest, MetersCountWhileTraining) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, with(kTwelveSteps, {{"train.max_steps", "0"},
+                                          {"train.max_epochs", "2"},
+                                          {"data.train_size", "48"},
+                                          {"train.metrics", "top_k,k=1"},
+                                          {"optim.lr", "0"}}));
+  std::vector<Record> records;
+  run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
+  run.trainer.add_hook(Priority::normal, train_meters_hook(run.sections.at("train")));
+  run.trainer.train();
+  const metrics::ClassificationSums sums = evaluate(run.strategy, *run.splits.train, 48);
+  if (!world.is_root()) return;
+  ASSERT_EQ(records.size(), 2U);
+  for (const Record& record : records) {
+    EXPECT_EQ(record.kind, "epoch");
+    EXPECT_EQ(std::get<std::int64_t>(record.values[2].second), 48);
+    EXPECT_DOUBLE_EQ(std::get<double>(record.values[3].second), sums.accuracy()) << record.values[3].first;
+  }
+}
+
+/// Reads every gradient between backward and update.
+class GradientHook : public Hook {
+ public:
+  explicit GradientHook(std::vector<double>& norms) : norms_(&norms) {}
+  bool reads_gradients() const override { return true; }
+  void on_backward(Trainer& trainer, const LastBatch&) override {
+    double squares = 0;
+    for (const at::Tensor& parameter : trainer.strategy().model().model().parameters()) {
+      squares += parameter.grad().to(at::kDouble).square().sum().item<double>();
+    }
+    norms_->push_back(std::sqrt(squares));
+  }
+
+ private:
+  std::vector<double>* norms_;
+};
+
+// Whole gradients on every rank: their norm is that which clipping finds, and reading them changes nothing.
+TEST(StepsTest, GradientsCanBeReadBetweenBackwardAndUpdate) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Settings settings = with(kTwelveSteps, {{"train.clip_grad", "norm:0.5"}});
+  const Trained plain = trained(settings);
+  for (const char* step : {"model", "simple"}) {
+    SmallRun run(world, with(settings, {{"train.step", step}}));
+    std::vector<double> norms;
+    run.trainer.add_hook(Priority::normal, std::make_unique<GradientHook>(norms));
+    run.trainer.train();
+    EXPECT_EQ(run.losses, plain.losses);
+    ASSERT_EQ(norms.size(), run.norms.size());
+    for (std::size_t i = 0; i < norms.size(); ++i) EXPECT_NEAR(norms[i], run.norms[i], 1e-5 * norms[i]);
+  }
+}
+
+class SleepyHook : public Hook {
+ public:
+  void before_step(Trainer& trainer) override { trainer.strategy().model().model().eval(); }
+};
+
+TEST(StepsTest, AModelThatSleepsIsAMistakeOfTheProgram) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, with(kTwelveSteps, {{"train.step", "simple"}}));
+  run.trainer.add_hook(Priority::normal, std::make_unique<SleepyHook>());
+  EXPECT_THROW(run.trainer.train(), std::logic_error);
+}
+
+}  // namespace
+}  // namespace lockstep::engine
