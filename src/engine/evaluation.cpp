@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/evaluation.hpp>
+#include <lockstep/engine/train_step.hpp>
 
 #include <algorithm>
 #include <exception>

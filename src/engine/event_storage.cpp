@@ -97,6 +97,12 @@ void EventStorage::put(Histogram histogram) {
   keep(histograms_, std::move(histogram), most_pictures_);
 }
 
+void EventStorage::put(Table table) {
+  table.name = prefix_ + table.name;
+  table.step = step_;
+  keep(tables_, std::move(table), most_pictures_);
+}
+
 const History& EventStorage::history(const std::string& name) const {
   const auto found = index_.find(name);
   if (found == index_.end()) throw std::out_of_range("EventStorage: nothing is called '" + name + "'");

@@ -99,6 +99,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
+  if (request.on_exhibits) trainer.add_hook(Priority::below_normal, exhibits_hook(request.on_exhibits));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(sections.at("ckpt"), strategy, request.checkpoint_directory, request.config_ini));
   trainer.add_hook(Priority::very_low, request_file_hook(sections.at("run").text("dir")));

@@ -39,7 +39,7 @@ std::string page_style() {
   std::string css = variables(kColours) + "\n@media (prefers-color-scheme:dark){" + variables(kDarkColours) + "}\n";
   for (std::size_t i = 0; i < kColours.size(); ++i) css += rule(kColours[i], fmt::format("--series-{}", i));
   for (const auto& [colour, variable] : kShared) css += rule(colour, variable);
-  return css + "svg>rect[fill=\"#ffffff\"]{fill:none}\n";
+  return css + "svg>rect[fill=\"#ffffff\"]{fill:none}\nsvg text[fill=\"#ffffff\"]{fill:var(--card)}\n";
 }
 
 }  // namespace lockstep::plot

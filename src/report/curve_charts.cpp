@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 
 namespace lockstep::report {
 
@@ -20,14 +21,36 @@ struct Known {
 };
 
 // In the order of the page; evaluations' metrics come behind the loss.
-constexpr std::array<Known, 6> kKnown = {{{"lr", "Learning rate", "lr"},
+constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
                                           {"grad_norm", "Norm of the gradients", "norm"},
                                           {"samples_per_second", "Throughput", "samples/s"},
                                           {"tokens_per_second", "Throughput in tokens", "tokens/s"},
+                                          {"seconds_per_step", "Time of a step", "s"},
                                           {"data_wait", "Waiting for data", "share of the time"},
                                           {"loss_scale", "Loss scale", "factor"}}};
 
 constexpr std::array<const char*, 5> kHidden = {"epoch", "samples", "val/count", "loss", "val/loss"};
+
+constexpr std::string_view kSection = "time/";
+constexpr std::string_view kDeviceSection = "device_time/";
+
+constexpr std::array<Known, 2> kOverRanks = {
+    {{"data_seconds", "Waiting for data, by ranks", "s"}, {"step_seconds", "Time of a step, by ranks", "s"}}};
+
+/// "data_seconds" of "data_seconds/max", where the mean over ranks is there, too; else "".
+std::string over_ranks(const RunData& run, const std::string& key) {
+  for (const std::string end : {"/max", "/mean", "/min"}) {
+    if (!key.ends_with(end)) continue;
+    std::string name = key.substr(0, key.size() - end.size());
+    const bool is_whole = run.curve(name + "/max") != nullptr && run.curve(name + "/mean") != nullptr;
+    return is_whole ? name : "";
+  }
+  return "";
+}
+
+bool is_time(const RunData& run, const std::string& key) {
+  return key.starts_with(kSection) || key.starts_with(kDeviceSection) || !over_ranks(run, key).empty();
+}
 
 plot::LineChart chart_named(const std::string& title, const std::string& label) {
   return {.title = title, .x_label = "step", .y_label = label, .series = {}, .width = kChartWidth, .height = 290};
@@ -70,8 +93,45 @@ class Charts {
       for (const plot::Series& curve : run->curves) {
         const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
         const bool is_hidden = std::find(kHidden.begin(), kHidden.end(), curve.name) != kHidden.end();
-        if (is_shown || is_hidden || !curve.name.starts_with(prefix)) continue;
-        add(chart_named(curve.name, curve.name), {{curve.name, ""}});
+        if (is_shown || is_hidden || is_time(*run, curve.name) || !curve.name.starts_with(prefix)) continue;
+        if (curve.name.starts_with("train/") && run->curve("val/" + curve.name.substr(6)) != nullptr) continue;
+        add_alone(curve.name);
+      }
+    }
+  }
+
+  /// With what an evaluation and the training both measure in one chart.
+  void add_alone(const std::string& key) {
+    const std::string trained = key.starts_with("val/") ? "train/" + key.substr(4) : "";
+    const bool has_both = std::any_of(runs_.begin(), runs_.end(),
+                                      [&trained](const RunData* run) { return run->curve(trained) != nullptr; });
+    if (!has_both) return add(chart_named(key, key), {{key, ""}});
+    add(chart_named(key.substr(4), key.substr(4)), {{trained, "training"}, {key, "evaluation"}});
+  }
+
+  void add_sections(const std::string& title, std::string_view prefix) {
+    std::vector<std::pair<std::string, std::string>> keys;
+    for (const RunData* run : runs_) {
+      for (const plot::Series& curve : run->curves) {
+        if (!curve.name.starts_with(prefix) || !over_ranks(*run, curve.name).empty()) continue;
+        const std::pair<std::string, std::string> key = {curve.name, curve.name.substr(prefix.size())};
+        if (std::find(keys.begin(), keys.end(), key) == keys.end()) keys.push_back(key);
+      }
+    }
+    add(chart_named(title, "ms"), keys);
+  }
+
+  void add_over_ranks() {
+    for (const RunData* run : runs_) {
+      for (const plot::Series& curve : run->curves) {
+        const std::string name = over_ranks(*run, curve.name);
+        const bool is_shown = std::find(shown_.begin(), shown_.end(), curve.name) != shown_.end();
+        if (name.empty() || is_shown) continue;
+        const auto known =
+            std::find_if(kOverRanks.begin(), kOverRanks.end(), [&name](const Known& k) { return name == k.key; });
+        const plot::LineChart chart = known == kOverRanks.end() ? chart_named(name + ", by ranks", name)
+                                                                : chart_named(known->title, known->label);
+        add(chart, {{name + "/max", "largest"}, {name + "/mean", "mean"}, {name + "/min", "least"}});
       }
     }
   }
@@ -117,6 +177,15 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& run
   charts.add_others("val/");
   for (const Known& known : kKnown) charts.add(chart_named(known.title, known.label), {{known.key, ""}});
   charts.add_others("");
+  return charts.take();
+}
+
+std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs,
+                                         const std::vector<std::string>& names) {
+  Charts charts(runs, names);
+  charts.add_sections("Sections of a step", kSection);
+  charts.add_sections("Sections of a step on the device", kDeviceSection);
+  charts.add_over_ranks();
   return charts.take();
 }
 

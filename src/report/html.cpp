@@ -4,11 +4,15 @@
 #include <lockstep/plot/markup.hpp>
 #include <lockstep/plot/page_style.hpp>
 
+#include <algorithm>
+
 namespace lockstep::report {
 
 using plot::escaped;
 
 namespace {
+
+constexpr std::int64_t kCoarse = 128;  // pictures of fewer pixels a side are drawn in squares
 
 // Every width of a window from 320 pixels on; colours are in variables, so that charts share them.
 constexpr const char* kStyle = R"(
@@ -21,7 +25,7 @@ font:15px/1.45 system-ui,'Segoe UI','DejaVu Sans',Helvetica,Arial,sans-serif}
 h1{margin:.2rem 0 1rem;font-size:1.4rem;color:var(--ink);overflow-wrap:anywhere}
 h2{margin:1.6rem 0 .6rem;font-size:1.1rem;color:var(--ink)}
 p{margin:.4rem 0;overflow-wrap:anywhere}
-.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));gap:.8rem}
+.charts{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(100%,24rem),1fr));gap:.8rem;margin-bottom:.8rem}
 .charts>div,.card{background:var(--card);border:1px solid var(--line);border-radius:8px;padding:.5rem;min-width:0}
 .charts svg{display:block;width:100%;height:auto}
 .card{padding:.5rem .8rem;margin-bottom:.8rem;overflow-x:auto}
@@ -30,6 +34,17 @@ th,td{padding:.25rem .7rem .25rem 0;text-align:left;vertical-align:top;font-weig
 th{color:var(--muted);overflow-wrap:break-word}
 tr+tr>*{border-top:1px solid var(--line)}
 td{font-variant-numeric:tabular-nums;color:var(--ink);overflow-wrap:break-word}
+.charts>.card{margin-bottom:0}
+.wide svg{display:block;width:100%;max-width:54rem;min-width:40rem;height:auto;margin:auto}
+.pictures{display:grid;grid-template-columns:repeat(auto-fill,minmax(6.5rem,1fr));gap:.6rem;grid-auto-flow:dense}
+figure{margin:0;padding:.4rem;background:var(--card);border:2px solid var(--line);border-radius:8px;text-align:center;
+display:flex;flex-direction:column;justify-content:space-between}
+figure.marked{border-color:var(--series-1)}
+figure.broad{grid-column:span 2}
+figure img{width:100%;height:auto;max-width:16rem;margin:auto}
+img.coarse{image-rendering:pixelated}
+figcaption{font-size:.8rem;line-height:1.3;padding-top:.3rem;color:var(--ink);font-variant-numeric:tabular-nums}
+.marked figcaption{color:var(--series-1)}
 summary{cursor:pointer;color:var(--muted);padding:.2rem 0}
 )";
 
@@ -56,10 +71,30 @@ std::string html_section(const std::string& heading, const std::string& content)
   return content.empty() ? "" : "<section>\n<h2>" + escaped(heading) + "</h2>\n" + content + "</section>\n";
 }
 
-std::string html_charts(const std::vector<std::string>& svgs) {
+std::string html_charts(const std::vector<std::string>& svgs, const std::string& beside) {
   std::string charts;
   for (const std::string& svg : svgs) charts += "<div>" + svg + "</div>\n";
+  charts += beside;
   return charts.empty() ? "" : "<div class=\"charts\">\n" + charts + "</div>\n";
+}
+
+std::string html_lines(const std::vector<plot::LineChart>& charts) {
+  std::vector<std::string> svgs;
+  for (const plot::LineChart& chart : charts) svgs.push_back(plot::line_chart(chart));
+  return html_charts(svgs);
+}
+
+std::string html_wide_chart(const std::string& svg) { return "<div class=\"card wide\">" + svg + "</div>\n"; }
+
+std::string html_figure(const Figure& figure) {
+  std::string classes = figure.is_marked ? "marked" : "";
+  if (2 * figure.width > 3 * figure.height) classes += " broad";
+  const std::string look = std::max(figure.width, figure.height) < kCoarse ? " class=\"coarse\"" : "";
+  const std::string caption = (figure.is_marked ? "\u2717 " : "") + escaped(figure.caption);
+  return "<figure class=\"" + classes + "\"><img" + look + " alt=\"" + escaped(figure.alt) + "\" width=\"" +
+         std::to_string(figure.width) + "\" height=\"" + std::to_string(figure.height) +
+         "\" src=\"data:image/png;base64," + escaped(figure.png) + "\"/><figcaption>" + caption +
+         "</figcaption></figure>\n";
 }
 
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows) {

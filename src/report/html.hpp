@@ -2,6 +2,9 @@
 // What pages are put together from.
 #pragma once
 
+#include <lockstep/plot/line_chart.hpp>
+
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -13,7 +16,23 @@ std::string html_page(const std::string& title, const std::string& body);
 std::string html_section(const std::string& heading, const std::string& content);
 
 /// Charts beside each other, as many in a row as the window has room for.
-std::string html_charts(const std::vector<std::string>& svgs);
+/// @param beside  a table that stands with them
+std::string html_charts(const std::vector<std::string>& svgs, const std::string& beside = "");
+
+std::string html_lines(const std::vector<plot::LineChart>& charts);
+
+/// A chart that is too fine to be made smaller: in a narrow window the reader moves it.
+std::string html_wide_chart(const std::string& svg);
+
+struct Figure {
+  std::string alt;
+  std::string caption;
+  bool is_marked = false;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::string png;  ///< in base64
+};
+std::string html_figure(const Figure& figure);
 
 /// @param head  names of the columns; empty: none are shown
 /// @param rows  of plain text, escaped here

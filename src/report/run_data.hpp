@@ -3,6 +3,7 @@
 #pragma once
 
 #include <lockstep/plot/line_chart.hpp>
+#include <lockstep/report/exhibits.hpp>
 #include <lockstep/report/step_times.hpp>
 
 #include <optional>
@@ -28,6 +29,7 @@ struct RunData {
   std::vector<Setting> configuration;  ///< of config.resolved.json
   std::string command;                 ///< of argv.txt
   std::optional<StepTimes> step_times;
+  Exhibits exhibits;
 
   const plot::Series* curve(const std::string& key) const;  ///< null where there is none
 };

@@ -9,15 +9,17 @@
 #include <utility>
 
 #include "curve_charts.hpp"
+#include "evaluation_section.hpp"
 #include "html.hpp"
 #include "run_data.hpp"
+#include "step_section.hpp"
 
 namespace lockstep::report {
 
 namespace {
 
 using plot::escaped;
-using Table = std::vector<std::vector<std::string>>;
+using Lines = std::vector<std::vector<std::string>>;
 
 std::string brief(double value) {
   return std::abs(value) >= 1e4 && std::abs(value) < 1e15 ? fmt::format("{:.0f}", value) : fmt::format("{:.5g}", value);
@@ -25,20 +27,14 @@ std::string brief(double value) {
 
 std::string last_of(const plot::Series* curve) { return curve == nullptr ? "-" : brief(curve->points.back().y); }
 
-std::string chart_texts(const std::vector<plot::LineChart>& charts) {
-  std::vector<std::string> svgs;
-  for (const plot::LineChart& chart : charts) svgs.push_back(plot::line_chart(chart));
-  return html_charts(svgs);
-}
-
-Table table_of(const Rows& rows) {
-  Table table;
+Lines table_of(const Rows& rows) {
+  Lines table;
   for (const auto& [name, value] : rows) table.push_back({name, value});
   return table;
 }
 
-Table last_numbers(const RunData& run) {
-  Table table;
+Lines last_numbers(const RunData& run) {
+  Lines table;
   for (const plot::Series& curve : run.curves) {
     double low = curve.points.front().y;
     double high = low;
@@ -51,50 +47,9 @@ Table last_numbers(const RunData& run) {
   return table;
 }
 
-/// The parts of each rank's step, one after another.
-plot::TimelineChart rank_chart(const StepTimes& times) {
-  plot::TimelineChart chart{
-      .title = "A median step of each rank", .x_label = "ms", .end = 0, .kinds = {}, .rows = {}, .width = kChartWidth};
-  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
-    plot::TimelineRow row{.name = "rank " + std::to_string(rank), .bars = {}};
-    double begin = 0;
-    for (const auto& [name, milliseconds] : times.ranks[rank]) {
-      const auto same = [&part = name](const plot::BarKind& kind) { return kind.name == part; };
-      auto kind = std::find_if(chart.kinds.begin(), chart.kinds.end(), same);
-      if (kind == chart.kinds.end()) kind = chart.kinds.insert(chart.kinds.end(), {name});
-      row.bars.push_back({begin, begin + milliseconds, static_cast<std::size_t>(kind - chart.kinds.begin())});
-      begin += milliseconds;
-    }
-    chart.end = std::max(chart.end, begin);
-    chart.rows.push_back(std::move(row));
-  }
-  return chart;
-}
-
-std::string step_section(const RunData& run) {
-  if (!run.step_times || run.step_times->ranks.empty()) return "";
-  const StepTimes& times = *run.step_times;
-  std::vector<std::string> charts;
-  const plot::TimelineChart ranks = rank_chart(times);
-  if (ranks.end > 0) charts.push_back(plot::timeline_chart(ranks));
-  plot::TimelineChart slowest = times.timeline;
-  slowest.width = kChartWidth;
-  if (slowest.end > 0 && !slowest.rows.empty()) charts.push_back(plot::timeline_chart(slowest));
-  Table table;
-  std::vector<std::string> head = {"rank"};
-  for (const auto& part : times.ranks.front()) head.push_back(part.name + ", ms");
-  for (std::size_t rank = 0; rank < times.ranks.size(); ++rank) {
-    table.push_back({std::to_string(rank)});
-    for (const auto& part : times.ranks[rank]) table.back().push_back(fmt::format("{:.3f}", part.milliseconds));
-  }
-  return html_section("Where the time of a step goes", "<p>" + escaped(times.sentence) + "</p>\n" +
-                                                           html_charts(charts) +
-                                                           html_details("in numbers", html_table(head, table)));
-}
-
 std::string configuration_section(const RunData& run) {
-  Table chosen;
-  Table defaults;
+  Lines chosen;
+  Lines defaults;
   for (const Setting& setting : run.configuration) {
     if (setting.origin == "default") {
       defaults.push_back({setting.name, setting.value});
@@ -113,8 +68,8 @@ std::vector<std::string> names_of(const RunData& one, const RunData& other) {
   return {one.name + " (A)", other.name + " (B)"};
 }
 
-Table compared_numbers(const RunData& one, const RunData& other) {
-  Table table;
+Lines compared_numbers(const RunData& one, const RunData& other) {
+  Lines table;
   for (const plot::Series& curve : one.curves) {
     table.push_back({curve.name, last_of(&curve), last_of(other.curve(curve.name))});
   }
@@ -130,8 +85,8 @@ std::string value_in(const RunData& run, const std::string& key) {
   return found == run.configuration.end() ? "-" : found->value;
 }
 
-Table different_settings(const RunData& one, const RunData& other) {
-  Table table;
+Lines different_settings(const RunData& one, const RunData& other) {
+  Lines table;
   const auto add = [&](const std::string& key) {
     const std::string left = value_in(one, key);
     const std::string right = value_in(other, key);
@@ -149,7 +104,8 @@ Table different_settings(const RunData& one, const RunData& other) {
 std::string run_page(const std::string& folder) {
   const RunData run = read_run(folder);
   std::string body = html_section("Outcome", html_table({}, table_of(run.status)));
-  body += html_section("Curves", chart_texts(curve_charts({&run}, {run.name})));
+  body += html_section("Curves", html_lines(curve_charts({&run}, {run.name})));
+  body += tables_section(run.exhibits.tables) + pictures_section(run.exhibits.pictures);
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
   body += step_section(run);
   body += configuration_section(run);
@@ -162,7 +118,8 @@ std::string comparison_page(const std::string& folder, const std::string& other_
   const RunData other = read_run(other_folder);
   const std::vector<std::string> names = names_of(one, other);
   std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
-                     "</p>\n" + html_section("Curves", chart_texts(curve_charts({&one, &other}, names)));
+                     "</p>\n" + html_section("Curves", html_lines(curve_charts({&one, &other}, names)));
+  body += html_section("Times", html_lines(time_charts({&one, &other}, names)));
   body += html_section("Last numbers", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
   body += html_section("Settings that differ", html_table({"key", names[0], names[1]}, different_settings(one, other)));
   return html_page("Runs " + names[0] + " and " + names[1], body);

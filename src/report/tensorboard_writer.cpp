@@ -21,12 +21,12 @@ namespace lockstep::report {
 
 namespace {
 
-// Numbers of fields, from TensorFlow's event.proto, summary.proto and histogram.proto.
+// Numbers of fields, from TensorFlow's event.proto, summary.proto, histogram.proto and tensor.proto.
 namespace event {
 enum Field : unsigned { wall_time = 1, step = 2, file_version = 3, summary = 5, session_log = 7 };
 }
 namespace value {
-enum Field : unsigned { tag = 1, simple_value = 2, image = 4, histogram = 5 };
+enum Field : unsigned { tag = 1, simple_value = 2, image = 4, histogram = 5, tensor = 8, metadata = 9 };
 }
 namespace histogram {
 enum Field : unsigned { min = 1, max, num, sum, sum_squares, bucket_limit, bucket };
@@ -34,6 +34,12 @@ enum Field : unsigned { min = 1, max, num, sum, sum_squares, bucket_limit, bucke
 namespace image {
 enum Field : unsigned { height = 1, width, colorspace, encoded };
 }
+namespace tensor {
+enum Field : unsigned { type = 1, shape = 2, texts = 8 };
+constexpr std::int64_t kTypeText = 7;
+}  // namespace tensor
+constexpr unsigned kPluginData = 1;
+constexpr unsigned kPluginName = 1;
 constexpr unsigned kSummaryValue = 1;
 constexpr unsigned kSessionStatus = 1;
 constexpr std::int64_t kSessionStart = 1;
@@ -133,6 +139,15 @@ void TensorBoardWriter::write(const std::string& name, std::int64_t step, const 
   content.integer(image::colorspace, picture.channels).bytes(image::encoded, picture.bytes);
   Message named;
   named.bytes(value::tag, name).bytes(value::image, content.text());
+  write_event(step, event::summary, summary_of(named));
+}
+
+void TensorBoardWriter::write(const std::string& name, std::int64_t step, const MarkedText& text) {
+  Message content;  // a scalar
+  content.integer(tensor::type, tensor::kTypeText).bytes(tensor::shape, "").bytes(tensor::texts, text.markdown);
+  const Message plugin = Message().bytes(kPluginData, Message().bytes(kPluginName, "text").text());
+  Message named;
+  named.bytes(value::tag, name).bytes(value::tensor, content.text()).bytes(value::metadata, plugin.text());
   write_event(step, event::summary, summary_of(named));
 }
 

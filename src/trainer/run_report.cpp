@@ -40,6 +40,16 @@ bool has(const engine::Record& record, const std::string& name) {
   return false;
 }
 
+report::Histogram counted(const engine::Histogram& histogram) {
+  return {.min = histogram.min,
+          .max = histogram.max,
+          .count = static_cast<double>(histogram.count),
+          .sum = histogram.sum,
+          .sum_of_squares = histogram.sum_squares,
+          .limits = histogram.ends,
+          .counts = {histogram.counts.begin(), histogram.counts.end()}};
+}
+
 /// For start-up measurements: a launcher may say when it began.
 void tell_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
@@ -61,6 +71,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard)
     : folder_(std::move(folder)),
       metrics_(folder_ + "/metrics.jsonl"),
       summary_(folder_ + "/summary.csv"),
+      exhibits_(folder_),
       has_tensorboard_(has_tensorboard) {
   report::write_status(folder_, {.state = report::RunState::running});
 }
@@ -69,6 +80,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard)
 void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
+  exhibits_.truncate_after_step(step);
   if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
@@ -78,15 +90,14 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
 void RunReport::on_record(const engine::Record& record) {
   metrics_.write(record.values);
   if (tensorboard_) tensorboard_->write(record.values);
-  if (record.kind == "ranks" || record.kind == "epoch") return;
   if (record.kind == "eval") {
     summary_.write(record.values);
     std::ostringstream text;
     text << "step " << progress_.step << " val/loss " << std::setprecision(5) << number(record, "val/loss")
          << " val/accuracy " << number(record, "val/accuracy");
     log::info(text.str());
-    return;
   }
+  if (record.kind != "train") return;
   const bool is_text = has(record, "tokens_per_second");
   report::ConsoleValues values{.step = progress_.step,
                                .total_steps = progress_.total_steps,
@@ -115,6 +126,39 @@ void RunReport::on_step(const engine::StepReport& step) {
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
                                  .eta_seconds = eta_seconds_});
+}
+
+/// TensorBoard's pictures have no captions: they stand in a text beside them.
+void RunReport::tell_captions(const std::vector<engine::Image>& images) {
+  std::string lines;
+  for (const engine::Image& image : images) {
+    if (!image.caption.empty()) lines += "| " + image.name + " | " + image.caption + " |\n";
+  }
+  if (!tensorboard_ || lines.empty()) return;
+  tensorboard_->write("captions", images.back().step, report::MarkedText{"| picture | |\n|---|---|\n" + lines});
+}
+
+void RunReport::on_exhibits(engine::EventStorage& events) {
+  for (engine::Table& table : events.take_tables()) {
+    exhibits_.put(report::Table{std::move(table.name), table.step, table.columns, std::move(table.values)});
+  }
+  std::vector<engine::Image> images = events.take_images();
+  tell_captions(images);
+  for (engine::Image& image : images) {
+    const auto png = report::png_of({.height = image.height, .width = image.width, .pixels = image.pixels});
+    if (tensorboard_) tensorboard_->write(image.name, image.step, png);
+    exhibits_.put(report::Picture{.name = std::move(image.name),
+                                  .step = image.step,
+                                  .caption = std::move(image.caption),
+                                  .is_wrong = image.is_wrong,
+                                  .height = png.height,
+                                  .width = png.width,
+                                  .png = report::base64_of(png.bytes)});
+  }
+  for (const engine::Histogram& histogram : events.take_histograms()) {
+    if (tensorboard_) tensorboard_->write(histogram.name, histogram.step, counted(histogram));
+  }
+  exhibits_.save();
 }
 
 void RunReport::on_ddp_report(const parallel::DdpReport& report) {

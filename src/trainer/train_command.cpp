@@ -123,6 +123,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   if (report) {
     request.reporter = [&report](const engine::Record& record) { report->on_record(record); };
     request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
+    request.on_exhibits = [&report](engine::EventStorage& events) { report->on_exhibits(events); };
     request.on_report = [&report](const parallel::DdpReport& times) { report->on_ddp_report(times); };
     request.hooks.emplace_back(engine::Priority::high, std::make_unique<StepHook>(*report));
   }

@@ -82,6 +82,7 @@ TEST(ReferenceEvents, EveryHistory) {
               .extra_fields = {"default_iterations_are_counts", "latest_on_empty_raises"},
               .run = run_fvcore},
              {.file = "mmengine_history_buffer.json", .extra_fields = {"small", "errors"}, .run = run_mmengine},
+             {.file = "mmengine_log_processor.json", .extra_fields = {"simulations", "custom_cfg_errors"}},
              {.file = "event_storage.json",
               .extra_fields = {"start_iter", "detectron2", "fast_reid", "detectron2_misc", "fast_reid_misc",
                                "json_lines", "published_example"}}});

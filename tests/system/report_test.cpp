@@ -20,6 +20,12 @@ const std::string kSmall =
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 
+std::size_t count_of(const std::string& text, const std::string& words) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  return count;
+}
+
 std::vector<fs::path> event_files(const fs::path& run) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(run)) {
@@ -52,21 +58,25 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   ASSERT_EQ(first.exit_code, 0) << first.output;
   EXPECT_FALSE(has(first.output, "warning")) << first.output;
   const std::string page = testing::read_file(run / "report.html");
-  for (const char* words : {"<th>state</th><td>done</td>", ">Loss</title>", ">val/accuracy</title>",
-                            ">Learning rate</title>", ">Throughput</title>", "A median step of each rank", ">rank 1<",
-                            "<th>data.train_size</th><td>96</td>", "Open MPI", "</html>\n"}) {
+  for (const char* words :
+       {"<th>state</th><td>done</td>", ">Loss</title>", ">val/accuracy</title>", ">Learning rate</title>",
+        ">Throughput</title>", "A median step of each rank", ">rank 1<", ">Confusion matrix</title>", "<th>recall</th>",
+        "Samples with predictions", "<th>data.train_size</th><td>96</td>", "Open MPI", "</html>\n"}) {
     EXPECT_TRUE(has(page, words)) << words;
   }
   ASSERT_EQ(event_files(run).size(), 1U);
   const std::vector<std::string> records = records_of(event_files(run)[0]);
-  EXPECT_EQ(records.size(), 2U + 4U + 2U);  // version and start, a line for each step, and for each evaluation
+  EXPECT_EQ(count_of(page, "<img "), 16U);
+  EXPECT_EQ(count_of(page, "src="), count_of(page, "src=\"data:image/png;base64,"));
+  // Version and start, a line for each step, and for each evaluation; its pictures, and their captions.
+  EXPECT_EQ(records.size(), 2U + 4U + 2U * (1U + 16U + 1U));
   EXPECT_TRUE(has(records.at(2), "loss"));
 
   const Outcome resumed = run_ranks(2, arguments + " --train.max_epochs=3 --resume=must");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   ASSERT_EQ(event_files(run).size(), 2U);
   const std::vector<std::string> later = records_of(event_files(run)[1]);
-  EXPECT_EQ(later.size(), 2U + 2U + 1U);
+  EXPECT_EQ(later.size(), 2U + 2U + 1U + 16U + 1U);
   for (std::size_t i = 1; i < 3; ++i) EXPECT_EQ(later[i].substr(9, 2), "\x10\x05") << "step 5, record " << i;
 
   fs::remove(run / "report.html");
@@ -79,6 +89,31 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   const Outcome compared = run_ranks(1, "compare " + run.string() + " " + run.string() + " --out " + out);
   EXPECT_EQ(compared.exit_code, 0) << compared.output;
   EXPECT_TRUE(has(testing::read_file(out), ">run (B), training<"));
+}
+
+TEST(ReportTest, TablesAndPicturesOfAResumedRunAreThoseOfOneWithoutAStop) {
+  const testing::TemporaryFolder folder;
+  const std::string arguments = kSmall + "--log.pictures=5 --eval.metrics=overlap --ckpt.every_steps=3 ";
+  const auto train = [&](const std::string& run, const std::string& more) {
+    const Outcome outcome = run_ranks(2, arguments + "--run.dir=" + folder.path(run) + more);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  };
+  train("whole", " --train.max_epochs=3");
+  train("parts", " --train.max_epochs=2");
+  const fs::path last = folder / "parts/ckpt/step-000000000004";
+  ASSERT_TRUE(fs::remove_all(last) > 0) << "so that it goes on from step 3, before the last evaluation";
+  train("parts", " --train.max_epochs=3 --resume=must");
+  for (const char* const name : {"tables.json", "pictures.json"}) {
+    const std::string text = testing::read_file(folder / "parts" / name);
+    EXPECT_EQ(text, testing::read_file(folder / "whole" / name)) << name;
+    EXPECT_TRUE(has(text, "\"step\":6")) << name;
+  }
+  EXPECT_EQ(count_of(testing::read_file(folder / "parts/pictures.json"), "val/sample_"), 5U);
+  EXPECT_EQ(count_of(testing::read_file(folder / "parts/tables.json"), "\"name\""), 4U);
+
+  train("without", " --train.max_epochs=1 --log.pictures=0");
+  EXPECT_FALSE(fs::exists(folder / "without/pictures.json"));
+  EXPECT_FALSE(has(testing::read_file(folder / "without/report.html"), "<img"));
 }
 
 TEST(ReportTest, APageThatCannotBeWrittenIsAWarning) {

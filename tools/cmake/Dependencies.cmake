@@ -14,4 +14,5 @@ find_package(spdlog REQUIRED)
 find_package(Boost REQUIRED COMPONENTS program_options)
 find_package(nlohmann_json REQUIRED)
 find_package(ZLIB REQUIRED)
+include(${CMAKE_CURRENT_LIST_DIR}/Png.cmake) # lockstep_png
 include(${CMAKE_CURRENT_LIST_DIR}/Torch.cmake) # torch::cpu, from LOCKSTEP_TORCH_DIR or the shared cache

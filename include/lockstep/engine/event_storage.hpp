@@ -35,6 +35,16 @@ struct Image {
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first
+  std::string caption = {};
+  bool is_wrong = false;  ///< what the caption says of it
+};
+
+/// Numbers by class, or by class and class.
+struct Table {
+  std::string name;
+  std::int64_t step = 0;
+  std::size_t columns = 0;
+  std::vector<double> values = {};  ///< row by row; NaN: undefined
 };
 
 /// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
@@ -69,12 +79,15 @@ class EventStorage {
   void put_of_rank(const std::string& name, double value);
   /// The mean of each since the last visit, in order of first mention; those alone that were put since then.
   std::vector<std::pair<std::string, double>> take_rank_means();
-  /// For writers of pictures, which say by keep_pictures that they are there: without one, none is kept.
+  /// For writers of pictures and tables, which say by keep_pictures that they are there: without one, none is kept.
   void put(Image image);
   void put(Histogram histogram);
+  void put(Table table);
   /// @param most  of each kind, between two visits; older ones are dropped then
   void keep_pictures(std::size_t most) noexcept { most_pictures_ = most; }
+  bool keeps_pictures() const noexcept { return most_pictures_ > 0; }
   std::vector<Image> take_images() { return std::exchange(images_, {}); }
+  std::vector<Table> take_tables() { return std::exchange(tables_, {}); }
   std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
 
   /// Puts "NAME/" before the names of what is put as long as it lives; inside another, after its name.
@@ -125,6 +138,7 @@ class EventStorage {
   std::size_t most_pictures_ = 0;
   std::vector<Image> images_;
   std::vector<Histogram> histograms_;
+  std::vector<Table> tables_;
 };
 
 }  // namespace lockstep::engine

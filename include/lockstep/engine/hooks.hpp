@@ -32,9 +32,10 @@ std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 std::unique_ptr<Hook> average_hook(const Section& ema);
 
 /// Evaluates the test split every `eval.interval` steps (0: after the epochs that Phases says) and at the end, and
-/// reports
-/// `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
-/// eval.weights=trained. Priority::normal.
+/// reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
+/// eval.weights=trained. Leaves in the trainer's events, under `val/`, the tables of those meters, the confusion matrix
+/// of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
+/// evaluates, with the model's predictions. Priority::normal.
 /// @param meters  which eval.metrics may name
 /// @throws ConfigError  as Phases does
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
@@ -62,6 +63,10 @@ std::unique_ptr<Hook> rank_events_hook(const Section& log, const mpi::Communicat
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the trainer's events.
 /// Priority::below_normal.
 std::unique_ptr<Hook> log_hook(const Section& log);
+
+/// Keeps tables, pictures and histograms in the trainer's events and shows the events to `visit` after each step and
+/// after training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
+std::unique_ptr<Hook> exhibits_hook(std::function<void(EventStorage&)> visit);
 
 /// Saves when steps, epochs or seconds are due (section `ckpt`), and at the end. Priority::very_low. Collective.
 /// @param directory   the run's checkpoint folder

@@ -20,6 +20,8 @@
 // What a program calls to train or to evaluate, without seeing LibTorch.
 namespace lockstep::engine {
 
+class EventStorage;
+
 /// The tables that a configuration chooses from. Defined in tables.hpp, for programs that add rows of their own.
 struct Tables;
 /// Only the built-in rows.
@@ -78,6 +80,8 @@ struct TrainRequest {
   Reporter reporter;                 ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
+  /// Where given, called on this rank after each step and after training, to take tables, pictures and histograms out.
+  std::function<void(EventStorage&)> on_exhibits = {};
   /// Called on rank 0 after training, with ddp.report.
   std::function<void(const parallel::DdpReport&)> on_report = {};
   /// On rank 0: the run saves and stops in time.

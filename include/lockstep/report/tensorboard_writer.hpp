@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/report/image.hpp>
 #include <lockstep/report/metrics.hpp>
 
 #include <cstdint>
@@ -28,12 +29,9 @@ struct Histogram {
 /// @param buckets  >= 1; where all values are the same there is one
 Histogram histogram_of(std::span<const double> values, int buckets = 30);
 
-/// A picture that is a PNG, GIF or JPEG file already.
-struct EncodedImage {
-  std::int64_t height;
-  std::int64_t width;
-  std::int64_t channels;  ///< 1 grey, 3 RGB, 4 RGBA
-  std::string bytes;
+/// A text in Markdown, with tables.
+struct MarkedText {
+  std::string markdown;
 };
 
 /// Writes a TensorBoard event file, `events.out.tfevents.<seconds>.<host>.<process>.<number>`, one for each start of a
@@ -55,6 +53,7 @@ class TensorBoardWriter {
   void write(const Metrics& line);
   void write(const std::string& name, std::int64_t step, const Histogram& histogram);
   void write(const std::string& name, std::int64_t step, const EncodedImage& image);
+  void write(const std::string& name, std::int64_t step, const MarkedText& text);
 
   const std::string& path() const noexcept { return path_; }
 

@@ -84,11 +84,13 @@ TEST(EventStorageTest, PicturesAreKeptForWritersAloneAndNotWithoutEnd) {
   for (int i = 0; i < 5; ++i) {
     events.put(Image{.name = std::to_string(i)});
     events.put(Histogram{.name = std::to_string(i)});
+    events.put(Table{.name = std::to_string(i)});
   }
   const std::vector<Image> images = events.take_images();
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0].name, "3");
   EXPECT_EQ(events.take_histograms().at(1).name, "4");
+  EXPECT_EQ(events.take_tables().at(1).name, "4");
   EXPECT_TRUE(events.take_images().empty());
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/plot/line_chart.hpp>
+#include <lockstep/plot/matrix_chart.hpp>
 #include <lockstep/plot/page_style.hpp>
 #include <lockstep/plot/timeline_chart.hpp>
 
@@ -15,8 +16,9 @@ TEST(PageStyleTest, KnowsEveryColourOfTheCharts) {
   LineChart lines{.title = "t", .x_label = "x", .y_label = "y", .series = {}};
   for (int i = 0; i < 9; ++i) lines.series.push_back({"s", {{0, 1.0 * i}, {1, 2.0 * i}}});
   const TimelineChart timeline{.title = "t", .x_label = "x", .kinds = {{"k"}}, .rows = {{"r", {{0, 1, 0}}}}};
+  const MatrixChart matrix{.title = "t", .row_label = "r", .column_label = "c", .classes = 2, .counts = {5, 1, 2, 2}};
   const std::string css = page_style();
-  const std::string charts = line_chart(lines) + timeline_chart(timeline);
+  const std::string charts = line_chart(lines) + timeline_chart(timeline) + matrix_chart(matrix);
   const std::regex colour("(fill|stroke)=\"(#[0-9a-f]{6})\"");
   int seen = 0;
   for (std::sregex_iterator it(charts.begin(), charts.end(), colour), end; it != end; ++it, ++seen) {

@@ -102,9 +102,42 @@ TEST(RunPageTest, ShowsWhereTheTimeOfAStepGoes) {
   EXPECT_EQ(plot::timeline_chart(read.timeline), plot::timeline_chart(times.timeline));
   const std::string page = run_page(folder.path("a"));
   for (const char* words : {"compute-bound", "A step of rank 0", "bucket 0", "A median step of each rank", ">rank 1<",
-                            "<th>1</th><td>2.000</td><td>1.250</td>"}) {
+                            "<th>rank 1</th><td>2.000</td><td>1.250</td>"}) {
     EXPECT_TRUE(has(page, words)) << words;
   }
+}
+
+TEST(RunPageTest, WhatTrainingAndEvaluationBothMeasureSharesAChart) {
+  const Folder folder;
+  write_run(folder, "a",
+            kSchema +
+                "{\"step\":10,\"train/recall\":0.5,\"train/own\":1}\n"
+                "{\"step\":10,\"val/recall\":0.25,\"val/accuracy\":0.5}\n");
+  const std::string page = run_page(folder.path("a"));
+  EXPECT_EQ(count_of(page, "<svg"), 3U);
+  for (const char* title : {"recall", "train/own", "val/accuracy"}) {
+    EXPECT_EQ(count_of(page, "<title>" + std::string(title) + "</title>"), 1U) << title;
+  }
+  EXPECT_TRUE(has(page, ">training<"));
+  EXPECT_TRUE(has(page, ">evaluation<"));
+}
+
+TEST(RunPageTest, ShowsSectionsOfAStepAndWhatRanksDifferIn) {
+  const Folder folder;
+  write_run(folder, "a",
+            kSchema +
+                "{\"step\":10,\"loss\":2,\"time/forward\":3,\"time/backward\":5,\"time/train_step_total\":9}\n"
+                "{\"step\":20,\"loss\":1,\"time/forward\":4,\"time/backward\":7,\"time/train_step_total\":12}\n"
+                "{\"step\":20,\"data_seconds/mean\":0.5,\"data_seconds/max\":0.75,\"data_seconds/min\":0.25}\n");
+  const std::string page = run_page(folder.path("a"));
+  for (const char* title :
+       {"Loss", "Sections of a step", "Sections of a step, mean over the run", "Waiting for data, by ranks"}) {
+    EXPECT_EQ(count_of(page, "<title>" + std::string(title) + "</title>"), 1U) << title;
+  }
+  EXPECT_EQ(count_of(page, "<svg"), 4U);
+  EXPECT_TRUE(has(page, "<th></th><th>forward, ms</th><th>backward, ms</th><th>other, ms</th>")) << page;
+  EXPECT_TRUE(has(page, "<th>mean</th><td>3.500</td><td>6.000</td><td>1.000</td>"));
+  for (const char* name : {">largest<", ">mean<", ">least<"}) EXPECT_TRUE(has(page, name)) << name;
 }
 
 TEST(RunPageTest, BadInputGetsOneSentence) {

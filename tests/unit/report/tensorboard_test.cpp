@@ -42,6 +42,11 @@ const std::string kHistogram =
     "0840210000000000001a402900000000004033403210000000000000044000000000000010403a100000000000000040000000000000f03f58"
     "9bd69e";
 
+const std::string kImage =
+    "1f00000000000000514b441809000000000000f83f10072a120a100a0173220b0802100518032203504e4701ca1f45";
+const std::string kText =
+    "2700000000000000bbe1b14609000000000000f83f10072a1a0a180a01744209080712004203617c624a080a060a04746578745387dedd";
+
 double at_one_and_a_half() { return 1.5; }
 
 /// The only file of the folder.
@@ -76,6 +81,9 @@ TEST(TensorBoardWriterTest, WritesTheBytesOfTheFormat) {
   EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars)) << "each line is handed to the system at once";
   writer.write("w", 7, histogram_of(std::array{1.0, 1.5, 4.0}, 2));
   EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars + kHistogram));
+  writer.write("s", 7, EncodedImage{.height = 2, .width = 5, .channels = 3, .bytes = "PNG"});
+  writer.write("t", 7, MarkedText{"a|b"});
+  EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars + kHistogram + kImage + kText));
 }
 
 TEST(TensorBoardWriterTest, PassesOverWhatHasNoStepOrNoNumber) {
@@ -137,15 +145,18 @@ std::string python_with_tensorboard() {
 
 constexpr const char* kReader = R"(
 import sys
+from base64 import b64encode
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
-a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "images": 0})
+a = EventAccumulator(sys.argv[1], size_guidance={"scalars": 0, "histograms": 0, "images": 0, "tensors": 0})
 a.Reload()
 for tag in a.Tags()["scalars"]:
     print(tag, *[(e.step, e.value) for e in a.Scalars(tag)])
 for tag in a.Tags()["histograms"]:
     print(tag, *[(e.step, e.histogram_value.num, list(e.histogram_value.bucket)) for e in a.Histograms(tag)])
 for tag in a.Tags()["images"]:
-    print(tag, *[(e.step, e.width, e.height, e.encoded_image_string) for e in a.Images(tag)])
+    print(tag, *[(e.step, e.width, e.height, b64encode(e.encoded_image_string).decode()) for e in a.Images(tag)])
+for tag in a.Tags()["tensors"]:
+    print(tag, *[(e.step, e.tensor_proto.string_val[0]) for e in a.Tensors(tag)])
 )";
 
 TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
@@ -161,14 +172,20 @@ TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
   TensorBoardWriter resumed(folder.path(), 3, [] { return 200.0; });  // steps 3 and 4 were lost
   resumed.write({{"step", std::int64_t{3}}, {"loss", 8.0}});
   resumed.write("weights", 3, histogram_of(std::array{0.0, 1.0, 4.0}, 2));
-  resumed.write("sample", 3, {.height = 2, .width = 5, .channels = 1, .bytes = "PNG"});
+  const std::array<std::uint8_t, 6> pixels = {0, 0, 0, 255, 255, 255};
+  const EncodedImage picture = png_of({.height = 1, .width = 2, .pixels = pixels});
+  resumed.write("sample", 3, picture);
+  resumed.write("caption", 3, MarkedText{"7, taken for 1"});
   const auto outcome =
       testing::run_shell(python + " " + scripts.path("read.py") + " " + folder.path() + " 2>/dev/null");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
   EXPECT_EQ(outcome.output,
             "loss (1, 1.0) (2, 0.5) (3, 8.0)\n"
             "weights (3, 3.0, [2.0, 1.0])\n"
-            "sample (3, 5, 2, b'PNG')\n");
+            "sample (3, 2, 1, '" +
+                base64_of(picture.bytes) +
+                "')\n"
+                "caption (3, b'7, taken for 1')\n");
 }
 
 }  // namespace

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+// What a run shows beside numbers that are drawn over the steps.
+namespace lockstep::report {
+
+/// Numbers by class, or by class and class.
+struct Table {
+  std::string name;  ///< "val/confusion"
+  std::int64_t step = 0;
+  std::size_t columns = 0;
+  std::vector<double> values;  ///< row by row; NaN: undefined
+};
+
+struct Picture {
+  std::string name;  ///< "val/sample_00"
+  std::int64_t step = 0;
+  std::string caption = {};
+  bool is_wrong = false;  ///< what the model says about it
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::string png = {};  ///< the file, in base64
+};
+
+struct Exhibits {
+  std::vector<Table> tables;
+  std::vector<Picture> pictures;
+};
+
+/// What the files of ExhibitsWriter hold; nothing where there are none.
+/// @throws DataError  one is damaged
+Exhibits read_exhibits(const std::string& folder);
+
+/// Keeps tables and pictures in a run's folder, in tables.json and pictures.json: of each group (names that are alike
+/// up to the last '/') those of the latest step. The files are replaced as a whole.
+///
+/// For one rank only (the root).
+class ExhibitsWriter {
+ public:
+  /// Goes on with what is there, as far as it can be read.
+  explicit ExhibitsWriter(std::string folder);
+
+  /// Takes the place of one of the same name, and of what the group has of other steps.
+  void put(Table table);
+  void put(Picture picture);
+  /// @throws ConfigError  a file cannot be written; the message has the reason
+  void save();
+
+  /// Drops what belongs to steps beyond `step`.
+  void truncate_after_step(std::int64_t step);
+
+ private:
+  std::string folder_;
+  Exhibits held_;
+  bool has_new_tables_ = false;
+  bool has_new_pictures_ = false;
+};
+
+}  // namespace lockstep::report

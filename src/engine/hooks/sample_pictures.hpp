@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an evaluation leaves to be looked at.
+#pragma once
+
+#include <lockstep/engine/event_storage.hpp>
+#include <lockstep/engine/train_step.hpp>
+
+#include <cstdint>
+#include <vector>
+
+namespace lockstep::engine {
+
+/// The first samples of an evaluation as pictures, with what the model makes of them.
+class SamplePictures {
+ public:
+  /// @param most  0: none
+  explicit SamplePictures(std::int64_t most) : most_(most) {}
+
+  /// Takes samples until there are enough; those whose inputs are no pictures, [C, H, W] or [H, W], are passed over.
+  /// Colours go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise
+  /// the first channel is grey. A predicted mask stands beside the picture. What goes wrong is told in the log.
+  void add(const LastBatch& batch);
+  /// Puts them into `events` as "sample_00" and so on.
+  void put_in(EventStorage& events);
+
+ private:
+  void take(const LastBatch& batch);
+
+  std::int64_t most_;
+  std::vector<Image> images_;
+};
+
+}  // namespace lockstep::engine

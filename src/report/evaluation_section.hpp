@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What the page of a run tells of its last evaluation beside numbers.
+#pragma once
+
+#include <lockstep/report/exhibits.hpp>
+
+#include <string>
+
+namespace lockstep::report {
+
+/// Confusion matrix, the most frequent mistakes, numbers by class, the CMC curve, and other tables as they are; ""
+/// where there is no table.
+std::string tables_section(const std::vector<Table>& tables);
+
+/// A grid of pictures with their captions, the wrong ones marked; "" where there is none.
+std::string pictures_section(const std::vector<Picture>& pictures);
+
+}  // namespace lockstep::report

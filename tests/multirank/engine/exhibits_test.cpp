@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Tables and pictures that evaluations leave on rank 0.
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "small_run.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+/// What the writers of rank 0 find.
+struct Found {
+  std::vector<Table> tables;
+  std::vector<Image> images;
+};
+
+const Settings kTwoEvaluations =
+    with(kTwelveSteps, {{"data.test_size", "20"}, {"eval.interval", "6"}, {"log.pictures", "4"}});
+
+Found found_in(SmallRun& run, bool has_writer) {
+  Found found;
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
+  if (has_writer && run.strategy.world().is_root()) {
+    run.trainer.add_hook(Priority::below_normal, exhibits_hook([&found](EventStorage& events) {
+                           for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
+                           for (Image& image : events.take_images()) found.images.push_back(std::move(image));
+                         }));
+  }
+  run.trainer.train();
+  return found;
+}
+
+double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
+
+TEST(ExhibitsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, kTwoEvaluations);
+  const Found found = found_in(run, true);
+  if (!world.is_root()) return;
+  ASSERT_EQ(found.tables.size(), 2U);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(found.tables[i].name, "val/confusion");
+    EXPECT_EQ(found.tables[i].step, static_cast<std::int64_t>(6 * (i + 1)));
+    EXPECT_EQ(found.tables[i].columns, 10U);
+    EXPECT_EQ(sum_of(found.tables[i].values), 20) << "every sample of every rank";
+  }
+  double correct = 0;
+  for (std::size_t i = 0; i < 10; ++i) correct += found.tables[1].values[11 * i];
+  EXPECT_EQ(correct / 20, run.trainer.measured().values.at(1).second) << "val/accuracy";
+  ASSERT_EQ(found.images.size(), 8U);
+  EXPECT_EQ(found.images[7].name, "val/sample_03");
+  EXPECT_EQ(found.images[7].step, 12);
+  EXPECT_EQ(found.images[7].pixels.size(), 28U * 28 * 3);
+  EXPECT_EQ(found.images[7].caption.substr(0, 1), "3") << "digits come in turn";
+}
+
+TEST(ExhibitsTest, AMatrixThatWasAskedForIsTheSameAndNotToldTwice) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun silent(world, kTwoEvaluations);
+  SmallRun asked(world, with(kTwoEvaluations, {{"eval.metrics", "confusion"}, {"eval.metrics", "overlap"}}));
+  const Found of_silent = found_in(silent, true);
+  const Found of_asked = found_in(asked, true);
+  EXPECT_EQ(silent.losses, asked.losses);
+  if (!world.is_root()) return;
+  ASSERT_EQ(of_asked.tables.size(), 2U * 4);
+  EXPECT_EQ(of_asked.tables[0].name, "val/confusion");
+  EXPECT_EQ(of_asked.tables[1].name, "val/iou");
+  EXPECT_EQ(of_asked.tables[4].values, of_silent.tables[1].values);
+}
+
+TEST(ExhibitsTest, NothingIsKeptWhereNobodyLooks) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, kTwoEvaluations);
+  found_in(run, false);
+  EXPECT_TRUE(run.trainer.events().take_images().empty());
+  EXPECT_TRUE(run.trainer.events().take_tables().empty());
+  SmallRun without(world, with(kTwoEvaluations, {{"log.pictures", "0"}}));
+  EXPECT_TRUE(found_in(without, true).images.empty());
+}
+
+// What is looked at leaves no trace in the numbers.
+TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun with_pictures(world, kTwoEvaluations);
+  SmallRun without(world, kTwoEvaluations);
+  found_in(with_pictures, true);
+  found_in(without, false);
+  EXPECT_EQ(with_pictures.losses, without.losses);
+  EXPECT_EQ(with_pictures.trainer.measured().values, without.trainer.measured().values);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What an evaluation leaves to be looked at: pictures of samples, and how often which class was taken for which.
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <limits>
+
+#include "confusion_count.hpp"
+#include "sample_pictures.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+/// Says what the test wants to hear.
+struct SayingModel : models::Model {
+  explicit SayingModel(models::Predictions said) : said_(std::move(said)) {}
+  at::Tensor forward(const at::Tensor& input) override { return input; }
+  models::Predictions predict(const at::Tensor&) const override { return said_; }
+
+ private:
+  models::Predictions said_;
+};
+
+std::vector<Image> images_of(SamplePictures& pictures) {
+  EventStorage events;
+  events.keep_pictures(100);
+  pictures.put_in(events);
+  return events.take_images();
+}
+
+std::vector<Image> images_of(const at::Tensor& input, const at::Tensor& target, const models::Predictions& said,
+                             std::int64_t most = 100) {
+  const SayingModel model(said);
+  SamplePictures pictures(most);
+  pictures.add({.is_training = false, .input = input, .target = target, .output = input, .model = &model});
+  return images_of(pictures);
+}
+
+using Pixels = std::vector<std::uint8_t>;
+
+TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
+  const at::Tensor input = torch::tensor({{{{-1.0F, 0.0F}, {1.0F, 3.0F}}}, {{{5.0F, 5.0F}, {5.0F, 5.0F}}}});
+  const std::vector<Image> images =
+      images_of(input, torch::tensor({7, 1}), {.classes = torch::tensor({7, 2}), .masks = {}});
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_EQ(images[0].name, "sample_00");
+  EXPECT_EQ(images[0].height, 2);
+  EXPECT_EQ(images[0].width, 2);
+  EXPECT_EQ(images[0].pixels, (Pixels{0, 0, 0, 64, 64, 64, 128, 128, 128, 255, 255, 255}));
+  EXPECT_EQ(images[0].caption, "7");
+  EXPECT_FALSE(images[0].is_wrong);
+  EXPECT_EQ(images[1].pixels, Pixels(12, 0)) << "of one colour";
+  EXPECT_EQ(images[1].caption, "1, taken for 2");
+  EXPECT_TRUE(images[1].is_wrong);
+}
+
+TEST(SamplePicturesTest, ThreeChannelsAreColoursAndOthersGrey) {
+  const at::Tensor rgb = torch::tensor({0.0F, 1.0F, 0.5F, 0.0F, 0.0F, 0.2F}).reshape({1, 3, 1, 2});
+  const models::Predictions said{.classes = torch::tensor({0}), .masks = {}};
+  EXPECT_EQ(images_of(rgb, torch::tensor({0}), said)[0].pixels, (Pixels{0, 128, 0, 255, 0, 51}));
+  const at::Tensor two = torch::tensor({0.0F, 1.0F, 9.0F, -9.0F}).reshape({1, 2, 1, 2});
+  EXPECT_EQ(images_of(two, torch::tensor({0}), said)[0].pixels, (Pixels{0, 0, 0, 255, 255, 255}));
+  const at::Tensor flat = torch::tensor({0.0F, 1.0F}).reshape({1, 1, 2});
+  EXPECT_EQ(images_of(flat, torch::tensor({0}), said)[0].width, 2);
+  const at::Tensor broken =
+      torch::tensor({0.0F, 1.0F, std::numeric_limits<float>::quiet_NaN(), 0.0F}).reshape({1, 1, 2, 2});
+  EXPECT_EQ(images_of(broken, torch::tensor({0}), said)[0].pixels[3], 255);
+}
+
+TEST(SamplePicturesTest, AMaskStandsBesideThePicture) {
+  const at::Tensor input = torch::tensor({0.0F, 1.0F}).reshape({1, 1, 2, 1});
+  const at::Tensor masks = torch::tensor({2, 1}).reshape({1, 2, 1});
+  const std::vector<Image> images = images_of(input, torch::tensor({0}), {.classes = {}, .masks = masks});
+  ASSERT_EQ(images.size(), 1U);
+  EXPECT_EQ(images[0].width, 1 + 2 + 1);
+  EXPECT_EQ(images[0].caption, "");
+  const Pixels first_row = {0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255};
+  const Pixels second_row = {255, 255, 255, 255, 255, 255, 255, 255, 255, 128, 128, 128};
+  EXPECT_EQ(Pixels(images[0].pixels.begin(), images[0].pixels.begin() + 12), first_row);
+  EXPECT_EQ(Pixels(images[0].pixels.begin() + 12, images[0].pixels.end()), second_row);
+  const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // of two classes
+  EXPECT_EQ(images_of(input, torch::tensor({0}), {.classes = {}, .masks = scores})[0].pixels[9], 255);
+}
+
+TEST(SamplePicturesTest, AreTheFirstOfTheirKindAndNoMoreThanAsked) {
+  const at::Tensor input = torch::rand({2, 1, 3, 3});
+  const SayingModel model({.classes = torch::tensor({0, 1}), .masks = {}});
+  SamplePictures pictures(3);
+  for (int i = 0; i < 5; ++i) {
+    pictures.add(
+        {.is_training = false, .input = input, .target = torch::tensor({0, 1}), .output = input, .model = &model});
+  }
+  EXPECT_EQ(images_of(pictures).size(), 3U);
+  EXPECT_EQ(images_of(torch::rand({2, 9}), torch::tensor({0, 1}), {}).size(), 0U) << "no picture";
+  EXPECT_EQ(images_of(input, torch::tensor({0, 1}), {}, 0).size(), 0U);
+  EXPECT_EQ(images_of(torch::rand({1, 3, 600, 300}), torch::tensor({0}), {}).at(0).height, 256);
+}
+
+TEST(SamplePicturesTest, KeepNoGraphAndAskForNone) {
+  const at::Tensor input = torch::rand({1, 1, 2, 2}, torch::requires_grad());
+  const std::vector<Image> images = images_of(input, torch::tensor({1}), {.classes = torch::tensor({1}), .masks = {}});
+  EXPECT_EQ(images.size(), 1U);
+  EXPECT_EQ(input.use_count(), 1U);
+}
+
+TEST(SamplePicturesTest, WhatGoesWrongDoesNotEndTheRun) {
+  const at::Tensor input = torch::rand({2, 1, 2, 2});
+  EXPECT_TRUE(images_of(input, torch::tensor({0, 1}), {.classes = {}, .masks = torch::rand({1})}).empty());
+}
+
+LastBatch batch_of(const at::Tensor& output, const at::Tensor& target) {
+  return {.is_training = false, .input = {}, .target = target, .output = output};
+}
+
+TEST(ConfusionCountTest, CountsTargetsByRowsAndPassesOverWhatIsIgnored) {
+  ConfusionCount count(3);
+  const at::Tensor scores =
+      torch::tensor({{9.0F, 1.0F, 0.0F}, {0.0F, 1.0F, 5.0F}, {0.0F, 2.0F, 1.0F}, {3.0F, 2.0F, 1.0F}});
+  count.add(batch_of(scores, torch::tensor({0, 1, 1, -100})));
+  count.add(batch_of(scores.slice(0, 0, 1), torch::tensor({2})));
+  const Table table = count.table().value();
+  EXPECT_EQ(table.columns, 3U);
+  EXPECT_EQ(table.values, (std::vector<double>{1, 0, 0, 0, 1, 1, 1, 0, 0}));
+}
+
+TEST(ConfusionCountTest, GivesNoTableOfOtherThings) {
+  EXPECT_FALSE(ConfusionCount(0).table());
+  for (const auto& [output, target] :
+       std::vector<std::pair<at::Tensor, at::Tensor>>{{torch::rand({2, 3}), torch::rand({2, 3})},
+                                                      {torch::rand({2, 3}), torch::rand({2})},
+                                                      {torch::rand({2, 4}), torch::tensor({0, 1})},
+                                                      {torch::rand({2, 3, 5}), torch::zeros({2, 5}, torch::kLong)}}) {
+    ConfusionCount count(3);
+    count.add(batch_of(torch::eye(3), torch::tensor({0, 1, 2})));
+    EXPECT_TRUE(count.table());
+    count.add(batch_of(output, target));
+    EXPECT_FALSE(count.table());
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::engine

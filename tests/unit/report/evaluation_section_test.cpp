@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Classes and pictures on the page of a run.
+#include <lockstep/report/exhibits.hpp>
+#include <lockstep/report/image.hpp>
+#include <lockstep/report/run_page.hpp>
+
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cmath>
+
+#include "folder.hpp"
+
+namespace lockstep::report {
+namespace {
+
+const std::string kMetrics =
+    "{\"schema\":\"lockstep-metrics\",\"version\":1}\n{\"step\":10,\"loss\":2.5}\n{\"step\":20,\"loss\":1.5}\n";
+
+std::size_t count_of(const std::string& text, const std::string& words) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(words); at != std::string::npos; at = text.find(words, at + 1)) ++count;
+  return count;
+}
+
+bool has(const std::string& text, const std::string& words) { return count_of(text, words) > 0; }
+
+std::string page_with(const std::vector<Table>& tables, const std::vector<Picture>& pictures = {}) {
+  const Folder folder;
+  folder.write("metrics.jsonl", kMetrics);
+  ExhibitsWriter writer(folder.path());
+  for (const Table& table : tables) writer.put(table);
+  for (const Picture& picture : pictures) writer.put(picture);
+  writer.save();
+  return run_page(folder.path());
+}
+
+Table table(const std::string& name, std::size_t columns, std::vector<double> values) {
+  return {.name = "val/" + name, .step = 20, .columns = columns, .values = std::move(values)};
+}
+
+// Of class 0 six of eight are found, of class 1 one of two; seven are taken for 0, three for 1.
+TEST(TablesSectionTest, ShowsConfusionMistakesAndClasses) {
+  const std::string page = page_with({table("confusion", 2, {6, 2, 1, 1}), table("iou", 2, {0.25, std::nan("")})});
+  for (const char* words :
+       {"Classes in the evaluation after step 20", "<title>Confusion matrix</title>",
+        "<title>class 0, taken for 1: 2 (25.0 %)</title>",
+        "<tr><th>class</th><th>taken for</th><th>samples</th><th>of the class</th></tr>",
+        "<tr><th>0</th><td>1</td><td>2</td><td>25.0 %</td></tr>\n<tr><th>1</th><td>0</td><td>1</td><td>50.0 "
+        "%</td></tr>",
+        "<tr><th>class</th><th>samples</th><th>predicted</th><th>recall</th><th>precision</th><th>F1</th><th>iou</th></"
+        "tr>",
+        "<tr><th>0</th><td>8</td><td>7</td><td>0.750</td><td>0.857</td><td>0.800</td><td>0.25</td></tr>",
+        "<tr><th>1</th><td>2</td><td>3</td><td>0.500</td><td>0.333</td><td>0.400</td><td>-</td></tr>"}) {
+    EXPECT_TRUE(has(page, words)) << words;
+  }
+}
+
+TEST(TablesSectionTest, AHundredClassesHaveAWideChartAndATableToBeOpened) {
+  std::vector<double> counts(100 * 100);
+  for (std::size_t i = 0; i < 100; ++i) counts[i * 100 + i] = 9;
+  counts[3 * 100 + 77] = 1;
+  const std::string page = page_with({table("confusion", 100, counts)});
+  EXPECT_TRUE(has(page, "<div class=\"card wide\"><svg"));
+  EXPECT_EQ(count_of(page, "taken for 77: 1 (10.0 %)"), 1U);
+  EXPECT_TRUE(has(page, "<summary>100 classes in numbers</summary>"));
+  EXPECT_LT(page.size(), 60000U);
+}
+
+TEST(TablesSectionTest, TablesWithoutAMatrixAreShownToo) {
+  const std::string page = page_with(
+      {table("average_precision", 3, {0.5, 0.25, 1}), table("cmc", 2, {0.5, 1}), table("own", 2, {1, 2, 3, 4})});
+  EXPECT_TRUE(has(page, "<tr><th>class</th><th>average_precision</th></tr>\n<tr><th>0</th><td>0.5</td></tr>")) << page;
+  EXPECT_TRUE(has(page, "<title>Cumulative matching characteristic</title>"));
+  EXPECT_TRUE(has(page, "<summary>val/own</summary>"));
+  EXPECT_TRUE(has(page, "<tr><th>1</th><td>3</td><td>4</td></tr>"));
+  EXPECT_FALSE(has(page, "Confusion"));
+}
+
+TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
+  const std::array<std::uint8_t, 6> pixels = {0, 0, 0, 9, 8, 7};
+  const std::string png = base64_of(png_of({.height = 1, .width = 2, .pixels = pixels}).bytes);
+  const auto picture = [&](const std::string& name, const std::string& caption, bool is_wrong) {
+    return Picture{
+        .name = name, .step = 20, .caption = caption, .is_wrong = is_wrong, .height = 1, .width = 2, .png = png};
+  };
+  const std::string page =
+      page_with({}, {picture("val/sample_00", "7", false), picture("val/sample_01", "1, taken for <9>", true)});
+  EXPECT_EQ(count_of(page, "src=\"data:image/png;base64," + png + "\""), 2U);
+  EXPECT_EQ(count_of(page, "src="), 2U) << "nothing comes from elsewhere";
+  EXPECT_EQ(count_of(page, "<figure class=\"marked"), 1U);
+  EXPECT_TRUE(has(page, "<figcaption>7</figcaption>"));
+  EXPECT_TRUE(has(page, "\u2717 1, taken for &lt;9&gt;</figcaption>"));
+  EXPECT_TRUE(has(page, "After step 20, 1 of 2 taken for another class than theirs."));
+}
+
+}  // namespace
+}  // namespace lockstep::report

@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/report/exhibits.hpp>
+#include <lockstep/report/image.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "folder.hpp"
+
+namespace lockstep::report {
+namespace {
+
+Picture picture(const std::string& name, std::int64_t step, const std::string& png = "QUJD") {
+  return {.name = name,
+          .step = step,
+          .caption = "7, \"taken\" for 1",
+          .is_wrong = true,
+          .height = 2,
+          .width = 3,
+          .png = png};
+}
+
+std::vector<std::string> names_in(const Folder& folder) {
+  std::vector<std::string> names;
+  const Exhibits read = read_exhibits(folder.path());
+  for (const Table& table : read.tables) names.push_back(table.name + "@" + std::to_string(table.step));
+  for (const Picture& shown : read.pictures) names.push_back(shown.name + "@" + std::to_string(shown.step));
+  return names;
+}
+
+TEST(Base64Test, HasTheVectorsOfRfc4648) {
+  for (const auto& [bytes, text] : std::vector<std::pair<std::string, std::string>>{{"", ""},
+                                                                                    {"f", "Zg=="},
+                                                                                    {"fo", "Zm8="},
+                                                                                    {"foo", "Zm9v"},
+                                                                                    {"foob", "Zm9vYg=="},
+                                                                                    {"fooba", "Zm9vYmE="},
+                                                                                    {"foobar", "Zm9vYmFy"},
+                                                                                    {"\xFB\xFF", "+/8="}}) {
+    EXPECT_EQ(base64_of(bytes), text);
+  }
+}
+
+TEST(ExhibitsTest, TablesAndPicturesComeBackAsTheyWere) {
+  const Folder folder;
+  EXPECT_TRUE(read_exhibits(folder.path()).tables.empty());
+  ExhibitsWriter writer(folder.path());
+  writer.put(Table{.name = "val/confusion", .step = 12, .columns = 2, .values = {3, 0.1, std::nan(""), 4}});
+  writer.put(picture("val/sample_00", 12));
+  EXPECT_EQ(folder.count(), 0U) << "nothing is written before save";
+  writer.save();
+  EXPECT_EQ(folder.read("tables.json"), "[{\"name\":\"val/confusion\",\"step\":12,\"rows\":[[3.0,0.1],[null,4.0]]}]\n");
+  const Exhibits read = read_exhibits(folder.path());
+  ASSERT_EQ(read.tables.size(), 1U);
+  EXPECT_EQ(read.tables[0].columns, 2U);
+  EXPECT_EQ(read.tables[0].values[1], 0.1);
+  EXPECT_TRUE(std::isnan(read.tables[0].values[2]));
+  ASSERT_EQ(read.pictures.size(), 1U);
+  EXPECT_EQ(read.pictures[0].caption, "7, \"taken\" for 1");
+  EXPECT_TRUE(read.pictures[0].is_wrong);
+  EXPECT_EQ(read.pictures[0].width, 3);
+  EXPECT_EQ(read.pictures[0].png, "QUJD");
+}
+
+TEST(ExhibitsTest, OfEachGroupTheLatestStepIsKept) {
+  const Folder folder;
+  ExhibitsWriter writer(folder.path());
+  for (const char* const name : {"val/a", "val/b", "own/c", "d"}) writer.put(picture(name, 10));
+  writer.save();
+  ExhibitsWriter resumed(folder.path());
+  resumed.put(picture("val/b", 20));
+  resumed.put(picture("val/x", 20));
+  resumed.put(picture("val/x", 20, "QQ=="));
+  resumed.save();
+  EXPECT_EQ(names_in(folder), (std::vector<std::string>{"own/c@10", "d@10", "val/b@20", "val/x@20"}));
+  EXPECT_EQ(read_exhibits(folder.path()).pictures.back().png, "QQ==");
+}
+
+TEST(ExhibitsTest, AResumedRunForgetsWhatItWillTellAgain) {
+  const Folder folder;
+  ExhibitsWriter writer(folder.path());
+  writer.put(Table{.name = "val/iou", .step = 20, .columns = 1, .values = {1}});
+  writer.put(Table{.name = "own/t", .step = 10, .columns = 1, .values = {1}});
+  writer.put(picture("val/a", 20));
+  writer.save();
+  ExhibitsWriter(folder.path()).truncate_after_step(20);
+  EXPECT_EQ(names_in(folder).size(), 3U);
+  ExhibitsWriter(folder.path()).truncate_after_step(19);
+  EXPECT_EQ(names_in(folder), std::vector<std::string>{"own/t@10"});
+}
+
+TEST(ExhibitsTest, DamageIsSaidToReadersAndOverwrittenByWriters) {
+  const Folder folder;
+  for (const char* const text : {"[{\"name\":1}]", "{", "[{\"name\":\"t\",\"step\":1,\"rows\":[[1,2],[3]]}]", "[3]",
+                                 "[{\"name\":\"t\",\"step\":1,\"rows\":[[1],[]]}]"}) {
+    folder.write("tables.json", text);
+    EXPECT_THROW(read_exhibits(folder.path()), DataError) << text;
+  }
+  ExhibitsWriter writer(folder.path());
+  writer.put(Table{.name = "t", .step = 1, .columns = 1, .values = {1}});
+  writer.save();
+  EXPECT_EQ(names_in(folder), std::vector<std::string>{"t@1"});
+}
+
+}  // namespace
+}  // namespace lockstep::report
