@@ -62,26 +62,46 @@ metrics::Meters make_meters(const Section& eval, const Task& task, const std::ve
 }
 
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                     metrics::Meters& meters) {
+                                     metrics::Meters& meters,
+                                     const std::function<void(Moment, const LastBatch&)>& tell) {
   const std::int64_t batches = (dataset.size() + batch_size - 1) / batch_size;
   const data::Share share = data::share_of(batches, strategy.world().rank(), strategy.world().size());
   std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
   strategy.model().synchronise_buffers();
   const EvaluationMode evaluation(strategy.model().model());
-  std::exception_ptr refusal;  // of a meter, told when this rank owes no forward to others any more
+  std::exception_ptr refusal;  // of a meter or a hook, told when this rank owes no forward to others any more
   const auto sums_of = [&](std::int64_t batch, bool is_measured) {
     const std::int64_t begin = batch * batch_size;
     std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size, dataset.size() - begin)));
     std::iota(indices.begin(), indices.end(), begin);
-    const auto measure = [&](const at::Tensor& output, const at::Tensor& target) {
-      if (!is_measured || meters.is_empty() || refusal) return;
+    const data::Batch given = dataset.get(indices);
+    LastBatch last{.is_training = false, .input = given.input, .model = &strategy.model().model()};
+    const auto observe = [&](const std::function<void()>& look) {
+      if (!is_measured || refusal) return;
       try {
-        meters.add(metrics::samples_of(output, target, begin));
+        look();
       } catch (...) {
         refusal = std::current_exception();
       }
     };
-    return strategy.model().val_step(dataset.get(indices), measure);
+    const parallel::StepObserver observer{.on_forward =
+                                              [&](const at::Tensor& output, const at::Tensor& target) {
+                                                last.output = output;
+                                                last.target = target;
+                                                observe([&] {
+                                                  if (tell) tell(Moment::forward, last);
+                                                  if (!meters.is_empty())
+                                                    meters.add(metrics::samples_of(output, target, begin));
+                                                });
+                                              },
+                                          .on_loss =
+                                              [&](const models::ParsedLosses& losses) {
+                                                last.losses = losses.values;
+                                                observe([&] {
+                                                  if (tell) tell(Moment::loss, last);
+                                                });
+                                              }};
+    return strategy.model().val_step(given, observer);
   };
   strategy.world().together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {

@@ -66,6 +66,25 @@ void EventStorage::put(const std::string& name, double value, const ScalarOption
   series.last_put = ++puts_;
 }
 
+void EventStorage::put_of_rank(const std::string& name, double value) {
+  const std::string full = prefix_ + name;
+  auto found = std::find_if(rank_means_.begin(), rank_means_.end(), [&](const Mean& m) { return m.name == full; });
+  if (found == rank_means_.end()) found = rank_means_.insert(found, Mean{.name = full});
+  found->sum += value;
+  ++found->count;
+}
+
+std::vector<std::pair<std::string, double>> EventStorage::take_rank_means() {
+  std::vector<std::pair<std::string, double>> means;
+  for (Mean& mean : rank_means_) {
+    if (mean.count == 0) continue;
+    means.emplace_back(mean.name, mean.sum / static_cast<double>(mean.count));
+    mean.sum = 0;
+    mean.count = 0;
+  }
+  return means;
+}
+
 void EventStorage::put(Image image) {
   image.name = prefix_ + image.name;
   image.step = step_;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 namespace lockstep::engine {
@@ -28,6 +30,12 @@ KeySpec above(const char* name, double min, double max, const char* value, const
           .min_is_exclusive = true};
 }
 
+KeySpec step_key(const std::vector<StepRow>& steps) {
+  std::string help = "what a step is";
+  for (const StepRow& row : steps) help += "; " + row.name + ": " + row.help;
+  return {.name = "train.step", .type = KeyType::text, .default_value = "model", .help = help};
+}
+
 KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
   KeySpec key{.name = "eval.metrics",
               .type = KeyType::texts,
@@ -45,8 +53,8 @@ KeySpec metrics_key(const std::vector<metrics::MeterRow>& meters) {
 
 }  // namespace
 
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
-  return {
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps) {
+  KeySpecs keys = {
       text("run.name", "", "name of the run; empty: the time of its start"),
       text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
       count("run.seed", "1", "seed of initial values, sample order and dropout", 0, 9e15),
@@ -106,7 +114,20 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
       above("train.growth_factor", 1, 1e6, "2", "fp16: by how much it grows after train.growth_interval steps"),
       above("train.backoff_factor", 0, 1, "0.5", "fp16: by how much it backs off after a step that was skipped"),
       count("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1),
-      count("eval.interval", "0", "steps between evaluations of the test split; 0: at the end of every epoch"),
+      step_key(steps),
+      text("train.phases", "",
+           "pattern of epochs and evaluations, repeated: train:2,test; empty: as section eval says"),
+      {.name = "train.nonfinite",
+       .type = KeyType::choice,
+       .default_value = "stop",
+       .help = "what to do when a loss or gradient is not finite: stop; skip the step; or roll_back to the last "
+               "checkpoint, and skip the step when it comes again",
+       .choices = {"stop", "skip", "roll_back"}},
+      count("train.max_roll_backs", "3", "times that a run goes back to a checkpoint before it stops", 0, 1e6),
+      count("eval.interval", "0",
+            "steps between evaluations of the test split; 0: at the end of epochs (eval.every_epochs)"),
+      count("eval.every_epochs", "1", "epochs between evaluations, where eval.interval is 0; the last is evaluated", 1),
+      count("eval.begin_epoch", "1", "the first epoch with an evaluation, where eval.interval is 0", 1),
       count("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
       metrics_key(meters),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
@@ -189,6 +210,7 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters) {
        .default_value = "",
        .help = "FROM=TO: stored parameter names that begin with FROM begin with TO here"},
   };
+  return keys_of_rows(std::move(keys), steps);
 }
 
 }  // namespace lockstep::engine

@@ -49,6 +49,21 @@ std::string new_run_id(const mpi::Communicator& world) {
   return world.broadcast(std::string(text));
 }
 
+/// Whether there was a checkpoint; then the run stands there.
+bool roll_back(Trainer& trainer, const TrainRequest& request) {
+  const mpi::Communicator& world = trainer.strategy().world();
+  std::string newest;
+  world.together([&] {
+    if (world.is_root()) newest = checkpoints::latest(request.checkpoint_directory).value_or("");
+  });
+  if (world.broadcast(newest).empty()) return false;
+  Sections sections = request.sections;
+  sections.at("").set("resume", "must", "train.nonfinite=roll_back");
+  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  if (request.on_start) request.on_start(trainer.progress().step, restored);
+  return true;
+}
+
 }  // namespace
 
 const Tables& builtin_tables() {
@@ -57,7 +72,7 @@ const Tables& builtin_tables() {
 }
 
 KeySpecs all_keys(const Tables& tables) {
-  KeySpecs keys = engine_keys(tables.meters);
+  KeySpecs keys = engine_keys(tables.meters, tables.steps);
   for (const KeySpecs& more : {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
                                optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
                                parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
@@ -72,11 +87,14 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   const std::unique_ptr<Strategy> made = make_strategy(sections, world, request.tables);
   Strategy& strategy = made->prepare(splits.train->task());
   Trainer trainer(sections, strategy, std::move(splits), request.tables);
+  std::unique_ptr<Hook> evaluate;
+  world.together([&] { evaluate = evaluate_hook(sections, request.tables.meters); });
   trainer.origin().environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
+  trainer.add_hook(Priority::very_high, rank_events_hook(sections.at("log"), world));
   trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
   trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
-  trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval"), request.tables.meters));
+  trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(sections.at("log")));
   trainer.add_hook(Priority::below_normal, log_hook(sections.at("log")));
   trainer.add_hook(Priority::very_low,
@@ -97,6 +115,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
     }
   }
   if (request.on_start) request.on_start(trainer.progress().step, restored);
+  trainer.set_roll_back([&] { return roll_back(trainer, request); });
   return trainer.train();
 }
 

@@ -69,6 +69,7 @@ void require_own_gradients(const Section& train, const Section& ddp, const std::
   const std::string why = " has no place beside " + rule + ", which compares losses with their own gradients";
   if (!train.text("clip_grad").empty()) throw ConfigError(train.cite("clip_grad") + why);
   if (precision_of(train).scaler) throw ConfigError(train.cite("precision") + ": fp16" + why + "; take bf16");
+  if (train.text("nonfinite") != "stop") throw ConfigError(train.cite("nonfinite") + why);
   if (ddp.text("comm_hook") != "none") throw ConfigError(ddp.cite("comm_hook") + why);
 }
 
@@ -177,6 +178,7 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
     average_options = optim::AverageOptions::from(section("ema"));
     const Section& train = section("train");
     wrapper.scaler = precision_of(train).scaler;
+    wrapper.skips_nonfinite = train.text("nonfinite") != "stop";
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
     wrapper.clip.is_by_group = train.text("clip_scope") == "group";
     if (ready.rule->minimise != nullptr) require_own_gradients(train, section("ddp"), ready.rule->name);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
@@ -22,6 +23,7 @@ namespace {
 // Bits of what rank 0 asks for.
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
+constexpr unsigned kFinish = 4;
 
 // Loss scales back off by half a step, so that after as many something else than the scale is at fault.
 constexpr std::int64_t kMostSkippedInARow = 64;
@@ -55,11 +57,16 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
                        .prefetch = static_cast<int>(2 + strategy.micro_batches()),
                        .name = "the training data"};
     bounds_ = std::make_unique<RunBounds>(train);
+    step_ = find_row(tables.steps, train.text("step"), train.cite("step")).make(train);
     rules_ = sched.texts("rule");
     rules_origin_ = sched.origin("rule");
     progress_.steps_per_epoch = sampler_->steps_per_epoch();
     plan();
   });
+  tell_ = [this](Moment moment, const LastBatch& last) { tell(moment, last); };
+  auto nonfinite = std::make_unique<NonfiniteHook>(train);
+  nonfinite_ = nonfinite.get();
+  add_hook(Priority::very_high, std::move(nonfinite));
 }
 
 Trainer::~Trainer() = default;
@@ -122,7 +129,8 @@ void Trainer::resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samp
   plan();
 }
 
-Outcome Trainer::train() {
+/// From where the run stands to its end.
+std::unique_ptr<data::Loader> Trainer::open_loader() const {
   const std::int64_t first = progress_.epoch * progress_.steps_per_epoch + progress_.step_in_epoch;
   const std::int64_t steps = std::max<std::int64_t>(0, progress_.total_steps - progress_.step);
   const std::int64_t parts = strategy_->micro_batches();
@@ -132,23 +140,85 @@ Outcome Trainer::train() {
     const data::Share part{share_.begin + begin, std::min(micro_batch_, share_.count - begin)};
     return sampler_->indices(position / progress_.steps_per_epoch, position % progress_.steps_per_epoch, part);
   };
-  data::Loader loader(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts, loader_options_);
+  return std::make_unique<data::Loader>(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts,
+                                        loader_options_);
+}
 
+Outcome Trainer::train() {
+  std::size_t begun = 0;  // hooks that have
+  std::size_t ended = 0;
+  try {
+    for (; begun < hooks_.size(); ++begun) hooks_[begun].second->before_train(*this);
+    const Outcome outcome = loop();
+    while (ended < begun) hooks_[ended++].second->after_train(*this, outcome);
+    return outcome;
+  } catch (...) {
+    end_after_failure(ended, begun);
+    throw;
+  }
+}
+
+/// Hooks that have begun and not ended hear of it; what they throw comes second.
+void Trainer::end_after_failure(std::size_t first, std::size_t begun) noexcept {
+  for (std::size_t i = first; i < begun; ++i) {
+    try {
+      hooks_[i].second->after_train(*this, Outcome::failed);
+    } catch (const std::exception& error) {
+      log::warning(std::string("after the failure, a hook failed, too: ") + error.what());
+    }
+  }
+}
+
+Outcome Trainer::loop() {
   strategy_->model().model().train();
-  for (auto& [priority, hook] : hooks_) hook->before_train(*this);
-  std::optional<Outcome> asked;
-  while (progress_.step < progress_.total_steps && !asked) {
+  reads_gradients_ =
+      std::any_of(hooks_.begin(), hooks_.end(), [](const auto& h) { return h.second->reads_gradients(); });
+  std::unique_ptr<data::Loader> loader = open_loader();
+  bool is_in_epoch = false;
+  std::optional<Outcome> outcome;
+  while (progress_.step < progress_.total_steps && !outcome) {
+    if (!std::exchange(is_in_epoch, true)) {
+      for (auto& [priority, hook] : hooks_) hook->before_epoch(*this);
+    }
     for (auto& [priority, hook] : hooks_) hook->before_step(*this);
-    StepReport report = run_step(loader);
+    StepReport report = run_step(*loader);
     for (auto& [priority, hook] : hooks_) hook->before_agreement(*this);
-    asked = agree(report);
+    const Agreement agreement = agree(report);
+    if (agreement.goes_back && go_back()) {
+      loader = open_loader();
+      is_in_epoch = false;
+      continue;
+    }
+    outcome = agreement.outcome;
     advance();
     report.progress = progress_;
     for (auto& [priority, hook] : hooks_) hook->after_step(*this, report);
+    if (progress_.step_in_epoch == 0) {
+      is_in_epoch = false;
+      for (auto& [priority, hook] : hooks_) hook->after_epoch(*this);
+    }
+    for (auto& [priority, hook] : hooks_) hook->between_steps(*this, report);
   }
-  const Outcome outcome = progress_.step < progress_.total_steps ? *asked : Outcome::done;
-  for (auto& [priority, hook] : hooks_) hook->after_train(*this, outcome);
-  return outcome;
+  return progress_.step < progress_.total_steps ? *outcome : Outcome::done;
+}
+
+void Trainer::tell(Moment moment, const LastBatch& last) {
+  for (auto& [priority, hook] : hooks_) {
+    switch (moment) {
+      case Moment::forward:
+        hook->on_forward(*this, last);
+        break;
+      case Moment::loss:
+        hook->on_loss(*this, last);
+        break;
+      case Moment::backward:
+        hook->on_backward(*this, last);
+        break;
+      case Moment::update:
+        hook->on_update(*this, last);
+        break;
+    }
+  }
 }
 
 /// This rank's part of one step, without the report's loss.
@@ -168,7 +238,7 @@ StepReport Trainer::run_step(data::Loader& loader) {
     for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
       const optim::UpdateReport update = run_micro_batch(loader.next(), part);
       report.grad_norm = update.grad_norm;
-      report.is_skipped = scaler != nullptr && !update.is_finite;
+      report.is_skipped = !update.is_finite;
     }
   }
   if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
@@ -192,7 +262,14 @@ optim::UpdateReport Trainer::run_micro_batch(const data::Batch& batch, std::int6
   const auto global_batch = static_cast<double>(sampler_->global_batch_size());
   // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
   const double weight = has_lanes ? 1 : world_size * samples / global_batch;
-  const parallel::StepResult result = strategy_->model().train_step(batch, strategy_->optimizer(), weight);
+  StepContext context{.strategy = *strategy_,
+                      .batch = batch,
+                      .weight = weight,
+                      .where = progress_.where(),
+                      .reads_gradients = reads_gradients_,
+                      .tell = tell_};
+  const parallel::StepResult result = step_(context);
+  for (const auto& [name, value] : result.values) events_.put_of_rank(name, value);
   losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
   return result.update;
 }
@@ -234,28 +311,54 @@ double Trainer::mean_loss(std::span<double> sums) const {
   return parallel::sum_by_lanes(sums) / static_cast<double>(strategy_->lanes());
 }
 
-/// Sums the loss over ranks, and tells every rank what any of them asks for. Whether the run is over, and how.
-std::optional<Outcome> Trainer::agree(StepReport& report) {
-  // How many ranks ask for a stop, and what rank 0 asks for; then the loss.
+/// Sums the loss over ranks, and tells every rank what any of them asks for.
+Trainer::Agreement Trainer::agree(StepReport& report) {
+  // How many ranks ask for a stop, and what rank 0 asks for; how many cannot go on; then the loss.
   std::vector<double> said = parts_of_loss();
-  said.insert(said.begin(), 2, 0);
+  said.insert(said.begin(), 3, 0);
   said[0] = stop_requested_.load(std::memory_order_relaxed) ? 1 : 0;
-  if (strategy_->world().is_root()) said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0);
+  if (strategy_->world().is_root()) {
+    said[1] = (save_requested_ ? kSave : 0) + (end_requested_ ? kEnd : 0) + (finish_requested_ ? kFinish : 0);
+  }
+  said[2] = failure_ ? 1 : 0;
   strategy_->collectives().all_reduce(said.data(), said.size(), DType::float64, mpi::ReduceOp::sum);
-  report.loss = mean_loss(std::span(said).subspan(2));
+  if (said[2] > 0) {
+    strategy_->world().together([this] {
+      if (failure_) std::rethrow_exception(failure_);
+    });
+  }
+  report.loss = mean_loss(std::span(said).subspan(3));
   const auto of_root = static_cast<unsigned>(said[1]);
   report.is_save_due = (of_root & kSave) != 0;
   save_requested_ = false;
-  const bool is_norm_finite = !report.grad_norm || std::isfinite(*report.grad_norm);
-  if (!std::isfinite(report.loss) || !is_norm_finite) {
-    throw_agreed(ExitCode::numeric, std::string("the ") + (is_norm_finite ? "loss" : "gradient norm") +
-                                        " is not finite at step " + std::to_string(progress_.step + 1) +
-                                        "; the last checkpoint is kept: lower optim.lr, or clip with "
-                                        "train.clip_grad=norm:1.0");
+  if (judge(report)) return {.outcome = std::nullopt, .goes_back = true};
+  if ((of_root & kEnd) != 0) return {.outcome = Outcome::ended};
+  if (said[0] > 0) return {.outcome = Outcome::stopped};
+  return {.outcome = (of_root & kFinish) != 0 ? std::optional(Outcome::done) : std::nullopt};
+}
+
+/// Whether the run is to go back, since what it trains on is not finite.
+bool Trainer::judge(const StepReport& report) {
+  const bool is_scaled = strategy_->optimizer().scaler() != nullptr;
+  const bool is_loss_finite = std::isfinite(report.loss);
+  if (is_loss_finite && report.is_skipped && is_scaled) tell_skipped();
+  if (is_loss_finite && (is_scaled || !report.is_skipped)) return false;
+  const char* const what = is_loss_finite ? "the gradient" : "the loss";
+  return nonfinite_->judge(progress_.step + 1, what, report.is_skipped) == NonfiniteHook::Verdict::roll_back;
+}
+
+/// Whether there was a checkpoint to go back to.
+bool Trainer::go_back() {
+  const std::string what = "step " + std::to_string(progress_.step + 1) + " is not finite";
+  for (auto& [priority, hook] : hooks_) hook->before_roll_back(*this);
+  if (!roll_back_ || !roll_back_()) {
+    log::warning(what + ", and there is no checkpoint to go back to: it is passed over");
+    return false;
   }
-  if (report.is_skipped) tell_skipped();
-  if ((of_root & kEnd) != 0) return Outcome::ended;
-  return said[0] > 0 ? std::optional(Outcome::stopped) : std::nullopt;
+  log::warning(what + ": going back to step " + std::to_string(progress_.step));
+  strategy_->model().model().train();
+  for (auto& [priority, hook] : hooks_) hook->after_roll_back(*this);
+  return true;
 }
 
 /// The step at hand was skipped: all ranks know.

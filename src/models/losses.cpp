@@ -41,6 +41,21 @@ ParsedLosses parse_losses(const LossMap& losses, LossSum sum) {
   return parsed;
 }
 
+std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& losses) {
+  std::vector<std::pair<std::string, double>> numbers;
+  if (losses.total.device().is_cpu()) {
+    for (const auto& [name, value] : losses.values) numbers.emplace_back(name, value.item<double>());
+    return numbers;
+  }
+  std::vector<at::Tensor> values;
+  for (const auto& [name, value] : losses.values) values.push_back(value.to(losses.total.device(), at::kDouble));
+  const at::Tensor here = at::stack(values).cpu();
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    numbers.emplace_back(losses.values[i].first, here[static_cast<std::int64_t>(i)].item<double>());
+  }
+  return numbers;
+}
+
 at::Tensor total_loss(const LossMap& losses) { return parse_losses(losses).total; }
 
 }  // namespace lockstep::models

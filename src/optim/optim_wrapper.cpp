@@ -16,10 +16,11 @@ OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, cons
   if (options_.accumulation_steps < 1) {
     throw ConfigError("accumulation_steps must be at least 1, not " + std::to_string(options_.accumulation_steps));
   }
-  const bool changes_gradients = options_.scaler || options_.clip.max_norm > 0 || options_.clip.max_value > 0;
+  const bool changes_gradients =
+      options_.scaler || options_.skips_nonfinite || options_.clip.max_norm > 0 || options_.clip.max_value > 0;
   if (minimises() && changes_gradients) {
     throw ConfigError(optimizer_.rule().name +
-                      " compares losses with their own gradients, which are neither clipped nor scaled");
+                      " compares losses with their own gradients, which are neither clipped nor scaled nor skipped");
   }
   if (options_.scaler) scaler_.emplace(*options_.scaler);
 }
@@ -61,7 +62,8 @@ UpdateReport OptimWrapper::minimise(const std::function<double()>& evaluate) {
           .evaluations = minimised.evaluations};
 }
 
-UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight) {
+UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight,
+                                         const std::function<void()>& before_update) {
   double factor = weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step());
   if (scaler_) factor *= scaler_->scale();
   const Tensor weighted = factor == 1 ? loss : loss.mul(factor);
@@ -69,6 +71,7 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   const bool completes = completes_step();
   ++done_;
   if (!completes) return {};
+  if (before_update) before_update();
   if (is_minimising_) {  // averages them now: collectives of others may follow before they are taken
     parameters_->finish_gradients();
     parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
@@ -85,7 +88,9 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
 UpdateReport OptimWrapper::clip_and_step_tensors() {
   parameters_->finish_gradients();
   const Clip& clip = options_.clip;
-  const at::Tensor is_faulty = scaler_ ? unscale_gradients(*parameters_, scaler_->scale()) : at::Tensor();
+  const double scale = scaler_ ? scaler_->scale() : 1;
+  const at::Tensor is_faulty =
+      scaler_ || options_.skips_nonfinite ? unscale_gradients(*parameters_, scale) : at::Tensor();
   std::vector<at::Tensor> norms;
   at::Tensor whole;
   if (clip.max_norm > 0) {
@@ -126,7 +131,7 @@ UpdateReport OptimWrapper::clip_and_step() {
       norms.assign(groups, *report.grad_norm);
     }
     report.is_finite = std::isfinite(*report.grad_norm);
-  } else if (scaler_) {
+  } else if (scaler_ || options_.skips_nonfinite) {
     parameters_->finish_gradients();
     report.is_finite = are_gradients_finite(*parameters_);
   }

@@ -13,6 +13,7 @@
 
 #include <algorithm>
 #include <array>
+#include <exception>
 
 #include "shard_blocks.hpp"
 #include "shards.hpp"
@@ -36,23 +37,6 @@ void require_one_device(const std::vector<NamedParameter>& parameters) {
                       "; move the model to one device before it is wrapped");
   }
 }
-
-/// The host does not wait for the copy. A batch may have no target.
-at::Tensor moved(const at::Tensor& tensor, at::Device device) {
-  return tensor.defined() ? tensor.to(device, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
-}
-
-/// A flag that is up for as long as this lives.
-class Raised {
- public:
-  explicit Raised(bool& flag) : flag_(&flag) { flag = true; }
-  ~Raised() { *flag_ = false; }
-  Raised(const Raised&) = delete;
-  Raised& operator=(const Raised&) = delete;
-
- private:
-  bool* flag_;
-};
 
 }  // namespace
 
@@ -263,22 +247,45 @@ at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
-                                               std::optional<double> weight) {
-  const bool completes_step = optimizer.completes_step();
-  if (recorder_) recorder_->micro_batch_begins();
-  const Raised slices(may_slice_);
+                                               std::optional<double> weight, const StepObserver& observer) {
+  const MicroBatch frame = micro_batch(optimizer, observer.reads_gradients);
   const double share = weight ? *weight : share_of(batch, optimizer);
-  const at::Tensor target = moved(batch.target, device_);
-  const at::Tensor loss = [&] {
-    const OptimContext context(*this, completes_step);
-    return models::total_loss(model_->losses(forward(batch.input), target));
-  }();
-  name_anomalous(loss);
+  const at::Tensor target = on_device(batch.target);
+  models::ParsedLosses losses;
+  {
+    const OptimContext context = optim_context(optimizer);
+    const at::Tensor output = forward(batch.input);
+    if (observer.on_forward) observer.on_forward(output, target);
+    losses = models::parse_losses(model_->losses(output, target));
+    if (observer.on_loss) observer.on_loss(losses);
+  }
+  name_anomalous(losses.total);
   StepResult result;
-  result.update = optimizer.update_params(loss, share);
-  result.loss = loss.item<double>();  // last: on a GPU the host waits here
-  if (recorder_) recorder_->micro_batch_ends(completes_step);
+  result.update = optimizer.update_params(losses.total, share, [&] {
+    if (observer.reads_gradients) store_->finish_gradients();
+    if (observer.on_backward) observer.on_backward();
+  });
+  result.values = models::host_values(losses);  // last: on a GPU the host waits here
+  result.loss = result.values.front().second;
+  result.values.erase(result.values.begin());
   return result;
+}
+
+DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer,
+                                                bool reads_gradients)
+    : wrapper_(&wrapper), completes_step_(optimizer.completes_step()), exceptions_(std::uncaught_exceptions()) {
+  if (wrapper.recorder_) wrapper.recorder_->micro_batch_begins();
+  wrapper.may_slice_ = !reads_gradients;
+}
+
+DistributedDataParallel::MicroBatch::~MicroBatch() {
+  wrapper_->may_slice_ = false;
+  const bool has_failed = std::uncaught_exceptions() > exceptions_;
+  if (wrapper_->recorder_ && !has_failed) wrapper_->recorder_->micro_batch_ends(completes_step_);
+}
+
+at::Tensor DistributedDataParallel::on_device(const at::Tensor& tensor) const {
+  return tensor.defined() ? tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
 }
 
 DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step) {
@@ -307,13 +314,15 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
   return part * mine * collectives_->world_size() / all;
 }
 
-metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const Observer& observe) {
+metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const StepObserver& observer) {
   const torch::NoGradGuard no_grad;
   const OptimContext context(*this, /*completes_step=*/true);
   const at::Tensor output = forward(batch.input);
-  const at::Tensor target = moved(batch.target, device_);
-  if (observe) observe(output, target);
-  return metrics::classification_sums(output, target, models::total_loss(model_->losses(output, target)));
+  const at::Tensor target = on_device(batch.target);
+  if (observer.on_forward) observer.on_forward(output, target);
+  const models::ParsedLosses losses = models::parse_losses(model_->losses(output, target));
+  if (observer.on_loss) observer.on_loss(losses);
+  return metrics::classification_sums(output, target, losses.total);
 }
 
 std::vector<at::Tensor> DistributedDataParallel::buffers() const {

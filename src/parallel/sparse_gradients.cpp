@@ -6,6 +6,8 @@
 
 #include <torch/types.h>
 
+#include <functional>
+#include <span>
 #include <vector>
 
 namespace lockstep::parallel {
@@ -21,19 +23,15 @@ at::Tensor tensor_of(const std::string& text, at::IntArrayRef shape, const at::T
   return at::from_blob(const_cast<char*>(text.data()), shape, options.device(at::kCPU)).clone().to(options.device());
 }
 
-}  // namespace
+/// Texts of all ranks, in their order.
+using Gather = std::function<std::vector<std::string>(const std::string& mine)>;
 
-void require_sparse(const at::Tensor& gradient, const std::string& parameter) {
-  if (!gradient.defined() || gradient.is_sparse()) return;
-  throw ConfigError("ddp: the gradient of " + parameter + " is dense, expected sparse");
-}
-
-void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world, int divisor) {
+void average(const at::Tensor& parameter, const Gather& all_gather, int divisor) {
   const torch::NoGradGuard no_grad;
   at::Tensor& gradient = parameter.mutable_grad();
   const at::Tensor mine = gradient.defined() ? gradient.coalesce() : at::Tensor();
-  const auto indices = world.all_gather(mine.defined() ? bytes_as_text(mine.indices()) : std::string());
-  const auto values = world.all_gather(mine.defined() ? bytes_as_text(mine.values()) : std::string());
+  const auto indices = all_gather(mine.defined() ? bytes_as_text(mine.indices()) : std::string());
+  const auto values = all_gather(mine.defined() ? bytes_as_text(mine.values()) : std::string());
   const std::int64_t row_bytes =
       static_cast<std::int64_t>(parameter.nbytes()) / std::max<std::int64_t>(1, parameter.size(0));
   std::vector<at::Tensor> all_indices;
@@ -51,6 +49,29 @@ void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world,
   const at::Tensor sum = at::sparse_coo_tensor(at::cat(all_indices, 1), at::cat(all_values, 0), parameter.sizes(),
                                                parameter.options().requires_grad(false).layout(at::kSparse));
   gradient = sum.coalesce().div(static_cast<double>(divisor));
+}
+
+}  // namespace
+
+void require_sparse(const at::Tensor& gradient, const std::string& parameter) {
+  if (!gradient.defined() || gradient.is_sparse()) return;
+  throw ConfigError("ddp: the gradient of " + parameter + " is dense, expected sparse");
+}
+
+void average_sparse(const at::Tensor& parameter, const mpi::Communicator& world, int divisor) {
+  average(
+      parameter, [&](const std::string& mine) { return world.all_gather(mine); }, divisor);
+}
+
+void average_sparse(const at::Tensor& parameter, mpi::Collectives& collectives, int divisor) {
+  const auto all_gather = [&](const std::string& mine) {
+    std::vector<std::string> texts;
+    for (const std::vector<std::byte>& bytes : collectives.all_gather_any(std::as_bytes(std::span(mine)))) {
+      texts.emplace_back(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    }
+    return texts;
+  };
+  average(parameter, all_gather, divisor);
 }
 
 }  // namespace lockstep::parallel

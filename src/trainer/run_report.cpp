@@ -78,6 +78,7 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
 void RunReport::on_record(const engine::Record& record) {
   metrics_.write(record.values);
   if (tensorboard_) tensorboard_->write(record.values);
+  if (record.kind == "ranks") return;
   if (record.kind == "eval") {
     summary_.write(record.values);
     std::ostringstream text;

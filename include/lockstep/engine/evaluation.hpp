@@ -3,10 +3,12 @@
 
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/classification.hpp>
 #include <lockstep/metrics/meters.hpp>
 
 #include <cstdint>
+#include <functional>
 
 namespace lockstep::engine {
 
@@ -24,10 +26,12 @@ metrics::Meters make_meters(const Section& eval, const Task& task,
 /// @param batch_size  samples of one forward; >= 1
 /// @param meters      count it, too, for all ranks together: ready to be read on each
 /// @return            sums over all ranks, the same on each
-/// @throws DataError  on every rank: what a data set or a meter refuses on one
+/// @param tell        called with Moment::forward and Moment::loss of every batch of this rank; may be empty
+/// @throws DataError  on every rank: what a data set, a meter or a hook refuses on one
 /// Collective. The model is in evaluation mode meanwhile.
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                     metrics::Meters& meters);
+                                     metrics::Meters& meters,
+                                     const std::function<void(Moment, const LastBatch&)>& tell = {});
 /// Without meters.
 metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size);
 

@@ -65,6 +65,10 @@ class EventStorage {
   /// @throws std::logic_error       the series was begun with another is_smoothed; nothing is put then
   /// @throws std::invalid_argument  count < 1
   void put(const std::string& name, double value, const ScalarOptions& options = {});
+  /// A number of which every rank has its own: brought together at every line of the log, see rank_events_hook.
+  void put_of_rank(const std::string& name, double value);
+  /// The mean of each since the last visit, in order of first mention; those alone that were put since then.
+  std::vector<std::pair<std::string, double>> take_rank_means();
   /// For writers of pictures, which say by keep_pictures that they are there: without one, none is kept.
   void put(Image image);
   void put(Histogram histogram);
@@ -112,6 +116,12 @@ class EventStorage {
   std::size_t puts_ = 0;
   std::vector<Series> series_;
   std::map<std::string, std::size_t> index_;
+  struct Mean {
+    std::string name;
+    double sum = 0;
+    std::int64_t count = 0;
+  };
+  std::vector<Mean> rank_means_;
   std::size_t most_pictures_ = 0;
   std::vector<Image> images_;
   std::vector<Histogram> histograms_;

@@ -76,7 +76,17 @@ struct Measured {
 using Reporter = std::function<void(const Record&)>;
 
 /// Order of hooks at one moment: smaller runs first. Equal ones run in order of registration.
-enum class Priority : int { very_high = 10, high = 30, normal = 50, below_normal = 60, low = 70, very_low = 90 };
+enum class Priority : int {
+  highest = 0,
+  very_high = 10,
+  high = 30,
+  above_normal = 40,
+  normal = 50,
+  below_normal = 60,
+  low = 70,
+  very_low = 90,
+  lowest = 100
+};
 
 /// One job at the named moments of training, in this order:
 ///
@@ -93,7 +103,8 @@ enum class Priority : int { very_high = 10, high = 30, normal = 50, below_normal
 ///         then checkpoints
 ///     after_train
 ///
-/// Every rank calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be
+/// (and before_roll_back, after_roll_back instead of what follows before_agreement, when a run goes back). Every rank
+/// calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be
 /// agreed on first (mpi::Communicator::together), or ends the job like any failure of one rank.
 class Hook {
  public:
@@ -115,6 +126,10 @@ class Hook {
   virtual void after_epoch(Trainer&) {}
   /// What a checkpoint at this step is to hold has happened before Priority::very_low of this moment.
   virtual void between_steps(Trainer&, const StepReport&) {}
+  /// All ranks agreed to go back to the last checkpoint: see NonfiniteHook. What is under way is finished first.
+  virtual void before_roll_back(Trainer&) {}
+  /// The state is that of the checkpoint, load_state was called.
+  virtual void after_roll_back(Trainer&) {}
   virtual void before_evaluation(Trainer&) {}
   virtual void after_evaluation(Trainer&, const Measured&) {}
   /// Of every hook whose before_train returned. After Outcome::failed no collective may be used, since other ranks may

@@ -17,6 +17,7 @@
 namespace lockstep::engine {
 
 class Strategy;
+struct StepRow;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
@@ -29,11 +30,13 @@ std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 /// @param ema  outlives the hook
 std::unique_ptr<Hook> average_hook(const Section& ema);
 
-/// Evaluates the test split every `eval.interval` steps (0: at the end of every epoch) and at the end, and reports
+/// Evaluates the test split every `eval.interval` steps (0: after the epochs that Phases says) and at the end, and
+/// reports
 /// `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
 /// eval.weights=trained. Priority::normal.
 /// @param meters  which eval.metrics may name
-std::unique_ptr<Hook> evaluate_hook(const Section& eval,
+/// @throws ConfigError  as Phases does
+std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
                                     const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
@@ -42,6 +45,12 @@ bool is_log_due(const Progress& progress, std::int64_t interval);
 /// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
 /// the trainer's events. Priority::normal.
 std::unique_ptr<Hook> timer_hook(const Section& log);
+
+/// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
+/// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training
+/// goes on, so the record comes some steps late; ranks with other names than the others' end the run together.
+/// Priority::very_high. Collective.
+std::unique_ptr<Hook> rank_events_hook(const Section& log, const mpi::Communicator& world);
 
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the trainer's events.
 /// Priority::below_normal.
@@ -76,6 +85,6 @@ std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
 
 /// The keys of sections run, train, eval, log, ckpt, and `resume`.
-KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters);
+KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::vector<StepRow>& steps);
 
 }  // namespace lockstep::engine

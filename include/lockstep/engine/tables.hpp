@@ -4,6 +4,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler_table.hpp>
 #include <lockstep/engine/session.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optimizer.hpp>
@@ -21,6 +22,7 @@ struct Tables {
   std::vector<optim::Rule> rules = optim::builtin_rules();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();
   std::vector<metrics::MeterRow> meters = metrics::builtin_meters();
+  std::vector<StepRow> steps = builtin_steps();
 };
 
 }  // namespace lockstep::engine

@@ -7,11 +7,15 @@
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/nonfinite.hpp>
 #include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -30,18 +34,13 @@ struct Origin {
   std::string lineage;           ///< a line for each checkpoint that the run went on from, oldest first
 };
 
-/// The training loop: data, step, hooks. It owns no model and knows no file.
-///
-///     before_train
-///     until the last step, or a request to stop that all ranks agreed on:
-///       before_step; the micro_batches of the step; before_agreement; agreement on loss and requests; after_step
-///     after_train
+/// The training loop: data, step, hooks, in the order that Hook tells. It owns no model and knows no file.
 class Trainer {
  public:
   /// Collective: all ranks agree on the plan.
-  /// @param sections  train, data and sched are read
+  /// @param sections  train, eval, data and sched are read
   /// @param strategy  prepared, else std::logic_error; outlives the trainer
-  /// @param tables    what the schedule's curves are chosen from; outlives the trainer
+  /// @param tables    what the step and the schedule's curves are chosen from; outlives the trainer
   Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
   ~Trainer();
 
@@ -55,9 +54,8 @@ class Trainer {
   const Measured& measured() const noexcept { return measured_; }
 
   /// Runs to the end, or to an agreed stop. Collective.
-  /// @throws NumericError  on every rank: the loss or, without loss scaling, the norm of the gradients became
-  ///                       non-finite, or too many steps in a row were skipped; and whatever data, model and hooks
-  ///                       throw
+  /// @throws NumericError  on every rank: what is trained is not finite, and train.nonfinite says to stop, or it stays
+  ///                       so; and whatever data, model and hooks throw
   Outcome train();
 
   /// Asks for an end after the current step; any rank may, from a signal handler too.
@@ -68,6 +66,20 @@ class Trainer {
   void request_save() { save_requested_ = true; }
   /// Rank 0 asks for Outcome::ended after the current step; ignored elsewhere. Stronger than request_stop.
   void request_end() { end_requested_ = true; }
+
+  /// Rank 0 asks for Outcome::done after the current step; ignored elsewhere.
+  void request_finish() { finish_requested_ = true; }
+  /// This rank cannot go on: with the step at hand every rank throws the error of the lowest rank that said so. The
+  /// first one counts.
+  void fail(std::exception_ptr error) {
+    if (!failure_) failure_ = std::move(error);
+  }
+
+  /// How a run goes back to its last checkpoint: restores this trainer; false when there is none. Collective. Without
+  /// it a run does not go back.
+  void set_roll_back(std::function<bool()> roll_back) { roll_back_ = std::move(roll_back); }
+  /// Calls on_forward or on_loss of every hook, for evaluations.
+  void tell(Moment moment, const LastBatch& last);
 
   /// What saves tells of it: a checkpoint is committed.
   /// @param seconds  from its snapshot to its commit
@@ -103,12 +115,22 @@ class Trainer {
 
  private:
   void plan();
+  std::unique_ptr<data::Loader> open_loader() const;
+  Outcome loop();
+  void end_after_failure(std::size_t first, std::size_t begun) noexcept;
+  bool go_back();
   StepReport run_step(data::Loader& loader);
   optim::UpdateReport run_micro_batch(const data::Batch& batch, std::int64_t part);
   void minimise(data::Loader& loader, StepReport& report);
   std::vector<double> parts_of_loss() const;
   double mean_loss(std::span<double> sums) const;
-  std::optional<Outcome> agree(StepReport& report);
+  /// What the ranks agreed on with a step.
+  struct Agreement {
+    std::optional<Outcome> outcome;  ///< the run is over
+    bool goes_back = false;          ///< to its last checkpoint, instead of being advanced
+  };
+  Agreement agree(StepReport& report);
+  bool judge(const StepReport& report);
   void tell_skipped() const;
   void advance();
 
@@ -128,6 +150,13 @@ class Trainer {
   Progress progress_;
   bool save_requested_ = false;
   bool end_requested_ = false;
+  bool finish_requested_ = false;
+  std::exception_ptr failure_;
+  TrainStep step_;
+  std::function<void(Moment, const LastBatch&)> tell_;
+  bool reads_gradients_ = false;  // a hook does
+  NonfiniteHook* nonfinite_ = nullptr;
+  std::function<bool()> roll_back_;
   Saves saves_;
   Measured measured_;
   Origin origin_;

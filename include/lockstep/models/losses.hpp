@@ -36,6 +36,9 @@ enum class LossSum { named, all };
 /// @throws ConfigError  no entry is trained, or one has no tensor
 ParsedLosses parse_losses(const LossMap& losses, LossSum sum = LossSum::named);
 
+/// Its values as numbers, in their order. One copy, and on a GPU one wait.
+std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& losses);
+
 /// The total of parse_losses.
 at::Tensor total_loss(const LossMap& losses);
 

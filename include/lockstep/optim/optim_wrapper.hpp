@@ -27,16 +27,18 @@ struct UpdateReport {
 ///
 /// With a scaler it is what others call an AMP wrapper: losses are multiplied by the loss scale, gradients divided by
 /// it in the pass that updates, and a step whose gradients are not finite is skipped. Without one, gradients are looked
-/// at only where they are clipped by their norm.
+/// at only where they are clipped by their norm, or with skips_nonfinite.
 class OptimWrapper {
  public:
   struct WrapperOptions {
     std::int64_t accumulation_steps = 1;  ///< micro_batches per step; >= 1
     Clip clip = {};
     std::optional<GradScalerOptions> scaler = {};
+    bool skips_nonfinite = false;  ///< without a scaler, too, gradients are looked at before they are taken
   };
-  /// @throws ConfigError  an option out of range, or clipping or a scaler for a rule that minimises: it compares losses
-  ///                      with their own gradients
+  /// @throws ConfigError  an option out of range, or clipping, a scaler or skips_nonfinite for a rule that minimises:
+  /// it
+  ///                      compares losses with their own gradients
   OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options);
 
   /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
@@ -57,8 +59,10 @@ class OptimWrapper {
   ///
   /// @param loss    [] scalar, the micro_batch's mean loss
   /// @param weight  the micro_batch's share of the step; default 1 / micro_batches_in_step
+  /// @param before_update  called between backward and update of the micro_batch that completes a step; empty: nothing
   /// Collective when it completes a step.
-  UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt);
+  UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
+                             const std::function<void()>& before_update = {});
 
   /// Whether a step evaluates the loss several times: then `minimise` does what update_params does for others.
   bool minimises() const noexcept { return optimizer_.rule().minimise != nullptr; }

@@ -68,6 +68,15 @@ struct DdpOptions {
 struct StepResult {
   double loss = 0;  ///< this rank's mean loss, unweighted
   optim::UpdateReport update;
+  std::vector<std::pair<std::string, double>> values = {};  ///< of this rank: the entries beside "loss"
+};
+
+/// What is seen of a train_step while it runs; each may be empty.
+struct StepObserver {
+  std::function<void(const at::Tensor& output, const at::Tensor& target)> on_forward = {};
+  std::function<void(const models::ParsedLosses&)> on_loss = {};
+  std::function<void()> on_backward = {};  ///< before the update of the micro_batch that completes a step
+  bool reads_gradients = false;            ///< on_backward does: all are then averaged and whole on every rank
 };
 
 /// Trains one model on all ranks: each rank feeds its share of a batch, gradients are averaged, and all ranks hold the
@@ -137,15 +146,40 @@ class DistributedDataParallel {
   ///                Without it that, or with weighs_samples the part by samples of this micro_batch on all ranks
   /// Collective when `optimizer` completes its step, or when samples are counted.
   StepResult train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
-                        std::optional<double> weight = std::nullopt);
+                        std::optional<double> weight = std::nullopt, const StepObserver& observer = {});
+
+  /// The frame of a step of your own, as train_step has it: one micro_batch, from before its forward until after
+  /// OptimWrapper::update_params. Its gradients may then stay in slices until the update.
+  class MicroBatch {
+   public:
+    MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer, bool reads_gradients);
+    ~MicroBatch();
+    MicroBatch(const MicroBatch&) = delete;
+    MicroBatch& operator=(const MicroBatch&) = delete;
+
+   private:
+    DistributedDataParallel* wrapper_;
+    bool completes_step_;
+    int exceptions_;
+  };
+  /// @param reads_gradients  something between backward and update does
+  MicroBatch micro_batch(const optim::OptimWrapper& optimizer, bool reads_gradients = false) {
+    return {*this, optimizer, reads_gradients};
+  }
+  /// Where the parameters are; an undefined tensor stays so. The host does not wait for the copy.
+  at::Tensor on_device(const at::Tensor& tensor) const;
+  /// Names trained parameters outside of the graph of `loss` in the log, as options().anomaly_check says.
+  void name_anomalous(const at::Tensor& loss);
+  /// The part of a micro_batch in the step's average, where the caller of train_step does not say it. Collective with
+  /// weighs_samples.
+  double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
 
   /// Whether forwards gather parameters from other ranks, so that all ranks must run as many.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
 
-  /// What the model makes of a batch, where the model is, and what was asked.
-  using Observer = std::function<void(const at::Tensor& output, const at::Tensor& target)>;
-  /// Forward without gradients, counted, and shown to `observe`. Collective where has_collective_forward.
-  metrics::ClassificationSums val_step(const data::Batch& batch, const Observer& observe = {});
+  /// Forward and losses without gradients, counted, and shown to `observer`, on_forward and on_loss. Collective where
+  /// has_collective_forward.
+  metrics::ClassificationSums val_step(const data::Batch& batch, const StepObserver& observer = {});
 
   /// While one lives, forwards only accumulate gradients on this rank.
   class NoSync {
@@ -211,7 +245,6 @@ class DistributedDataParallel {
  private:
   friend class Join;
 
-  void name_anomalous(const at::Tensor& loss);
   void require_lanes(const std::vector<NamedParameter>& parameters) const;
   void require_shardable(const std::vector<NamedParameter>& parameters) const;
   void choose_hook();
@@ -222,7 +255,6 @@ class DistributedDataParallel {
   void shard(const std::vector<NamedParameter>& parameters);
   void synchronise_before_forward();
   bool is_watching() const;
-  double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
   /// Buffers that are not ignored, as they are now: a module may have replaced them.
   std::vector<at::Tensor> buffers() const;
   void broadcast_buffers(int root);

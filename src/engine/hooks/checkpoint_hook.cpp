@@ -41,7 +41,7 @@ class CheckpointHook : public Hook {
     if ((every_.seconds > 0 && elapsed >= every_.seconds) || saver_.is_retry_due()) trainer.request_save();
   }
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void between_steps(Trainer& trainer, const StepReport& report) override {
     saver_.poll();
     tell(trainer);
     const Progress& at = trainer.progress();
@@ -55,7 +55,13 @@ class CheckpointHook : public Hook {
     tell(trainer);
   }
 
-  void after_train(Trainer& trainer, Outcome) override {
+  void before_roll_back(Trainer& trainer) override {
+    saver_.finish();
+    tell(trainer);
+  }
+
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (outcome == Outcome::failed) return;
     const std::int64_t step = trainer.progress().step;
     if (step == first_step_) return;
     saver_.save_now(step, [&] { return state_of(trainer); });

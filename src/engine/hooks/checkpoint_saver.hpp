@@ -59,6 +59,10 @@ class CheckpointSaver {
   void poll();
   /// Waits for a save under way, then for one of `step` unless there is one, tried up to three times. Collective.
   /// @throws CheckpointError  it failed
+  /// Waits until what is being written is committed, or has failed. Collective.
+  void finish() {
+    if (job_) complete();
+  }
   void save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
 
   /// Whether a save failed that should be tried again now. On rank 0.

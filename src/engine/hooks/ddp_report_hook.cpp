@@ -10,7 +10,8 @@ class DdpReportHook : public Hook {
  public:
   explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> tell) : tell_(std::move(tell)) {}
 
-  void after_train(Trainer& trainer, Outcome) override {
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (outcome == Outcome::failed) return;
     const parallel::DdpReport report = trainer.strategy().model().report();
     if (trainer.strategy().world().is_root() && tell_) tell_(report);
   }

@@ -3,6 +3,7 @@
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/phases.hpp>
 #include <lockstep/engine/trainer.hpp>
 
 namespace lockstep::engine {
@@ -11,10 +12,11 @@ namespace {
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(const Section& eval, const std::vector<metrics::MeterRow>& rows)
+  EvaluateHook(const Section& eval, Phases phases, const std::vector<metrics::MeterRow>& rows)
       : eval_(eval),
         rows_(rows),
         interval_(eval.integer("interval")),
+        phases_(std::move(phases)),
         batch_size_(eval.integer("batch_size")),
         weights_(eval.text("weights")),
         weights_cited_(eval.cite("weights")) {}
@@ -27,9 +29,10 @@ class EvaluateHook : public Hook {
     });
   }
 
-  void after_step(Trainer& trainer, const StepReport&) override {
+  void between_steps(Trainer& trainer, const StepReport&) override {
     const Progress& at = trainer.progress();
-    const bool is_due = interval_ == 0 ? at.step_in_epoch == 0 : at.step % interval_ == 0;
+    const bool is_due =
+        interval_ == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false) : at.step % interval_ == 0;
     if (is_due || at.step == at.total_steps) evaluate_now(trainer);
   }
 
@@ -42,7 +45,11 @@ class EvaluateHook : public Hook {
   void evaluate_now(Trainer& trainer) const {
     metrics::ClassificationSums sums;
     metrics::Meters meters = meters_;
-    const auto measure = [&] { sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters); };
+    const auto tell = [&trainer](Moment moment, const LastBatch& last) { trainer.tell(moment, last); };
+    const auto measure = [&] {
+      sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters, tell);
+    };
+    for (const auto& [priority, hook] : trainer.hooks()) hook->before_evaluation(trainer);
     weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
     Record record{.kind = "eval",
                   .values = {{"step", trainer.progress().step},
@@ -54,12 +61,14 @@ class EvaluateHook : public Hook {
       for (const auto& [name, number] : meters.read().numbers) record.values.emplace_back("val/" + name, number);
     });
     trainer.report(record);
+    for (const auto& [priority, hook] : trainer.hooks()) hook->after_evaluation(trainer, trainer.measured());
   }
 
   Section eval_;
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
   std::int64_t interval_;
+  Phases phases_;
   std::int64_t batch_size_;
   std::string weights_;
   std::string weights_cited_;
@@ -67,8 +76,8 @@ class EvaluateHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> evaluate_hook(const Section& eval, const std::vector<metrics::MeterRow>& meters) {
-  return std::make_unique<EvaluateHook>(eval, meters);
+std::unique_ptr<Hook> evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
+  return std::make_unique<EvaluateHook>(sections.at("eval"), Phases(sections.at("train"), sections.at("eval")), meters);
 }
 
 }  // namespace lockstep::engine

@@ -48,7 +48,8 @@ class RequestFileHook : public Hook {
     look_for_save(trainer);
   }
 
-  void after_train(Trainer& trainer, Outcome) override {  // all is saved now
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (outcome == Outcome::failed) return;  // else all is saved now
     if (!trainer.strategy().world().is_root()) return;
     for (const std::string& file : {stop_file_, save_file_}) {
       if (exists(file)) remove(file);

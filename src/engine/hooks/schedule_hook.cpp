@@ -95,7 +95,11 @@ class ScheduleHook : public Hook {
     }
   }
 
-  void after_step(Trainer& trainer, const StepReport&) override {
+  void after_roll_back(Trainer& trainer) override {
+    trainer.strategy().world().together([&] { trainer.schedule().load_state(learned_); });
+  }
+
+  void between_steps(Trainer& trainer, const StepReport&) override {
     const Measured& measured = trainer.measured();
     if (!trainer.schedule().has_feedback() || measured.step != trainer.progress().step) return;
     const schedule::Numbers values(measured.values.begin(), measured.values.end());

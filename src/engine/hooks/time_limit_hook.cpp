@@ -35,7 +35,7 @@ class TimeLimitHook : public Hook {
 
   void before_step(Trainer&) override { resumed_at_ = Clock::now(); }
 
-  // A step lasts from one agreement to the next, but for the time between after_step and before_step, when
+  // A step lasts from one agreement to the next, but for the time between between_steps and before_step, when
   // checkpoint_hook is at work.
   void before_agreement(Trainer& trainer) override {
     const auto now = Clock::now();
@@ -51,7 +51,7 @@ class TimeLimitHook : public Hook {
     Trainer::request_stop();
   }
 
-  void after_step(Trainer&, const StepReport&) override {
+  void between_steps(Trainer&, const StepReport&) override {
     seconds_before_pause_ = seconds_between(resumed_at_, Clock::now());
   }
 

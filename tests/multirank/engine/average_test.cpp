@@ -72,7 +72,7 @@ struct AveragedRun : SmallRun {
   AveragedRun(const mpi::Communicator& world, const Settings& settings) : SmallRun(world, settings) {
     trainer.add_hook(Priority::very_high, std::make_unique<WatchingHook>(steps));
     trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
-    trainer.add_hook(Priority::normal, evaluate_hook(sections.at("eval")));
+    trainer.add_hook(Priority::normal, evaluate_hook(sections));
   }
 
   double validation_loss() const {
@@ -323,7 +323,7 @@ TEST_F(AverageTest, IsDividedAsTheOptimizersState) {
     const Settings settings = stage == "0" ? base : with(base, sharded);
     SmallRun run(world_, settings);
     run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
-    run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval")));
+    run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
     run.trainer.train();
     const double measured = run.trainer.measured().values.front().second;
     if (stage == "0") loss = measured;

@@ -139,7 +139,7 @@ TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
                                           {"eval.interval", "6"},
                                           {"eval.metrics", "top_k,k=3"},
                                           {"eval.metrics", "auroc"}}));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval")));
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   run.trainer.train();
   std::vector<std::string> names;
   for (const auto& [name, value] : run.trainer.measured().values) names.push_back(name);
@@ -151,7 +151,7 @@ TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
 TEST(EvaluationMetersTest, AWrongNameEndsTheRunBeforeItsFirstStep) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"eval.metrics", "top_k,k=11"}}));
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections.at("eval")));
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   try {
     run.trainer.train();
     ADD_FAILURE() << "11 of 10 digits are taken";

@@ -64,7 +64,7 @@ struct SmallRun {
   SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables(),
            std::optional<at::ScalarType> parameters_type = {})
       : sections(sections_of(settings, tables)),
-        splits(data::open(sections.at("data"))),
+        splits(data::open(sections.at("data"), tables.sources)),
         made(make_strategy(sections, world, tables)),
         strategy(made->prepare(splits.train->task(), ready_of(parameters_type))),
         trainer(sections, strategy, splits, tables) {

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/mpi/pending_all_gather.hpp>
+
+#include <algorithm>
+#include <cstddef>
+#include <functional>
+#include <numeric>
+#include <optional>
+
+namespace lockstep::engine {
+
+namespace {
+
+/// A double holds as many bits of a number exactly.
+constexpr std::uint64_t kExactBits = (std::uint64_t{1} << 53) - 1;
+
+/// How many numbers a rank has, and a digest of their names.
+std::vector<double> head_of(const std::vector<std::pair<std::string, double>>& mine) {
+  std::string names;
+  for (const auto& [name, value] : mine) names += name + "\n";
+  return {static_cast<double>(mine.size()), static_cast<double>(std::hash<std::string>{}(names)&kExactBits)};
+}
+
+/// The numbers of one interval, under way to all ranks: first how many they are, then themselves.
+class RankEventsHook : public Hook {
+ public:
+  RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}
+
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    trainer.events().put_of_rank("step_seconds", report.seconds);
+    trainer.events().put_of_rank("data_seconds", report.data_seconds);
+    if (world_.size() == 1 || !is_log_due(report.progress, interval_)) return;
+    finish(trainer);  // the last line's, if they are still under way
+    mine_ = trainer.events().take_rank_means();
+    step_ = report.progress.step;
+    head_.emplace(world_, head_of(mine_));
+  }
+
+  void before_agreement(Trainer& trainer) override {
+    if (head_ && head_->is_done()) {
+      const std::string error = open();  // other ranks may come to know it some steps later
+      if (!error.empty()) trainer.fail(std::make_exception_ptr(ConfigError(error)));
+    }
+    if (body_ && body_->is_done()) tell(trainer);
+  }
+
+  void before_roll_back(Trainer& trainer) override { finish(trainer); }
+
+  void after_train(Trainer& trainer, Outcome outcome) override {
+    if (outcome != Outcome::failed) finish(trainer);
+  }
+
+ private:
+  /// Waits. Collective, so that all ranks see an error at the same place.
+  void finish(Trainer& trainer) {
+    if (head_) {
+      const std::string error = open();
+      if (!error.empty()) throw_agreed(ExitCode::configuration, error);
+    }
+    if (body_) tell(trainer);
+  }
+
+  /// Every rank has said what it has: the same everywhere, or an error that all of them come to.
+  std::string open() {
+    const std::span<const double> heads = head_->wait();
+    const bool are_equal = std::equal(heads.begin() + 2, heads.end(), heads.begin());
+    const std::vector<double> said(heads.begin(), heads.end());
+    head_.reset();
+    if (!are_equal) {
+      std::string counts;
+      for (std::size_t rank = 0; 2 * rank < said.size(); ++rank) {
+        counts += (rank == 0 ? "" : ", ") + std::to_string(static_cast<std::int64_t>(said[2 * rank]));
+      }
+      return "ranks measured different things up to step " + std::to_string(step_) + " (" + counts +
+             " numbers, or others); put_of_rank is to be called with the same names on every rank";
+    }
+    std::vector<double> values;
+    for (const auto& [name, value] : mine_) values.push_back(value);
+    if (!values.empty()) body_.emplace(world_, std::move(values));
+    return "";
+  }
+
+  void tell(Trainer& trainer) {
+    const std::span<const double> all = body_->wait();
+    const std::size_t ranks = all.size() / mine_.size();
+    Record record{.kind = "ranks", .values = {{"step", step_}}};
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      std::vector<double> of_ranks;
+      for (std::size_t rank = 0; rank < ranks; ++rank) of_ranks.push_back(all[rank * mine_.size() + i]);
+      const auto [least, most] = std::minmax_element(of_ranks.begin(), of_ranks.end());
+      const double mean = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0) / static_cast<double>(ranks);
+      record.values.emplace_back(mine_[i].first + "/mean", mean);
+      record.values.emplace_back(mine_[i].first + "/min", *least);
+      record.values.emplace_back(mine_[i].first + "/max", *most);
+    }
+    body_.reset();
+    trainer.report(record);
+  }
+
+  std::int64_t interval_;
+  mpi::Communicator world_;  // a line of its own: other collectives go on meanwhile
+  std::vector<std::pair<std::string, double>> mine_;
+  std::int64_t step_ = 0;
+  std::optional<mpi::PendingAllGather> head_;
+  std::optional<mpi::PendingAllGather> body_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> rank_events_hook(const Section& log, const mpi::Communicator& world) {
+  return std::make_unique<RankEventsHook>(log.integer("interval"), world);
+}
+
+}  // namespace lockstep::engine

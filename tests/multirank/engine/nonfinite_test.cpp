@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What train.nonfinite makes of a sample that is not finite.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+
+#include "small_run.hpp"
+#include "support/program.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep::engine {
+namespace {
+
+constexpr std::int64_t kBadSample = 20;
+
+/// Generated digits, of which one is NaN: `times` it is read on this rank.
+class Poisoned : public data::Dataset {
+ public:
+  Poisoned(std::shared_ptr<const data::Dataset> inner, int times) : inner_(std::move(inner)), times_(times) {}
+  std::int64_t size() const override { return inner_->size(); }
+  Task task() const override { return inner_->task(); }
+  std::uint64_t digest() const override { return inner_->digest(); }
+  data::Batch get(std::span<const std::int64_t> indices) const override {
+    data::Batch batch = inner_->get(indices);
+    for (std::size_t i = 0; i < indices.size(); ++i) {
+      if (indices[i] != kBadSample || times_.fetch_sub(1) <= 0) continue;
+      batch.input = batch.input.clone();
+      batch.input[static_cast<std::int64_t>(i)].fill_(std::numeric_limits<float>::quiet_NaN());
+    }
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const data::Dataset> inner_;
+  mutable std::atomic<int> times_;
+};
+
+/// `times` in all that a bad sample is bad.
+Tables tables_with(int times) {
+  Tables tables;
+  tables.sources.push_back({.name = "poisoned", .help = "", .keys = {}, .open = [times](const Section& section) {
+                              data::Splits splits = data::builtin_sources().front().open(section);
+                              splits.train = std::make_shared<Poisoned>(splits.train, times);
+                              return splits;
+                            }});
+  return tables;
+}
+
+// Two epochs of four steps: the bad sample is in one step of each.
+const Settings kEightSteps = {
+    {"data.name", "poisoned"}, {"data.train_size", "48"}, {"data.test_size", "8"},           {"model.name", "mlp"},
+    {"model.hidden", "8"},     {"train.max_epochs", "2"}, {"train.global_batch_size", "12"}, {"optim.name", "adamw"},
+    {"optim.lr", "0.01"}};
+
+/// Parameters before and after every step, and which steps were skipped.
+struct Seen {
+  std::vector<std::vector<at::Tensor>> parameters;  // the first before any step
+  std::vector<std::int64_t> skipped;
+  std::vector<std::int64_t> starts;  // where the run stood when it began, and when it went back
+  Outcome outcome = Outcome::failed;
+};
+
+class SeeingHook : public Hook {
+ public:
+  explicit SeeingHook(Seen& seen) : seen_(&seen) {}
+  void before_train(Trainer& trainer) override { note(trainer); }
+  void after_step(Trainer& trainer, const StepReport& report) override {
+    seen_->parameters.resize(static_cast<std::size_t>(report.progress.step));
+    note(trainer);
+    if (report.is_skipped) seen_->skipped.push_back(report.progress.step);
+  }
+
+ private:
+  void note(Trainer& trainer) const {
+    std::vector<at::Tensor> copies;
+    for (const at::Tensor& p : trainer.strategy().model().model().parameters()) copies.push_back(p.detach().clone());
+    seen_->parameters.push_back(std::move(copies));
+  }
+
+  Seen* seen_;
+};
+
+bool are_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](const at::Tensor& x, const at::Tensor& y) { return at::equal(x, y); });
+}
+
+class NonfiniteTest : public ::testing::Test {
+ protected:
+  ~NonfiniteTest() override { world_.barrier(); }
+
+  Seen run(int times, const Settings& settings) {
+    const Tables tables = tables_with(times);
+    const Sections sections = sections_of(with(kEightSteps, settings), tables);
+    Seen seen;
+    TrainRequest request{.sections = sections,
+                         .tables = tables,
+                         .checkpoint_directory = world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_),
+                         .config_ini = "",
+                         .environment_json = "{}",
+                         .reporter = [](const Record&) {},
+                         .on_start = [&](std::int64_t step, const auto&) { seen.starts.push_back(step); },
+                         .hooks = {}};
+    request.hooks.emplace_back(Priority::normal, std::make_unique<SeeingHook>(seen));
+    seen.outcome = train(world_, std::move(request));
+    return seen;
+  }
+
+  std::string error_of(int times, const Settings& settings) {
+    try {
+      run(times, settings);
+    } catch (const NumericError& error) {
+      EXPECT_TRUE(error.is_agreed());
+      return error.what();
+    }
+    return "";
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  testing::TemporaryFolder folder_;
+  int runs_ = 0;
+};
+
+TEST_F(NonfiniteTest, StopsWithoutBeingToldOtherwise) {
+  EXPECT_NE(error_of(99, {}).find("the loss is not finite at step "), std::string::npos);
+}
+
+// A skipped step changes nothing, and all others train.
+TEST_F(NonfiniteTest, SkipLeavesOutTheStep) {
+  for (const Settings& settings : {Settings{}, Settings{{"train.clip_grad", "norm:1.0"}}}) {
+    const Seen seen = run(99, with(settings, {{"train.nonfinite", "skip"}}));
+    EXPECT_EQ(seen.outcome, Outcome::done);
+    ASSERT_EQ(seen.skipped.size(), 2U);
+    ASSERT_EQ(seen.parameters.size(), 9U);
+    for (std::size_t step = 1; step <= 8; ++step) {
+      const bool is_skipped = std::count(seen.skipped.begin(), seen.skipped.end(), step) > 0;
+      EXPECT_EQ(are_equal(seen.parameters[step - 1], seen.parameters[step]), is_skipped) << step;
+      for (const at::Tensor& parameter : seen.parameters[step]) EXPECT_TRUE(parameter.isfinite().all().item<bool>());
+    }
+  }
+}
+
+// With nothing to skip the policy changes no bit.
+TEST_F(NonfiniteTest, LookingAtGradientsChangesNothing) {
+  const Seen plain = run(0, {});
+  for (const char* policy : {"skip", "roll_back"}) {
+    const Seen seen = run(0, {{"train.nonfinite", policy}});
+    EXPECT_TRUE(seen.skipped.empty());
+    EXPECT_TRUE(are_equal(seen.parameters.back(), plain.parameters.back())) << policy;
+  }
+}
+
+// What was not finite once, in a transfer for example, leaves no trace.
+TEST_F(NonfiniteTest, RollBackTrainsTheStepAgain) {
+  const Seen plain = run(0, {{"ckpt.every_steps", "1"}});
+  const Seen seen = run(1, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  EXPECT_EQ(seen.outcome, Outcome::done);
+  EXPECT_TRUE(seen.skipped.empty());
+  EXPECT_GE(seen.starts.size(), 2U);  // once on each rank that reads the sample first
+  ASSERT_EQ(seen.parameters.size(), plain.parameters.size());
+  for (std::size_t step = 0; step < plain.parameters.size(); ++step) {
+    EXPECT_TRUE(are_equal(seen.parameters[step], plain.parameters[step])) << step;
+  }
+}
+
+TEST_F(NonfiniteTest, WhatStaysSoIsSkippedAfterGoingBackOnce) {
+  const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.every_steps", "1"}});
+  EXPECT_EQ(seen.outcome, Outcome::done);
+  EXPECT_EQ(seen.skipped.size(), 2U);
+  EXPECT_EQ(seen.starts.size(), 3U);
+}
+
+TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsPassedOver) {
+  const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.keep_best", "0"}});
+  EXPECT_EQ(seen.outcome, Outcome::done);
+  EXPECT_EQ(seen.starts.size(), 1U);
+  EXPECT_EQ(seen.skipped.size(), 2U);
+}
+
+TEST_F(NonfiniteTest, GoesBackAsOftenAsAskedFor) {
+  const std::string error =
+      error_of(99, {{"train.nonfinite", "roll_back"}, {"train.max_roll_backs", "1"}, {"ckpt.every_steps", "1"}});
+  EXPECT_NE(error.find("went back 1 times already"), std::string::npos) << error;
+}
+
+TEST_F(NonfiniteTest, RulesThatCompareLossesRefuseIt) {
+  EXPECT_THROW(run(0, {{"train.nonfinite", "skip"}, {"optim.name", "lbfgs"}}), ConfigError);
+}
+
+}  // namespace
+}  // namespace lockstep::engine

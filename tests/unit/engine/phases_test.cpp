@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/phases.hpp>
+
+#include <gtest/gtest.h>
+
+namespace lockstep::engine {
+namespace {
+
+Phases phases_of(const std::string& pattern, const std::string& every = "1", const std::string& begin = "1",
+                 const std::string& interval = "0") {
+  Section train("train");
+  train.declare({.name = "train.phases", .type = KeyType::text, .default_value = "", .help = ""});
+  train.set("phases", pattern, "test");
+  Section eval("eval");
+  for (const auto& [name, value] :
+       {std::pair{"every_epochs", every}, std::pair{"begin_epoch", begin}, std::pair{"interval", interval}}) {
+    eval.declare({.name = std::string("eval.") + name, .type = KeyType::integer, .default_value = "1", .help = ""});
+    eval.set(name, value, "test");
+  }
+  return {train, eval};
+}
+
+std::string refusal(const std::string& pattern, const std::string& every = "1") {
+  try {
+    phases_of(pattern, every);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// training-loop.md 15.1, strategy.md 13.2.2: five epochs with a test phase after every second one, which ClassyVision
+// counts from the first epoch and vissl from the second; and validation from the second epoch on.
+TEST(PhasesTest, PlansOfTheReferenceSystems) {
+  EXPECT_EQ(phases_of("", "2").plan(5), "TTtTTtTt");
+  EXPECT_EQ(phases_of("train,test,train").plan(5), "TtTTtTTt");
+  EXPECT_EQ(phases_of("", "1", "2").plan(3), "TTtTt");
+  EXPECT_EQ(phases_of("", "1000000").plan(3), "TTTt");
+}
+
+TEST(PhasesTest, APatternIsRepeated) {
+  EXPECT_EQ(phases_of("train:2,test").plan(5), "TTtTTtTt");
+  EXPECT_EQ(phases_of("train,test,train:3,test").plan(9), "TtTTTtTtTTTtTt");
+  EXPECT_EQ(phases_of("train:3").plan(4), "TTTTt");
+}
+
+TEST(PhasesTest, CountersFollowThePlan) {
+  const Phases phases = phases_of("train:2,test");
+  // T T t T T t T: before the evaluation that follows them
+  const std::vector<std::int64_t> done = {0, 1, 2, 4, 5, 7};
+  for (std::size_t epochs = 0; epochs < done.size(); ++epochs) {
+    EXPECT_EQ(phases.done_before(static_cast<std::int64_t>(epochs)), done[epochs]) << epochs;
+  }
+}
+
+TEST(PhasesTest, MistakesAreNamed) {
+  EXPECT_NE(refusal("train:0").find("train:0"), std::string::npos);
+  EXPECT_NE(refusal("train:2x"), "");
+  EXPECT_NE(refusal("training").find("'training' is neither"), std::string::npos);
+  EXPECT_NE(refusal("test,train").find("begins with training"), std::string::npos);
+  EXPECT_NE(refusal("train,,test"), "");
+  EXPECT_NE(refusal("train,test", "2").find("leave out"), std::string::npos);
+  EXPECT_EQ(refusal("train,test"), "");
+}
+
+}  // namespace
+}  // namespace lockstep::engine
