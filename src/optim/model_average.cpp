@@ -111,6 +111,7 @@ void ModelAverage::update_parameters(double weight) {
     averages.push_back(flat_average(b, s));
     values.push_back(tensors->flat_parameter(b, s));
   });
+  if (averages.empty()) return;
   weight == 1 ? at::_foreach_copy_(averages, values) : at::_foreach_lerp_(averages, values, weight);
 }
 
