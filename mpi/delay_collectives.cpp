@@ -59,15 +59,11 @@ class DelayCollectives final : public Collectives {
     inner_->broadcast(bytes, root);
     std::this_thread::sleep_until(end);
   }
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
-    const Clock::time_point end = begin(all.size());
-    inner_->all_gather(mine, all);
-    std::this_thread::sleep_until(end);
+  Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    return started(inner_->start_all_gather(mine, all), all.size());
   }
-  void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) override {
-    const Clock::time_point end = begin(count * size_of(dtype));
-    inner_->reduce_scatter(values, count, dtype, op, slice);
-    std::this_thread::sleep_until(end);
+  Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) override {
+    return started(inner_->start_reduce_scatter(values, count, dtype, op, slice), count * size_of(dtype));
   }
   void barrier() override {
     const Clock::time_point end = begin(0);

@@ -183,21 +183,22 @@ void OrderedCollectives::broadcast(std::span<std::byte> bytes, int root) {
   complete({.call = {.count = bytes.size(), .root = root, .kind = Kind::broadcast}, .values = bytes.data()});
 }
 
-void OrderedCollectives::all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+Ticket OrderedCollectives::start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
   if (all.size() != mine.size() * world_size_) {
     throw std::logic_error("comm: all_gather of " + std::to_string(mine.size()) + " bytes from " +
                            std::to_string(world_size_) + " ranks into " + std::to_string(all.size()));
   }
-  complete({.call = {.count = mine.size(), .kind = Kind::all_gather},
-            .values = const_cast<std::byte*>(mine.data()),  // only read
-            .result = all.data()});
+  return start({.call = {.count = mine.size(), .kind = Kind::all_gather},
+                .values = const_cast<std::byte*>(mine.data()),  // only read
+                .result = all.data()});
 }
 
-void OrderedCollectives::reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
+Ticket OrderedCollectives::start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op,
+                                                void* slice) {
   require_reducible(dtype, op);
-  complete({.call = {.count = count, .kind = Kind::reduce_scatter, .op = op, .dtype = dtype},
-            .values = static_cast<std::byte*>(values),
-            .result = static_cast<std::byte*>(slice)});
+  return start({.call = {.count = count, .kind = Kind::reduce_scatter, .op = op, .dtype = dtype},
+                .values = static_cast<std::byte*>(values),
+                .result = static_cast<std::byte*>(slice)});
 }
 
 void OrderedCollectives::barrier() { complete({.call = {.kind = Kind::barrier}}); }

@@ -34,8 +34,8 @@ class OrderedCollectives : public Collectives {
   void wait(Ticket ticket) final;
   void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) final;
   void broadcast(std::span<std::byte> bytes, int root) final;
-  void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) final;
-  void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) final;
+  Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) final;
+  Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) final;
   void barrier() final;
 
  protected:

@@ -3,6 +3,7 @@
 
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -169,12 +170,17 @@ void Link::all_gather(const void* mine, void* all, std::size_t bytes) {
   with_comm("ncclAllGather", [&](ncclComm_t comm) { return ncclAllGather(mine, all, bytes, ncclInt8, comm, stream_); });
 }
 
-// Slices differ in size, which ncclReduceScatter cannot do: one reduction for each, in one group.
 void Link::reduce_scatter(const void* const* slices, const std::size_t* counts, void* mine, DType dtype, ReduceOp op) {
   const ncclDataType_t type = nccl_type(dtype);
   const ncclRedOp_t operation = nccl_op(op);
   choose(device_);
   follow_current_stream();
+  if (std::all_of(counts, counts + ranks_, [counts](std::size_t count) { return count == counts[0]; })) {
+    return with_comm("ncclReduceScatter", [&](ncclComm_t comm) {
+      return ncclReduceScatter(slices[0], mine, counts[0], type, operation, comm, stream_);
+    });
+  }
+  // Slices differ in size, which it cannot do: one reduction for each, in one group.
   with_comm("ncclReduce", [&](ncclComm_t comm) {
     check(ncclGroupStart(), "ncclGroupStart");
     ncclResult_t result = ncclSuccess;

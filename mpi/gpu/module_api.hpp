@@ -60,7 +60,7 @@ struct ModuleApi {
   Fault (*broadcast)(Link* link, void* memory, std::size_t bytes, int root) = nullptr;
   Fault (*all_gather)(Link* link, const void* mine, void* all, std::size_t bytes) = nullptr;
   /// Gives rank r the reduced slice r.
-  /// @param slices  of this rank's values, by rank
+  /// @param slices  of this rank's values, by rank, one behind the other
   /// @param counts  elements of each, the same on all ranks
   Fault (*reduce_scatter)(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
                           ReduceOp op) = nullptr;

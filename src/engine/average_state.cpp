@@ -133,17 +133,11 @@ void restore_average(Strategy& strategy, const Archive& archive) {
   if (updates == 0) return;  // it is what the weights are
   const torch::NoGradGuard no_grad;
   const auto load = [&](const HeldState& held) {
-    const at::TensorOptions options = at::TensorOptions().dtype(held.like.dtype()).device(strategy.device());
-    const auto flat = [&](const std::byte* begin) {
-      const auto count = static_cast<std::int64_t>(held.bytes.size() / held.like.element_size());
-      return at::from_blob(
-          const_cast<std::byte*>(begin), {count}, [](void*) {}, options, options.device());
-    };
     const bool is_there = archive.has(held.at) && fits(archive.array(held.at), held.like);
     if (!is_there) {
-      flat(held.bytes.data()).copy_(flat(held.values));
+      held.over(held.bytes.data()).copy_(held.over(held.values));
     } else if (archive.array(held.at).bytes.data() != held.bytes.data()) {  // else it was read to there
-      flat(held.bytes.data()).copy_(held.part_of(archive.array(held.at)));
+      held.over(held.bytes.data()).copy_(held.part_of(archive.array(held.at)));
     }
   };
   parallel::ParameterStore& store = strategy.model().parameters();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "held_state.hpp"
 
-#include <cstring>
 #include <vector>
 
 #include "differences.hpp"
@@ -24,7 +23,7 @@ void load_held(const Archive& archive, const HeldState& held) {
   const Array* const saved = fitting(archive, held.at, held.like);
   if (saved == nullptr) return;
   if (held.is_whole()) return copy_to(held.like, *saved);
-  std::memcpy(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size());
+  held.over(held.bytes.data()).copy_(held.part_of(*saved));
 }
 
 void capture_block(Archive& archive, const std::string& group, parallel::ParameterStore& store, std::size_t block,

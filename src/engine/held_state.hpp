@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "state_names.hpp"
 #include "tensor_arrays.hpp"
@@ -25,8 +26,15 @@ struct HeldState {
   std::int64_t begin = 0;
   std::span<std::byte> bytes;
   const std::byte* values = nullptr;  ///< where the same elements of the parameter are, for what lies like it
+  at::Device device = at::kCPU;       ///< whose memory both are
 
   bool is_whole() const { return !like.is_meta(); }
+  /// As many elements as are held, over memory of the device.
+  at::Tensor over(const std::byte* memory) const {
+    return at::from_blob(
+        const_cast<std::byte*>(memory), {static_cast<std::int64_t>(bytes.size() / like.element_size())}, [](void*) {},
+        like.options().device(device), device);
+  }
   /// The same part of stored values.
   at::Tensor part_of(const checkpoints::Array& saved) const {
     const at::Tensor all = at::empty_strided(like.sizes(), like.strides(), like.options().device(at::kCPU));
@@ -64,14 +72,19 @@ void for_each_held(const parallel::ParameterStore& store, const std::string& gro
       const std::size_t first = static_cast<std::size_t>(segment.offset + begin) * element;
       const std::span<std::byte> held = state.subspan(first, static_cast<std::size_t>(end - begin) * element);
       const at::Tensor& parameter = store.parameter(store.index_of(b, s)).tensor;
-      const bool is_whole = end - begin == segment.count;
+      const at::TensorOptions options = parameter.options().requires_grad(false);
+      at::Tensor like = at::empty_strided(parameter.sizes(), parameter.strides(), options.device(at::kMeta));
+      if (end - begin == segment.count) {
+        like = at::from_blob(
+            held.data(), parameter.sizes(), parameter.strides(), [](void*) {}, options.device(store.device()),
+            store.device());
+      }
       visit(HeldState{.at = path(group, segment.name),
-                      .like = is_whole ? parallel::view_of(held.data(), parameter, nullptr)
-                                       : at::empty_strided(parameter.sizes(), parameter.strides(),
-                                                           parameter.options().device(at::kMeta)),
+                      .like = std::move(like),
                       .begin = begin,
                       .bytes = held,
-                      .values = block.parameters + first});
+                      .values = block.parameters + first,
+                      .device = store.device()});
     }
   }
 }

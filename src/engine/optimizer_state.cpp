@@ -17,15 +17,14 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
-/// A tensor over a whole state array, or with is_held false of its kind alone.
-at::Tensor tensor_of(const optim::StateArray& state, const at::Tensor& parameter, bool is_held) {
-  const at::TensorOptions options =
-      at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype)).device(is_held ? parameter.device() : at::kMeta);
+/// A tensor over a whole state array, or with device meta of its kind alone.
+at::Tensor tensor_of(const optim::StateArray& state, at::Device device) {
+  const at::TensorOptions options = at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype)).device(device);
   at::Tensor like = at::empty(state.shape, options.device(at::kMeta));
   if (!state.strides.empty()) like = like.as_strided(state.shape, state.strides);
-  if (!is_held) return like;
+  if (device.is_meta()) return like;
   return at::from_blob(
-      state.values, like.sizes(), like.strides(), [](void*) {}, options, parameter.device());
+      state.values, like.sizes(), like.strides(), [](void*) {}, options, device);
 }
 
 std::string group_of_slot(const OptimizerPlace& place, std::size_t slot) {
@@ -117,10 +116,11 @@ void for_each_state(const OptimizerPlace& place, const std::function<void(const 
       const std::optional<optim::StateArray> state = place.optimizer->state_of(b, s, slot);
       if (!state) continue;
       HeldState held{.at = path(group_of_slot(place, slot), segment.name),
-                     .like = tensor_of(*state, parameter_of(place, b, s), is_whole),
+                     .like = tensor_of(*state, is_whole ? place.store->device() : at::Device(at::kMeta)),
                      .begin = begin,
                      .bytes = {},
-                     .values = nullptr};
+                     .values = nullptr,
+                     .device = place.store->device()};
       const auto element = static_cast<std::int64_t>(held.like.element_size());
       const std::int64_t count = is_whole ? held.like.numel() : end - begin;
       held.bytes = {state->values + begin * element, static_cast<std::size_t>(count * element)};
@@ -168,7 +168,7 @@ void compare_optimizer(Differences& differences, const Archive& archive, const O
       const std::optional<optim::StateArray> state = optimizer.state_of(b, s, slot);
       if (!state) continue;
       differences.expect_array(path(group_of_slot(place, slot), place.store->blocks()[b].segments[s].name),
-                               tensor_of(*state, parameter_of(place, b, s), /*is_held=*/false), place.remedy);
+                               tensor_of(*state, at::kMeta), place.remedy);
     }
   });
   if (checkpoints::text_of(archive.array(place.group + "/param_names")) != names_in(*place.store)) {

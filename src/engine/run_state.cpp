@@ -217,7 +217,8 @@ void verify_restored(Strategy& strategy, const Archive& archive, const RestoreOp
     if (held.is_whole()) return verify(held.at, held.like);
     const Array* const saved = fitting(archive, held.at, held.like);
     if (saved == nullptr) return;
-    if (std::memcmp(held.bytes.data(), parallel::bytes_of(held.part_of(*saved)).data(), held.bytes.size()) != 0) {
+    const at::Tensor now = held.over(held.bytes.data()).cpu();
+    if (std::memcmp(now.const_data_ptr(), held.part_of(*saved).const_data_ptr(), held.bytes.size()) != 0) {
       throw CheckpointError(archive.origin(), held.at, kFaultyMemory);
     }
   };

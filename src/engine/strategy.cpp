@@ -216,7 +216,8 @@ void ShardedStrategy::lay_out(parallel::DdpOptions& options) const {
   options.shares_parameters = false;
   options.sharding = {.stage = static_cast<int>(strategy.integer("stage")),
                       .blocks = parts_of(strategy.text("blocks")),
-                      .prefetches = strategy.boolean("prefetch")};
+                      .prefetches = strategy.boolean("prefetch"),
+                      .offloads = strategy.boolean("offload")};
 }
 
 std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
@@ -251,6 +252,11 @@ KeySpecs strategy_keys() {
        .type = KeyType::boolean,
        .default_value = "true",
        .help = "stage 3: gather the next block's parameters while one computes"},
+      {.name = "strategy.offload",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "sharded on GPUs: keep the optimizer's state in the host's memory, whose processor then updates; on the "
+               "CPU it changes nothing"},
   };
 }
 

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 
+#include "adafactor_loops.hpp"
 #include "rules.hpp"
 #include "tensor_rules.hpp"
 
@@ -42,23 +43,61 @@ at::Tensor learn(const TensorUpdate& update, std::size_t i, const at::Tensor& gr
   return rows.mul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
 }
 
-void update_one(const TensorUpdate& update, std::size_t i) {
+AdafactorNumbers numbers_of(const TensorUpdate& update, at::ScalarType type) {
   const Options& options = *update.options;
-  const at::Tensor& parameter = update.parameters[i];
-  const at::Tensor gradient = downhill(update, i);
   const auto step = static_cast<double>(update.step);
-  const double eps1 = eps1_of(options, parameter.scalar_type());
-  const double relative_lr = std::min(options.at("lr"), 1 / std::sqrt(step));
-  const at::Tensor lr = root_mean_square(parameter).clamp_min_(options.at("eps2")).mul_(relative_lr);
-  const at::Tensor squares = learn(update, i, gradient, std::pow(step, options.at("beta2_decay")), eps1);
-  const at::Tensor direction = squares.clamp_min(eps1 * eps1).rsqrt_().mul_(gradient);
-  direction.mul_(lr.div_(root_mean_square(direction).div_(options.at("d")).clamp_min_(1)));
-  move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), direction);
+  return {.take = std::pow(step, options.at("beta2_decay")),
+          .sign = options.at("maximize") != 0 ? -1.0 : 1.0,
+          .relative_lr = std::min(options.at("lr"), 1 / std::sqrt(step)),
+          .keep = 1 - options.at("lr") * options.at("weight_decay"),
+          .eps1 = eps1_of(options, type),
+          .eps2 = options.at("eps2"),
+          .d = options.at("d")};
+}
+
+/// Of any layout on any device.
+void update_one(const TensorUpdate& update, std::size_t i) {
+  const at::Tensor& parameter = update.parameters[i];
+  const AdafactorNumbers numbers = numbers_of(update, parameter.scalar_type());
+  const at::Tensor gradient = downhill(update, i);
+  const at::Tensor lr = root_mean_square(parameter).clamp_min_(numbers.eps2).mul_(numbers.relative_lr);
+  const at::Tensor squares = learn(update, i, gradient, numbers.take, numbers.eps1);
+  const at::Tensor direction = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradient);
+  direction.mul_(lr.div_(root_mean_square(direction).div_(numbers.d).clamp_min_(1)));
+  move(update, parameter, numbers.keep, direction);
+}
+
+/// The same for matrices that lie row by row in the host's memory, in fewer passes over it.
+template <class T>
+void update_rows(const TensorUpdate& update, std::size_t i) {
+  const at::Tensor& parameter = update.parameters[i];
+  const std::int64_t rows = parameter.size(-2);
+  const std::int64_t columns = parameter.size(-1);
+  update_by_adafactor({.parameters = parameter.mutable_data_ptr<T>(),
+                       .gradients = update.gradients[i].const_data_ptr<T>(),
+                       .of_rows = update.states[kRows][i].mutable_data_ptr<T>(),
+                       .of_columns = update.states[kColumns][i].mutable_data_ptr<T>(),
+                       .count = parameter.numel() / rows / columns,
+                       .rows = rows,
+                       .columns = columns},
+                      numbers_of(update, parameter.scalar_type()));
+}
+
+bool lies_in_rows(const TensorUpdate& update, std::size_t i) {
+  const at::Tensor& parameter = update.parameters[i];
+  return parameter.is_cpu() && parameter.dim() >= 2 && parameter.is_contiguous() && !update.is_void.defined();
 }
 
 void update(const TensorUpdate& update) {
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
-    if (update.parameters[i].numel() > 0) update_one(update, i);
+    if (update.parameters[i].numel() == 0) continue;
+    if (!lies_in_rows(update, i)) {
+      update_one(update, i);
+    } else if (update.parameters[i].scalar_type() == at::kDouble) {
+      update_rows<double>(update, i);
+    } else {
+      update_rows<float>(update, i);
+    }
   }
 }
 

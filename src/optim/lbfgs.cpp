@@ -6,9 +6,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
+#include <vector>
 
+#include "lbfgs_history.hpp"
 #include "line_search.hpp"
 #include "options.hpp"
 #include "rules.hpp"
@@ -17,9 +21,7 @@ namespace lockstep::optim {
 
 namespace {
 
-constexpr double kLeastCurvature = 1e-10;  // of a step that is learnt from
-constexpr std::int64_t kMostTries = 25;    // of one line search
-enum Slot : std::size_t { kDirection, kLastGradient, kSteps, kChanges };
+constexpr std::int64_t kMostTries = 25;  // of one line search
 
 void assign(const Vector& to, const Vector& from) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
@@ -32,78 +34,17 @@ Vector sum(const Vector& a, double factor, const Vector& b) {
   return result;
 }
 
-void add(const Vector& to, double factor, const Vector& values) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
-}
-
 Vector product(const Vector& a, double factor) {
   Vector result;
   for (const at::Tensor& part : a) result.push_back(part.mul(factor));
   return result;
 }
 
-double sum_of_magnitudes(const Minimisation& problem, const Vector& a) {
-  Vector signs;
-  for (const at::Tensor& part : a) signs.push_back(part.sign());
-  return problem.dot(a, signs);
+Vector signs(const Vector& a) {
+  Vector result;
+  for (const at::Tensor& part : a) result.push_back(part.sign());
+  return result;
 }
-
-/// Of the last steps, and of what they did to the gradient: what is known of the curvature.
-class History {
- public:
-  explicit History(Minimisation& problem)
-      : problem_(&problem), size_(static_cast<std::int64_t>(problem.options().at("history_size"))) {
-    const auto learnt = static_cast<std::int64_t>(problem.numbers().at("learnt"));
-    for (std::int64_t i = std::max<std::int64_t>(0, learnt - size_); i < learnt; ++i) take(i);
-  }
-
-  void learn(const Vector& step, const Vector& change) {
-    if (!(problem_->dot(change, step) > kLeastCurvature)) return;
-    const auto learnt = static_cast<std::int64_t>(problem_->numbers().at("learnt")++);
-    assign(problem_->state_row(kSteps, learnt % size_), step);  // over the oldest, once there are as many
-    assign(problem_->state_row(kChanges, learnt % size_), change);
-    if (static_cast<std::int64_t>(pairs_.size()) == size_) pairs_.erase(pairs_.begin());
-    take(learnt);
-  }
-
-  /// The gradient times the inverse curvature, downhill.
-  Vector downhill(const Vector& gradient) const {
-    Vector direction = product(gradient, -1);
-    std::vector<double> shares(pairs_.size());
-    for (std::size_t i = pairs_.size(); i-- > 0;) {
-      shares[i] = problem_->dot(pairs_[i].step, direction) * pairs_[i].inverse_product;
-      add(direction, -shares[i], pairs_[i].change);
-    }
-    direction = product(direction, scale_);
-    for (std::size_t i = 0; i < pairs_.size(); ++i) {
-      const double back = problem_->dot(pairs_[i].change, direction) * pairs_[i].inverse_product;
-      add(direction, shares[i] - back, pairs_[i].step);
-    }
-    return direction;
-  }
-
- private:
-  struct Pair {
-    Vector step;
-    Vector change;
-    double inverse_product;
-  };
-
-  void take(std::int64_t learnt) {
-    Pair pair{.step = problem_->state_row(kSteps, learnt % size_),
-              .change = problem_->state_row(kChanges, learnt % size_),
-              .inverse_product = 0};
-    const double product = problem_->dot(pair.change, pair.step);
-    pair.inverse_product = 1 / product;
-    scale_ = product / problem_->dot(pair.change, pair.change);
-    pairs_.push_back(std::move(pair));
-  }
-
-  Minimisation* problem_;
-  std::int64_t size_;
-  std::vector<Pair> pairs_;  // oldest first
-  double scale_ = 1;         // of the first guess of the inverse curvature
-};
 
 class Lbfgs {
  public:
@@ -118,9 +59,11 @@ class Lbfgs {
     at_ = problem_->evaluate();
     if (!std::isfinite(problem_->so_far().grad_norm)) return;
     const auto most = static_cast<std::int64_t>(options_->at("max_iter"));
-    for (std::int64_t i = 1; i <= most && std::isfinite(at_.loss) && !is_optimal(); ++i) {
-      choose_direction();
-      const double slope = problem_->dot(at_.gradient, direction_);
+    for (std::int64_t i = 1; i <= most && std::isfinite(at_.loss) && choose_direction(); ++i) {
+      const Minimisation::Measure measures[] = {{&at_.gradient, &direction_}, {&direction_}};
+      const std::vector<double> measured = problem_->measure(measures);
+      const double slope = measured[0];
+      largest_ = measured[1];
       if (!(slope <= -option("tolerance_change"))) return;
       const double last_loss = at_.loss;
       if (option("strong_wolfe") != 0) {
@@ -130,7 +73,7 @@ class Lbfgs {
         if (i == most) return;  // the next step evaluates here
         at_ = problem_->evaluate();
       }
-      const bool is_still = problem_->largest_magnitude(direction_) * std::abs(length()) <= option("tolerance_change");
+      const bool is_still = largest_ * std::abs(length()) <= option("tolerance_change");
       const bool is_level = std::abs(at_.loss - last_loss) < option("tolerance_change");
       if (is_still || is_level || evaluations_left() <= 0) return;
     }
@@ -140,20 +83,32 @@ class Lbfgs {
   double option(const char* name) const { return options_->at(name); }
   /// Of the last step, in units of direction_.
   double& length() { return problem_->numbers().at("t"); }
-  bool is_optimal() const { return problem_->largest_magnitude(at_.gradient) <= option("tolerance_grad"); }
   std::int64_t evaluations_left() const {
     const auto given = static_cast<std::int64_t>(option("max_eval"));
     const auto most = given == 0 ? static_cast<std::int64_t>(option("max_iter")) * 5 / 4 : given;
     return most - problem_->so_far().evaluations;
   }
 
-  void choose_direction() {
-    const bool is_first = ++problem_->numbers().at("n_iter") == 1;
-    if (!is_first) history_.learn(product(direction_, length()), sum(at_.gradient, -1, last_gradient_));
-    assign(direction_, history_.downhill(at_.gradient));
+  /// False: the gradient is as small as it is to be.
+  bool choose_direction() {
+    const bool is_first = problem_->numbers().at("n_iter") == 0;
+    std::optional<Curvature> found;
+    if (!is_first) {
+      found = {.step = product(direction_, length()), .change = sum(at_.gradient, -1, last_gradient_)};
+    }
+    const Vector of_signs = is_first ? signs(at_.gradient) : Vector();
+    std::vector<Minimisation::Measure> measures = {{&at_.gradient}};
+    if (is_first) measures.push_back({&at_.gradient, &of_signs});
+    const std::size_t own = measures.size();
+    history_.ask(measures, at_.gradient, found);
+    const std::vector<double> measured = problem_->measure(measures);
+    if (measured[0] <= option("tolerance_grad")) return false;
+    ++problem_->numbers().at("n_iter");
+    assign(direction_, history_.downhill(std::span(measured).subspan(own), at_.gradient, found));
     assign(last_gradient_, at_.gradient);
     length() = option("lr");
-    if (is_first) length() *= std::min(1.0, 1 / sum_of_magnitudes(*problem_, at_.gradient));
+    if (is_first) length() *= std::min(1.0, 1 / measured[1]);
+    return true;
   }
 
   /// To where the loss along the direction is low and flat enough.
@@ -165,9 +120,9 @@ class Lbfgs {
       const double trial_slope = problem_->dot(point.gradient, direction_);
       return Trial{.at = length, .point = std::move(point), .slope = trial_slope};
     };
-    Trial found = search_line(at, {.at = 0, .point = at_, .slope = slope}, length(),
-                              {.tolerance = option("tolerance_change") / problem_->largest_magnitude(direction_),
-                               .most_tries = std::min(kMostTries, evaluations_left())});
+    Trial found = search_line(
+        at, {.at = 0, .point = at_, .slope = slope}, length(),
+        {.tolerance = option("tolerance_change") / largest_, .most_tries = std::min(kMostTries, evaluations_left())});
     problem_->move_to(start, found.at, direction_);
     length() = found.at;
     at_ = std::move(found.point);
@@ -175,10 +130,11 @@ class Lbfgs {
 
   Minimisation* problem_;
   const Options* options_;
-  History history_;
+  LbfgsHistory history_;
   Vector direction_;
   Vector last_gradient_;
   Minimisation::Point at_;
+  double largest_ = 0;  // magnitude in the direction
 };
 
 void minimise(Minimisation& problem) {

@@ -28,22 +28,19 @@ double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t
 }  // namespace
 
 Minimisation::Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate)
-    : optimizer_(&optimizer),
-      parameters_(&parameters),
-      evaluate_(&evaluate),
-      pieces_(std::make_unique<PieceNumbers>(parameters.blocks())) {
+    : optimizer_(&optimizer), parameters_(&parameters), evaluate_(&evaluate) {
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     const Block& block = parameters.blocks()[b];
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const Segment& segment = block.segments[s];
+      const std::size_t number = parameter_count_++;
       if (segment.own_begin == segment.own_end) continue;
       std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
-      owned_.push_back({.block = b, .segment = s, .parameter = flat(values, segment.count, type_of(block))});
+      owned_.push_back(
+          {.block = b, .segment = s, .number = number, .parameter = flat(values, segment.count, type_of(block))});
     }
   }
 }
-
-Minimisation::~Minimisation() = default;
 
 Vector Minimisation::state_row(std::size_t slot, std::int64_t row) const {
   Vector rows;
@@ -90,31 +87,46 @@ void Minimisation::move_to(const Vector& from, double factor, const Vector& alon
   });
 }
 
-double Minimisation::dot(const Vector& a, const Vector& b) const {
-  std::vector<double> sums(pieces_->count());
-  for (std::size_t i = 0; i < owned_.size(); ++i) {
-    const bool is_double = a[i].scalar_type() == at::kDouble;
-    for (std::int64_t begin = 0; begin < a[i].numel(); begin += kPieceElements) {
-      const GradientPiece piece{.block = owned_[i].block,
-                                .segment = owned_[i].segment,
-                                .begin = begin,
-                                .count = std::min(kPieceElements, a[i].numel() - begin)};
-      sums[pieces_->place_of(piece)] = is_double ? sum_of_products_at<double>(a[i], b[i], begin, piece.count)
-                                                 : sum_of_products_at<float>(a[i], b[i], begin, piece.count);
-    }
-  }
-  parameters_->sum_over_owners(sums);  // each has one owner: the others add 0
-  return sum_by_tree(sums);
+/// Of one piece of a vector.
+double Minimisation::measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const {
+  const at::Tensor& a = (*measure.a)[i];
+  if (measure.b == nullptr) return a.narrow(0, begin, count).abs().max().item<double>();
+  const at::Tensor& b = (*measure.b)[i];
+  return a.scalar_type() == at::kDouble ? sum_of_products_at<double>(a, b, begin, count)
+                                        : sum_of_products_at<float>(a, b, begin, count);
 }
 
-double Minimisation::largest_magnitude(const Vector& a) const {
-  std::vector<double> largest(pieces_->count());  // of a whole parameter, in the place of its first piece
+/// Parameters have one owner each, who sums their pieces.
+std::vector<double> Minimisation::measure(std::span<const Measure> measures) const {
+  std::vector<double> values(measures.size() * parameter_count_);  // one row for each measure
   for (std::size_t i = 0; i < owned_.size(); ++i) {
-    const GradientPiece first{.block = owned_[i].block, .segment = owned_[i].segment};
-    largest[pieces_->place_of(first)] = a[i].abs().max().item<double>();
+    const std::int64_t count = owned_[i].parameter.numel();
+    const auto pieces = static_cast<std::size_t>((count + kPieceElements - 1) / kPieceElements);
+    std::vector<double> parts(measures.size() * pieces);
+    for (std::size_t piece = 0; piece < pieces; ++piece) {
+      const std::int64_t begin = static_cast<std::int64_t>(piece) * kPieceElements;
+      for (std::size_t k = 0; k < measures.size(); ++k) {
+        parts[k * pieces + piece] = measure_part(measures[k], i, begin, std::min(kPieceElements, count - begin));
+      }
+    }
+    for (std::size_t k = 0; k < measures.size(); ++k) {
+      const std::span<double> of_measure = std::span(parts).subspan(k * pieces, pieces);
+      values[k * parameter_count_ + owned_[i].number] =
+          measures[k].b != nullptr ? sum_by_tree(of_measure) : *std::max_element(of_measure.begin(), of_measure.end());
+    }
   }
-  parameters_->sum_over_owners(largest);
-  return largest.empty() ? 0 : *std::max_element(largest.begin(), largest.end());
+  parameters_->sum_over_owners(values);  // each has one owner: the others add 0
+  std::vector<double> results;
+  for (std::size_t k = 0; k < measures.size(); ++k) {
+    const std::span<double> row = std::span(values).subspan(k * parameter_count_, parameter_count_);
+    results.push_back(measures[k].b != nullptr ? sum_by_tree(row) : *std::max_element(row.begin(), row.end()));
+  }
+  return results;
+}
+
+double Minimisation::dot(const Vector& a, const Vector& b) const {
+  const Measure product{.a = &a, .b = &b};
+  return measure({&product, 1}).front();
 }
 
 Minimised Optimizer::minimise(const std::function<double()>& evaluate) {

@@ -44,10 +44,13 @@ NamedBuffer* find(std::vector<NamedBuffer>& buffers, const NamedBuffer& like) {
   return found == buffers.end() ? nullptr : &*found;
 }
 
-/// Calls visit(block, segment) for every parameter.
-void for_each_segment(const FlatParameters& parameters, const auto& visit) {
+/// Calls visit(block, segment) for every parameter of which this rank owns a part.
+void for_each_own(const FlatParameters& parameters, const auto& visit) {
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) visit(b, s);
+    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
+      const Segment& segment = parameters.blocks()[b].segments[s];
+      if (segment.own_begin < segment.own_end) visit(b, s);
+    }
   }
 }
 
@@ -87,10 +90,11 @@ at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) {
   const Block& of = parameters_->blocks()[block];
   const at::TensorOptions options =
       parameters_->as_tensors()->flat_parameter(block, segment).options().requires_grad(false);
+  const Segment& own = of.segments[segment];
   std::byte* const begin =
-      average_[block].get() + static_cast<std::size_t>(of.segments[segment].offset) * size_of(of.dtype);
+      average_[block].get() + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(of.dtype);
   return at::from_blob(
-      begin, {of.segments[segment].count}, [](void*) {}, options, options.device());
+      begin, {own.own_end - own.own_begin}, [](void*) {}, options, options.device());
 }
 
 void ModelAverage::update_parameters(double weight) {
@@ -103,10 +107,11 @@ void ModelAverage::update_parameters(double weight) {
   }
   std::vector<at::Tensor> averages;
   std::vector<at::Tensor> values;
-  for_each_segment(*parameters_, [&](std::size_t b, std::size_t s) {
+  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
     averages.push_back(flat_average(b, s));
     values.push_back(tensors->flat_parameter(b, s));
   });
+  if (averages.empty()) return;
   weight == 1 ? at::_foreach_copy_(averages, values) : at::_foreach_lerp_(averages, values, weight);
 }
 
@@ -119,8 +124,8 @@ void ModelAverage::exchange_parameters() {
     return;
   }
   const torch::NoGradGuard no_grad;
-  for_each_segment(*parameters_,
-                   [&](std::size_t b, std::size_t s) { exchange(flat_average(b, s), tensors->flat_parameter(b, s)); });
+  for_each_own(*parameters_,
+               [&](std::size_t b, std::size_t s) { exchange(flat_average(b, s), tensors->flat_parameter(b, s)); });
 }
 
 void ModelAverage::update_buffers(double weight) {

@@ -25,12 +25,19 @@ std::vector<at::Tensor> gradients_of(FlatParameters& parameters, const IsWanted&
   std::vector<at::Tensor> gradients;
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
-      const bool is_empty = parameters.blocks()[b].segments[s].count == 0;  // which has no largest element
+      const Segment& segment = parameters.blocks()[b].segments[s];
+      const bool is_empty = segment.own_begin == segment.own_end;  // which has no largest element
       if (is_empty || !parameters.has_gradient(b, s) || !is_wanted(b, s)) continue;
       gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
     }
   }
   return gradients;
+}
+
+bool is_any(std::size_t, std::size_t) { return true; }
+
+at::TensorOptions on_device(FlatParameters& parameters) {
+  return parameters.as_tensors()->flat_parameter(0, 0).options().requires_grad(false);
 }
 
 /// Given ones, or those of a tensor whose last dimension lies closest.
@@ -51,6 +58,27 @@ at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
   std::vector<at::Tensor> norms;
   for (const at::Tensor& norm : at::_foreach_norm(gradients, norm_type)) norms.push_back(norm.to(at::kDouble));
   return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+/// @param norms  of what this rank owns; undefined: of nothing
+/// @return       of what all ranks own, in one collective
+std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::vector<at::Tensor>& norms,
+                                         double norm_type) {
+  TensorParameters& tensors = *parameters.as_tensors();
+  const at::Tensor zero = at::zeros({}, on_device(parameters).dtype(at::kDouble));
+  std::vector<at::Tensor> defined;
+  for (const at::Tensor& norm : norms) defined.push_back(norm.defined() ? norm : zero);
+  if (!tensors.is_divided()) return defined;
+  at::Tensor all = at::stack(defined);
+  if (std::isinf(norm_type)) {  // a maximum may pass over a NaN
+    all = at::where(all.isfinite(), all, at::full_like(all, norm_type));
+    tensors.maximum_over_ranks(all);
+  } else {
+    all = all.pow(norm_type);
+    tensors.sum_over_ranks(all);
+    all = all.pow(1 / norm_type);
+  }
+  return all.unbind();
 }
 
 void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change, std::size_t group) {
@@ -105,31 +133,42 @@ TensorRule builtin_tensor_rule(std::string_view rule) {
 }
 
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type) {
-  const at::Tensor norm = norm_of(gradients_of(parameters, [](std::size_t, std::size_t) { return true; }), norm_type);
-  return norm.defined() ? norm : at::zeros({}, at::kDouble);
+  return norms_over_ranks(parameters, {norm_of(gradients_of(parameters, is_any), norm_type)}, norm_type).front();
 }
 
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters,
                                               double norm_type) {
   std::vector<at::Tensor> norms;
+  std::vector<bool> have_gradients;  // the same on every rank
   for (std::size_t g = 0; g < optimizer.groups().size(); ++g) {
+    bool has_gradient = false;
     const auto is_in_group = [&](std::size_t b, std::size_t s) { return optimizer.group_of(b, s) == g; };
+    for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
+      for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
+        has_gradient = has_gradient || (is_in_group(b, s) && parameters.has_gradient(b, s));
+      }
+    }
+    have_gradients.push_back(has_gradient);
     norms.push_back(norm_of(gradients_of(parameters, is_in_group), norm_type));
+  }
+  norms = norms_over_ranks(parameters, norms, norm_type);
+  for (std::size_t g = 0; g < norms.size(); ++g) {
+    if (!have_gradients[g]) norms[g] = at::Tensor();
   }
   return norms;
 }
 
 at::Tensor unscale_gradients(FlatParameters& parameters, double scale) {
   const torch::NoGradGuard no_grad;
-  const std::vector<at::Tensor> gradients = gradients_of(parameters, [](std::size_t, std::size_t) { return true; });
-  if (gradients.empty()) return at::zeros({});
-  const at::TensorOptions options = gradients.front().options().dtype(at::kFloat);
+  const at::TensorOptions options = on_device(parameters).dtype(at::kFloat);
   at::Tensor is_faulty = at::zeros({}, options);
   const at::Tensor inverse = at::full({}, 1 / scale, options);
   // By type, as the kernel wants it.
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
-  for (const at::Tensor& gradient : gradients) by_type[gradient.scalar_type()].push_back(gradient);
+  for (const at::Tensor& gradient : gradients_of(parameters, is_any))
+    by_type[gradient.scalar_type()].push_back(gradient);
   for (auto& [type, alike] : by_type) at::_amp_foreach_non_finite_check_and_unscale_(alike, is_faulty, inverse);
+  parameters.as_tensors()->maximum_over_ranks(is_faulty);
   return is_faulty;
 }
 
@@ -145,7 +184,7 @@ TensorChange change_by(const Clip& clip, const std::vector<at::Tensor>& norms) {
   return change;
 }
 
-/// With tensors of the parameter's shape if the rule is whole, else flat ones.
+/// What this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.
 void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const at::Tensor& parameter,
                        const at::Tensor& gradient) const {
   const Segment& of = parameters_->blocks()[block].segments[segment];
@@ -162,14 +201,16 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
     at::Tensor& state = update.states[slot].emplace_back();
     const std::optional<StateArray> array = state_of(block, segment, slot);
     if (!array) continue;
-    const Shape shape = rule_->is_whole ? array->shape : Shape{of.count};
+    const Shape shape = rule_->is_whole ? array->shape : Shape{of.own_end - of.own_begin};
     const Shape strides = strides_of(shape, rule_->is_whole ? array->strides : Shape());
+    const std::int64_t first = rule_->is_whole ? 0 : of.own_begin * static_cast<std::int64_t>(size_of(array->dtype));
     state = at::from_blob(
-        array->values, shape, strides, [](void*) {}, options, options.device());
+        array->values + first, shape, strides, [](void*) {}, options, options.device());
   }
 }
 
-/// step of a rule that is whole. One parameter at a time: no more than one gradient is held beside the parameters.
+/// step of a rule that is whole. One parameter at a time: no more than one gradient is held beside the parameters, and
+/// none that comes in one piece.
 void Optimizer::step_whole(Changes changes) {
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();
@@ -181,9 +222,14 @@ void Optimizer::step_whole(Changes changes) {
       const Segment& segment = block.segments[piece.segment];
       const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
       const auto bytes = static_cast<std::int64_t>(size_of(block.dtype));
-      if (piece.begin == 0) gradient = at::empty({segment.count}, type);
-      std::memcpy(static_cast<std::byte*>(gradient.mutable_data_ptr()) + piece.begin * bytes, piece.values,
-                  static_cast<std::size_t>(piece.count * bytes));
+      const bool is_whole = piece.count == segment.count;
+      if (is_whole) {
+        gradient = at::from_blob(const_cast<std::byte*>(piece.values), {segment.count}, type);
+      } else {
+        if (piece.begin == 0) gradient = at::empty({segment.count}, type);
+        std::memcpy(static_cast<std::byte*>(gradient.mutable_data_ptr()) + piece.begin * bytes, piece.values,
+                    static_cast<std::size_t>(piece.count * bytes));
+      }
       if (piece.begin + piece.count < segment.count) return;
       TensorUpdate update;
       add_to(update, piece.block, piece.segment,
@@ -208,6 +254,8 @@ void Optimizer::step_tensors(const TensorChange& change) {
     for (std::size_t s = 0; s < steps_[b].size(); ++s) {
       if (!parameters_->has_gradient(b, s)) continue;
       was_counted_[b][s] = 1;
+      const Segment& segment = parameters_->blocks()[b].segments[s];
+      if (segment.own_begin == segment.own_end && segment.count > 0) continue;  // another rank's
       TensorUpdate& update = updates[{b, group_of_[b][s], steps_[b][s]}];
       update.is_void = change.is_void;
       add_to(update, b, s, parameters_->as_tensors()->flat_parameter(b, s),

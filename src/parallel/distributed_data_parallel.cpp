@@ -145,7 +145,9 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
   const std::vector<Unit> plan = plan_units(specs_of(parameters), units.members, collectives_->world_size());
   store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, plan, sharding);
   if (sharding.stage == 1) {
-    slices_fit_ = collectives_->local_size() == 1 || collectives_->local_size() == collectives_->world_size();
+    const bool is_one_place =
+        collectives_->local_size() == 1 || collectives_->local_size() == collectives_->world_size();
+    slices_fit_ = is_one_place && store_->as_tensors() == nullptr;
     return;
   }
   shards_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, [this](std::size_t unit) {
@@ -162,7 +164,6 @@ void DistributedDataParallel::require_shardable(const std::vector<NamedParameter
   if (options_.comm_hook && options_.sharding.stage > 1) {
     throw ConfigError(stage + ": gradients travel as they are; set ddp.comm_hook=none, or strategy.stage=1");
   }
-  if (!device_.is_cpu()) throw ConfigError(stage + ": parameters are sharded on the CPU only; use run.device=cpu");
   for (const NamedParameter& parameter : parameters) {
     const bool has_own_type =
         parameter.tensor.grad_dtype().value_or(parameter.tensor.scalar_type()) == parameter.tensor.scalar_type();

@@ -21,6 +21,11 @@ namespace {
 
 constexpr std::size_t kAlignment = 64;
 
+/// [own_end - own_begin] Of a tensor without gaps.
+at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& of) {
+  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, of.own_begin, of.own_end - of.own_begin);
+}
+
 std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
   auto region = std::make_shared<mpi::SharedRegion>(host, bytes);
   std::byte* const begin = region->bytes().data();
@@ -74,6 +79,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       specs_(specs_of(parameters_)),
       holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
+      are_tensors_(device_.is_cuda()),
       checks_writes_(checks_writes),
       host_(std::move(sharers)),
       sharers_(&collectives) {
@@ -111,16 +117,23 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       specs_(specs_of(parameters_)),
       holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
+      are_tensors_(device_.is_cuda() || sharding.is_as_on_gpu),
       checks_writes_(false),
       host_(world.split(world.rank())),
       sharers_(&collectives) {
-  for (const NamedParameter& parameter : parameters_) broadcast(parameter.tensor, collectives, 0);
-  shards_ = std::make_unique<Shards>(parameters_, std::move(units), collectives,
-                                     Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches});
+  for (const NamedParameter& parameter : parameters_) {
+    if (world.size() > 1) broadcast(parameter.tensor, collectives, 0);
+  }
+  const bool is_offloaded = are_tensors_ && sharding.offloads;
+  shards_ = std::make_unique<Shards>(
+      parameters_, std::move(units), collectives,
+      Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
+  if (is_offloaded) device_ = at::kCPU;
+  are_tensors_ = are_tensors_ && !is_offloaded;
   for (std::size_t u = 0; u < shards_->units().size(); ++u) {
     const Unit& unit = shards_->units()[u];
     blocks_.push_back(block_of(unit, specs_, collectives.rank()));
-    blocks_.back().parameters = bytes_of(shards_->slice(u)).data();
+    blocks_.back().parameters = bytes_of(shards_->held(u)).data();
     auto& members = index_.emplace_back();
     for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
   }
@@ -264,16 +277,14 @@ void ParameterStore::visit_all(const std::function<void(const optim::GradientPie
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
                                  const std::function<void(const optim::GradientPiece&)>& visit) const {
-  const at::Tensor gradient = aligned_gradient(block, segment);
-  const auto* const values = static_cast<const std::byte*>(gradient.const_data_ptr());
   const optim::Segment& of = blocks_[block].segments[segment];
-  const std::size_t element = size_of(blocks_[block].dtype);
   if (of.own_begin == of.own_end) return;
+  const at::Tensor own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
   visit({.block = block,
          .segment = segment,
          .begin = of.own_begin,
          .count = of.own_end - of.own_begin,
-         .values = values + static_cast<std::size_t>(of.own_begin) * element});
+         .values = bytes_of(own).data()});
 }
 
 at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segment) const {
@@ -288,13 +299,26 @@ at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segme
 }
 
 at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment) {
-  const at::Tensor values = parameters_[index_[block][segment]].tensor.detach();
-  return values.as_strided({values.numel()}, {1});
+  const optim::Segment& of = blocks_[block].segments[segment];
+  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), of);
+  const std::int64_t first = of.own_begin == of.own_end ? 0 : of.offset + of.own_begin;
+  return shards_->held(block).narrow(0, first, of.own_end - of.own_begin);
 }
 
 at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
-  const at::Tensor gradient = aligned_gradient(block, segment).detach();
-  return gradient.as_strided({gradient.numel()}, {1});
+  const optim::Segment& of = blocks_[block].segments[segment];
+  if (source_ != nullptr && source_->is_sliced()) {
+    return source_->part_of(index_[block][segment], of.own_begin, of.own_end);
+  }
+  return own_part(aligned_gradient(block, segment).detach(), of);
+}
+
+void ParameterStore::sum_over_ranks(const at::Tensor& values) {
+  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::sum);
+}
+
+void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
+  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::max);
 }
 
 void ParameterStore::drop_gradients() {
@@ -304,7 +328,7 @@ void ParameterStore::drop_gradients() {
 
 void ParameterStore::write(const std::function<void()>& body) {
   if (shards_) {
-    body();
+    write_alone(body);
     if (!shards_->frees()) shards_->publish();
     return;
   }
@@ -317,6 +341,7 @@ void ParameterStore::write(const std::function<void()>& body) {
 void ParameterStore::write_alone(const std::function<void()>& body) {
   const WriteGuard::Opened opened(guard_.get());
   body();
+  if (shards_) shards_->bring_back();
 }
 
 void ParameterStore::write_whole(const std::function<void()>& body) {

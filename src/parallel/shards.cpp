@@ -69,6 +69,7 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
       collectives_(&collectives),
       states_(units_.size(), State::gathered),
       arrivals_(units_.size()),
+      tickets_(units_.size()),
       coming_(units_.size()) {
   const torch::NoGradGuard no_grad;
   for (std::size_t u = 0; u < units_.size(); ++u) {
@@ -87,6 +88,7 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
     if (options_.frees) release(u);
     free_.clear();  // what is gathered at the same time later is less than all
   }
+  offload();
   // One object is used by one thread at a time: what is gathered beside the computation has its own.
   const bool is_aside = options_.frees && options_.prefetches && collectives.world_size() > 1;
   if (!is_aside || collectives.has_device_buckets()) return;
@@ -111,20 +113,26 @@ void Shards::request(std::size_t unit) {
   states_[unit] = State::requested;
   coming_[unit] = at::empty({0}, wholes_[unit].options());
   coming_[unit].storage().set_data_ptr_noswap(take_memory(unit));
-  auto* const to = static_cast<std::byte*>(coming_[unit].storage().mutable_data());
-  const std::span<std::byte> all(to, wholes_[unit].nbytes());
-  const std::span<const std::byte> mine = bytes_of(slices_[unit]);
+  const at::Tensor all = at::from_blob(
+      coming_[unit].storage().mutable_data(), wholes_[unit].sizes(), [](void*) {}, wholes_[unit].options(),
+      wholes_[unit].device());
   if (worker_) {
-    arrivals_[unit] = worker_->start([this, mine, all] { own_collectives_->all_gather(mine, all); });
+    arrivals_[unit] = worker_->start(
+        [this, mine = bytes_of(slices_[unit]), all = bytes_of(all)] { own_collectives_->all_gather(mine, all); });
   } else {
-    collectives_->all_gather(mine, all);
+    tickets_[unit] = start_all_gather(slices_[unit], all, *collectives_);
+    if (!options_.prefetches) collectives_->wait(tickets_[unit]);
   }
 }
 
 void Shards::gather(std::size_t unit) {
   request(unit);
   if (states_[unit] != State::requested) return;
-  if (arrivals_[unit].valid()) arrivals_[unit].get();
+  if (arrivals_[unit].valid()) {
+    arrivals_[unit].get();
+  } else {
+    collectives_->wait(tickets_[unit]);
+  }
   wholes_[unit].storage().set_data_ptr_noswap(
       coming_[unit].storage().set_data_ptr(at::DataPtr(nullptr, wholes_[unit].device())));
   coming_[unit].reset();
@@ -143,24 +151,37 @@ void Shards::release_all() {
   for (std::size_t u = 0; u < units_.size(); ++u) release(u);
 }
 
+void Shards::offload() {
+  if (!options_.offloads) return;
+  for (const at::Tensor& slice : slices_) {
+    const at::TensorOptions in_host_memory = slice.options().device(at::kCPU).pinned_memory(slice.is_cuda());
+    offloaded_.push_back(at::empty(slice.sizes(), in_host_memory).copy_(slice));
+  }
+}
+
+void Shards::bring_back() {
+  const torch::NoGradGuard no_grad;
+  for (std::size_t u = 0; u < offloaded_.size(); ++u) slices_[u].copy_(offloaded_[u]);
+}
+
 void Shards::publish() {
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const at::Tensor mine = slices_[u].clone();  // a slice lies inside of what is gathered
-    collectives_->all_gather(bytes_of(mine), bytes_of(wholes_[u]));
+    collectives_->wait(start_all_gather(mine, wholes_[u], *collectives_));
   }
 }
 
 void Shards::take_slices() {
-  if (!options_.frees) return;  // they are parts of the whole units
   const torch::NoGradGuard no_grad;
-  for (std::size_t u = 0; u < units_.size(); ++u) {
+  for (std::size_t u = 0; options_.frees && u < units_.size(); ++u) {  // else they are parts of the whole units
     slices_[u].copy_(wholes_[u].narrow(0, units_[u].slice * collectives_->rank(), units_[u].slice));
   }
+  for (std::size_t u = 0; u < offloaded_.size(); ++u) offloaded_[u].copy_(slices_[u]);
 }
 
 at::Tensor Shards::whole(std::size_t unit, const at::Tensor& mine) {
   const at::Tensor all = at::empty({units_[unit].count(collectives_->world_size())}, mine.options());
-  collectives_->all_gather(bytes_of(mine), bytes_of(all));
+  collectives_->wait(start_all_gather(mine, all, *collectives_));
   return all;
 }
 

@@ -38,7 +38,8 @@ class Shards {
  public:
   struct Options {
     bool frees = false;
-    bool prefetches = true;  ///< `request` only begins, and a thread of its own gathers
+    bool prefetches = true;  ///< `request` only begins; on the CPU a thread of its own gathers
+    bool offloads = false;   ///< `held` are copies in the host's memory
   };
   /// Moves the parameters in: all ranks must have the same values. Collective.
   /// @param parameters   those of all units; their values are replaced by views
@@ -49,8 +50,9 @@ class Shards {
 
   const std::vector<Unit>& units() const noexcept { return units_; }
   bool frees() const noexcept { return options_.frees; }
-  /// [slice] This rank's own part of a unit. Lives as long as the shards.
-  const at::Tensor& slice(std::size_t unit) const { return slices_.at(unit); }
+  /// [slice] This rank's own part of a unit, as updates see it: where parameters lie, or in the host's memory. Lives as
+  /// long as the shards.
+  const at::Tensor& held(std::size_t unit) const { return (options_.offloads ? offloaded_ : slices_).at(unit); }
 
   /// With `frees`. Begins to make a unit whole, if it is not. Collective: all ranks in the same order.
   void request(std::size_t unit);
@@ -60,6 +62,8 @@ class Shards {
   void release(std::size_t unit);
   void release_all();
 
+  /// With `offloads`: copies what is held to where parameters lie, after it was written. Not collective.
+  void bring_back();
   /// Without `frees`: makes all units whole again after slices were written. Collective.
   void publish();
   /// Takes this rank's slices from whole units, after parameters were written. Not collective.
@@ -74,6 +78,7 @@ class Shards {
   enum class State { released, requested, gathered };
 
   at::DataPtr take_memory(std::size_t unit);
+  void offload();
 
   std::vector<NamedParameter> parameters_;
   std::vector<Unit> units_;
@@ -83,8 +88,10 @@ class Shards {
   std::unique_ptr<Worker> worker_;
   std::vector<at::Tensor> wholes_;  // by unit
   std::vector<at::Tensor> slices_;
+  std::vector<at::Tensor> offloaded_;  // copies of the slices
   std::vector<State> states_;
-  std::vector<std::future<void>> arrivals_;       // of requested units
+  std::vector<std::future<void>> arrivals_;       // of requested units, by the worker
+  std::vector<mpi::Ticket> tickets_;              // of requested units, without one
   std::vector<at::Tensor> coming_;                // their values
   std::multimap<std::size_t, at::DataPtr> free_;  // memory that was given back, by bytes
 };

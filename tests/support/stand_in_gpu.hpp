@@ -28,6 +28,7 @@ struct StandIn {
   int nccl_loaded = 22809;
   std::string uuid = "GPU-of-rank-";  ///< followed by the rank in MPI_COMM_WORLD, unless `shares_gpu`
   bool shares_gpu = false;
+  bool has_all_memory = false;  ///< all memory counts as the GPU's: tensors on the CPU stand in for a GPU's
 
   int links = 0;                   ///< alive
   int allocations = 0;             ///< alive

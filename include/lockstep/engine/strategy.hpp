@@ -132,7 +132,7 @@ class ShardedStrategy : public Strategy {
       : Strategy(sections, world, tables) {}
   std::string_view name() const noexcept override { return "sharded"; }
 
- private:
+ protected:
   void lay_out(parallel::DdpOptions& options) const override;
 };
 

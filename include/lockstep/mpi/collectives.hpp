@@ -125,13 +125,21 @@ class Collectives {
 
   virtual void broadcast(std::span<std::byte> bytes, int root) = 0;
   /// @param all  world_size() * mine.size() bytes, in rank order; must not overlap `mine`
-  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
+  virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
+    wait(start_all_gather(mine, all));
+  }
+  /// The same, started: until `wait` returned, `mine` stays untouched, and what `all` holds is unspecified.
+  virtual Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
   /// Contributions of any sizes, 0 among them, by rank.
   std::vector<std::vector<std::byte>> all_gather_any(std::span<const std::byte> mine);
   /// Slice r of the sum goes to rank r, where slices are those of slice_of(count, r, world_size, size_of(dtype)).
   /// @param values  count elements, left unspecified
   /// @param slice   slice_of(...).count elements
-  virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
+  virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
+    wait(start_reduce_scatter(values, count, dtype, op, slice));
+  }
+  /// The same, started: until `wait` returned, `values` stay untouched, and what `slice` holds is unspecified.
+  virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
   /// The ranks with the same `color`, in the order of their ranks here, as a new object of the same backend where that

@@ -5,17 +5,16 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <any>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep::optim {
-
-class PieceNumbers;  // of piece_sums.hpp
 
 /// As long as all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
 using Vector = std::vector<at::Tensor>;
@@ -27,12 +26,13 @@ class Minimisation {
  public:
   /// @param evaluate  see Optimizer::minimise
   Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate);
-  ~Minimisation();
   Minimisation(const Minimisation&) = delete;
   Minimisation& operator=(const Minimisation&) = delete;
 
   const Options& options() const { return optimizer_->groups().front().options; }
   std::map<std::string, double>& numbers() { return optimizer_->numbers(); }
+  /// Empty at first; what a rule puts there it finds in its next step, unless the program was started anew.
+  std::any& memo() { return optimizer_->memo(); }
   /// A state array of the parameters' shape, to read and to write.
   Vector state(std::size_t slot) const { return state_row(slot, 0); }
   /// Number `row` of a state array of several such.
@@ -52,23 +52,31 @@ class Minimisation {
   /// parameters := from + factor * along.
   void move_to(const Vector& from, double factor, const Vector& along);
 
+  /// A number over whole vectors: a . b, or without b the largest magnitude in a.
+  struct Measure {
+    const Vector* a;
+    const Vector* b = nullptr;
+  };
+  /// All of them in one collective. Those that share a vector read its memory once if they stand side by side.
+  std::vector<double> measure(std::span<const Measure> measures) const;
   double dot(const Vector& a, const Vector& b) const;
-  double largest_magnitude(const Vector& a) const;
 
  private:
   struct Place {
     std::size_t block;
     std::size_t segment;
+    std::size_t number;    // among all parameters
     at::Tensor parameter;  // [count]
   };
 
   void take_gradients(const Vector& to);
+  double measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const;
 
   Optimizer* optimizer_;
   FlatParameters* parameters_;
   const std::function<double()>* evaluate_;
   std::vector<Place> owned_;  // in the order of blocks and segments
-  std::unique_ptr<PieceNumbers> pieces_;
+  std::size_t parameter_count_ = 0;
   Minimised so_far_;
 };
 

@@ -6,6 +6,7 @@
 #include <lockstep/core/tensor_fwd.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 
+#include <any>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -191,6 +192,8 @@ class Optimizer {
   /// Rule::numbers, the same on every rank.
   std::map<std::string, double>& numbers() noexcept { return numbers_; }
   const std::map<std::string, double>& numbers() const noexcept { return numbers_; }
+  /// See Minimisation::memo.
+  std::any& memo() noexcept { return memo_; }
 
  private:
   using Changes = std::span<const GradientChange>;  // by group
@@ -222,6 +225,7 @@ class Optimizer {
   std::vector<std::vector<std::shared_ptr<std::byte>>> state_;       // [block][slot]
   std::vector<std::vector<std::vector<std::int64_t>>> state_begin_;  // [block][slot][segment], and where the last ends
   std::map<std::string, double> numbers_;
+  std::any memo_;
   std::vector<std::vector<char>> was_counted_;  // [block][segment], by the last step_tensors
 };
 

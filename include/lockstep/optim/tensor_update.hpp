@@ -18,18 +18,24 @@ class TensorParameters {
  public:
   virtual ~TensorParameters() = default;
 
-  /// [count] A view of a whole segment.
+  /// [own_end - own_begin] A view of this rank's part of a segment: all of it, unless is_divided.
   virtual at::Tensor flat_parameter(std::size_t block, std::size_t segment) = 0;
-  /// [count] Its averaged gradient, laid out like it; an update may change it. After finish_gradients, while
-  /// has_gradient.
+  /// Its averaged gradient, laid out like it; an update may change it. After finish_gradients, while has_gradient.
   virtual at::Tensor flat_gradient(std::size_t block, std::size_t segment) = 0;
+
+  /// Whether other ranks own the other parts.
+  virtual bool is_divided() const noexcept { return false; }
+  /// Where is_divided: put the sum, or the maximum, over all ranks in the place of each element. Of the device of the
+  /// parameters, float32 or float64. Collective.
+  virtual void sum_over_ranks(const at::Tensor&) {}
+  virtual void maximum_over_ranks(const at::Tensor&) {}
 };
 
-/// One update of parameters that have the same options, the same number of updates so far and one type, as whole
-/// tensors: P parameters, each flat, or of its shape if the rule is whole.
+/// One update of parameters that have the same options, the same number of updates so far and one type, as tensors: P
+/// parameters, of each what this rank owns, flat, or of its shape if the rule is whole.
 struct TensorUpdate {
   std::vector<at::Tensor> parameters;
-  std::vector<at::Tensor> gradients;            ///< may be changed
+  std::vector<at::Tensor> gradients;            ///< not to be changed
   std::vector<std::vector<at::Tensor>> states;  ///< [slot][P], as many slots as the rule's state_names; undefined: none
   const Options* options = nullptr;
   std::int64_t step = 0;  ///< updates of these parameters including this one, from 1
@@ -47,12 +53,12 @@ struct TensorChange {
 using TensorRule = void (*)(const TensorUpdate& update);
 TensorRule builtin_tensor_rule(std::string_view rule);
 
-/// The same as gradient_norm, on the device of the gradients. [] float64. Not collective.
+/// The same as gradient_norm, on the device of the gradients. [] float64. Collective where is_divided, as what follows.
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);
-/// The same for each group; undefined for one without gradients.
+/// The same for each group; undefined for one without gradients on any rank.
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters, double norm_type);
 /// Divides all gradients by `scale`, in place.
-/// @return  [] float32: 1 where any was not finite, on their device
+/// @return  [] float32: 1 where any was not finite on any rank, on their device
 at::Tensor unscale_gradients(FlatParameters& parameters, double scale);
 /// The same as change_by, for the norm by which each group is clipped: none, if nothing is clipped by its norm. A norm
 /// that is not finite makes the update void.

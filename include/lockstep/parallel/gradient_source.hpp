@@ -4,9 +4,12 @@
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
 
+#include <ATen/core/Tensor.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <stdexcept>
 #include <vector>
 
 namespace lockstep::parallel {
@@ -30,6 +33,10 @@ class GradientSource {
   /// must stay untouched until a barrier of the ranks.
   /// @param keeps  a second visit of the same elements follows
   virtual void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) = 0;
+  /// The same elements as a tensor [end - begin], where they lie; for a source that is always sliced.
+  virtual at::Tensor part_of(std::size_t, std::int64_t, std::int64_t) const {
+    throw std::logic_error("these gradients are not to be had as tensors");
+  }
   /// All has been visited: the gradients of the step are gone.
   virtual void release() noexcept = 0;
   /// Called on every rank whenever buckets were built, and now.

@@ -37,7 +37,8 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters);
 /// exists once per host. Who owns what follows the gradient buckets, so that each rank works on an even part of each.
 ///
 /// Sharded, each rank owns a slice of every unit and has state for that alone: a block is this rank's slice of a unit.
-/// The parameters are whole on every rank, or with stage 3 only between gather and release.
+/// The parameters are whole on every rank, or with stage 3 only between gather and release. Blocks and states lie on
+/// the device of the parameters, or in the host's memory if they are offloaded.
 class ParameterStore : public optim::FlatParameters, private optim::TensorParameters {
  public:
   /// Moves the parameters into blocks and gives all ranks the values of rank 0. Collective.
@@ -78,7 +79,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool has_gradient(std::size_t block, std::size_t segment) const override;
   void visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) override;
   void drop_gradients() override;
-  optim::TensorParameters* as_tensors() noexcept override { return is_on_gpu() ? this : nullptr; }
+  optim::TensorParameters* as_tensors() noexcept override { return are_tensors_ ? this : nullptr; }
   void write(const std::function<void()>& body) override;
   void write_alone(const std::function<void()>& body) override;
   void sum_over_owners(std::span<double> values) const override;
@@ -87,6 +88,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void write_whole(const std::function<void()>& body);
   /// Runs `body` while all parameters are whole. Collective.
   void read_whole(const std::function<void()>& body);
+  /// Where blocks and states lie.
+  at::Device device() const noexcept { return device_; }
   std::span<std::byte> bytes_of_block(std::size_t block) const;  ///< its parameters
   /// Values that lie like the segments of a block, each of its parameter's shape. Where blocks are slices those of all
   /// ranks are put together, in memory of their own: collective; else they are views.
@@ -111,6 +114,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool is_on_gpu() const noexcept { return device_.is_cuda(); }
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
+  bool is_divided() const noexcept override { return shards_ != nullptr && sharers_->world_size() > 1; }
+  void sum_over_ranks(const at::Tensor& values) override;
+  void maximum_over_ranks(const at::Tensor& values) override;
   void add_block(DType dtype, const std::vector<std::size_t>& members);
   /// The gradient, of the dtype and strides of its parameter.
   at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
@@ -124,8 +130,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<NamedParameter> parameters_;
   std::shared_ptr<void> claim_;  // while it lives, parameters_ count as wrapped
   std::vector<ParameterSpec> specs_;
-  std::vector<int> holds_;  // by parameter
-  at::Device device_;
+  std::vector<int> holds_;                       // by parameter
+  at::Device device_;                            // of blocks and states
+  bool are_tensors_;                             // updates work on tensors, which lie on a GPU
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block

@@ -18,6 +18,9 @@ struct Sharding {
   /// of them is gathered for the whole of a forward and backward. Empty: the outermost blocks that consist of blocks.
   std::vector<std::string> blocks = {};
   bool prefetches = true;  ///< stage 3: gather the next block's parameters while one computes
+  /// On a GPU: optimizer state, and values that updates work on, are in the host's memory, where its loops update them.
+  bool offloads = false;
+  bool is_as_on_gpu = false;  ///< tests: what is done on a GPU is done on the CPU
 };
 
 /// Parameters of one dtype that lie one after the other and are divided among ranks as one: rank r has the elements

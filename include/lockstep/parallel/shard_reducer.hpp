@@ -17,6 +17,8 @@ namespace lockstep::parallel {
 /// A unit is reduced as soon as backward has brought the gradients of all of its parameters and the units before it are
 /// reduced, and the gradients' own memory is free then. Every micro_batch is reduced; the slices add up. A parameter
 /// without a gradient on some rank counts as zero there; without one on all ranks it has none.
+///
+/// On GPUs nothing waits for a reduction before the gradients are asked for, or its memory is needed again.
 class ShardReducer : public GradientSource {
  public:
   /// Collective: allocates memory for the largest unit.
@@ -37,6 +39,7 @@ class ShardReducer : public GradientSource {
   bool is_sliced() const noexcept override;
   bool has_gradient(std::size_t parameter) const override;
   void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
+  at::Tensor part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const override;
   void release() noexcept override;
   /// There are none: units stay as they are.
   void on_new_buckets(std::function<void(const std::vector<Bucket>&)>) override {}

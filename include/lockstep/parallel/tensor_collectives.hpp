@@ -38,6 +38,17 @@ std::span<std::byte> bytes_of(const at::Tensor& tensor);
 void broadcast(const at::Tensor& tensor, const mpi::Communicator& world, int root = 0);
 void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root);
 
+/// Puts the ranks' tensors one behind the other: see Collectives::start_all_gather. A rank alone copies, wherever its
+/// tensors lie. Collective.
+/// @param mine  [count] on the device of `all`
+/// @param all   [world_size * count] of the same type
+mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives);
+
+/// Averages, and gives each rank its slice: see Collectives::start_reduce_scatter. A rank alone copies. Collective.
+/// @param values  [world_size * count] on the device of `slice`
+/// @param slice   [count] of the same type
+mpi::Ticket start_average_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives);
+
 /// Reduces a tensor of any layout in place. Collective.
 void all_reduce(const at::Tensor& tensor, mpi::Collectives& collectives, mpi::ReduceOp op);
 

@@ -120,6 +120,41 @@ TEST(LbfgsTest, GoesOnFromWhatItRemembers) {
   }
 }
 
+/// Counts how often its ranks meet to sum.
+class CountingDouble : public FlatParametersDouble {
+ public:
+  using FlatParametersDouble::FlatParametersDouble;
+  void sum_over_owners(std::span<double>) const override { ++sums; }
+  mutable int sums = 0;
+};
+
+// One for the norm of the first gradient, one for the history that the step begins with, and two for each iteration,
+// whatever the length of the history.
+TEST(LbfgsTest, RanksMeetTwiceInAnIteration) {
+  for (const char* const history : {"1", "2", "100"}) {
+    CountingDouble parameters(DType::float64, {{"x", {3}}});
+    Optimizer optimizer =
+        make_optimizer(lbfgs({{"max_iter", "4"}, {"history_size", history}, {"lr", "0.1"}}), parameters);
+    const auto evaluate = [&parameters] {
+      const auto x = parameters.values<double>("x");
+      std::vector<double> gradient(3);
+      double loss = 0;
+      for (std::size_t i = 0; i < 3; ++i) {
+        const double off = x[i] - static_cast<double>(i + 1);
+        gradient[i] = static_cast<double>(i + 1) * off;
+        loss += gradient[i] * off / 2;
+      }
+      parameters.set_gradient<double>("x", gradient);
+      return loss;
+    };
+    EXPECT_EQ(optimizer.minimise(evaluate).evaluations, 4);
+    EXPECT_EQ(parameters.sums, 1 + 2 * 4) << history;
+    parameters.sums = 0;
+    optimizer.minimise(evaluate);
+    EXPECT_EQ(parameters.sums, 1 + 1 + 2 * 4) << history;
+  }
+}
+
 // f(x) = x where x >= 0.5, else not a number: the search stays where there are numbers.
 TEST(LbfgsTest, ALossThatIsNoNumberIsTooHigh) {
   FlatParametersDouble parameters(DType::float64, {{"x", {1}}});

@@ -121,6 +121,33 @@ INSTANTIATE_TEST_SUITE_P(
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"weight_decay", "0.1"}, {"maximize", "true"}},
                       Settings{{"name", "adamw"}, {"lr", "0.01"}, {"amsgrad", "true"}, {"no_decay", "norms_biases"}}));
 
+// Loops take what lies row by row; LibTorch what lies otherwise.
+TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
+  const Section optim = section_of({{"name", "adafactor"}, {"weight_decay", "0.1"}, {"maximize", "true"}});
+  const Rule& rule = find_rule("adafactor");
+  Options options = rule.read(optim);
+  options.insert({{"lr", 0.02}, {"weight_decay", 0.1}, {"maximize", 1}});
+  const at::Tensor initial = at::arange(2 * 5 * 37, at::kDouble).mul(0.37).sin().view({2, 5, 37});
+  std::vector<at::Tensor> results;
+  for (const bool is_by_rows : {true, false}) {
+    const auto laid_out = [&](const at::Tensor& tensor) {
+      return is_by_rows ? tensor.clone() : tensor.transpose(1, 2).contiguous().transpose(1, 2);
+    };
+    TensorUpdate update{.parameters = {laid_out(initial)},
+                        .gradients = {},
+                        .states = {{at::zeros({2, 5, 1}, at::kDouble)}, {at::zeros({2, 1, 37}, at::kDouble)}, {{}}},
+                        .options = &options,
+                        .is_void = {}};
+    for (update.step = 1; update.step <= 3; ++update.step) {
+      update.gradients = {laid_out(initial.mul(static_cast<double>(update.step)).cos())};
+      rule.update_tensors(update);
+    }
+    results.push_back(update.parameters[0].contiguous());
+  }
+  EXPECT_GT((results[0] - initial).abs().max().item<double>(), 1e-3);
+  EXPECT_LE((results[0] - results[1]).abs().max().item<double>(), 1e-14);
+}
+
 TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
   DeviceParameters parameters(DType::float32, kShapes);
   Optimizer optimizer = make_optimizer({{"name", "lamb"}}, parameters);
@@ -149,6 +176,41 @@ TEST(TensorNormTest, IsTheNormOfAllGradients) {
 /// One step of a wrapper whose loss adds nothing to the gradients that were set.
 UpdateReport wrapped_step(OptimWrapper& wrapper) {
   return wrapper.update_params(torch::zeros({}, at::kDouble).requires_grad_());
+}
+
+/// This rank owns a part of "w" and nothing of "b"; another rank brings what the sums are told here.
+class DividedParameters : public DeviceParameters {
+ public:
+  using DeviceParameters::DeviceParameters;
+  bool is_divided() const noexcept override { return true; }
+  void sum_over_ranks(const at::Tensor& values) override { values.add_(others); }
+  void maximum_over_ranks(const at::Tensor& values) override { values.clamp_min_(others); }
+
+  double others = 0;
+};
+
+TEST(TensorNormTest, IsOverWhatAllRanksOwn) {
+  DividedParameters parameters(DType::float64, {{"w", {2}}, {"b", {1}}});
+  parameters.own("b", 0, 0);
+  parameters.set_gradient<double>("w", {3, 0});
+  parameters.set_gradient<double>("b", {100});
+  parameters.others = 16;
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 2).item<double>(), 5);
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, 1).item<double>(), 19);
+  EXPECT_DOUBLE_EQ(gradient_norm_tensor(parameters, std::numeric_limits<double>::infinity()).item<double>(), 16);
+  parameters.others = 0;
+  parameters.set_gradient<double>("w", {std::nan(""), 0});
+  EXPECT_FALSE(std::isfinite(gradient_norm_tensor(parameters, 2).item<double>()));
+  EXPECT_FALSE(std::isfinite(gradient_norm_tensor(parameters, std::numeric_limits<double>::infinity()).item<double>()));
+}
+
+TEST(TensorLossScaleTest, AFaultOnAnotherRankSkipsHere) {
+  DividedParameters parameters(DType::float32, {{"w", {2}}, {"b", {1}}});
+  parameters.set_gradient<float>("w", {3, 0});
+  EXPECT_EQ(unscale_gradients(parameters, 2).item<float>(), 0);
+  EXPECT_EQ(reinterpret_cast<const float*>(parameters.gradient(0, 0))[0], 1.5F);
+  parameters.others = 1;
+  EXPECT_EQ(unscale_gradients(parameters, 2).item<float>(), 1);
 }
 
 TEST(TensorClipTest, ScalesAndClamps) {

@@ -228,6 +228,7 @@ TYPED_TEST(WholeTest, AdafactorKeepsMeansOfRowsAndColumns) {
   expect_near<TypeParam>(trained<TypeParam>(settings, {3, 5}), adafactor_formula(1, 3, 5, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {2, 2, 4, 3}), adafactor_formula(4, 4, 3, eps1),
                          this->kTolerance);
+  expect_near<TypeParam>(trained<TypeParam>(settings, {2, 7, 37}), adafactor_formula(2, 7, 37, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {7}), adafactor_formula(1, 0, 7, eps1), this->kTolerance);
   expect_near<TypeParam>(trained<TypeParam>(settings, {}), adafactor_formula(1, 0, 1, eps1), this->kTolerance);
   Settings coarse = settings;

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "lbfgs_history.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <any>
+
+namespace lockstep::optim {
+
+namespace {
+
+using Measure = Minimisation::Measure;
+
+constexpr double kLeastCurvature = 1e-10;  // of a step that is learnt from
+
+void assign(const Vector& to, const Vector& from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
+
+void add(const Vector& to, double factor, const Vector& values) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
+}
+
+/// Without the first row and the first column.
+void drop_first(std::vector<std::vector<double>>& matrix) {
+  matrix.erase(matrix.begin());
+  for (auto& row : matrix) row.erase(row.begin());
+}
+
+}  // namespace
+
+LbfgsHistory::LbfgsHistory(Minimisation& problem)
+    : problem_(&problem), size_(static_cast<std::int64_t>(problem.options().at("history_size"))) {
+  if (!problem.memo().has_value()) problem.memo() = Products();
+  products_ = &std::any_cast<Products&>(problem.memo());
+  const auto learnt = static_cast<std::int64_t>(problem.numbers().at("learnt"));
+  for (std::int64_t i = std::max<std::int64_t>(0, learnt - size_); i < learnt; ++i) take(i);
+  std::vector<Measure> measures;
+  for (const Curvature& pair : pairs_) {
+    measures.push_back({&pair.change, &pair.step});
+    measures.push_back({&pair.change, &pair.change});
+  }
+  const std::vector<double> measured = measures.empty() ? std::vector<double>() : problem.measure(measures);
+  bool are_ours = products_->of_both.size() == pairs_.size();
+  for (std::size_t i = 0; are_ours && i < pairs_.size(); ++i) {
+    are_ours = products_->of_both[i][i] == measured[2 * i] && products_->of_changes[i][i] == measured[2 * i + 1];
+  }
+  if (!are_ours) form_products();
+}
+
+void LbfgsHistory::take(std::int64_t learnt) {
+  pairs_.push_back(
+      {.step = problem_->state_row(kSteps, learnt % size_), .change = problem_->state_row(kChanges, learnt % size_)});
+}
+
+void LbfgsHistory::form_products() {
+  const std::size_t count = pairs_.size();
+  std::vector<Measure> measures;
+  for (const Curvature& of_row : pairs_) {
+    for (const Curvature& of_column : pairs_) {
+      measures.push_back({&of_row.step, &of_column.change});
+      measures.push_back({&of_row.change, &of_column.change});
+    }
+  }
+  const std::vector<double> measured = measures.empty() ? std::vector<double>() : problem_->measure(measures);
+  *products_ = {.of_both = Matrix(count, std::vector<double>(count)),
+                .of_changes = Matrix(count, std::vector<double>(count))};
+  for (std::size_t i = 0; i < count; ++i) {
+    for (std::size_t j = 0; j < count; ++j) {
+      products_->of_both[i][j] = measured[2 * (i * count + j)];
+      products_->of_changes[i][j] = measured[2 * (i * count + j) + 1];
+    }
+  }
+}
+
+void LbfgsHistory::ask(std::vector<Measure>& measures, const Vector& gradient,
+                       const std::optional<Curvature>& found) const {
+  const auto ask_of = [&](const Curvature& pair) {
+    measures.push_back({&pair.step, &gradient});
+    measures.push_back({&pair.change, &gradient});
+    if (!found) return;
+    measures.push_back({&pair.step, &found->change});
+    measures.push_back({&pair.change, &found->change});
+    measures.push_back({&pair.change, &found->step});
+  };
+  for (const Curvature& pair : pairs_) ask_of(pair);
+  if (found) ask_of(*found);
+}
+
+Vector LbfgsHistory::downhill(std::span<const double> measured, const Vector& gradient,
+                              const std::optional<Curvature>& found) {
+  std::vector<Answers> answers;
+  for (std::size_t at = 0; at < measured.size(); at += found ? 5 : 2) {
+    Answers& of_pair = answers.emplace_back(Answers{.step_slope = measured[at], .change_slope = measured[at + 1]});
+    if (!found) continue;
+    of_pair.step_by_change = measured[at + 2];
+    of_pair.change_by_change = measured[at + 3];
+    of_pair.change_by_step = measured[at + 4];
+  }
+  if (found && !(answers.back().step_by_change > kLeastCurvature)) {
+    answers.pop_back();
+  } else if (found) {
+    const bool is_full = static_cast<std::int64_t>(pairs_.size()) == size_;
+    if (is_full) answers.erase(answers.begin());
+    learn(*found, answers);
+  }
+  return direction(gradient, answers);
+}
+
+/// @param answers  about the pairs that stay, and then about `found`
+void LbfgsHistory::learn(const Curvature& found, std::span<const Answers> answers) {
+  if (answers.size() == pairs_.size()) {  // over the oldest
+    pairs_.erase(pairs_.begin());
+    drop_first(products_->of_both);
+    drop_first(products_->of_changes);
+  }
+  const auto learnt = static_cast<std::int64_t>(problem_->numbers().at("learnt")++);
+  assign(problem_->state_row(kSteps, learnt % size_), found.step);
+  assign(problem_->state_row(kChanges, learnt % size_), found.change);
+  take(learnt);
+  std::vector<double>& steps_row = products_->of_both.emplace_back();
+  std::vector<double>& changes_row = products_->of_changes.emplace_back();
+  for (std::size_t i = 0; i < answers.size(); ++i) {
+    if (i + 1 < answers.size()) {
+      products_->of_both[i].push_back(answers[i].step_by_change);
+      products_->of_changes[i].push_back(answers[i].change_by_change);
+    }
+    steps_row.push_back(answers[i].change_by_step);
+    changes_row.push_back(answers[i].change_by_change);
+  }
+}
+
+/// The two loops over the history, on products alone; then one sum of vectors.
+Vector LbfgsHistory::direction(const Vector& gradient, std::span<const Answers> answers) const {
+  const std::size_t count = pairs_.size();
+  const Matrix& of_both = products_->of_both;
+  const Matrix& of_changes = products_->of_changes;
+  std::vector<double> shares(count);  // of the changes, in what the gradient comes to in the first loop
+  for (std::size_t i = count; i-- > 0;) {
+    double product = -answers[i].step_slope;
+    for (std::size_t j = i + 1; j < count; ++j) product -= shares[j] * of_both[i][j];
+    shares[i] = product / of_both[i][i];
+  }
+  const double scale = count == 0 ? 1 : of_both.back().back() / of_changes.back().back();
+  std::vector<double> steps(count);  // of the steps, in the direction
+  for (std::size_t i = 0; i < count; ++i) {
+    double product = -answers[i].change_slope;
+    for (std::size_t j = 0; j < count; ++j) product -= shares[j] * of_changes[i][j];
+    product *= scale;
+    for (std::size_t j = 0; j < i; ++j) product += steps[j] * of_both[j][i];
+    steps[i] = shares[i] - product / of_both[i][i];
+  }
+  Vector direction;
+  for (const at::Tensor& part : gradient) direction.push_back(part.mul(-scale));
+  for (std::size_t i = 0; i < count; ++i) {
+    add(direction, -scale * shares[i], pairs_[i].change);
+    add(direction, steps[i], pairs_[i].step);
+  }
+  return direction;
+}
+
+}  // namespace lockstep::optim
