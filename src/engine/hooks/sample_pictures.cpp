@@ -80,6 +80,7 @@ void SamplePictures::add(const LastBatch& batch) {
     take(batch);
   } catch (const std::exception& failure) {  // a run does not end for a picture
     log::warning(std::string("the evaluation leaves no pictures of samples: ") + failure.what());
+    images_.clear();
     most_ = 0;
   }
 }
