@@ -29,7 +29,7 @@ constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
                                           {"data_wait", "Waiting for data", "share of the time"},
                                           {"loss_scale", "Loss scale", "factor"}}};
 
-constexpr std::array<const char*, 5> kHidden = {"epoch", "samples", "val/count", "loss", "val/loss"};
+constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};
 
 constexpr std::string_view kSection = "time/";
 constexpr std::string_view kDeviceSection = "device_time/";

@@ -68,15 +68,15 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   const std::vector<std::string> records = records_of(event_files(run)[0]);
   EXPECT_EQ(count_of(page, "<img "), 16U);
   EXPECT_EQ(count_of(page, "src="), count_of(page, "src=\"data:image/png;base64,"));
-  // Version and start, a line for each step, and for each evaluation; its pictures, and their captions.
-  EXPECT_EQ(records.size(), 2U + 4U + 2U * (1U + 16U + 1U));
+  // Version and start; of each step a line and what ranks differ in; of each evaluation a line, pictures and captions.
+  EXPECT_EQ(records.size(), 2U + 4U * 2U + 2U * (1U + 16U + 1U));
   EXPECT_TRUE(has(records.at(2), "loss"));
 
   const Outcome resumed = run_ranks(2, arguments + " --train.max_epochs=3 --resume=must");
   ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
   ASSERT_EQ(event_files(run).size(), 2U);
   const std::vector<std::string> later = records_of(event_files(run)[1]);
-  EXPECT_EQ(later.size(), 2U + 2U + 1U + 16U + 1U);
+  EXPECT_EQ(later.size(), 2U + 2U * 2U + 1U + 16U + 1U);
   for (std::size_t i = 1; i < 3; ++i) EXPECT_EQ(later[i].substr(9, 2), "\x10\x05") << "step 5, record " << i;
 
   fs::remove(run / "report.html");
