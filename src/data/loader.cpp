@@ -24,6 +24,7 @@ class Loader::Impl {
       : dataset_(std::move(dataset)),
         plan_(std::move(plan)),
         name_(std::move(options.name)),
+        pins_memory_(options.pins_memory),
         claimed_(first),
         taken_(first),
         end_(end) {
@@ -67,10 +68,17 @@ class Loader::Impl {
     slot.is_ready = true;
     try {
       slot.batch = get(plan_(k), k);
+      if (pins_memory_) pin(slot.batch);
     } catch (...) {
       slot.error = std::current_exception();
     }
     return slot;
+  }
+
+  static void pin(Batch& batch) {
+    batch.input = batch.input.pin_memory();
+    if (batch.target.defined()) batch.target = batch.target.pin_memory();
+    for (auto& [name, tensor] : batch.more) tensor = tensor.pin_memory();
   }
 
   Batch get(const std::vector<std::int64_t>& indices, std::int64_t k) const {
@@ -131,6 +139,7 @@ class Loader::Impl {
   std::shared_ptr<const Dataset> dataset_;
   std::function<std::vector<std::int64_t>(std::int64_t k)> plan_;
   std::string name_;
+  bool pins_memory_;
   std::vector<Slot> slots_;
   std::mutex mutex_;
   std::condition_variable_any room_;

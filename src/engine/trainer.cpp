@@ -54,7 +54,8 @@ Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits spli
     }
     loader_options_ = {.workers = static_cast<int>(data.integer("workers")),
                        .prefetch = static_cast<int>(2 + strategy.micro_batches()),
-                       .name = "the training data"};
+                       .name = "the training data",
+                       .pins_memory = strategy.device().is_cuda()};
     bounds_ = std::make_unique<RunBounds>(train);
     const StepRow& row = find_row(tables.steps, train.text("step"), train.cite("step"));
     step_ = row.make(train);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training on GPUs beside training on CPUs, which other tests compare with PyTorch.
+#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/evaluation.hpp>
@@ -12,6 +13,7 @@
 #include "gpu_test.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
 namespace {
@@ -184,6 +186,109 @@ TEST_F(GpuTrainingTest, AveragesOfWeightsAreThoseOfTheCpu) {
     parallel::expect_equal(parameters_of(run.strategy), trained);
   }
   parallel::expect_equal(averages[0], averages[1], 1e-6);
+}
+
+// float64, so that what differs is the order of additions alone.
+TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
+  const Settings common = {{"model.name", "mlp"},
+                           {"model.hidden", "256"},
+                           {"train.max_epochs", "0"},
+                           {"train.max_steps", "12"},
+                           {"train.precision", "fp64"},
+                           {"optim.name", "adamw"},
+                           {"optim.weight_decay", "0.01"},
+                           {"train.clip_grad", "norm:1"},
+                           {"optim.lr", "0.01"},
+                           {"train.micro_batch", "8"},
+                           {"ema.kind", "ema"}};
+  const auto trained = [&](const Settings& more) {
+    auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
+    run->trainer.add_hook(Priority::high, average_hook(run->sections.at("ema")));
+    run->trainer.train();
+    return run;
+  };
+  const auto values_of = [&](SmallRun& run) {
+    std::vector<at::Tensor> values;
+    run.strategy.model().parameters().read_whole([&] { values = parameters_of(run.strategy); });
+    return values;
+  };
+  const auto averages_of = [&](SmallRun& run) {
+    std::vector<at::Tensor> values;
+    with_average(run.strategy, [&] { values = values_of(run); });
+    return values;
+  };
+  const auto replicas = trained({{"strategy.name", "ddp"}});
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (const char* const offload : {"false", "true"}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", offload " + offload);
+      const Settings sharded = {{"strategy.name", "sharded"},
+                                {"strategy.stage", std::to_string(stage)},
+                                {"strategy.blocks", stage == 3 ? "hidden*" : ""},
+                                {"strategy.offload", offload}};
+      const auto run = trained(sharded);
+      ASSERT_EQ(run->losses.size(), replicas->losses.size());
+      for (std::size_t i = 0; i < run->losses.size(); ++i) {
+        EXPECT_NEAR(run->losses[i], replicas->losses[i], 1e-7 * std::abs(replicas->losses[i])) << i;
+      }
+      parallel::expect_equal(values_of(*run), values_of(*replicas), 1e-6);
+      parallel::expect_equal(averages_of(*run), averages_of(*replicas), 1e-6);
+    }
+  }
+}
+
+// What lies on the GPU in slices, or in the host's memory, comes to a checkpoint and back.
+TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
+  const testing::TemporaryFolder mine;
+  const std::string folder = world_.broadcast(mine.path());
+  const Settings common = {{"model.name", "mlp"},       {"model.hidden", "256"}, {"train.max_epochs", "0"},
+                           {"train.max_steps", "12"},   {"optim.name", "adamw"}, {"train.clip_grad", "norm:1"},
+                           {"train.precision", "fp64"}, {"ema.kind", "ema"}};
+  const auto make = [&](const Settings& more) {
+    auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
+    run->trainer.add_hook(Priority::high, average_hook(run->sections.at("ema")));
+    return run;
+  };
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (const char* const offload : {"false", "true"}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", offload " + offload);
+      const std::string at = folder + "/" + std::to_string(stage) + offload;
+      const Settings sharded = {
+          {"strategy.name", "sharded"}, {"strategy.stage", std::to_string(stage)}, {"strategy.offload", offload}};
+      const auto whole = make(sharded);
+      whole->trainer.train();
+      const auto begun = make(with(sharded, {{"train.max_steps", "6"}}));
+      begun->trainer.train();
+      const checkpoints::Archive taken = capture(begun->trainer, "", world_.is_root());
+      if (world_.is_root()) checkpoints::write(at, 6, taken);
+      world_.barrier();
+      const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(at, 6));
+      for (const Settings& strategy : {sharded, Settings{{"strategy.name", "ddp"}}}) {
+        const auto continued = make(strategy);
+        restore(continued->trainer, archive);
+        continued->trainer.train();
+        for (std::size_t i = 0; i < 6; ++i) {
+          EXPECT_NEAR(continued->losses[i], whole->losses[6 + i], 1e-7 * whole->losses[6 + i]) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_F(GpuTrainingTest, ShardedStepsThatOverflowAreSkippedByAll) {
+  const Settings common = {{"model.name", "mlp"},       {"train.max_epochs", "0"}, {"train.max_steps", "12"},
+                           {"train.precision", "fp16"}, {"optim.name", "adamw"},   {"train.init_scale", "1e7"}};
+  SmallRun replicas(world_, settings("cuda", with(common, {{"strategy.name", "ddp"}})));
+  replicas.trainer.train();
+  const std::int64_t skipped = replicas.strategy.optimizer().scaler()->state().skipped_steps;
+  EXPECT_GE(skipped, 2);
+  for (const char* const stage : {"1", "2", "3"}) {
+    SmallRun run(world_, settings("cuda", with(common, {{"strategy.name", "sharded"}, {"strategy.stage", stage}})));
+    run.trainer.train();
+    EXPECT_NEAR(static_cast<double>(run.strategy.optimizer().scaler()->state().skipped_steps),
+                static_cast<double>(skipped), 1)
+        << stage;
+    EXPECT_NEAR(run.losses.back(), replicas.losses.back(), 0.1) << stage;
+  }
 }
 
 TEST_F(GpuTrainingTest, WhatIsDrawnDependsOnTheCountersAlone) {

@@ -139,7 +139,7 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
         wrapper.train_step(splits.train->get(indices), optimizers,
                            [&](const data::Batch& batch, auto& all) { return step_of(wrapper, *gan, batch, all); });
     std::vector<double> values;
-    for (const auto& [name, loss] : losses) values.push_back(loss.item<double>());
+    for (const auto& [name, loss] : losses) values.push_back(loss.parts.front().item<double>());
     collectives->all_reduce(values.data(), values.size(), lockstep::DType::float64, mpi::ReduceOp::average);
     if (!world.is_root()) continue;
     const auto* const scaler = optimizers.at("generator").scaler();

@@ -152,6 +152,66 @@ TEST(ShardedTest, CheckpointsGoOnOnOtherNumbersOfRanks) {
   }
 }
 
+/// Does on the CPU what is done on GPUs.
+class AsOnGpu : public ShardedStrategy {
+ public:
+  using ShardedStrategy::ShardedStrategy;
+
+ private:
+  void lay_out(parallel::DdpOptions& options) const override {
+    ShardedStrategy::lay_out(options);
+    options.sharding.is_as_on_gpu = true;
+  }
+};
+
+std::unique_ptr<Strategy> make_as_on_gpu(const Sections& sections, const mpi::Communicator& world,
+                                         const Tables& tables) {
+  return std::make_unique<AsOnGpu>(sections, world, tables);
+}
+
+// Updates by tensors, or with the optimizer's state in the host's memory: their checkpoints are those of replicas, too.
+TEST(ShardedTest, WhatGpusDoHasTheLossesAndCheckpointsOfReplicas) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const testing::TemporaryFolder mine;
+  const std::string folder = world.broadcast(mine.path());
+  const Settings settings = with(with(kSteady, gpt({})), {{"ema.kind", "ema"}, {"ema.decay", "0.9"}});
+  const auto averaging = [](SmallRun& run) {
+    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+  };
+  const auto read = [](const std::string& at) { return checkpoints::read(checkpoints::checkpoint_of(at, kSavedStep)); };
+  SmallRun replicas(world, with(settings, strategy_of(0)));
+  averaging(replicas);
+  replicas.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(folder + "/ddp"));
+  replicas.trainer.train();
+  for (int stage = 1; stage <= 3; ++stage) {
+    for (const char* const offload : {"false", "true"}) {
+      SCOPED_TRACE("stage " + std::to_string(stage) + ", offload " + offload);
+      const Settings sharded = with(with(settings, strategy_of(stage)), {{"strategy.offload", offload}});
+      const std::string saved = folder + "/" + std::to_string(stage) + offload;
+      SmallRun run(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      averaging(run);
+      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved));
+      run.trainer.train();
+      expect_near(run.losses, replicas.losses);
+      SmallRun here(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      averaging(here);
+      restore(here.trainer, read(saved));
+      here.trainer.train();
+      EXPECT_EQ(here.losses, tail(run.losses));
+      SmallRun from_replicas(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      averaging(from_replicas);
+      restore(from_replicas.trainer, read(folder + "/ddp"));
+      from_replicas.trainer.train();
+      expect_near(from_replicas.losses, tail(replicas.losses));
+      SmallRun to_replicas(world, with(settings, strategy_of(0)));
+      averaging(to_replicas);
+      restore(to_replicas.trainer, read(saved));
+      to_replicas.trainer.train();
+      expect_near(to_replicas.losses, tail(replicas.losses));
+    }
+  }
+}
+
 // Parameters are gathered in forwards, of which all ranks must run as many.
 TEST(ShardedTest, EvaluationHasFewerBatchesThanRanks) {
   const mpi::Communicator world = mpi::Communicator::world();

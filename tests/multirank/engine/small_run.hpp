@@ -61,11 +61,12 @@ class NotingHook : public Hook {
 struct SmallRun {
   /// @param tables           outlives the run
   /// @param parameters_type  of a model that is not built by the strategy
+  /// @param make             the strategy
   SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables(),
-           std::optional<at::ScalarType> parameters_type = {})
+           std::optional<at::ScalarType> parameters_type = {}, decltype(&make_strategy) make = make_strategy)
       : sections(sections_of(settings, tables)),
         splits(data::open(sections.at("data"), tables.sources)),
-        made(make_strategy(sections, world, tables)),
+        made(make(sections, world, tables)),
         strategy(made->prepare(splits.train->task(), ready_of(parameters_type))),
         trainer(sections, strategy, splits, tables) {
     trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
