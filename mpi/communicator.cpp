@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/message.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <algorithm>
@@ -76,9 +77,9 @@ Verdict run(const std::function<void()>& step) {
     step();
     return {};
   } catch (const Error& error) {
-    return {static_cast<std::int32_t>(error.exit_code()), error.what()};
+    return {static_cast<std::int32_t>(error.exit_code()), message_of(error)};
   } catch (const std::exception& error) {
-    return {static_cast<std::int32_t>(ExitCode::internal), error.what()};
+    return {static_cast<std::int32_t>(ExitCode::internal), message_of(error)};
   } catch (...) {
     return {static_cast<std::int32_t>(ExitCode::internal), "exception of unknown type"};
   }

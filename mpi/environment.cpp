@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/message.hpp>
 #include <lockstep/mpi/environment.hpp>
 
 #include <mpi.h>
@@ -50,7 +51,7 @@ void abort_at_exit() {
   } catch (const Error& error) {
     abort_because(error.what(), error.exit_code());
   } catch (const std::exception& error) {
-    abort_because((std::string("uncaught exception: ") + error.what()).c_str(), ExitCode::internal);
+    abort_because(("uncaught exception: " + message_of(error)).c_str(), ExitCode::internal);
   } catch (...) {
     abort_because("uncaught exception of unknown type", ExitCode::internal);
   }

@@ -2,6 +2,9 @@
 #include <lockstep/core/duration.hpp>
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
 #include <vector>
 
 #include "parse_value.hpp"
@@ -49,6 +52,16 @@ std::optional<double> parse_duration(const std::string& text) {
   double seconds = 0;
   for (const double part : *parts) seconds = seconds * kMinute + part;
   return *days * kDay + seconds;
+}
+
+std::string clock_text(double seconds) {
+  constexpr double kLongest = 1e6 * kDay;
+  const auto whole = static_cast<long long>(std::fmin(std::fmax(seconds, 0.0), kLongest));
+  const long long days = whole / 86400;
+  std::array<char, 64> clock{};
+  std::snprintf(clock.data(), clock.size(), "%lld:%02lld:%02lld", whole / 3600 % 24, whole / 60 % 60, whole % 60);
+  if (days == 0) return clock.data();
+  return std::to_string(days) + (days == 1 ? " day, " : " days, ") + clock.data();
 }
 
 }  // namespace lockstep

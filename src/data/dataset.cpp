@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/sample.hpp>
 #include <lockstep/data/sampler_table.hpp>
 
 #include <algorithm>
@@ -50,7 +52,9 @@ const std::vector<Source>& builtin_sources() {
 }
 
 Splits open(const Section& data, const std::vector<Source>& sources) {
-  return find_row(sources, data.text("name"), data.cite("name")).open(data);
+  const Splits splits = find_row(sources, data.text("name"), data.cite("name")).open(data);
+  const SampleKeys keys{.inputs = split_list(data.text("input_keys"), ','), .targets = {data.text("target_key")}};
+  return {.train = keyed(splits.train, keys), .test = keyed(splits.test, keys)};
 }
 
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
@@ -62,6 +66,15 @@ KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<Sampler
        .default_value = "digits",
        .help = "where samples come from: " + names_of(sources)},
       {.name = "data.path", .type = KeyType::text, .default_value = "", .help = "file or folder that the source reads"},
+      {.name = "data.input_keys",
+       .type = KeyType::text,
+       .default_value = "data",
+       .help = "what samples call the model's input; of several, separated by commas, the first is its input and the "
+               "others are given by name"},
+      {.name = "data.target_key",
+       .type = KeyType::text,
+       .default_value = "label",
+       .help = "what samples call the target; \"data\" for models that give their input back"},
       {.name = "data.shuffle",
        .type = KeyType::boolean,
        .default_value = "true",

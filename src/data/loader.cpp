@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/message.hpp>
 #include <lockstep/data/loader.hpp>
 
 #include <algorithm>
@@ -107,7 +108,7 @@ class Loader::Impl {
     } catch (const std::bad_alloc&) {
       throw;
     } catch (const std::exception& error) {
-      return error.what();
+      return message_of(error);
     }
   }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/option_list.hpp>
 #include <lockstep/engine/phases.hpp>
 
 #include <charconv>
-#include <sstream>
 #include <string_view>
 
 namespace lockstep::engine {
@@ -38,8 +38,7 @@ Phases::Phases(const Section& train, const Section& eval)
   const std::string& text = train.text("phases");
   if (text.empty()) return;
   const std::string cited = train.cite("phases");
-  std::istringstream parts(text);
-  for (std::string word; std::getline(parts, word, ',');) {
+  for (const std::string& word : split_list(text, ',')) {
     const Part part = part_of(word, cited);
     if (part.word == "train") {
       pattern_.insert(pattern_.end(), static_cast<std::size_t>(part.count), false);

@@ -271,6 +271,7 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
   capture_average(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
+  for (const auto& [priority, hook] : trainer.hooks()) hook->before_save(trainer);
   if (is_writer) capture_hooks(archive, trainer);
   return archive;
 }

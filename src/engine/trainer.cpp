@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/message.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/trainer.hpp>
@@ -169,7 +170,7 @@ void Trainer::end_after_failure(std::size_t first, std::size_t begun) noexcept {
     try {
       hooks_[i].second->after_train(*this, Outcome::failed);
     } catch (const std::exception& error) {
-      log::warning(std::string("after the failure, a hook failed, too: ") + error.what());
+      log::warning("after the failure, a hook failed, too: " + message_of(error));
     }
   }
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/block.hpp>
+#include <lockstep/models/model.hpp>
 
 #include <c10/util/Exception.h>
 #include <fnmatch.h>
@@ -17,19 +18,22 @@ thread_local const ScopedTap* innermost_tap = nullptr;
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
-at::Tensor forward_named(Block& block, const at::Tensor& input) {
+/// `forward` of a block, whose refusals name it.
+template <class Forward>
+at::Tensor forward_named(const Block& block, const at::Tensor& input, const Forward& forward) {
   try {
-    return block.forward(input);
+    return forward(input);
   } catch (const c10::Error& error) {
     throw ConfigError("model" + (block.path().empty() ? "" : "." + block.path()) + ": " +
                       first_line(error.what_without_backtrace()));
   }
 }
 
-at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& input) {
-  if (tap == nullptr) return forward_named(block, input);
+template <class Forward>
+at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& input, const Forward& forward) {
+  if (tap == nullptr) return forward_named(block, input, forward);
   return tap->tap()(block, input,
-                    [tap, &block](const at::Tensor& inner) { return run_through(tap->outer(), block, inner); });
+                    [&, tap](const at::Tensor& inner) { return run_through(tap->outer(), block, inner, forward); });
 }
 
 /// @param pattern  in which `*` does not match a dot
@@ -47,7 +51,14 @@ void Block::name_blocks() {
   }
 }
 
-at::Tensor run(Block& block, const at::Tensor& input) { return run_through(innermost_tap, block, input); }
+at::Tensor run(Block& block, const at::Tensor& input) {
+  return run_through(innermost_tap, block, input, [&block](const at::Tensor& given) { return block.forward(given); });
+}
+
+at::Tensor run_all(Model& model, const at::Tensor& input, const NamedTensors& more) {
+  return run_through(innermost_tap, model, input,
+                     [&](const at::Tensor& given) { return model.forward_all(given, more); });
+}
 
 std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,
                                           const std::string& key) {

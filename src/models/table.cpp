@@ -34,6 +34,16 @@ KeySpec count_key(const char* name, const char* value, const char* help) {
   return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = 1, .max = 1 << 20};
 }
 
+/// Unlike torch::nn::Module::to, which makes real numbers of counts, too.
+void convert(Model& model, at::ScalarType dtype) {
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> tensors = model.parameters();
+  for (const at::Tensor& buffer : model.buffers()) tensors.push_back(buffer);
+  for (at::Tensor& tensor : tensors) {
+    if (tensor.is_floating_point()) tensor.set_data(tensor.to(dtype));
+  }
+}
+
 }  // namespace
 
 const std::vector<ModelRow>& builtin_models() {
@@ -74,7 +84,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   const ModelRow& row = find_row(rows, model.text("name"), model.cite("name"));
   seed_generators(seed, random::Stream::initialisation, 0);
   std::shared_ptr<Model> built = row.make(model, task);
-  built->to(dtype);
+  convert(*built, dtype);
   built->name_blocks();
   return built;
 }
@@ -95,6 +105,8 @@ KeySpecs model_keys(const std::vector<ModelRow>& rows) {
 LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
   return {{"loss", cross_entropy(output, target)}};
 }
+
+at::Tensor Model::forward_all(const at::Tensor& input, const NamedTensors&) { return forward(input); }
 
 Predictions Model::predict(const at::Tensor& output) const { return {.classes = output.argmax(-1), .masks = {}}; }
 

@@ -84,9 +84,19 @@ void DataParallel::require_placed() const {
 
 at::Tensor DataParallel::run(const data::Value& scattered) {
   const std::vector<at::Tensor> parameters = model_->parameters();
-  at::Tensor input = input_of(scattered);
-  if (input.is_floating_point() && !parameters.empty()) input = input.to(parameters.front().scalar_type());
-  return models::run(*model_, input);
+  const auto in_its_type = [&parameters](const at::Tensor& tensor) {
+    if (!tensor.is_floating_point() || parameters.empty()) return tensor;
+    return tensor.to(parameters.front().scalar_type());
+  };
+  return models::run_all(*model_, in_its_type(input_of(scattered)), [&] {
+    models::NamedTensors more;
+    if (!scattered.is<data::ValueMap>()) return more;
+    for (const auto& [name, value] : scattered.as<data::ValueMap>()) {
+      if (name == "input" || name == "target" || !value.is<at::Tensor>()) continue;
+      more.emplace(name, in_its_type(value.as<at::Tensor>()));
+    }
+    return more;
+  }());
 }
 
 at::Tensor DataParallel::forward(const data::Value& batch) {
@@ -117,6 +127,11 @@ BatchResult DataParallel::val_step(const data::Value& batch) {
   BatchResult result;
   read(losses_of(batch, result), result);
   return result;
+}
+
+models::Predictions DataParallel::test_step(const data::Value& batch) {
+  const torch::NoGradGuard no_grad;
+  return model_->predict(forward(batch));
 }
 
 }  // namespace lockstep::parallel

@@ -239,12 +239,17 @@ bool DistributedDataParallel::is_watching() const {
   return reducer_ && at::GradMode::is_enabled() && (options_.reducer.finds_unused || options_.reducer.has_static_graph);
 }
 
-at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
-  const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
-  const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
+at::Tensor DistributedDataParallel::forward(const at::Tensor& input, const models::NamedTensors& more) {
+  const auto placed = [this](const at::Tensor& tensor) {
+    const at::ScalarType type = tensor.is_floating_point() ? dtype_ : tensor.scalar_type();
+    return tensor.to(device_, type, /*non_blocking=*/true);
+  };
+  const at::Tensor here = placed(input);
+  models::NamedTensors more_here;
+  for (const auto& [name, tensor] : more) more_here.emplace(name, placed(tensor));
   std::optional<models::ScopedTap> scoped;
   if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
-  return run([&] { return models::run(*model_, here); });
+  return run([&] { return models::run_all(*model_, here, more_here); });
 }
 
 StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
@@ -255,7 +260,7 @@ StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::
   models::ParsedLosses losses;
   {
     const OptimContext context = optim_context(optimizer);
-    const at::Tensor output = forward(batch.input);
+    const at::Tensor output = forward(batch.input, batch.more);
     if (observer.on_forward) observer.on_forward(output, target);
     losses = models::parse_losses(model_->losses(output, target));
     if (observer.on_loss) observer.on_loss(losses);
@@ -318,12 +323,18 @@ double DistributedDataParallel::share_of(const data::Batch& batch, const optim::
 metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const StepObserver& observer) {
   const torch::NoGradGuard no_grad;
   const OptimContext context(*this, /*completes_step=*/true);
-  const at::Tensor output = forward(batch.input);
+  const at::Tensor output = forward(batch.input, batch.more);
   const at::Tensor target = on_device(batch.target);
   if (observer.on_forward) observer.on_forward(output, target);
   const models::ParsedLosses losses = models::parse_losses(model_->losses(output, target));
   if (observer.on_loss) observer.on_loss(losses);
   return metrics::classification_sums(output, target, losses.total);
+}
+
+models::Predictions DistributedDataParallel::test_step(const data::Batch& batch) {
+  const torch::NoGradGuard no_grad;
+  const OptimContext context(*this, /*completes_step=*/true);
+  return model_->predict(forward(batch.input, batch.more));
 }
 
 std::vector<at::Tensor> DistributedDataParallel::buffers() const {

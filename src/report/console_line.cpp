@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/duration.hpp>
 #include <lockstep/report/console_line.hpp>
 
 #include <fmt/format.h>
@@ -22,14 +23,6 @@ std::string with_digits(double value, int digits) {
 
 }  // namespace
 
-std::string duration_text(double seconds) {
-  constexpr double kLongest = 1e6 * 86400;
-  const auto whole = static_cast<std::int64_t>(std::fmin(std::fmax(seconds, 0.0), kLongest));
-  const std::int64_t days = whole / 86400;
-  const std::string prefix = days == 0 ? "" : fmt::format("{} {}, ", days, days == 1 ? "day" : "days");
-  return prefix + fmt::format("{}:{:02}:{:02}", whole / 3600 % 24, whole / 60 % 60, whole % 60);
-}
-
 std::string console_line(const ConsoleValues& values) {
   std::string line = fmt::format("step {}", values.step);
   if (values.total_steps > 0) line += fmt::format("/{}", values.total_steps);
@@ -39,7 +32,7 @@ std::string console_line(const ConsoleValues& values) {
   line += is_small ? fmt::format("{:.3g}", values.throughput) : fmt::format("{:.0f}", values.throughput);
   line += fmt::format(" data-wait {:.1f}%", 100 * values.data_wait_share);
   if (values.grad_norm) line += fmt::format(" grad-norm {:.3g}", *values.grad_norm);
-  if (values.eta_seconds) line += " eta " + duration_text(*values.eta_seconds);
+  if (values.eta_seconds) line += " eta " + clock_text(*values.eta_seconds);
   return line;
 }
 

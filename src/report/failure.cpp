@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/message.hpp>
 #include <lockstep/report/failure.hpp>
 #include <lockstep/report/metrics.hpp>
 #include <lockstep/report/run_files.hpp>
@@ -34,7 +35,7 @@ std::string class_of(ExitCode code) {
 Failure failure_of(const std::exception& error, int rank, std::int64_t step) {
   const auto* const ours = dynamic_cast<const Error*>(&error);
   const ExitCode code = ours != nullptr ? ours->exit_code() : ExitCode::internal;
-  return {class_of(code), error.what(), static_cast<int>(code), rank, step};
+  return {class_of(code), message_of(error), static_cast<int>(code), rank, step};
 }
 
 void write_failure(const std::string& folder, const Failure& failure) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/duration.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/report/console_line.hpp>
 #include <lockstep/report/progress_bar.hpp>
@@ -18,7 +19,7 @@ constexpr std::size_t kShortestBar = 5;
 }  // namespace
 
 std::string progress_text(const Progress& progress, std::size_t width) {
-  const std::string eta = progress.eta_seconds ? " eta " + duration_text(*progress.eta_seconds) : "";
+  const std::string eta = progress.eta_seconds ? " eta " + clock_text(*progress.eta_seconds) : "";
   if (progress.total <= 0) return (std::to_string(progress.done) + " steps" + eta).substr(0, width);
   const std::int64_t done = std::clamp<std::int64_t>(progress.done, 0, progress.total);
   const double share = static_cast<double>(done) / static_cast<double>(progress.total);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/trainer/trainer.hpp>
@@ -64,7 +65,7 @@ ExitCode report_failure(const std::exception& failure, const mpi::Communicator& 
   const auto* const error = dynamic_cast<const Error*>(&failure);
   const ExitCode code = error != nullptr ? error->exit_code() : ExitCode::internal;
   const bool is_everywhere = world.size() == 1 || (error != nullptr && error->is_agreed());
-  is_everywhere ? log::agreed_error(failure.what()) : log::error(failure.what());
+  is_everywhere ? log::agreed_error(message_of(failure)) : log::error(message_of(failure));
   log::flush();
   if (!is_everywhere) mpi::Environment::abort(code);
   return code;

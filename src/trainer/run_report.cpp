@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_report.hpp"
 
+#include <lockstep/core/message.hpp>
 #include <lockstep/core/process.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/report/console_line.hpp>
@@ -184,7 +185,7 @@ void RunReport::on_failure(const std::exception& failure, int exit_code) {
   report::write_status(folder_, {.state = report::RunState::failed,
                                  .step = progress_.step,
                                  .total_steps = progress_.total_steps,
-                                 .last_error = failure.what(),
+                                 .last_error = message_of(failure),
                                  .exit_code = exit_code});
   write_page();
 }
@@ -194,7 +195,7 @@ std::string RunReport::write_page() const {
     report::write_text(folder_ + "/report.html", report::run_page(folder_));
     return "";
   } catch (const std::exception& failure) {
-    return failure.what();
+    return message_of(failure);
   }
 }
 

@@ -7,8 +7,8 @@
 // custom_cfg (a window is a number that the caller passes; History refuses 0 alone). The time left of a run is taken
 // from the median of steps (report::Eta), so that a pause does not move it: the stored means are compared with
 // History's.
+#include <lockstep/core/duration.hpp>
 #include <lockstep/engine/event_storage.hpp>
-#include <lockstep/report/console_line.hpp>
 
 #include <gtest/gtest.h>
 
@@ -100,7 +100,7 @@ void run_simulation(const Json& simulation) {
         simulation.at("epochs").get<std::int64_t>() * simulation.at("iters_per_epoch").get<std::int64_t>();
     const double left = events.history("time").mean_of_all() * static_cast<double>(total - next);
     EXPECT_TRUE(is_close(left, row.at("eta_seconds"), {.absolute = 1e-9, .relative = 1e-12}));
-    const std::string words = "eta: " + report::duration_text(left) + "  ";
+    const std::string words = "eta: " + clock_text(left) + "  ";
     EXPECT_NE(row.at("line").get<std::string>().find(words), std::string::npos) << words << "\n" << row.at("line");
   }
 }

@@ -46,6 +46,7 @@ TEST_P(FailureTest, OfOneRankEndsAll) {
       "; code=$?; touch " + folder.path("ended") + "; exit $code");
   EXPECT_EQ(outcome.exit_code, kInternal) << outcome.output;
   EXPECT_EQ(count(outcome.output, std::string("the ") + place + " of this test fails"), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, "frame #"), 0) << outcome.output;  // of a stack
   ASSERT_TRUE(fs::exists(folder / "failed")) << outcome.output;
   const auto took = fs::last_write_time(folder / "ended") - fs::last_write_time(folder / "failed");
   EXPECT_LT(std::chrono::duration<double>(took).count(), kSeconds) << outcome.output;

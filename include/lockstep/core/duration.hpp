@@ -11,4 +11,7 @@ namespace lockstep {
 /// @return  none when it is none of these, negative, or its minutes or seconds after a colon are beyond 59
 std::optional<double> parse_duration(const std::string& text);
 
+/// `0:01:23`, with `1 day, ` or `2 days, ` before it from 24 hours on; parts of a second are dropped.
+std::string clock_text(double seconds);
+
 }  // namespace lockstep

@@ -139,6 +139,8 @@ class Hook {
   /// Whether on_backward reads gradients: all of them are then gathered on every rank before it, which takes time.
   virtual bool reads_gradients() const { return false; }
 
+  /// A checkpoint is about to be made: what save_state puts is brought to where all ranks have it alike. Collective.
+  virtual void before_save(Trainer&) {}
   /// The name under which checkpoints hold what this hook has learned, its own in a run; empty: it has learned nothing.
   virtual std::string state_name() const { return ""; }
   /// Puts that, the same on every rank, below `group`. On ranks that write checkpoints; not collective.

@@ -42,7 +42,7 @@ std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
                                     const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
 /// Measures what train.metrics names while training, and reports an "epoch" record of `train/NAME` and the number of
-/// samples behind it after every epoch; of an epoch that was resumed in its middle, what came since. Priority::normal.
+/// samples behind it after every epoch. Checkpoints hold what the epoch has so far. Priority::normal.
 /// @param meters  which train.metrics may name
 std::unique_ptr<Hook> train_meters_hook(const Section& train,
                                         const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());

@@ -10,6 +10,7 @@
 #include <torch/nn/module.h>
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,9 +23,17 @@ struct Predictions {
   at::Tensor masks;    ///< of pictures, [N, ...]
 };
 
+/// Tensors by name.
+using NamedTensors = std::map<std::string, at::Tensor>;
+
 /// What Lockstep trains. Derive from it, register layers as usual, and call blocks through models::run.
 class Model : public Block {
  public:
+  /// The forward of samples with several inputs. The default looks at the first one alone.
+  /// @param more  what samples have beside it, see data::Batch::more; of the model's device, and floating-point ones of
+  ///              its type
+  virtual at::Tensor forward_all(const at::Tensor& input, const NamedTensors& more);
+
   /// Its mode "loss": the losses of a forward pass, each a mean over the micro_batch. The default is
   /// {"loss", cross_entropy}.
   /// @param output  what forward gave
@@ -40,6 +49,9 @@ class Model : public Block {
   /// what has none belongs to the first layer before them and to the last one after them.
   virtual std::vector<std::vector<std::string>> layers() const;
 };
+
+/// Runs a model, as models::run does a block.
+at::Tensor run_all(Model& model, const at::Tensor& input, const NamedTensors& more);
 
 /// Mean cross-entropy over all targets that are not data::kIgnored.
 /// @param logits  [N, C] or [N, T, C], unnormalised

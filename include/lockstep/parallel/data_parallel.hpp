@@ -26,8 +26,8 @@ struct BatchResult {
 /// Trains a model on one device and without other ranks, from batches that are trees of values: tensors are moved to
 /// the device, and containers replaced by what they hold (data::scatter).
 ///
-/// A batch is a map with a tensor "input" and, for losses, a tensor "target"; what else it has is not looked at. To
-/// forward it may be the input alone.
+/// A batch is a map with a tensor "input" and, for losses, a tensor "target"; other tensors go to models of several
+/// inputs, see models::Model::forward_all. To forward and test_step it may be the input alone.
 class DataParallel {
  public:
   /// @param devices  the first is the model's; empty: the CPU. That there are several is refused where it matters, by
@@ -45,6 +45,8 @@ class DataParallel {
   BatchResult train_step(const data::Value& batch, optim::OptimWrapper& optimizer);
   /// Forward and losses, without gradients.
   BatchResult val_step(const data::Value& batch);
+  /// What the model predicts, without gradients.
+  models::Predictions test_step(const data::Value& batch);
 
   /// What optimizers update: made when first asked for, from when on nothing else may replace the parameters' memory.
   ParameterStore& parameters();

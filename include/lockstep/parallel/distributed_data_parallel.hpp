@@ -119,7 +119,8 @@ class DistributedDataParallel {
 
   /// Runs the model on the device of its parameters; while gradients are enabled this decides whether the backward
   /// passes that follow synchronise. Without gradients nothing is collective.
-  at::Tensor forward(const at::Tensor& input);
+  /// @param more  what samples have beside their input, for models that look at it, see models::Model::forward_all
+  at::Tensor forward(const at::Tensor& input, const models::NamedTensors& more = {});
 
   /// The same for a forward of another form: `function` runs the model and returns whatever it gives (see
   /// OutputTraits). Several forwards may precede a backward, and parts of what they return may go unused.
@@ -180,6 +181,9 @@ class DistributedDataParallel {
   /// Forward and losses without gradients, counted, and shown to `observer`, on_forward and on_loss. Collective where
   /// has_collective_forward.
   metrics::ClassificationSums val_step(const data::Batch& batch, const StepObserver& observer = {});
+
+  /// What the model predicts, without gradients; the batch needs no target. Collective where has_collective_forward.
+  models::Predictions test_step(const data::Batch& batch);
 
   /// While one lives, forwards only accumulate gradients on this rank.
   class NoSync {

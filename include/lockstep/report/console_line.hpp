@@ -26,7 +26,4 @@ struct ConsoleValues {
 /// The order never changes; what is not known is left out.
 std::string console_line(const ConsoleValues& values);
 
-/// `0:01:23`, with `1 day, ` or `2 days, ` before it from 24 hours on; parts of a second are dropped.
-std::string duration_text(double seconds);
-
 }  // namespace lockstep::report

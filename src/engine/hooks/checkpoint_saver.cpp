@@ -2,6 +2,7 @@
 #include "checkpoint_saver.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
@@ -48,7 +49,7 @@ std::string words_of(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
   } catch (const std::exception& error) {
-    return error.what();
+    return message_of(error);
   }
 }
 

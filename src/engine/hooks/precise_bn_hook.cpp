@@ -63,7 +63,7 @@ class PreciseBnHook : public Hook {
                             strategy.rank_of_draws() << 32 | place, strategy.device());
     statistics.observe([&] {
       const auto context = strategy.model().optim_context(strategy.optimizer());
-      strategy.model().forward(batch.input);
+      strategy.model().forward(batch.input, batch.more);
     });
   }
 

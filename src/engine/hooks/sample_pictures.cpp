@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "sample_pictures.hpp"
 
+#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
@@ -79,7 +80,7 @@ void SamplePictures::add(const LastBatch& batch) {
   try {
     take(batch);
   } catch (const std::exception& failure) {  // a run does not end for a picture
-    log::warning(std::string("the evaluation leaves no pictures of samples: ") + failure.what());
+    log::warning("the evaluation leaves no pictures of samples: " + message_of(failure));
     images_.clear();
     most_ = 0;
   }

@@ -1,9 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/trainer.hpp>
+#include <lockstep/log/log.hpp>
 
+#include <algorithm>
+#include <cstring>
 #include <exception>
+#include <memory>
+#include <utility>
 
 namespace lockstep::engine {
 
@@ -18,10 +24,15 @@ class TrainMetersHook : public Hook {
   }
 
   void before_epoch(Trainer& trainer) override {
+    const mpi::Communicator& world = trainer.strategy().world();
     meters_ = fresh_;
-    // Numbers that no other rank gives to its samples.
-    next_ = static_cast<std::int64_t>(trainer.strategy().world().rank()) << kBitsOfNumbers;
     samples_ = 0;
+    is_open_ = true;
+    const EpochSoFar resumed = std::exchange(so_far_, {});
+    const bool goes_on = trainer.progress().step_in_epoch > 0 && resumed.samples > 0;
+    if (goes_on && world.is_root()) take(resumed);
+    // Numbers that no other rank gives to its samples, nor gave to those that were counted before.
+    next_ = (static_cast<std::int64_t>(world.rank()) << kBitsOfNumbers) + (goes_on ? resumed.samples : 0);
   }
 
   void on_loss(Trainer& trainer, const LastBatch& last) override {
@@ -37,6 +48,7 @@ class TrainMetersHook : public Hook {
   }
 
   void after_epoch(Trainer& trainer) override {
+    is_open_ = false;
     if (meters_.is_empty()) return;
     sum_over_ranks(meters_, trainer.strategy().collectives());
     Record record{.kind = "epoch",
@@ -49,8 +61,72 @@ class TrainMetersHook : public Hook {
     trainer.report(record);
   }
 
+  void before_save(Trainer& trainer) override {
+    so_far_ = {};
+    if (!is_open_ || meters_.is_empty()) return;
+    metrics::Meters all = meters_;
+    sum_over_ranks(all, trainer.strategy().collectives());
+    so_far_ = {.names = names(),
+               .samples = trainer.strategy().world().all_reduce(samples_),
+               .sums = {all.sums().begin(), all.sums().end()},
+               .packed = all.packed()};
+  }
+
+  std::string state_name() const override { return "train_meters"; }
+
+  void save_state(checkpoints::Archive& archive, const std::string& group) const override {
+    if (so_far_.samples == 0) return;
+    archive.set(group, "names", so_far_.names);
+    archive.set(group, "samples", so_far_.samples);
+    const auto held = std::make_shared<EpochSoFar>(so_far_);
+    const auto put = [&](const char* name, DType dtype, std::size_t count, std::span<const std::byte> bytes) {
+      if (count == 0) return;
+      archive.put(group + "/" + name,
+                  {.dtype = dtype, .shape = {static_cast<std::int64_t>(count)}, .bytes = bytes, .owner = held});
+    };
+    put("counts", DType::int64, held->sums.size(), std::as_bytes(std::span(held->sums)));
+    put("outputs", DType::uint8, held->packed.size(), held->packed);
+  }
+
+  void load_state(const checkpoints::Archive& archive, const std::string& group) override {
+    const auto bytes_of = [&](const char* name) {
+      const std::string path = group + "/" + name;
+      return archive.has(path) ? archive.array(path).bytes : std::span<const std::byte>();
+    };
+    so_far_ = {.names = archive.text(group, "names"), .samples = archive.integer(group, "samples")};
+    const std::span<const std::byte> counts = bytes_of("counts");
+    so_far_.sums.resize(counts.size() / sizeof(std::int64_t));
+    if (!counts.empty()) std::memcpy(so_far_.sums.data(), counts.data(), so_far_.sums.size() * sizeof(std::int64_t));
+    const std::span<const std::byte> outputs = bytes_of("outputs");
+    so_far_.packed.assign(outputs.begin(), outputs.end());
+  }
+
  private:
   static constexpr int kBitsOfNumbers = 40;
+
+  /// What all ranks have counted since the epoch began.
+  struct EpochSoFar {
+    std::string names = {};    // of the numbers that are made of it
+    std::int64_t samples = 0;  // 0: an epoch begins
+    std::vector<std::int64_t> sums = {};
+    std::vector<std::byte> packed = {};  // for meters that need all samples
+  };
+
+  std::string names() const {
+    std::string names;
+    for (const metrics::Result& result : fresh_.results()) names += (names.empty() ? "" : ",") + result.name;
+    return names;
+  }
+
+  void take(const EpochSoFar& resumed) {
+    if (resumed.names != names() || resumed.sums.size() != meters_.sums().size()) {
+      log::info("train.metrics count this epoch from here on: the checkpoint's are others");
+      return;
+    }
+    std::copy(resumed.sums.begin(), resumed.sums.end(), meters_.sums().begin());
+    if (meters_.needs_all_samples()) meters_.take_gathered(std::vector<std::vector<std::byte>>{resumed.packed});
+    samples_ = resumed.samples;
+  }
 
   Section train_;
   std::vector<metrics::MeterRow> rows_;
@@ -58,6 +134,8 @@ class TrainMetersHook : public Hook {
   metrics::Meters meters_;  // of this epoch
   std::int64_t next_ = 0;
   std::int64_t samples_ = 0;
+  bool is_open_ = false;  // an epoch is
+  EpochSoFar so_far_;     // of a checkpoint that is made, or was read
 };
 
 }  // namespace

@@ -33,7 +33,7 @@ at::Tensor timed_forward(StepContext& at, LastBatch& last) {
   at::Tensor output;
   {
     const PerfScope timer("forward", at.perf);
-    output = at.strategy.model().forward(last.input);
+    output = at.strategy.model().forward(last.input, at.batch.more);
   }
   last.output = output.detach();
   at.tell(Moment::forward, last);

@@ -1,25 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/sample.hpp>
 #include <lockstep/parallel/manual_synchronisation.hpp>
 
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "rows.hpp"
 
 namespace lockstep::engine {
 
 namespace {
-
-std::vector<std::string> words_of(const Section& train, const std::string& key) {
-  std::vector<std::string> words;
-  std::istringstream text(train.text(key));
-  for (std::string word; std::getline(text, word, ',');) words.push_back(word);
-  if (words.size() == 1 && !words[0].empty()) return words;
-  throw ConfigError(train.cite(key) + ": this step takes one; for several write a step of your own and add its row");
-}
 
 void require_not_over(const StepContext& at) {
   if (at.where < 1) return;
@@ -47,10 +37,9 @@ class ByHand {
 }  // namespace
 
 TrainStep standard_step(const Section& train) {
-  const SampleKeys keys{.inputs = words_of(train, "input_keys"), .targets = words_of(train, "target_keys")};
   const bool is_manual = train.boolean("manual_reduction");
   const auto by_hand = std::make_shared<std::unique_ptr<ByHand>>();  // from the first step on
-  return [keys, is_manual, by_hand](StepContext& at) {
+  return [is_manual, by_hand](StepContext& at) {
     require_training_mode(at);
     require_not_over(at);
     parallel::DistributedDataParallel& wrapper = at.strategy.model();
@@ -59,11 +48,8 @@ TrainStep standard_step(const Section& train) {
       ByHand::require_possible(at);
       *by_hand = std::make_unique<ByHand>(at);
     }
-    const data::ValueMap sample = construct_sample(keyed_batch(at.batch), keys);
     const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients || is_manual);
     LastBatch last = begin_batch(at);
-    last.input = tensor_of(sample, "input");
-    last.target = wrapper.on_device(tensor_of(sample, "target"));
     models::ParsedLosses losses;
     {
       std::optional<parallel::DistributedDataParallel::NoSync> no_sync;

@@ -6,15 +6,7 @@ namespace lockstep::engine {
 namespace {
 
 KeySpecs standard_keys() {
-  return {{.name = "train.input_keys",
-           .type = KeyType::text,
-           .default_value = "data",
-           .help = "standard: what a batch calls the model's input"},
-          {.name = "train.target_keys",
-           .type = KeyType::text,
-           .default_value = "label",
-           .help = "standard: what a batch calls the target"},
-          {.name = "train.manual_reduction",
+  return {{.name = "train.manual_reduction",
            .type = KeyType::boolean,
            .default_value = "false",
            .help = "standard: gradients are averaged in one go after backward, and buffers taken from rank 0 before "
@@ -35,7 +27,7 @@ const std::vector<StepRow>& builtin_steps() {
        .make = simple_step},
       {.name = "amp", .help = "the same in the type of train.precision", .keys = {}, .make = amp_step},
       {.name = "standard",
-       .help = "trains the loss called \"loss\" on inputs and targets by key, and times its sections",
+       .help = "trains the loss called \"loss\", and times its sections",
        .keys = standard_keys(),
        .make = standard_step,
        .measures_sections = true},

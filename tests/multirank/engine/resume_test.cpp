@@ -127,6 +127,39 @@ TEST_F(ResumeTest, AFreshStartThatWasAskedFor) {
   EXPECT_EQ(run.trainer.progress().step, 0);
 }
 
+// The numbers of an epoch that was interrupted are those of the whole of it.
+TEST_F(ResumeTest, MetersOfAnEpochGoOnWhereTheyWere) {
+  const Settings metered = with(kBase, {{"train.metrics", "top_k,k=1"}, {"train.metrics", "auroc"}});
+  const std::string directory = directory_ + "-metered";
+  const auto epoch_of = [&](const Settings& settings) {
+    SmallRun run(world_, settings);
+    std::vector<Record> epochs;
+    run.trainer.add_reporter([&](const Record& record) {
+      if (record.kind == "epoch") epochs.push_back(record);
+    });
+    run.trainer.add_hook(Priority::normal, train_meters_hook(run.sections.at("train")));
+    run.trainer.add_hook(Priority::very_low, checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory, ""));
+    load_or_resume(run.trainer, run.sections, directory);
+    run.trainer.train();
+    EXPECT_EQ(epochs.size(), world_.is_root() ? 1U : 0U);
+    return epochs.empty() ? Record() : epochs.front();
+  };
+  const Record whole = epoch_of(with(metered, {{"ckpt.every_steps", "5"}, {"ckpt.keep_last", "9"}}));
+  const Record resumed = epoch_of(with(metered, {{"resume", "5"}}));
+  EXPECT_EQ(resumed.values, whole.values);
+  // Others have nothing to go on from.
+  const Record other = epoch_of(with(kBase, {{"resume", "5"}, {"train.metrics", "top_k,k=2"}}));
+  if (!world_.is_root()) return;
+  const auto samples_of = [](const Record& record) {
+    for (const auto& [name, value] : record.values) {
+      if (name == "train/samples") return std::get<std::int64_t>(value);
+    }
+    return std::int64_t{-1};
+  };
+  EXPECT_EQ(samples_of(whole), 96);
+  EXPECT_EQ(samples_of(other), 36);
+}
+
 TEST_F(ResumeTest, AStepAskedForByNumberHasNoSubstitute) {
   damage(8);
   const std::string error = error_of_resume({{"resume", "8"}});

@@ -124,10 +124,76 @@ TEST(StepsTest, ReductionByHandIsForWholeGradients) {
                ConfigError);
 }
 
-TEST(StepsTest, TheStandardStepTakesOneInputAndOneTarget) {
-  for (const char* key : {"train.input_keys", "train.target_keys"}) {
-    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "data,label"}})), ConfigError);
-    EXPECT_THROW(trained(with(kTwelveSteps, {{"train.step", "standard"}, {key, "picture"}})), DataError);
+/// Digits with a second input, by which a model knows the class: what it does not look at does not help it.
+class WithHints : public data::Dataset {
+ public:
+  explicit WithHints(std::shared_ptr<const data::Dataset> digits) : digits_(std::move(digits)) {}
+  std::int64_t size() const override { return digits_->size(); }
+  Task task() const override { return digits_->task(); }
+  std::uint64_t digest() const override { return digits_->digest(); }
+  data::Batch get(std::span<const std::int64_t> indices) const override {
+    data::Batch batch = digits_->get(indices);
+    batch.more["hint"] = torch::one_hot(batch.target, 10).to(at::kFloat);
+    return batch;
+  }
+
+ private:
+  std::shared_ptr<const data::Dataset> digits_;
+};
+
+/// Sees the hint alone.
+class Hinted : public models::Model {
+ public:
+  Hinted() { head_ = register_module("head", std::make_shared<models::Linear>(10, 10)); }
+  at::Tensor forward(const at::Tensor&) override { throw std::logic_error("without the hint"); }
+  at::Tensor forward_all(const at::Tensor&, const models::NamedTensors& more) override {
+    return models::run(*head_, more.at("hint"));
+  }
+
+ private:
+  std::shared_ptr<models::Linear> head_;
+};
+
+Tables tables_with_hints() {
+  Tables tables;
+  tables.sources.push_back({.name = "hints", .help = "", .keys = {}, .open = [](const Section& data) {
+                              const data::Splits splits = data::builtin_sources().front().open(data);
+                              return data::Splits{.train = std::make_shared<WithHints>(splits.train),
+                                                  .test = std::make_shared<WithHints>(splits.test)};
+                            }});
+  tables.models.push_back({.name = "hinted", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
+                             return std::shared_ptr<models::Model>(std::make_shared<Hinted>());
+                           }});
+  return tables;
+}
+
+const Settings kHinted = with(kTwelveSteps, {{"data.name", "hints"}, {"model.name", "hinted"}, {"optim.lr", "0.1"}});
+
+TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
+  const Tables tables = tables_with_hints();
+  const Trained model = trained(kHinted, tables);
+  EXPECT_LT(model.losses.back(), model.losses.front());
+  for (const char* step : {"simple", "amp", "standard"}) {
+    SCOPED_TRACE(step);
+    expect_same_bits(model, trained(with(kHinted, {{"train.step", step}}), tables));
+  }
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, kHinted, tables);
+  run.trainer.train();
+  EXPECT_EQ(evaluate(run.strategy, *run.splits.test, 16).accuracy(), 1.0);
+  const data::Batch batch = run.splits.test->get(std::vector<std::int64_t>{2, 0, 1});
+  EXPECT_TRUE(at::equal(run.strategy.model().test_step(batch).classes, batch.target));
+}
+
+// Models of one input do not look at the others.
+TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
+  for (const char* step : {"model", "standard"}) {
+    const Settings settings = with(kTwelveSteps, {{"train.step", step}});
+    const Trained plain = trained(settings);
+    expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), tables_with_hints()));
+    EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), DataError);
+    EXPECT_THROW(trained(with(settings, {{"data.target_key", "class"}})), DataError);
+    EXPECT_THROW(trained(with(settings, {{"data.input_keys", "data,data"}})), ConfigError);
   }
 }
 

@@ -89,6 +89,31 @@ TEST_F(DataParallelTest, ValStepHasNoGradients) {
   for (const at::Tensor& parameter : model_->parameters()) EXPECT_FALSE(parameter.grad().defined());
 }
 
+TEST_F(DataParallelTest, TestStepPredictsWithoutATarget) {
+  DataParallel wrapper(model_);
+  const at::Tensor input = batch(0).at("input").as<at::Tensor>();
+  EXPECT_TRUE(at::equal(wrapper.test_step(input).classes, model_->forward(input).argmax(-1)));
+  EXPECT_FALSE(wrapper.test_step(ValueMap{{"input", input}}).classes.requires_grad());
+}
+
+TEST_F(DataParallelTest, OtherTensorsGoToModelsOfSeveralInputs) {
+  class Shifted : public Layers {
+   public:
+    Shifted() : Layers(kWidths) {}
+    at::Tensor forward_all(const at::Tensor& input, const models::NamedTensors& more) override {
+      EXPECT_EQ(more.size(), 1U);
+      return forward(input) + more.at("shift");
+    }
+  };
+  const auto model = std::make_shared<Shifted>();
+  DataParallel wrapper(model);
+  ValueMap shifted = batch(0);
+  const at::Tensor plain = model->forward(shifted.at("input").as<at::Tensor>());
+  shifted["shift"] = torch::full({4, 1}, 0.5, at::kFloat);  // is brought to the type of the parameters
+  shifted["name"] = "a text";
+  EXPECT_TRUE(at::equal(wrapper.forward(shifted), plain + 0.5));
+}
+
 TEST_F(DataParallelTest, ContainersAreUnwrapped) {
   DataParallel wrapper(model_);
   ValueList samples;

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace lockstep {
 namespace {
 
@@ -21,6 +23,16 @@ TEST(DurationTest, RefusesWhatIsNoTimeSpan) {
                            "1-00:30", "1:30:5x", "1:-1", "UNLIMITED", "INVALID", "99999999999:00"}) {
     EXPECT_EQ(parse_duration(text), std::nullopt) << text;
   }
+}
+
+TEST(DurationTest, ClockTextDropsPartsOfASecond) {
+  EXPECT_EQ(clock_text(0.99), "0:00:00");
+  EXPECT_EQ(clock_text(86399), "23:59:59");
+  EXPECT_EQ(clock_text(86400), "1 day, 0:00:00");
+  EXPECT_EQ(clock_text(2 * 86400 + 3600 + 61), "2 days, 1:01:01");
+  EXPECT_EQ(clock_text(-5), "0:00:00");
+  EXPECT_EQ(clock_text(std::nan("")), "0:00:00");
+  EXPECT_EQ(clock_text(INFINITY), "1000000 days, 0:00:00");
 }
 
 }  // namespace

@@ -52,6 +52,23 @@ TEST(ModelsTest, OutputsHaveOneRowOfLogitsForEachPrediction) {
   EXPECT_EQ(run(*gpt, torch::zeros({3, 16}, at::kLong)).sizes(), (std::vector<std::int64_t>{3, 16, 65}));
 }
 
+// A count in bfloat16 would stop at 256.
+TEST(ModelsTest, ATypeIsForRealNumbersAlone) {
+  const Task small{.sample_shape = {3, 16, 16}, .classes = 10};
+  const auto resnet = build(section({{"name", "resnet18"}, {"width", "4"}}), small, 1, at::kBFloat16);
+  for (const auto& parameter : resnet->named_parameters()) {
+    EXPECT_EQ(parameter.value().scalar_type(), at::kBFloat16) << parameter.key();
+    EXPECT_TRUE(parameter.value().requires_grad()) << parameter.key();
+  }
+  int counts = 0;
+  for (const auto& buffer : resnet->named_buffers()) {
+    const bool is_count = buffer.key().ends_with("num_batches_tracked");
+    EXPECT_EQ(buffer.value().scalar_type(), is_count ? at::kLong : at::kBFloat16) << buffer.key();
+    counts += is_count ? 1 : 0;
+  }
+  EXPECT_EQ(counts, 20);
+}
+
 TEST(ModelsTest, InitialValuesAreAFunctionOfTheSeed) {
   const auto first = build(section({{"name", "cnn"}}), kImages, 7, at::kFloat);
   torch::rand({100});  // whatever was drawn in between does not matter

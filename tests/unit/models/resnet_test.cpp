@@ -120,7 +120,9 @@ TEST(ResNetTest, EqualsTheNetworkOfTorchsLayers) {
       EXPECT_TRUE(at::allclose(ours[i].grad(), theirs[i].grad(), 1e-7, 1e-9)) << i;
     }
     for (std::size_t i = 0; i < plain.buffers().size(); ++i) {
-      EXPECT_TRUE(at::allclose(model->buffers()[i], plain.buffers()[i], 1e-9, 1e-12)) << i;
+      EXPECT_TRUE(
+          at::allclose(model->buffers()[i], plain.buffers()[i].to(model->buffers()[i].scalar_type()), 1e-9, 1e-12))
+          << i;
     }
     model->eval();
     for (const auto& layer : plain.layers()) layer->eval();

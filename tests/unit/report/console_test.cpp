@@ -58,16 +58,6 @@ TEST(ConsoleLineTest, NumbersOfAnySize) {
   EXPECT_EQ(loss_and_lr(INFINITY, 1), "loss inf lr 1.00");
 }
 
-TEST(DurationTest, CountsDaysFromTwentyFourHoursOn) {
-  EXPECT_EQ(duration_text(0.99), "0:00:00");
-  EXPECT_EQ(duration_text(86399), "23:59:59");
-  EXPECT_EQ(duration_text(86400), "1 day, 0:00:00");
-  EXPECT_EQ(duration_text(2 * 86400 + 3600 + 61), "2 days, 1:01:01");
-  EXPECT_EQ(duration_text(-5), "0:00:00");
-  EXPECT_EQ(duration_text(std::nan("")), "0:00:00");
-  EXPECT_EQ(duration_text(INFINITY), "1000000 days, 0:00:00");
-}
-
 TEST(ProgressTextTest, DrawsTheShareDone) {
   EXPECT_EQ(progress_text({.done = 0, .total = 8}, 22), "  0% [>          ] 0/8");
   EXPECT_EQ(progress_text({.done = 4, .total = 8}, 22), " 50% [=====>     ] 4/8");

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/sample.hpp>
+#include <lockstep/data/sample.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cstdint>
+#include <memory>
+#include <set>
 #include <string>
+#include <vector>
 
-namespace lockstep::engine {
+namespace lockstep::data {
 namespace {
-
-using data::Value;
-using data::ValueList;
-using data::ValueMap;
 
 class SampleTest : public ::testing::Test {
  protected:
@@ -107,7 +107,8 @@ TEST_F(SampleTest, RefusesABatchThatDoesNotMatch) {
             "'data'");
   EXPECT_EQ(refusal<DataError>({}),
             "a sample of inputs 'data' and targets 'label' needs a batch of 2 keys or more, but this one has none");
-  EXPECT_EQ(refusal<DataError>({{"data", list(x_)}, {"other", list(y_)}}), "the batch has no 'label'");
+  EXPECT_EQ(refusal<DataError>({{"data", list(x_)}, {"other", list(y_)}}),
+            "the batch has no 'label', only 'data', 'other'");
   EXPECT_EQ(refusal<DataError>({{"data", x_}, {"label", list(y_)}}), "'data' of the batch is a tensor, not a list");
   EXPECT_EQ(refusal<DataError>({{"data", list(x_)}, {"label", ValueMap{}}}),
             "'label' of the batch is a map, not a list");
@@ -144,5 +145,83 @@ TEST_F(SampleTest, AMapIsNotTakenForATensor) {
   EXPECT_EQ(text_of({}, "target"), "the sample has no 'target'");
 }
 
+/// Five samples with three parts: sample i has input i, target 10 i and weight 100 i.
+class ThreeParts : public Dataset {
+ public:
+  std::int64_t size() const override { return 5; }
+  Task task() const override { return {}; }
+  Batch get(std::span<const std::int64_t> indices) const override {
+    const at::Tensor i = torch::tensor(std::vector<std::int64_t>(indices.begin(), indices.end()));
+    return {.input = i, .target = 10 * i, .more = {{"weight", 100 * i}}};
+  }
+  std::uint64_t digest() const override { return 7; }
+};
+
+class KeyedTest : public ::testing::Test {
+ protected:
+  Batch batch_of(const SampleKeys& keys) const { return keyed(dataset_, keys)->get(std::vector<std::int64_t>{3, 1}); }
+  static std::vector<std::int64_t> numbers(const at::Tensor& tensor) {
+    return {tensor.const_data_ptr<std::int64_t>(), tensor.const_data_ptr<std::int64_t>() + tensor.numel()};
+  }
+  using Numbers = std::vector<std::int64_t>;
+
+  const std::shared_ptr<const Dataset> dataset_ = std::make_shared<ThreeParts>();
+};
+
+TEST_F(KeyedTest, WithTheDefaultKeysItIsTheDataSetItself) {
+  EXPECT_EQ(keyed(dataset_, {}), dataset_);
+  EXPECT_EQ(keyed(nullptr, {.inputs = {"weight"}}), nullptr);
+}
+
+TEST_F(KeyedTest, InputAndTargetAreWhatTheKeysSay) {
+  const Batch batch = batch_of({.inputs = {"weight"}, .targets = {"data"}});
+  EXPECT_EQ(numbers(batch.input), Numbers({300, 100}));
+  EXPECT_EQ(numbers(batch.target), Numbers({3, 1}));
+  ASSERT_EQ(batch.more.size(), 1U);
+  EXPECT_EQ(numbers(batch.more.at("label")), Numbers({30, 10}));
+}
+
+TEST_F(KeyedTest, SeveralInputsAreGivenByName) {
+  const Batch batch = batch_of({.inputs = {"data", "weight"}, .targets = {"weight"}});
+  EXPECT_EQ(numbers(batch.input), Numbers({3, 1}));
+  EXPECT_EQ(numbers(batch.target), Numbers({300, 100}));
+  EXPECT_EQ(batch.more.size(), 2U);
+  EXPECT_EQ(numbers(batch.more.at("weight")), Numbers({300, 100}));
+}
+
+// The classes that samplers look at are the target's.
+TEST_F(KeyedTest, LabelsAreOfTheTarget) {
+  EXPECT_EQ(keyed(dataset_, {.targets = {"weight"}})->labels(), Numbers({0, 100, 200, 300, 400}));
+}
+
+TEST_F(KeyedTest, OtherKeysAreOtherContent) {
+  const std::vector<SampleKeys> all = {{},
+                                       {.targets = {"data"}},
+                                       {.inputs = {"label"}, .targets = {"data"}},
+                                       {.inputs = {"data", "label"}, .targets = {"data"}},
+                                       {.inputs = {"data"}, .targets = {"weight"}}};
+  std::set<std::uint64_t> digests;
+  for (const SampleKeys& keys : all) digests.insert(keyed(dataset_, keys)->digest());
+  EXPECT_EQ(digests.size(), all.size());
+  EXPECT_EQ(keyed(dataset_, all[1])->digest(), keyed(dataset_, all[1])->digest());
+}
+
+TEST_F(KeyedTest, RefusesWhatMakesNoSample) {
+  const auto text_of = [this](const SampleKeys& keys) -> std::string {
+    try {
+      batch_of(keys);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(text_of({.inputs = {"picture"}}), "the batch has no 'picture', only 'data', 'label', 'weight'");
+  EXPECT_EQ(text_of({.inputs = {"data", "depth"}}), "the batch has no 'depth', only 'data', 'label', 'weight'");
+  EXPECT_EQ(text_of({.inputs = {""}}), "a sample needs at least one input key");
+  EXPECT_EQ(text_of({.inputs = {"data", "data"}}), "the input keys 'data', 'data' name one twice");
+  EXPECT_EQ(text_of({.targets = {"label", "weight"}}),
+            "samples have one target, not 'label', 'weight': the others are beside it by name");
+}
+
 }  // namespace
-}  // namespace lockstep::engine
+}  // namespace lockstep::data

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/message.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <stdexcept>
+
+namespace lockstep {
+namespace {
+
+// As LibTorch has it.
+const std::string kWhole =
+    "Target 10 is out of bounds.\nException raised from nll_loss at LossNLL.cpp:1\nframe #0: ...";
+
+TEST(MessageTest, LeavesTheStackOfLibTorchOut) {
+  unsetenv("TORCH_SHOW_CPP_STACKTRACES");
+  EXPECT_EQ(message_of(std::runtime_error(kWhole)), "Target 10 is out of bounds.");
+  EXPECT_EQ(message_of(std::runtime_error("one\ntwo")), "one\ntwo");
+}
+
+TEST(MessageTest, ShowsItWhereAskedTo) {
+  setenv("TORCH_SHOW_CPP_STACKTRACES", "1", 1);
+  EXPECT_EQ(message_of(std::runtime_error(kWhole)), kWhole);
+  unsetenv("TORCH_SHOW_CPP_STACKTRACES");
+}
+
+}  // namespace
+}  // namespace lockstep
