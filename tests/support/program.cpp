@@ -76,15 +76,27 @@ std::string mpirun_command(int ranks) {
 
 Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const std::string& variables) {
   const TemporaryFolder codes;
-  // Every rank's shell notes what its trainer returned; mpirun itself tells of one rank only.
+  // Every rank's shell notes what its trainer returned; mpirun itself tells of one rank only. Each waits for a moment
+  // until all have, for mpirun ends the others when one returns an error: here at once, else two seconds later.
   const fs::path script = codes / "rank.sh";
-  write_file(script, "#!/bin/bash\n" + trainer_program() + " \"$@\"\ncode=$?\necho $code > '" + codes.path() +
-                         "/'$OMPI_COMM_WORLD_RANK\nexit $code\n");
+  write_file(script, "#!/bin/bash\n" + trainer_program() + R"sh( "$@"
+code=$?
+cd "$(dirname "$0")"
+echo $code >$OMPI_COMM_WORLD_RANK.part
+mv $OMPI_COMM_WORLD_RANK.part $OMPI_COMM_WORLD_RANK.code
+for i in {1..30}; do
+  (($(ls *.code | wc -l) < )sh" +
+                         std::to_string(ranks) + R"sh()) || break
+  sleep 0.1
+done
+exit $code
+)sh");
   fs::permissions(script, fs::perms::owner_all);
-  Outcome outcome =
-      run_shell(variables + " " + mpirun_command(ranks) + " '" + script.string() + "' " + arguments, limit_s);
+  Outcome outcome = run_shell(variables + " OMPI_MCA_odls_base_sigkill_timeout=0 " + mpirun_command(ranks) + " '" +
+                                  script.string() + "' " + arguments,
+                              limit_s);
   for (int rank = 0; rank < ranks; ++rank) {
-    std::ifstream file(codes / std::to_string(rank));
+    std::ifstream file(codes / (std::to_string(rank) + ".code"));
     int code = -1;
     file >> code;
     outcome.rank_codes.push_back(code);
