@@ -27,7 +27,6 @@ class TrainMetersHook : public Hook {
     const mpi::Communicator& world = trainer.strategy().world();
     meters_ = fresh_;
     samples_ = 0;
-    is_open_ = true;
     const EpochSoFar resumed = std::exchange(so_far_, {});
     const bool goes_on = trainer.progress().step_in_epoch > 0 && resumed.samples > 0;
     if (goes_on && world.is_root()) take(resumed);
@@ -48,7 +47,6 @@ class TrainMetersHook : public Hook {
   }
 
   void after_epoch(Trainer& trainer) override {
-    is_open_ = false;
     if (meters_.is_empty()) return;
     sum_over_ranks(meters_, trainer.strategy().collectives());
     Record record{.kind = "epoch",
@@ -63,7 +61,7 @@ class TrainMetersHook : public Hook {
 
   void before_save(Trainer& trainer) override {
     so_far_ = {};
-    if (!is_open_ || meters_.is_empty()) return;
+    if (trainer.progress().step_in_epoch == 0 || meters_.is_empty()) return;
     metrics::Meters all = meters_;
     sum_over_ranks(all, trainer.strategy().collectives());
     so_far_ = {.names = names(),
@@ -134,8 +132,7 @@ class TrainMetersHook : public Hook {
   metrics::Meters meters_;  // of this epoch
   std::int64_t next_ = 0;
   std::int64_t samples_ = 0;
-  bool is_open_ = false;  // an epoch is
-  EpochSoFar so_far_;     // of a checkpoint that is made, or was read
+  EpochSoFar so_far_;  // of a checkpoint that is made, or was read
 };
 
 }  // namespace

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The steps that train.step chooses from.
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/models/layers.hpp>
 
@@ -194,6 +195,21 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), DataError);
     EXPECT_THROW(trained(with(settings, {{"data.target_key", "class"}})), DataError);
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "data,data"}})), ConfigError);
+  }
+}
+
+// Only a run that was resumed at another place than its sampler comes there.
+TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
+  const TrainStep step = find_row(builtin_steps(), "standard", "").make(run.sections.at("train"));
+  const data::Batch batch = run.splits.train->get(std::vector<std::int64_t>{0, 1});
+  StepContext at{.strategy = run.strategy, .batch = batch, .where = 1, .tell = [](Moment, const LastBatch&) {}};
+  try {
+    step(at);
+    FAIL() << "trained";
+  } catch (const std::logic_error& error) {
+    EXPECT_NE(std::string(error.what()).find("after the end of the training"), std::string::npos) << error.what();
   }
 }
 
