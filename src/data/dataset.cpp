@@ -54,7 +54,11 @@ const std::vector<Source>& builtin_sources() {
 Splits open(const Section& data, const std::vector<Source>& sources) {
   const Splits splits = find_row(sources, data.text("name"), data.cite("name")).open(data);
   const SampleKeys keys{.inputs = split_list(data.text("input_keys"), ','), .targets = {data.text("target_key")}};
-  return {.train = keyed(splits.train, keys), .test = keyed(splits.test, keys)};
+  try {
+    return {.train = keyed(splits.train, keys), .test = keyed(splits.test, keys)};
+  } catch (const ConfigError& error) {
+    throw ConfigError(std::string("data.input_keys, data.target_key: ") + error.what());
+  }
 }
 
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }

@@ -63,6 +63,15 @@ Value part_of(const ValueMap& batch, const std::vector<std::string>& keys) {
   return parts;
 }
 
+/// Of the first sample.
+void require_parts(const ValueMap& parts, const SampleKeys& keys) {
+  for (const auto* names : {&keys.inputs, &keys.targets}) {
+    for (const std::string& name : *names) {
+      if (!parts.contains(name)) throw ConfigError("samples have no '" + name + "', only " + quoted(keys_of(parts)));
+    }
+  }
+}
+
 class KeyedDataset : public Dataset {
  public:
   KeyedDataset(std::shared_ptr<const Dataset> dataset, SampleKeys keys)
@@ -104,6 +113,7 @@ std::shared_ptr<const Dataset> keyed(std::shared_ptr<const Dataset> dataset, con
     throw ConfigError("samples have one target, not " + quoted(keys.targets) + ": the others are beside it by name");
   }
   if (!dataset || keys == SampleKeys()) return dataset;
+  if (dataset->size() > 0) require_parts(keyed_batch(dataset->get(std::vector<std::int64_t>{0})), keys);
   return std::make_shared<KeyedDataset>(std::move(dataset), keys);
 }
 

@@ -86,6 +86,8 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--train.max_steps=0 --train.max_epochs=0", kConfiguration, {"train.max_steps"});
   expect_refusal(run_dir() + "--sched.rule=cosin", kConfiguration, {"cosin", "cosine"});
   expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
+  expect_refusal(run_dir() + "--data.input_keys=picture", kConfiguration,
+                 {"data.input_keys", "no 'picture', only 'data'"});
 }
 
 TEST_P(BadInputTest, WhatLbfgsCannotDo) {

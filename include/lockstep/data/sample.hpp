@@ -44,7 +44,7 @@ const at::Tensor& tensor_of(const ValueMap& sample, const std::string& key);
 /// A data set whose samples have another of their parts as input and as target; all else stays under its name, the
 /// input as "data" and the target as "label" where they are neither. With the default keys the data set itself.
 /// @param keys  of several inputs the first is Batch::input and the others are in Batch::more; one target
-/// @throws ConfigError  keys that make no sample
+/// @throws ConfigError  keys that make no sample, or the first one has no such part
 /// @throws DataError    by get: a batch has no such part
 std::shared_ptr<const Dataset> keyed(std::shared_ptr<const Dataset> dataset, const SampleKeys& keys);
 

@@ -192,8 +192,8 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
     const Settings settings = with(kTwelveSteps, {{"train.step", step}});
     const Trained plain = trained(settings);
     expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), tables_with_hints()));
-    EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), DataError);
-    EXPECT_THROW(trained(with(settings, {{"data.target_key", "class"}})), DataError);
+    EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), ConfigError);
+    EXPECT_THROW(trained(with(settings, {{"data.target_key", "class"}})), ConfigError);
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "data,data"}})), ConfigError);
   }
 }

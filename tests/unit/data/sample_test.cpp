@@ -206,6 +206,26 @@ TEST_F(KeyedTest, OtherKeysAreOtherContent) {
   EXPECT_EQ(keyed(dataset_, all[1])->digest(), keyed(dataset_, all[1])->digest());
 }
 
+// What the first sample has others may lack.
+TEST_F(KeyedTest, SaysWhatASampleLacks) {
+  class Uneven : public ThreeParts {
+   public:
+    Batch get(std::span<const std::int64_t> indices) const override {
+      Batch batch = ThreeParts::get(indices);
+      if (indices.front() > 2) batch.more.clear();
+      return batch;
+    }
+  };
+  const auto uneven = keyed(std::make_shared<Uneven>(), {.inputs = {"weight"}});
+  EXPECT_EQ(numbers(uneven->get(std::vector<std::int64_t>{2, 3}).input), Numbers({200, 300}));
+  try {
+    uneven->get(std::vector<std::int64_t>{3});
+    FAIL() << "taken";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "the batch has no 'weight', only 'data', 'label'");
+  }
+}
+
 TEST_F(KeyedTest, RefusesWhatMakesNoSample) {
   const auto text_of = [this](const SampleKeys& keys) -> std::string {
     try {
@@ -215,8 +235,8 @@ TEST_F(KeyedTest, RefusesWhatMakesNoSample) {
     }
     return "";
   };
-  EXPECT_EQ(text_of({.inputs = {"picture"}}), "the batch has no 'picture', only 'data', 'label', 'weight'");
-  EXPECT_EQ(text_of({.inputs = {"data", "depth"}}), "the batch has no 'depth', only 'data', 'label', 'weight'");
+  EXPECT_EQ(text_of({.inputs = {"picture"}}), "samples have no 'picture', only 'data', 'label', 'weight'");
+  EXPECT_EQ(text_of({.inputs = {"data", "depth"}}), "samples have no 'depth', only 'data', 'label', 'weight'");
   EXPECT_EQ(text_of({.inputs = {""}}), "a sample needs at least one input key");
   EXPECT_EQ(text_of({.inputs = {"data", "data"}}), "the input keys 'data', 'data' name one twice");
   EXPECT_EQ(text_of({.targets = {"label", "weight"}}),
