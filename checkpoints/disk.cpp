@@ -13,6 +13,7 @@
 #include <system_error>
 #include <unistd.h>
 
+#include "leftovers.hpp"
 #include "syscalls.hpp"
 
 namespace lockstep::checkpoints {
@@ -211,7 +212,7 @@ void write_file(const std::string& path, std::string_view text) {
 }
 
 void replace_file(const std::string& folder, const std::string& name, std::string_view text) {
-  const std::string temporary = folder + "/." + name + ".tmp";
+  const std::string temporary = folder + "/" + temporary_name(name);
   remove_tree(temporary);
   write_file(temporary, text);
   move(temporary, folder + "/" + name);

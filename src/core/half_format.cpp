@@ -5,6 +5,7 @@
 #include <cstring>
 
 #if defined(__x86_64__)
+#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -91,14 +92,21 @@ template <std::size_t kLanes>
 
 #endif
 
+#if defined(__x86_64__)
+/// Not every compiler's __builtin_cpu_supports knows its name.
+bool has_f16c() {
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
+}
+#endif
+
 }  // namespace
 
 VectorWidth widest_vectors() {
 #if defined(__x86_64__)
-  static const VectorWidth width = __builtin_cpu_supports("avx512f") ? VectorWidth::avx512
-                                   : __builtin_cpu_supports("avx2") && __builtin_cpu_supports("f16c")
-                                       ? VectorWidth::avx2
-                                       : VectorWidth::sse;
+  static const VectorWidth width = __builtin_cpu_supports("avx512f")              ? VectorWidth::avx512
+                                   : __builtin_cpu_supports("avx2") && has_f16c() ? VectorWidth::avx2
+                                                                                  : VectorWidth::sse;
   return width;
 #else
   return VectorWidth::sse;

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include "fault_support.hpp"
+#include "leftovers.hpp"
 
 namespace lockstep::checkpoints {
 namespace {
@@ -47,15 +48,15 @@ TEST_F(FaultTest, FilesAreOnDiskBeforeTheyGetTheirNameAndNamesAfterwards) {
   EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 1).starts_with("open lockstep-test-"));
   EXPECT_TRUE(calls.at(static_cast<std::size_t>(commit) + 2).starts_with("fsync lockstep-test-"));
   // The hint: on disk before its name, and only after the checkpoint.
-  EXPECT_LT(commit, index("fsync .LATEST.tmp"));
-  EXPECT_LT(index("fsync .LATEST.tmp"), index("rename LATEST"));
+  EXPECT_LT(commit, index("fsync " + temporary_name("LATEST")));
+  EXPECT_LT(index("fsync " + temporary_name("LATEST")), index("rename LATEST"));
   EXPECT_TRUE(calls.back().starts_with("fsync lockstep-test-"));
 }
 
 TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
   const Names calls = calls_of_a_write();
   const auto commit = std::find(calls.begin(), calls.end(), "rename step-000000000002") - calls.begin();
-  const auto hint = std::find(calls.begin(), calls.end(), "open .LATEST.tmp") - calls.begin();
+  const auto hint = std::find(calls.begin(), calls.end(), "open " + temporary_name("LATEST")) - calls.begin();
   ASSERT_LT(hint, static_cast<std::ptrdiff_t>(calls.size()));
   for (int target = 0; target < static_cast<int>(calls.size()); ++target) {
     SCOPED_TRACE(calls[static_cast<std::size_t>(target)]);
@@ -117,7 +118,7 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
     }
     expect_only_good_checkpoints(directory.path());
     retain(directory.path(), {.keep_last = 5});
-    for (const std::string& name : names_of(directory.path())) EXPECT_FALSE(name.starts_with(".tmp-step-")) << name;
+    for (const std::string& name : names_of(directory.path())) EXPECT_FALSE(name.starts_with(".")) << name;
     write(directory.path(), 2, sample(2));
     EXPECT_TRUE(same(sample(2), read(*latest(directory.path()))));
   }

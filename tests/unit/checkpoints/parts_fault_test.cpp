@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "fault_support.hpp"
+#include "leftovers.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::checkpoints {
@@ -33,7 +34,7 @@ class PartsFaultTest : public FaultTest {
     write_in_parts(other.path(), 2);
     calls_ = recorder_.calls;
     commit_ = position("rename step-000000000002");
-    hint_ = position("open .LATEST.tmp");
+    hint_ = position("open " + temporary_name("LATEST"));
   }
 
   std::ptrdiff_t position(const std::string& call) const {
@@ -136,7 +137,7 @@ TEST_F(PartsFaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
       }
     }
     retain(directory.path(), {.keep_last = 5});
-    for (const std::string& name : names_of(directory.path())) EXPECT_FALSE(name.starts_with(".tmp-step-")) << name;
+    for (const std::string& name : names_of(directory.path())) EXPECT_FALSE(name.starts_with(".")) << name;
     EXPECT_TRUE(same(sample(2), read(write_in_parts(directory.path(), 2))));
   }
 }

@@ -2,6 +2,7 @@
 // How often a run has started from the same step.
 #include <lockstep/checkpoints/starts.hpp>
 
+#include "leftovers.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -31,7 +32,7 @@ TEST(StartsTest, WhatCannotBeUnderstoodCountsAsNone) {
     EXPECT_EQ(read_starts(folder.path()).count, 0) << text;
     EXPECT_EQ(note_start(folder.path(), 10, false), 1) << text;
   }
-  put_bytes(folder / ".STARTS.tmp", "of a start that was cut short");
+  put_bytes(folder / temporary_name("STARTS"), "of a start that was cut short");
   EXPECT_EQ(note_start(folder.path(), 10, false), 2);
 }
 
