@@ -100,7 +100,7 @@ enum class Priority : int {
 ///         after_step
 ///         after_epoch, when the step was the epoch's last
 ///         between_steps: evaluation (before_evaluation, its forwards, after_evaluation), then whatever goes by it,
-///         then checkpoints
+///         then checkpoints (before_save)
 ///     after_train
 ///
 /// (and before_roll_back, after_roll_back instead of what follows before_agreement, when a run goes back). Every rank
