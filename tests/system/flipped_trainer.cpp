@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The trainer with one fault: in the third step, rank 0 flips one bit of one gradient element before sgd or adamw uses
+// it. `tools/same_bits --self-test` must notice the difference.
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/trainer/trainer.hpp>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdlib>
+#include <string_view>
+#include <vector>
+
+namespace {
+
+namespace optim = lockstep::optim;
+
+constexpr std::int64_t kStep = 3;
+constexpr std::uint32_t kBit = 1U << 12U;  // of 23 bits of the mantissa: the change survives the rounding of the update
+
+bool is_first_rank() {
+  const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  return rank == nullptr || std::string_view(rank) == "0";
+}
+
+/// A rule consists of plain function pointers, so each replaced rule needs static members of its own.
+template <int kRow>
+struct Fault {
+  static inline optim::Rule original;
+  static inline std::int64_t current_step = 0;
+  static inline bool is_done = false;
+
+  static optim::Coefficients coefficients(const optim::Options& options, std::int64_t step) {
+    current_step = step;
+    return original.coefficients(options, step);
+  }
+
+  static void update(const optim::Coefficients& coefficients, const optim::Stretch<float>& stretch) {
+    std::vector<float> gradient(stretch.gradient, stretch.gradient + stretch.count);
+    const auto largest =
+        std::max_element(gradient.begin(), gradient.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
+    if (!is_done && current_step == kStep && is_first_rank() && largest != gradient.end() && *largest != 0) {
+      is_done = true;
+      *largest = std::bit_cast<float>(std::bit_cast<std::uint32_t>(*largest) ^ kBit);
+    }
+    optim::Stretch<float> changed = stretch;
+    changed.gradient = gradient.data();
+    original.update32(coefficients, changed);
+  }
+
+  static void put_into(lockstep::engine::Tables& tables, std::string_view name) {
+    for (optim::Rule& rule : tables.rules) {
+      if (rule.name != name) continue;
+      original = rule;
+      rule.coefficients = coefficients;
+      rule.update32 = update;
+    }
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lockstep::engine::Tables tables;
+  Fault<0>::put_into(tables, "sgd");
+  Fault<1>::put_into(tables, "adamw");
+  lockstep::trainer::run(argc, argv, tables);
+}
