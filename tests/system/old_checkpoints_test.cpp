@@ -21,7 +21,7 @@ using testing::Outcome;
 
 constexpr std::int64_t kStoredStep = 10;
 constexpr std::int64_t kLastStep = 14;
-// Kernels of other processors round differently: measured with those for AVX2, the losses differ by less than 6e-6, and
+// Kernels of other processors round differently: measured with those for AVX2, the losses differ by less than 1e-5, and
 // by more than 6e-4 without the stored state of the optimizer.
 constexpr double kTolerance = 1e-4;
 
@@ -70,7 +70,9 @@ class OldCheckpointsTest : public ::testing::TestWithParam<std::string> {
                             " --resume=" + checkpoint_ + " --log.interval=1 --log.tensorboard=false" +
                             " --train.max_steps=" + std::to_string(last_step) + more;
     if (GetParam().starts_with("gpt_")) arguments += " --data.path='" + (data_folder() / "text.txt").string() + "'";
-    return testing::run_ranks(expected_.ranks, arguments);
+    // oneDNN of LibTorch 2.11 with its kernels for AVX2 writes past the end of the weight gradient of a 1x1 convolution
+    // with few channels, which the resnet of these checkpoints has. Those for SSE do not.
+    return testing::run_ranks(expected_.ranks, arguments, 120, "ONEDNN_MAX_CPU_ISA=SSE41");
   }
 
   fs::path stored_ = data_folder() / GetParam();
