@@ -14,13 +14,32 @@ namespace {
 
 using models::Linear;
 
-/// fc1 6->8, tanh, fc2 8->8, tanh, fc3 8->4.
+/// The stored parameters of a model, by name. Layers take their sizes from them.
+struct Initial {
+  const Json& tensors;
+
+  std::int64_t size(const std::string& name, std::size_t dimension) const {
+    return tensors.at(name).at("shape").at(dimension);
+  }
+  std::shared_ptr<Linear> linear(const std::string& name, bool has_bias = true) const {
+    return std::make_shared<Linear>(size(name + ".weight", 1), size(name + ".weight", 0), has_bias);
+  }
+  std::shared_ptr<models::Conv2d> conv(const std::string& name, const models::Conv2dOptions& options) const {
+    const std::string weight = name + ".weight";
+    return std::make_shared<models::Conv2d>(size(weight, 1), size(weight, 0), size(weight, 2), options);
+  }
+  std::shared_ptr<models::BatchNorm> norm(const std::string& name) const {
+    return std::make_shared<models::BatchNorm>(size(name + ".weight", 0));
+  }
+};
+
+/// fc1, tanh, fc2, tanh, fc3.
 class MlpModel : public models::Model {
  public:
-  MlpModel() {
-    first_ = register_module("fc1", std::make_shared<Linear>(6, 8));
-    second_ = register_module("fc2", std::make_shared<Linear>(8, 8));
-    third_ = register_module("fc3", std::make_shared<Linear>(8, 4));
+  explicit MlpModel(const Initial& initial) {
+    first_ = register_module("fc1", initial.linear("fc1"));
+    second_ = register_module("fc2", initial.linear("fc2"));
+    third_ = register_module("fc3", initial.linear("fc3"));
   }
   at::Tensor forward(const at::Tensor& input) override {
     return run(*third_, at::tanh(run(*second_, at::tanh(run(*first_, input)))));
@@ -32,16 +51,15 @@ class MlpModel : public models::Model {
   std::shared_ptr<Linear> third_;
 };
 
-/// conv1 2->4, bn1, ReLU, conv2 4->6 with stride 2, bn2, ReLU, mean over space, fc 6->3.
+/// conv1 without bias, bn1, ReLU, conv2 with stride 2, bn2, ReLU, mean over space, fc.
 class ConvModel : public models::Model {
  public:
-  ConvModel() {
-    conv1_ =
-        register_module("conv1", std::make_shared<models::Conv2d>(2, 4, 3, models::Conv2dOptions{.has_bias = false}));
-    norm1_ = register_module("bn1", std::make_shared<models::BatchNorm>(4));
-    conv2_ = register_module("conv2", std::make_shared<models::Conv2d>(4, 6, 3, models::Conv2dOptions{.stride = 2}));
-    norm2_ = register_module("bn2", std::make_shared<models::BatchNorm>(6));
-    head_ = register_module("fc", std::make_shared<Linear>(6, 3));
+  explicit ConvModel(const Initial& initial) {
+    conv1_ = register_module("conv1", initial.conv("conv1", {.has_bias = false}));
+    norm1_ = register_module("bn1", initial.norm("bn1"));
+    conv2_ = register_module("conv2", initial.conv("conv2", {.stride = 2}));
+    norm2_ = register_module("bn2", initial.norm("bn2"));
+    head_ = register_module("fc", initial.linear("fc"));
   }
   at::Tensor forward(const at::Tensor& input) override {
     const at::Tensor x = at::relu(run(*norm1_, run(*conv1_, input)));
@@ -56,19 +74,22 @@ class ConvModel : public models::Model {
   std::shared_ptr<Linear> head_;
 };
 
-/// One block of a transformer with 2 heads of 4 features; the head is tied to the table of tokens.
+/// One block of a transformer with 2 heads; the head is tied to the table of tokens.
 class GptModel : public models::Model {
  public:
-  GptModel() {
-    tokens_ = register_module("wte", std::make_shared<models::Embedding>(11, kFeatures));
-    positions_ = register_module("wpe", std::make_shared<models::Embedding>(6, kFeatures));
-    norm1_ = register_module("ln_1", std::make_shared<models::LayerNorm>(kFeatures));
-    attention_ = register_module("c_attn", std::make_shared<Linear>(kFeatures, 3 * kFeatures));
-    after_attention_ = register_module("attn_proj", std::make_shared<Linear>(kFeatures, kFeatures));
-    norm2_ = register_module("ln_2", std::make_shared<models::LayerNorm>(kFeatures));
-    widening_ = register_module("c_fc", std::make_shared<Linear>(kFeatures, 4 * kFeatures));
-    narrowing_ = register_module("mlp_proj", std::make_shared<Linear>(4 * kFeatures, kFeatures));
-    last_norm_ = register_module("ln_f", std::make_shared<models::LayerNorm>(kFeatures));
+  explicit GptModel(const Initial& initial) : features_(initial.size("wte.weight", 1)) {
+    const auto table = [&](const char* weight) {
+      return std::make_shared<models::Embedding>(initial.size(weight, 0), features_);
+    };
+    tokens_ = register_module("wte", table("wte.weight"));
+    positions_ = register_module("wpe", table("wpe.weight"));
+    norm1_ = register_module("ln_1", std::make_shared<models::LayerNorm>(features_));
+    attention_ = register_module("c_attn", initial.linear("c_attn"));
+    after_attention_ = register_module("attn_proj", initial.linear("attn_proj"));
+    norm2_ = register_module("ln_2", std::make_shared<models::LayerNorm>(features_));
+    widening_ = register_module("c_fc", initial.linear("c_fc"));
+    narrowing_ = register_module("mlp_proj", initial.linear("mlp_proj"));
+    last_norm_ = register_module("ln_f", std::make_shared<models::LayerNorm>(features_));
   }
   at::Tensor forward(const at::Tensor& input) override {
     const at::Tensor places = torch::arange(input.size(1), at::kLong);
@@ -79,23 +100,23 @@ class GptModel : public models::Model {
   }
 
  private:
-  static constexpr std::int64_t kFeatures = 8;
   static constexpr std::int64_t kHeads = 2;
 
   at::Tensor attend(const at::Tensor& x) {
     const std::int64_t samples = x.size(0);
     const std::int64_t length = x.size(1);
     const auto by_head = [&](const at::Tensor& part) {
-      return part.reshape({samples, length, kHeads, kFeatures / kHeads}).transpose(1, 2);
+      return part.reshape({samples, length, kHeads, features_ / kHeads}).transpose(1, 2);
     };
-    const std::vector<at::Tensor> parts = run(*attention_, x).split(kFeatures, 2);
+    const std::vector<at::Tensor> parts = run(*attention_, x).split(features_, 2);
     const at::Tensor scores =
-        at::matmul(by_head(parts[0]), by_head(parts[1]).transpose(2, 3)) / std::sqrt(kFeatures / kHeads);
+        at::matmul(by_head(parts[0]), by_head(parts[1]).transpose(2, 3)) / std::sqrt(features_ / kHeads);
     const at::Tensor is_later = torch::ones({length, length}, at::kBool).triu(1);
     const at::Tensor weights = at::softmax(scores.masked_fill(is_later, -std::numeric_limits<double>::infinity()), 3);
-    return at::matmul(weights, by_head(parts[2])).transpose(1, 2).reshape({samples, length, kFeatures});
+    return at::matmul(weights, by_head(parts[2])).transpose(1, 2).reshape({samples, length, features_});
   }
 
+  std::int64_t features_;
   std::shared_ptr<models::Embedding> tokens_;
   std::shared_ptr<models::Embedding> positions_;
   std::shared_ptr<models::LayerNorm> norm1_;
@@ -118,9 +139,9 @@ class SquaredErrorModel : public models::Model {
 /// out = tanh(x W^T) W + b.
 class TiedModel : public SquaredErrorModel {
  public:
-  TiedModel() {
-    bias_ = register_parameter("bias", torch::zeros({6}));
-    encoder_ = register_module("enc", std::make_shared<Linear>(6, 4, /*has_bias=*/false));
+  explicit TiedModel(const Initial& initial) {
+    bias_ = register_parameter("bias", torch::zeros({initial.size("bias", 0)}));
+    encoder_ = register_module("enc", initial.linear("enc", /*has_bias=*/false));
   }
   at::Tensor forward(const at::Tensor& input) override {
     return at::matmul(at::tanh(run(*encoder_, input)), encoder_->weight) + bias_;
@@ -131,14 +152,12 @@ class TiedModel : public SquaredErrorModel {
   std::shared_ptr<Linear> encoder_;
 };
 
-/// trunk 5->6, tanh, then the sum of the branches in use, each 6->3.
+/// trunk, tanh, then the sum of the branches in use.
 class BranchesModel : public SquaredErrorModel {
  public:
-  BranchesModel() {
-    trunk_ = register_module("trunk", std::make_shared<Linear>(5, 6));
-    for (const char* name : {"a", "b", "c"}) {
-      branches_[name] = register_module(name, std::make_shared<Linear>(6, 3));
-    }
+  explicit BranchesModel(const Initial& initial) {
+    trunk_ = register_module("trunk", initial.linear("trunk"));
+    for (const char* name : {"a", "b", "c"}) branches_[name] = register_module(name, initial.linear(name));
   }
   at::Tensor forward(const at::Tensor& input) override {
     const at::Tensor x = at::tanh(run(*trunk_, input));
@@ -157,12 +176,12 @@ class BranchesModel : public SquaredErrorModel {
   std::map<std::string, std::shared_ptr<Linear>> branches_;
 };
 
-std::shared_ptr<models::Model> make(const std::string& name) {
-  if (name == "mlp") return std::make_shared<MlpModel>();
-  if (name == "conv") return std::make_shared<ConvModel>();
-  if (name == "gpt") return std::make_shared<GptModel>();
-  if (name == "tied") return std::make_shared<TiedModel>();
-  if (name == "branches") return std::make_shared<BranchesModel>();
+std::shared_ptr<models::Model> make(const std::string& name, const Initial& initial) {
+  if (name == "mlp") return std::make_shared<MlpModel>(initial);
+  if (name == "conv") return std::make_shared<ConvModel>(initial);
+  if (name == "gpt") return std::make_shared<GptModel>(initial);
+  if (name == "tied") return std::make_shared<TiedModel>(initial);
+  if (name == "branches") return std::make_shared<BranchesModel>(initial);
   throw std::runtime_error("no test knows the model '" + name + "'");
 }
 
@@ -178,9 +197,9 @@ const Json& stored_model(const std::string& name) {
 }
 
 std::shared_ptr<models::Model> build_model(const std::string& name, at::ScalarType dtype) {
-  const std::shared_ptr<models::Model> model = make(name);
-  model->to(dtype);
   const Json& stored = stored_model(name);
+  const std::shared_ptr<models::Model> model = make(name, {stored.at("initial")});
+  model->to(dtype);
   std::vector<std::string> order;
   const torch::NoGradGuard no_grad;
   for (const auto& item : model->named_parameters()) {

@@ -403,7 +403,8 @@ int first_refusal(const parallel::ReducerOptions& options,
                   const std::function<std::vector<std::string>(int step)>& branches) {
   const std::shared_ptr<models::Model> model = build_model("branches", at::kFloat);
   DistributedDataParallel wrapper(model, communicator(), world(), {.reducer = options});
-  for (int step = 0; step < 4; ++step) {
+  const auto steps = static_cast<int>(stored_model("branches").at("x").size());
+  for (int step = 0; step < steps; ++step) {
     use_branches(*model, branches(step));
     const data::Batch batch = stored_batch("branches", step, world().rank(), at::kFloat);
     try {

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <vector>
 
@@ -60,6 +61,7 @@ void run_fvcore(const Json& one_case) {
     EXPECT_EQ(static_cast<double>(history.at(i).step), stored[i][1].get<double>());
   }
   EXPECT_EQ(history.median(History::kAll), one_case.at("median_0_means_all").get<double>());
+  EXPECT_TRUE(is_close(history.mean(History::kAll), one_case.at("avg_0_means_all"), kMeans));
   EXPECT_THROW(static_cast<void>(history.median(0)), std::invalid_argument);
 }
 
@@ -84,12 +86,12 @@ TEST(ReferenceEvents, EveryHistory) {
              {.file = "mmengine_history_buffer.json", .extra_fields = {"small", "errors"}, .run = run_mmengine},
              {.file = "mmengine_log_processor.json", .extra_fields = {"simulations", "custom_cfg_errors"}},
              {.file = "event_storage.json",
-              .extra_fields = {"start_iter", "detectron2", "fast_reid", "detectron2_misc", "fast_reid_misc",
-                               "json_lines", "published_example"}}});
+              .extra_fields = {"start_iter", "smoothing_windows", "json_lines_first_iteration", "detectron2",
+                               "fast_reid", "detectron2_misc", "fast_reid_misc", "json_lines", "published_example"}}});
 }
 
-void put_all(EventStorage& events, const Json& row) {
-  events.set_step(row.at("iter"));
+void put_all(EventStorage& events, const Json& row, std::int64_t step) {
+  events.set_step(step);
   for (const Json& put : row.at("put")) {
     events.put(put[0], put[1], {.is_smoothed = put[2].get<bool>()});
   }
@@ -105,6 +107,40 @@ void expect_values(const std::vector<Scalar>& scalars, const Json& expected) {
   }
 }
 
+/// The fields of a row whose names are `prefix` and a window, by window.
+std::map<std::int64_t, Json> by_window(const Json& row, const std::string& prefix) {
+  std::map<std::int64_t, Json> found;
+  for (const auto& [field, value] : row.items()) {
+    if (field.starts_with(prefix)) found[std::stoll(field.substr(prefix.size()))] = value;
+  }
+  return found;
+}
+
+constexpr const char* kLatest = "latest_with_smoothing_hint_";
+constexpr const char* kCounts = "count_samples_";
+
+void require_known_row(const Json& row, const std::vector<std::string>& fields) {
+  for (const auto& [field, value] : row.items()) {
+    const bool is_known = std::find(fields.begin(), fields.end(), field) != fields.end();
+    if (is_known || field.starts_with(kLatest) || field.starts_with(kCounts)) continue;
+    throw std::runtime_error("no test knows the field '" + field + "'");
+  }
+}
+
+/// There windows count values, not steps.
+void expect_medians(const EventStorage& events, const Json& row, const std::map<std::string, bool>& is_smoothed) {
+  require_known_row(row, {"iter"});
+  for (const auto& [window, expected] : by_window(row, kLatest)) {
+    for (const auto& [name, pair] : expected.items()) {
+      const History& history = events.history(name);
+      const double value =
+          is_smoothed.at(name) ? history.median(static_cast<std::size_t>(window)) : history.latest().value;
+      EXPECT_EQ(value, pair[0].get<double>()) << name << " over " << window;
+      EXPECT_EQ(history.latest().step, pair[1].get<std::int64_t>()) << name;
+    }
+  }
+}
+
 TEST(ReferenceEvents, WhatWritersSeeOfEverySeries) {
   if (!std::filesystem::exists(root() / "events"))
     GTEST_SKIP() << root() / "events"
@@ -112,20 +148,32 @@ TEST(ReferenceEvents, WhatWritersSeeOfEverySeries) {
   const Json file = load("events/event_storage.json");
   EventStorage events;
   const Json& others = file.at("fast_reid");
-  for (std::size_t i = 0; i < file.at("detectron2").size(); ++i) {
+  const auto windows = file.at("smoothing_windows").get<std::set<std::int64_t>>();
+  const std::int64_t start = file.at("start_iter");
+  std::map<std::string, bool> is_smoothed;
+  ASSERT_FALSE(file.at("detectron2").empty());
+  ASSERT_EQ(others.size(), file.at("detectron2").size());
+  for (std::size_t i = 0; i < others.size(); ++i) {
     const Json& row = file.at("detectron2")[i];
-    SCOPED_TRACE("step " + row.at("iter").dump());
-    put_all(events, row);
-    for (const std::int64_t window : {1, 10, 20}) {
-      expect_values(events.latest(window), row.at("latest_with_smoothing_hint_" + std::to_string(window)));
+    const std::int64_t step = row.at("iter");
+    SCOPED_TRACE("step " + std::to_string(step));
+    require_known_row(row, {"iter", "put"});
+    EXPECT_EQ(step, start + static_cast<std::int64_t>(i));
+    EXPECT_EQ(others[i].at("iter"), step);
+    put_all(events, row, step);
+    for (const Json& put : row.at("put")) is_smoothed[put[0]] = put[2];
+    std::set<std::int64_t> found;
+    for (const auto& [window, expected] : by_window(row, kLatest)) {
+      expect_values(events.latest(window), expected);
+      found.insert(window);
     }
-    for (const auto& [name, count] : row.at("count_samples_10").items()) {
-      EXPECT_EQ(events.history(name).count_within(10), count.get<std::size_t>()) << name;
+    EXPECT_EQ(found, windows);
+    for (const auto& [window, counts] : by_window(row, kCounts)) {
+      for (const auto& [name, count] : counts.items()) {
+        EXPECT_EQ(events.history(name).count_within(window), count.get<std::size_t>()) << name << " over " << window;
+      }
     }
-    for (const auto& [name, expected] : others[i].at("latest_with_smoothing_hint_10").items()) {
-      if (name == "lr") continue;  // not smoothed
-      EXPECT_EQ(events.history(name).median(10), expected[0].get<double>()) << name;
-    }
+    expect_medians(events, others[i], is_smoothed);
   }
 }
 
@@ -134,15 +182,19 @@ TEST(ReferenceEvents, NewsInLinesOfOneStepEach) {
     GTEST_SKIP() << root() / "events"
                  << " is not there";
   const Json file = load("events/event_storage.json");
+  ASSERT_FALSE(file.at("json_lines").empty());
   for (const Json& writer : file.at("json_lines")) {
+    require_known_fields(writer, {"window", "period", "lines"});
     EventStorage events;
     std::size_t cursor = 0;
     std::vector<std::map<std::string, double>> lines;
     const std::int64_t period = writer.at("period");
-    for (const Json& row : file.at("detectron2")) {
-      put_all(events, row);
-      const bool is_last = row.at("iter") == file.at("detectron2").back().at("iter");
-      if ((row.at("iter").get<std::int64_t>() + 1) % period != 0 && !is_last) continue;
+    // The values of the rows above, in a run that begins elsewhere.
+    const std::int64_t first = file.at("json_lines_first_iteration");
+    const auto last = first + static_cast<std::int64_t>(file.at("detectron2").size()) - 1;
+    for (std::int64_t step = first; step <= last; ++step) {
+      put_all(events, file.at("detectron2")[static_cast<std::size_t>(step - first)], step);
+      if ((step + 1) % period != 0 && step != last) continue;
       std::vector<std::map<std::string, double>> of_this_visit;
       for (const Scalar& scalar : events.news(cursor, writer.at("window"))) {
         const auto step = static_cast<double>(scalar.step);
@@ -165,10 +217,19 @@ TEST(ReferenceEvents, NamesHistogramsAndRefusals) {
   if (!std::filesystem::exists(root() / "events"))
     GTEST_SKIP() << root() / "events"
                  << " is not there";
-  const Json misc = load("events/event_storage.json").at("detectron2_misc");
+  const Json file = load("events/event_storage.json");
+  EXPECT_EQ(file.at("fast_reid_misc"), file.at("detectron2_misc"));  // both libraries share this code
+  const Json& misc = file.at("detectron2_misc");
   const Json& expected = misc.at("histogram");
-  const std::vector<float> values = {0, 1, 2, 3, 4};
-  const engine::Histogram histogram = engine::histogram_of(values, 4);
+  // The stored histogram is of evenly spaced numbers.
+  const std::int64_t count = expected.at("num");
+  const double smallest = expected.at("min");
+  const double distance = (expected.at("max").get<double>() - smallest) / static_cast<double>(count - 1);
+  std::vector<float> values;
+  for (std::int64_t i = 0; i < count; ++i) {
+    values.push_back(static_cast<float>(smallest + distance * static_cast<double>(i)));
+  }
+  const engine::Histogram histogram = engine::histogram_of(values, expected.at("bucket_limits").size());
   EXPECT_EQ(histogram.min, expected.at("min").get<double>());
   EXPECT_EQ(histogram.max, expected.at("max").get<double>());
   EXPECT_EQ(histogram.count, expected.at("num").get<std::int64_t>());
@@ -178,11 +239,14 @@ TEST(ReferenceEvents, NamesHistogramsAndRefusals) {
   EXPECT_EQ(histogram.counts, expected.at("bucket_counts").get<std::vector<std::int64_t>>());
 
   EventStorage events;
-  events.set_step(5);
-  events.put("z", 5, {.is_smoothed = true});
-  EXPECT_THROW(events.put("z", 6, {.is_smoothed = false}), std::logic_error);
+  const Json& latest = misc.at("latest_z_after_failed_put");
+  const double value = latest[0];
+  events.set_step(latest[1]);
+  events.put("z", value, {.is_smoothed = true});
+  EXPECT_THROW(events.put("z", value + 1, {.is_smoothed = false}), std::logic_error);
   EXPECT_EQ(events.history("z").size(), 1U);  // there the refused value was kept
-  EXPECT_EQ(events.latest(1)[0].value, misc.at("latest_z_after_failed_put")[0].get<double>());
+  EXPECT_EQ(events.latest(1)[0].value, value);
+  EXPECT_EQ(events.latest(1)[0].step, latest[1].get<std::int64_t>());
   EXPECT_THROW(static_cast<void>(events.history("nope")), std::out_of_range);
 }
 

@@ -57,6 +57,14 @@ class ReferenceHarnessTest : public ::testing::Test {
     });
   }
 
+  /// Puts a pending.txt of these lines in the place of the project's.
+  void write_pending(const std::string& lines) {
+    setenv("LOCKSTEP_SOURCE_DIR", shared_.c_str(), 1);
+    fs::create_directories(shared_ / "tests/reference");
+    std::ofstream(shared_ / "tests/reference/pending.txt") << lines;
+  }
+  void TearDown() override { unsetenv("LOCKSTEP_SOURCE_DIR"); }
+
   TemporaryFolder folder_;
   fs::path shared_ = folder_.path();
 };
@@ -123,6 +131,93 @@ TEST_F(ReferenceHarnessTest, CoverageNamesATopicThatNothingTests) {
   EXPECT_CONTAINS(report_of([] { check_coverage({"made_up"}); }), "no test knows the topic empty");
   write("stray.json", "{}");
   EXPECT_CONTAINS(report_of([] { check_coverage({"made_up"}); }), "stray.json stands outside of any topic");
+}
+
+TEST_F(ReferenceHarnessTest, PendingTopicsFoldersAndFilesAreLeftOut) {
+  write("new/one.json", "{}");
+  write("new/below/two.json", "{}");
+  write_pending("# a comment\n\nnew/\n");
+  EXPECT_EQ(report_of([] { check_coverage({}); }), "");
+  write_pending("new/one.json\n");
+  EXPECT_CONTAINS(report_of([] { check_coverage({}); }), "new/below/two.json: no test knows this topic");
+  write_pending("new/one.json\nnew/below/\n");
+  EXPECT_EQ(report_of([] { check_coverage({}); }), "");
+  write_pending("new/one.json\nnew/below/two.json\n");
+  EXPECT_EQ(report_of([] { check_coverage({}); }), "");
+}
+
+TEST_F(ReferenceHarnessTest, APendingFileOfATestedTopicIsLeftOut) {
+  write("made_up/known.json", file_with(R"([{"name": "one", "value": 1.0}])"));
+  write("made_up/new.json", "{}");
+  write_pending("made_up/new.json\n");
+  EXPECT_EQ(run(), "");
+  write_pending("made_up/known.json\nmade_up/new.json\n");
+  EXPECT_CONTAINS(run(), "made_up/known.json is tested: take it out");
+}
+
+TEST_F(ReferenceHarnessTest, APendingFieldIsLeftOut) {
+  write("made_up/known.json",
+        R"({"source": "", "how": "", "tolerance": "", "more": 1, "cases": [{"name": "one", "value": 1}]})");
+  write_pending("");
+  EXPECT_CONTAINS(run(), "no test knows the field 'more'");
+  write_pending("made_up/known.json#more\n");
+  ::testing::internal::CaptureStdout();
+  const std::string report = run();
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(), "[ PENDING  ] made_up/known.json#more\n");
+  EXPECT_EQ(report, "");
+  EXPECT_EQ(report_of([] { check_coverage({"made_up"}); }), "");
+  EXPECT_TRUE(is_pending("made_up/known.json", "more"));
+  EXPECT_FALSE(is_pending("made_up/known.json", "more of it"));  // it is a field, not a prefix
+  EXPECT_FALSE(is_pending("made_up/known.json", "cases"));
+}
+
+TEST_F(ReferenceHarnessTest, PendingEntriesAreLeftOutByTheirPrefix) {
+  write("made_up/known.json",
+        file_with(R"([{"name": "one", "value": 1}, {"name": "tar_cut", "value": 2}, {"name": "tar", "value": 3}])"));
+  write_pending("made_up/known.json#tar\n");
+  ::testing::internal::CaptureStdout();
+  const std::string report = run();
+  EXPECT_EQ(::testing::internal::GetCapturedStdout(),
+            "[ PENDING  ] made_up/known.json#tar_cut\n[ PENDING  ] made_up/known.json#tar\n");
+  EXPECT_EQ(report, "");
+  EXPECT_EQ(report_of([] { check_coverage({"made_up"}); }), "");
+
+  write("other/lists.json", R"({"verdicts": [{"source": "tar", "file": "a"}], "models": {"hf/a": 1, "timm/b": 2}})");
+  write_pending("other/lists.json#tar\nother/lists.json#hf/\n");
+  EXPECT_EQ(report_of([] { check_coverage({"made_up", "other"}); }), "");
+  EXPECT_TRUE(is_pending("other/lists.json", "tar"));
+  EXPECT_TRUE(is_pending("other/lists.json", "hf/a"));
+  EXPECT_FALSE(is_pending("other/lists.json", "timm/b"));
+}
+
+TEST_F(ReferenceHarnessTest, APartOfAFileThatNothingReadsIsNotEnough) {
+  write("other/lists.json", R"({"arrays": 1, "rest": 2})");
+  write_pending("other/lists.json#arrays\n");
+  EXPECT_CONTAINS(report_of([] { check_coverage({}); }), "other/lists.json: no test knows this topic");
+  write("made_up/known.json", file_with(R"([{"value": 1}])"));
+  write("made_up/lists.json", R"({"arrays": 1, "rest": 2})");
+  write_pending("made_up/lists.json#arrays\n");
+  EXPECT_CONTAINS(run(), "made_up/lists.json: no test knows this file");
+}
+
+TEST_F(ReferenceHarnessTest, CoverageNamesPendingLinesThatMatchNothing) {
+  write("other/lists.json", R"({"source": "x", "arrays": 1, "models": {"hf/a": 1}})");
+  const auto report = [&](const std::string& line) {
+    write_pending(line + "\n");
+    return report_of([] { check_coverage({"other"}); });
+  };
+  EXPECT_CONTAINS(report("other/gone.json"), "'other/gone.json': there is no such file");
+  EXPECT_CONTAINS(report("other/gone/"), "'other/gone/': there is no such file or folder");
+  EXPECT_CONTAINS(report("other/gone.json#arrays"), "'other/gone.json#arrays': there is no such file");
+  EXPECT_CONTAINS(report("other/lists.json#tables"), "'other/lists.json#tables': the file has no such field");
+  EXPECT_CONTAINS(report("other/lists.json#hf/b"), "'other/lists.json#hf/b': the file has no such field");
+  EXPECT_CONTAINS(report("other/lists.json#source"), "'other/lists.json#source': every test reads this field");
+  EXPECT_CONTAINS(report("other/\nother/lists.json#arrays"), "another line lists the whole file");
+  EXPECT_EQ(report("absent/gone.json#arrays"), "");  // a variant without this topic
+  for (const std::string malformed : {"other", "other/#arrays", "other/lists.json#"}) {
+    write_pending(malformed + "\n");
+    EXPECT_THROW(check_coverage({"other"}), std::runtime_error) << malformed;
+  }
 }
 
 TEST_F(ReferenceHarnessTest, ARelativePathCountsFromTheSourceRoot) {

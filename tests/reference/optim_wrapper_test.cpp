@@ -397,7 +397,8 @@ TEST(OptimWrapperReference, ClippingNumbers) {
   require_known_fields(golden, {"grad", "max_norm", "logged_grad_norm", "grad_after_clip", "param_after_sgd_lr_0.1"});
   for (const auto& [lr, sign, field] :
        {std::tuple{"1", -1.0, "grad_after_clip"}, std::tuple{"0.1", 1.0, "param_after_sgd_lr_0.1"}}) {
-    LeafParameters parameters(DType::float32, {{"w", {2}}});
+    const auto size = static_cast<std::int64_t>(golden.at("grad").size());
+    LeafParameters parameters(DType::float32, {{"w", {size}}});
     OptimWrapper wrapper(make_optimizer(Json{{"type", "SGD"}, {"lr", Json::parse(lr)}}, parameters), parameters,
                          {.clip = {.max_norm = number(golden.at("max_norm"))}});
     const at::Tensor gradient = at::tensor(golden.at("grad").get<std::vector<float>>());

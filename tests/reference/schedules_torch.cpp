@@ -2,6 +2,7 @@
 #include <cmath>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 #include "schedules_mmengine.hpp"
 
@@ -52,19 +53,21 @@ Rules one_cycle(const Json& args, std::size_t groups) {
 }
 
 Rules cyclic(const Json& args) {
-  require_known_fields(args,
-                       {"base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma", "cycle_momentum"});
+  require_known_fields(args, {"base_lr", "max_lr", "step_size_up", "step_size_down", "mode", "gamma", "cycle_momentum",
+                              "base_momentum", "max_momentum"});
   static const std::map<std::string, std::string> shapes = {
       {"triangular", "even"}, {"triangular2", "halved"}, {"exp_range", "exponential"}};
   RuleText common("cyclic");
-  common.add("up", number(args.at("step_size_up")));
+  common.add("up", number_or(args, "step_size_up", 2000));
   if (args.contains("step_size_down")) common.add("down", number(args.at("step_size_down")));
   common.add("shape", shapes.at(args.value("mode", "triangular"))).add("gamma", number_or(args, "gamma", 1));
   const double peak = number(args.at("max_lr"));
   Rules rules = {RuleText(common).add("base", peak).add("start_factor", number(args.at("base_lr")) / peak).text()};
-  const bool with_momentum = args.value("cycle_momentum", true);  // from 0.9 down to 0.8
-  if (with_momentum)
-    rules.push_back(common.add("of", "momentum").add("base", 0.8).add("start_factor", 0.9 / 0.8).text());
+  const bool has_momentum = args.value("cycle_momentum", true);
+  if (!has_momentum) return rules;
+  const double base = number_or(args, "base_momentum", 0.8);
+  const double most = number_or(args, "max_momentum", 0.9);
+  rules.push_back(common.add("of", "momentum").add("base", base).add("start_factor", most / base).text());
   return rules;
 }
 
@@ -74,9 +77,9 @@ Rules plateau(const Json& args, std::size_t groups) {
   for (std::size_t g = 0; g < groups; ++g) {
     rules.push_back(RuleText("plateau")
                         .add("monitor", "loss")
-                        .add("better", args.at("mode") == "min" ? "less" : "greater")
-                        .add("factor", number(args.at("factor")))
-                        .add("patience", number(args.at("patience")))
+                        .add("better", args.value("mode", "min") == "min" ? "less" : "greater")
+                        .add("factor", number_or(args, "factor", 0.1))
+                        .add("patience", number_or(args, "patience", 10))
                         .add("threshold", number_or(args, "threshold", 1e-4))
                         .add("measure", args.value("threshold_mode", "rel") == "rel" ? "product" : "absolute")
                         .add("cooldown", number_or(args, "cooldown", 0))
@@ -87,68 +90,141 @@ Rules plateau(const Json& args, std::size_t groups) {
   return rules;
 }
 
-/// Those that need nothing but their arguments.
-Rules plain(const std::string& kind, const Json& args) {
-  const auto get = [&](const char* key) { return number(args.at(key)); };
+Rules multistep(const Json& args) {
+  const std::vector<double> milestones = args.at("milestones");
+  return {
+      RuleText("multistep").add("milestones", text_of(milestones)).add("gamma", number_or(args, "gamma", 0.1)).text()};
+}
+
+/// A scheduler whose rule is one curve.
+Rules curve(const std::string& kind, const Json& args) {
+  const auto get = [&](const char* key, double otherwise) { return number_or(args, key, otherwise); };
   if (kind == "PolynomialLR") {
-    return {RuleText("polynomial").add("end", get("total_iters")).add("power", get("power")).text()};
+    require_known_fields(args, {"total_iters", "power"});
+    return {RuleText("polynomial").add("end", get("total_iters", 5)).add("power", get("power", 1)).text()};
   }
   if (kind == "CosineAnnealingLR") {
-    return {RuleText("cosine").add("length", get("T_max")).add("floor", get("eta_min")).text()};
+    require_known_fields(args, {"T_max", "eta_min"});
+    return {RuleText("cosine").add("length", number(args.at("T_max"))).add("floor", get("eta_min", 0)).text()};
   }
-  if (kind == "StepLR") return {RuleText("step").add("size", get("step_size")).add("gamma", get("gamma")).text()};
+  if (kind == "StepLR") {
+    require_known_fields(args, {"step_size", "gamma"});
+    return {RuleText("step").add("size", number(args.at("step_size"))).add("gamma", get("gamma", 0.1)).text()};
+  }
   if (kind == "MultiStepLR") {
-    const std::vector<double> milestones = args.at("milestones");
-    return {RuleText("multistep").add("milestones", text_of(milestones)).add("gamma", get("gamma")).text()};
+    require_known_fields(args, {"milestones", "gamma"});
+    return multistep(args);
   }
-  if (kind == "ExponentialLR") return {RuleText("exponential").add("gamma", get("gamma")).text()};
+  if (kind == "ExponentialLR") {
+    require_known_fields(args, {"gamma"});
+    return {RuleText("exponential").add("gamma", number(args.at("gamma"))).text()};
+  }
   if (kind == "LinearLR") {
+    require_known_fields(args, {"start_factor", "end_factor", "total_iters"});
     return {RuleText("linear")
-                .add("start_factor", get("start_factor"))
-                .add("end_factor", get("end_factor"))
-                .add("end", get("total_iters"))
+                .add("start_factor", get("start_factor", 1.0 / 3))
+                .add("end_factor", get("end_factor", 1))
+                .add("end", get("total_iters", 5))
                 .text()};
   }
-  if (kind == "ConstantLR")
-    return {RuleText("constant").add("factor", get("factor")).add("end", get("total_iters")).text()};
+  if (kind == "ConstantLR") {
+    require_known_fields(args, {"factor", "total_iters"});
+    return {RuleText("constant").add("factor", get("factor", 1.0 / 3)).add("end", get("total_iters", 5)).text()};
+  }
   throw std::runtime_error("no test knows the class '" + kind + "'");
 }
 
-/// Those whose arguments stand in a note in words.
-Rules noted(const std::string& name) {
-  static const std::map<std::string, Rules> rules = {
-      {"lambda_warmup_linear_decay",
-       {"linear,start_factor=" + text_of(1.0 / 11) + ",end=10", "linear,start_factor=1,end_factor=0,begin=10,end=70"}},
-      {"lambda_noam", {"constant,factor=" + text_of(std::pow(10, -0.5)), "inverse_sqrt,warmup=10,offset=1"}},
-      {"multiplicative", {"step,size=2,gamma=0.9", "constant,factor=0.95,begin=1", "step,size=2,gamma=0.95,begin=1"}},
-      {"sequential_linear_cosine_exp",
-       {"composite,end=1000,scaling=shifted,lengths=0.01/0.03/0.96,curves=(linear,start_factor=0.1 | "
-        "cosine,floor=0.001 | exponential,gamma=0.9)"}},
-      {"sequential_constant_step",
-       {"composite,end=1000,scaling=shifted,lengths=0.01/0.99,curves=(constant,factor=0.1 | step,size=5,gamma=0.5)"}},
-      {"chained_constant_exp", {"constant,factor=0.1,end=4", "exponential,gamma=0.9"}}};
-  return rules.at(name);
+/// With `end`: a linear warm-up of `warmup` steps to the full rate, which then falls in a straight line to 0 at `end`.
+/// Without: the schedule of "Attention is all you need", min((i + 1)^-0.5, (i + 1) warmup^-1.5).
+Rules lambda(const Json& args) {
+  require_known_fields(args, {"warmup", "end"});
+  const double warmup = number(args.at("warmup"));
+  if (!args.contains("end")) {
+    return {RuleText("constant").add("factor", std::pow(warmup, -0.5)).text(),
+            RuleText("inverse_sqrt").add("warmup", warmup).add("offset", 1).text()};
+  }
+  Rules rules = {RuleText("linear")
+                     .add("start_factor", 1)
+                     .add("end_factor", 0)
+                     .add("begin", warmup)
+                     .add("end", number(args.at("end")))
+                     .text()};
+  if (warmup > 0) rules.push_back(RuleText("linear").add("start_factor", 1 / (warmup + 1)).add("end", warmup).text());
+  return rules;
 }
 
-Rules rules_of(const Json& one_case, std::size_t groups) {
-  const std::string kind = one_case.at("class");
-  const Json& args = one_case.at("args");
+/// Step i multiplies by `odd` or `even`.
+Rules multiplicative(const Json& args) {
+  require_known_fields(args, {"odd", "even"});
+  const double odd = number(args.at("odd"));
+  return {RuleText("step").add("size", 2).add("gamma", number(args.at("even"))).text(),
+          RuleText("constant").add("factor", odd).add("begin", 1).text(),
+          RuleText("step").add("size", 2).add("gamma", odd).add("begin", 1).text()};
+}
+
+/// One scheduler after another, each counting from its own beginning.
+Rules sequential(const Json& args, std::size_t rows) {
+  require_known_fields(args, {"schedulers", "milestones"});
+  const std::vector<double> milestones = args.at("milestones");
+  if (milestones.empty() || args.at("schedulers").size() != milestones.size() + 1) {
+    throw std::runtime_error("no milestone between every two schedulers");
+  }
+  double total = 1024;  // a power of two, so that parts of it are exact
+  while (total < static_cast<double>(rows) || total <= milestones.back()) total *= 2;
+  std::vector<double> lengths;
+  std::string curves;
+  double begin = 0;
+  for (std::size_t i = 0; i <= milestones.size(); ++i) {
+    const double end = i < milestones.size() ? milestones[i] : total;
+    lengths.push_back((end - begin) / total);
+    begin = end;
+    const Json& scheduler = args.at("schedulers")[i];
+    require_known_fields(scheduler, {"class", "args"});
+    curves += (i == 0 ? "" : " | ") + curve(scheduler.at("class"), scheduler.at("args")).front();
+  }
+  return {RuleText("composite")
+              .add("end", total)
+              .add("scaling", "shifted")
+              .add("lengths", text_of(lengths))
+              .add("curves", "(" + curves + ")")
+              .text()};
+}
+
+/// @param groups  parameter groups of the optimizer
+/// @param rows    steps that are compared
+Rules rules_of(const Json& scheduler, std::size_t groups, std::size_t rows) {
+  const std::string kind = scheduler.at("class");
+  const Json& args = scheduler.at("args");
   if (kind == "CosineAnnealingWarmRestarts") return warm_restarts(args);
   if (kind == "OneCycleLR") return one_cycle(args, groups);
   if (kind == "CyclicLR") return cyclic(args);
   if (kind == "ReduceLROnPlateau") return plateau(args, groups);
-  return args.empty() ? noted(one_case.at("name")) : plain(kind, args);
+  if (kind == "LambdaLR") return lambda(args);
+  if (kind == "MultiplicativeLR") return multiplicative(args);
+  if (kind == "SequentialLR") return sequential(args, rows);
+  if (kind != "ChainedScheduler") return curve(kind, args);
+  require_known_fields(args, {"schedulers"});
+  Rules rules;
+  for (const Json& inner : args.at("schedulers")) {
+    require_known_fields(inner, {"class", "args"});
+    for (std::string& rule : rules_of(inner, groups, rows)) rules.push_back(std::move(rule));
+  }
+  return rules;
 }
 
-/// Groups of SGD with momentum 0.9, or of Adam.
+/// Groups of SGD or of Adam; options that the file leaves out have the values of its field `how`.
 std::vector<schedule::Numbers> groups_of(const Json& one_case) {
   std::vector<schedule::Numbers> groups;
+  const bool is_adam = one_case.at("optimizer") == "adam";
+  if (!is_adam && one_case.at("optimizer") != "sgd") throw std::runtime_error("no test knows the optimizer");
   for (const Json& initial : one_case.at("initial")) {
+    require_known_fields(initial, {"lr", "momentum", "betas"});
     schedule::Numbers group = {{"lr", number(initial.at("lr"))}};
-    if (one_case.at("optimizer") == "adam") {
-      group.insert({{"beta1", 0.9}, {"beta2", 0.999}});
+    if (is_adam) {
+      const Json betas = initial.value("betas", Json({0.9, 0.999}));
+      group.insert({{"beta1", number(betas.at(0))}, {"beta2", number(betas.at(1))}});
     } else {
-      group["momentum"] = 0.9;
+      group["momentum"] = number_or(initial, "momentum", 0.9);
     }
     groups.push_back(std::move(group));
   }
@@ -163,7 +239,7 @@ void run_torch(const Json& one_case) {
   Played played;
   played.groups = groups_of(one_case);
   played.shown.assign(played.groups.size(), shown_names(one_case.at("watched")));
-  played.rules = rules_of(one_case, played.groups.size());
+  played.rules = rules_of(one_case, played.groups.size(), one_case.at("values").size());
   if (one_case.contains("step_argument")) {
     const std::vector<double> arguments = one_case.at("step_argument");
     if (one_case.at("class") == "ReduceLROnPlateau") {

@@ -9,8 +9,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <limits>
-#include <set>
 #include <stdexcept>
 
 namespace lockstep::testing::reference {
@@ -24,18 +24,39 @@ fs::path source_root() {
   return given != nullptr && *given != '\0' ? given : LOCKSTEP_SOURCE_DIR;
 }
 
-/// The lines of pending.txt: "topic/file.json", or "topic/" for all of a topic.
-std::set<std::string> read_pending() {
-  const fs::path path = source_root() / "tests/reference/pending.txt";
+constexpr const char* kPendingFile = "tests/reference/pending.txt";
+
+/// One line of pending.txt.
+struct PendingLine {
+  std::string text;
+  std::string path;  ///< "topic/file.json", or with a '/' at the end everything in a topic or in a folder of it
+  std::string part;  ///< a field of the file, or a prefix of the names of its entries; empty for the whole file
+
+  std::string topic() const { return path.substr(0, path.find('/')); }
+  bool is_folder() const { return path.back() == '/'; }
+};
+
+std::vector<PendingLine> read_pending() {
+  const fs::path path = source_root() / kPendingFile;
   std::ifstream file(path);
   if (!file) throw std::runtime_error("cannot read " + path.string());
-  std::set<std::string> pending;
-  for (std::string line; std::getline(file, line);) {
-    if (line.empty() || line.front() == '#') continue;
-    if (line.find('/') == std::string::npos) throw std::runtime_error(path.string() + ": '" + line + "' has no topic");
-    pending.insert(line);
+  std::vector<PendingLine> lines;
+  for (std::string text; std::getline(file, text);) {
+    if (text.empty() || text.front() == '#') continue;
+    const std::size_t border = text.find('#');
+    PendingLine line{.text = text, .path = text.substr(0, border), .part = {}};
+    const auto fault = [&](const std::string& what) {
+      return std::runtime_error(path.string() + ": '" + text + "' " + what);
+    };
+    if (line.path.find('/') == std::string::npos) throw fault("has no topic");
+    if (border != std::string::npos) {
+      line.part = text.substr(border + 1);
+      if (line.part.empty()) throw fault("names no field or entry after '#'");
+      if (line.is_folder()) throw fault("names a part of a folder; '#' follows the name of a file");
+    }
+    lines.push_back(line);
   }
-  return pending;
+  return lines;
 }
 
 /// Names inside `folder`, folders below it included, in order.
@@ -48,8 +69,71 @@ std::vector<std::string> json_files_in(const fs::path& folder) {
   return names;
 }
 
-bool is_pending(const std::set<std::string>& pending, const std::string& topic, const std::string& file) {
-  return pending.contains(topic + "/") || pending.contains(topic + "/" + file);
+/// Whether the whole file is pending.
+bool covers_file(const PendingLine& line, const std::string& path) {
+  return line.part.empty() && (line.is_folder() ? path.starts_with(line.path) : line.path == path);
+}
+
+bool is_file_pending(const std::vector<PendingLine>& pending, const std::string& path) {
+  return std::any_of(pending.begin(), pending.end(), [&](const PendingLine& line) { return covers_file(line, path); });
+}
+
+bool is_head_field(const std::string& name) { return name == "source" || name == "how" || name == "tolerance"; }
+
+/// The names by which pending.txt knows an element of a list of entries.
+std::vector<std::string> names_of_entry(const Json& entry) {
+  std::vector<std::string> names;
+  for (const char* field : {"name", "source"}) {
+    if (entry.is_object() && entry.contains(field) && entry.at(field).is_string()) names.push_back(entry.at(field));
+  }
+  return names;
+}
+
+/// The names of all entries: of the elements of lists, and the keys of objects, that are fields of the file.
+std::vector<std::string> entries_of(const Json& document) {
+  std::vector<std::string> names;
+  for (const auto& [field, value] : document.items()) {
+    if (value.is_object()) {
+      for (const auto& [name, entry] : value.items()) names.push_back(name);
+    } else if (value.is_array()) {
+      for (const Json& entry : value) {
+        for (const std::string& name : names_of_entry(entry)) names.push_back(name);
+      }
+    }
+  }
+  return names;
+}
+
+/// A part that is a field stands for this field only, any other for the entries whose names begin with it.
+bool covers_entry(const std::string& part, const std::string& entry, const Json& document) {
+  if (document.contains(part)) return entry == part;
+  return entry.starts_with(part);
+}
+
+/// Whether a line leaves out `entry` of the file at `path`; prints what it leaves out.
+bool is_left_out(const std::vector<PendingLine>& pending, const std::string& path, const Json& document,
+                 const std::string& entry) {
+  const bool is_left_out = std::any_of(pending.begin(), pending.end(), [&](const PendingLine& line) {
+    if (line.part.empty()) return covers_file(line, path);
+    return line.path == path && covers_entry(line.part, entry, document);
+  });
+  if (is_left_out) std::cout << "[ PENDING  ] " << path << "#" << entry << "\n";
+  return is_left_out;
+}
+
+/// What is wrong with a line; empty if nothing is. A variant of the reference may leave out whole topics.
+std::string fault_of(const PendingLine& line, const std::vector<PendingLine>& pending) {
+  if (!fs::is_directory(root() / line.topic())) return "";
+  if (!fs::exists(root() / line.path)) return "there is no such file or folder";
+  if (line.part.empty()) return "";
+  if (is_file_pending(pending, line.path)) return "another line lists the whole file";
+  const Json document = load(line.path);
+  if (!document.is_object()) return "the file is not an object";
+  if (document.contains(line.part)) return is_head_field(line.part) ? "every test reads this field" : "";
+  const std::vector<std::string> entries = entries_of(document);
+  const bool has_entry = std::any_of(entries.begin(), entries.end(),
+                                     [&](const std::string& entry) { return entry.starts_with(line.part); });
+  return has_entry ? "" : "the file has no such field, and no entry whose name or source begins so";
 }
 
 /// Names a case for messages: by its `name`, its `kind` or only its place.
@@ -71,22 +155,33 @@ void run_case(const Handler& handler, const Json& one_case, const std::string& t
 }
 
 /// @return  cases run
-std::size_t run_file(const Handler& handler, const std::string& path) {
+std::size_t run_file(const Handler& handler, const std::string& path, const std::vector<PendingLine>& pending) {
   const Json document = load(path);
   std::vector<std::string> known = {"source", "how", "tolerance"};
   if (handler.run) known.emplace_back("cases");
   known.insert(known.end(), handler.extra_fields.begin(), handler.extra_fields.end());
+  for (const auto& [field, value] : document.items()) {
+    const bool is_known = std::find(known.begin(), known.end(), field) != known.end();
+    if (!is_known && is_left_out(pending, path, document, field)) known.push_back(field);
+  }
   require_known_fields(document, known);
   if (!handler.run) return 0;
   const Json& cases = document.at("cases");
   if (!cases.is_array() || cases.empty()) throw std::runtime_error("it has no list of cases");
-  for (std::size_t i = 0; i < cases.size(); ++i) run_case(handler, cases[i], path + ", " + title_of(cases[i], i));
-  return cases.size();
+  std::size_t count = 0;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const std::vector<std::string> names = names_of_entry(cases[i]);
+    const auto is_out = [&](const std::string& name) { return is_left_out(pending, path, document, name); };
+    if (std::any_of(names.begin(), names.end(), is_out)) continue;
+    run_case(handler, cases[i], path + ", " + title_of(cases[i], i));
+    ++count;
+  }
+  return count;
 }
 
-std::size_t run_file_or_fail(const Handler& handler, const std::string& path) {
+std::size_t run_file_or_fail(const Handler& handler, const std::string& path, const std::vector<PendingLine>& pending) {
   try {
-    return run_file(handler, path);
+    return run_file(handler, path, pending);
   } catch (const std::exception& error) {
     ADD_FAILURE() << path << ": " << error.what();
     return 0;
@@ -120,10 +215,14 @@ Json load(const std::string& path) {
   }
 }
 
+bool is_pending(const std::string& file, const std::string& entry) {
+  return is_left_out(read_pending(), file, load(file), entry);
+}
+
 void run_topic(const std::string& topic, const std::vector<Handler>& handlers) {
   const fs::path folder = root() / topic;
   if (!fs::is_directory(folder)) GTEST_SKIP() << "no reference data for " << topic << " in " << root();
-  const std::set<std::string> pending = read_pending();
+  const std::vector<PendingLine> pending = read_pending();
   std::size_t cases = 0;
   std::size_t pending_files = 0;
   const std::vector<std::string> files = json_files_in(folder);
@@ -132,13 +231,13 @@ void run_topic(const std::string& topic, const std::vector<Handler>& handlers) {
     const auto handler =
         std::find_if(handlers.begin(), handlers.end(), [&file](const Handler& row) { return row.file == file; });
     const bool is_handled = handler != handlers.end();
-    if (is_pending(pending, topic, file)) {
+    if (is_file_pending(pending, path)) {
       ++pending_files;
-      EXPECT_FALSE(is_handled) << path << " is tested: take it out of tests/reference/pending.txt";
+      EXPECT_FALSE(is_handled) << path << " is tested: take it out of " << kPendingFile;
     } else if (!is_handled) {
-      ADD_FAILURE() << path << ": no test knows this file, and tests/reference/pending.txt does not list it";
+      ADD_FAILURE() << path << ": no test knows this file, and " << kPendingFile << " does not list it";
     } else {
-      cases += run_file_or_fail(*handler, path);
+      cases += run_file_or_fail(*handler, path, pending);
     }
   }
   const bool is_all_pending = !files.empty() && pending_files == files.size();
@@ -147,20 +246,25 @@ void run_topic(const std::string& topic, const std::vector<Handler>& handlers) {
 
 void check_coverage(const std::vector<std::string>& handled) {
   if (!fs::is_directory(root())) GTEST_SKIP() << "no reference data in " << root();
-  const std::set<std::string> pending = read_pending();
+  const std::vector<PendingLine> pending = read_pending();
+  for (const PendingLine& line : pending) {
+    const std::string fault = fault_of(line, pending);
+    EXPECT_TRUE(fault.empty()) << kPendingFile << ": '" << line.text << "': " << fault;
+  }
   for (const auto& entry : fs::directory_iterator(root())) {
     const std::string name = entry.path().filename().string();
     if (!entry.is_directory()) {
       EXPECT_NE(entry.path().extension(), ".json") << name << " stands outside of any topic: no test knows it";
       continue;
     }
-    if (std::find(handled.begin(), handled.end(), name) != handled.end() || pending.contains(name + "/")) continue;
+    if (std::find(handled.begin(), handled.end(), name) != handled.end()) continue;
+    if (is_file_pending(pending, name + "/")) continue;
     const std::vector<std::string> files = json_files_in(entry.path());
     EXPECT_FALSE(files.empty()) << "no test knows the topic " << name << ", and it has no files to list as pending";
     for (const std::string& file : files) {
-      EXPECT_TRUE(is_pending(pending, name, file))
-          << name << "/" << file
-          << ": no test knows this topic, and tests/reference/pending.txt does not list the file";
+      const std::string path = name + "/" + file;
+      EXPECT_TRUE(is_file_pending(pending, path))
+          << path << ": no test knows this topic, and " << kPendingFile << " does not list the whole file";
     }
   }
 }

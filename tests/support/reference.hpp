@@ -33,7 +33,12 @@ Json load(const std::string& path);
 /// Runs every case of every file in the folder `topic`, as a part of a test: skips it if there is no such folder, fails
 /// it by name for a file that is neither handled nor pending, and if no case was run although some file is not pending.
 void run_topic(const std::string& topic, const std::vector<Handler>& handlers);
-/// Fails by name each topic folder that is not among `handled` and holds anything that is not pending.
+/// Whether pending.txt lists `entry` of `file`, which is "topic/file.json": a field, or an entry by its name or source.
+/// Prints its name if so, because a test then skips it. run_topic itself skips pending fields and elements of `cases`.
+bool is_pending(const std::string& file, const std::string& entry);
+/// Fails by name each topic folder that is not among `handled` and holds a file that is not pending as a whole. Fails
+/// also each line of pending.txt that names a file, field or entry that does not exist, unless its whole topic is
+/// absent.
 void check_coverage(const std::vector<std::string>& handled);
 
 /// @throws std::runtime_error  `object` has a field that is not among `known`: a case of an unknown kind
