@@ -4,6 +4,7 @@
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
 #include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
@@ -11,10 +12,14 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
+
+#include "sync_batch_norm_kernels.hpp"
 
 // N samples, C channels, W ranks.
 namespace lockstep::parallel {
@@ -104,6 +109,85 @@ void fold_into_running(const BatchNorm& layer, const Statistics& batch, double m
   fold(layer.running_var, batch.var * (batch.count / (batch.count - 1.0)));
 }
 
+// The loops on the CPU.
+
+constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it brings
+
+std::int64_t grain_of(std::int64_t elements) { return std::max<std::int64_t>(1, kGrainElements / elements); }
+
+/// `tensor` as the kernels see it, if it is contiguous in `format`.
+NormShape shape_of(const at::Tensor& tensor, at::MemoryFormat format) {
+  const std::int64_t channels = tensor.size(1);
+  const std::int64_t pixels = tensor.numel() / (tensor.size(0) * channels);
+  if (format != at::MemoryFormat::Contiguous) {
+    return {.outer = tensor.size(0) * pixels, .channels = channels, .inner = 1};
+  }
+  return {.outer = tensor.size(0), .channels = channels, .inner = pixels};
+}
+
+/// Calls work(T()) with T as the type of the elements.
+template <class Work>
+void with_type(at::ScalarType type, const Work& work) {
+  switch (type) {
+    case at::kFloat:
+      return work(float());
+    case at::kDouble:
+      return work(double());
+    case at::kBFloat16:
+      return work(at::BFloat16());
+    case at::kHalf:
+      return work(at::Half());
+    default:
+      throw ConfigError(std::string("a synchronised batch norm does not support inputs of type ") + at::toString(type));
+  }
+}
+
+/// @return  for each channel, the sum of the gradient and that of gradient * (input - mean), in float64
+std::pair<at::Tensor, at::Tensor> sums_on_cpu(const at::Tensor& gradient, const at::Tensor& input,
+                                              const at::Tensor& mean) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::Tensor x = input.contiguous(format);
+  const at::Tensor dy = gradient.to(x.scalar_type()).contiguous(format);
+  const NormShape shape = shape_of(x, format);
+  at::Tensor sums = at::empty_like(mean);
+  at::Tensor dot_sums = at::empty_like(mean);
+  // Neighbouring channels share cache lines where inner is 1.
+  const std::int64_t grain = std::max<std::int64_t>(shape.inner == 1 ? 16 : 1, grain_of(shape.outer * shape.inner));
+  with_type(x.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    at::parallel_for(0, shape.channels, grain, [&](std::int64_t begin, std::int64_t end) {
+      norm_sums(shape, begin, end, dy.const_data_ptr<T>(), x.const_data_ptr<T>(), mean.const_data_ptr<double>(),
+                sums.mutable_data_ptr<double>(), dot_sums.mutable_data_ptr<double>());
+    });
+  });
+  return {sums, dot_sums};
+}
+
+/// slope * (gradient - mean_gradient) + factor * (input - mean) in one pass
+at::Tensor gradient_on_cpu(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
+                           const at::Tensor& mean_gradient, const at::Tensor& slope, const at::Tensor& factor) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::Tensor x = input.contiguous(format);
+  const at::Tensor dy = gradient.to(x.scalar_type()).contiguous(format);
+  const NormShape shape = shape_of(x, format);
+  const at::Tensor dense_mean_gradient = mean_gradient.contiguous();
+  const at::Tensor dense_slope = slope.contiguous();
+  const at::Tensor dense_factor = factor.contiguous();
+  const NormGradientTerms terms{.mean = mean.const_data_ptr<double>(),
+                                .mean_gradient = dense_mean_gradient.const_data_ptr<double>(),
+                                .slope = dense_slope.const_data_ptr<double>(),
+                                .factor = dense_factor.const_data_ptr<double>()};
+  at::Tensor result = at::empty_like(x);
+  with_type(x.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    at::parallel_for(0, shape.outer, grain_of(shape.channels * shape.inner), [&](std::int64_t begin, std::int64_t end) {
+      norm_input_gradient(shape, begin, end, dy.const_data_ptr<T>(), x.const_data_ptr<T>(), terms,
+                          result.mutable_data_ptr<T>());
+    });
+  });
+  return result;
+}
+
 class SyncBatchNormBackward : public torch::autograd::Node {
  public:
   SyncBatchNormBackward(const at::Tensor& input, const BatchNorm& layer, const Statistics& batch,
@@ -148,9 +232,14 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   };
 
   Sums sums_of(const at::Tensor& gradient, const at::Tensor& input) const {
+    if (input.numel() == 0) return {at::zeros_like(batch_.mean), at::zeros_like(batch_.mean)};
+    const at::Tensor invstd = (batch_.var + eps_).rsqrt();
+    if (input.is_cpu()) {
+      const auto [sums, dot_sums] = sums_on_cpu(gradient, input, batch_.mean);
+      return {sums, dot_sums * invstd};
+    }
     const at::Tensor mean = batch_.mean.to(at::toOpMathType(input.scalar_type()));
-    if (input.numel() == 0) return {at::zeros_like(mean), at::zeros_like(mean)};
-    // Normalisation by given statistics has just these sums as the gradients of its shift and scale.
+    // The gradients of scale and shift of a normalisation by given statistics are exactly these sums.
     const auto [unused, scale, shift] =
         at::native_batch_norm_backward(gradient, input, at::ones_like(mean), mean, batch_.var.to(mean.scalar_type()),
                                        {}, {}, /*train=*/false, eps_, {false, true, true});
@@ -167,17 +256,19 @@ class SyncBatchNormBackward : public torch::autograd::Node {
     const at::Tensor mean_gradient = sums.narrow(0, 0, channels) / batch_.count;
     const at::Tensor mean_product = sums.narrow(0, channels, channels) / batch_.count;
     const at::Tensor invstd = (batch_.var + eps_).rsqrt();
-    // dx = slope dy + factor x + offset
-    const at::Tensor slope = weight.defined() ? invstd * weight : invstd;
+    // dx = slope (dy - mean(dy)) + factor (x - mean). Both differences come first: products of a large mean would
+    // cancel only after they are rounded.
+    const at::Tensor slope = weight.defined() ? invstd * weight.to(at::kDouble) : invstd;
     const at::Tensor factor = -slope * invstd * mean_product;
-    const at::Tensor offset = -slope * mean_gradient - factor * batch_.mean;
+    if (input.is_cpu()) return gradient_on_cpu(gradient, input, batch_.mean, mean_gradient, slope, factor);
     std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
     shape[1] = channels;
     const auto by_channel = [&](const at::Tensor& values) {
       return values.to(at::toOpMathType(input.scalar_type())).view(shape);
     };
-    at::Tensor result = at::addcmul(by_channel(offset), input, by_channel(factor));
-    return result.addcmul_(gradient, by_channel(slope)).to(input.scalar_type());
+    const at::Tensor centred = input - by_channel(batch_.mean);
+    at::Tensor result = (gradient - by_channel(mean_gradient)).mul_(by_channel(slope));
+    return result.addcmul_(centred, by_channel(factor)).to(input.scalar_type());
   }
 
   SavedVariable input_;

@@ -271,6 +271,63 @@ TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
   EXPECT_TRUE(at::allclose(output.to(at::kDouble), expected, 0, 4e-3));
 }
 
+// With two samples, x^ is +1 and -1 but for eps: the terms of the input gradient cancel, and what is left is
+// invstd * (dy0 - dy1) / 2 * eps / (var + eps) for the first sample, and its negative for the second one.
+TEST_F(SyncBatchNormTest, TwoSamplesOnTwoRanksKeepTheDigitsOfTheirGradient) {
+  if (size() == 1) return;
+  const std::vector<float> means = {0, 3, -100, 1000};
+  const std::vector<float> distances = {2, 0.01F, 0.125F, 1};  // from one sample to the other
+  const auto channels = static_cast<std::int64_t>(means.size());
+  const at::Tensor first = torch::tensor(means);
+  const at::Tensor second = first + torch::tensor(distances);
+  const at::Tensor first_dy = torch::tensor({0.5F, 1.7F, -2.3F, 100.25F});
+  const at::Tensor second_dy = torch::tensor({-0.75F, 1.6F, 3.1F, 101.5F});
+  const at::Tensor half_distance = (first.to(at::kDouble) - second.to(at::kDouble)) / 2;
+  const at::Tensor variance = half_distance.square();
+  const double eps = 1e-5;
+  const at::Tensor scale = torch::linspace(0.5, 1.5, channels).to(at::kDouble);
+  const at::Tensor of_first =
+      scale * (first_dy.to(at::kDouble) - second_dy.to(at::kDouble)) / 2 * eps / (variance + eps).pow(1.5);
+  for (const bool is_image : {false, true}) {
+    SCOPED_TRACE(is_image ? "[1, C, 1, 1]" : "[1, C]");
+    const auto model = synchronised(channels, {.eps = eps}, at::kFloat);
+    const std::int64_t samples = rank() < 2 ? 1 : 0;
+    const std::vector<std::int64_t> rest = is_image ? std::vector<std::int64_t>{channels, 1, 1} : std::vector{channels};
+    const at::Tensor input =
+        (rank() == 0 ? first : second).unsqueeze(0).narrow(0, 0, samples).reshape(with_samples(samples, rest));
+    const at::Tensor leaf = input.clone().requires_grad_();
+    const at::Tensor gradient = (rank() == 0 ? first_dy : second_dy).unsqueeze(0).narrow(0, 0, samples);
+    model->forward(leaf).backward(gradient.reshape(leaf.sizes()));
+    if (samples == 0) continue;
+    const at::Tensor actual = leaf.grad().reshape({channels}).to(at::kDouble);
+    const at::Tensor expected = rank() == 0 ? of_first : -of_first;
+    EXPECT_TRUE(at::allclose(actual, expected, /*rtol=*/1e-6, /*atol=*/0)) << actual << "\n" << expected;
+  }
+}
+
+// The gradient of a large batch in each layout, and with a length that is not a multiple of what loops take at once.
+TEST_F(SyncBatchNormTest, SinglePrecisionGradientsAreThoseOfDoublePrecision) {
+  if (size() == 1) return;
+  for (const at::ScalarType dtype : {at::kFloat, at::kHalf}) {
+    for (const bool is_channels_last : {false, true}) {
+      SCOPED_TRACE(std::string(at::toString(dtype)) + (is_channels_last ? ", channels last" : ", contiguous"));
+      torch::manual_seed(11);
+      const at::Tensor all = (torch::randn({3 * size(), 5, 7, 3}) + 2).to(dtype);
+      const at::Tensor dy = (torch::randn({3 * size(), 5, 7, 3}) + 1).to(dtype);
+      const auto format = is_channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+      const auto model = synchronised(5, {}, at::kFloat);
+      const at::Tensor input = all.narrow(0, 3 * rank(), 3).clone(format).requires_grad_();
+      model->forward(input).backward(dy.narrow(0, 3 * rank(), 3));
+      OneLayer whole(5, {}, at::kDouble);
+      const at::Tensor wide = all.to(at::kDouble).requires_grad_();
+      whole.forward(wide).backward(dy.to(at::kDouble));
+      const double unit = dtype == at::kHalf ? 0x1p-10 : 0x1p-18;
+      EXPECT_EQ(input.grad().scalar_type(), dtype);
+      EXPECT_TRUE(at::allclose(input.grad().to(at::kDouble), wide.grad().narrow(0, 3 * rank(), 3), unit, unit));
+    }
+  }
+}
+
 TEST_F(SyncBatchNormTest, SixteenBitInputsAreNormalisedInSinglePrecision) {
   const auto model = synchronised(3, {}, at::kFloat);
   torch::manual_seed(3);

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include <cstdint>
+
+// The backward of a synchronized batch norm on the CPU. All arithmetic is in double: with few samples the terms of the
+// input gradient cancel almost completely. Sums are taken channel by channel in a fixed order.
+namespace lockstep::parallel {
+
+/// Arrays of [outer, channels, inner].
+struct NormShape {
+  std::int64_t outer;
+  std::int64_t channels;
+  std::int64_t inner;
+};
+
+/// The input gradient is slope * (dy - mean_gradient) + factor * (x - mean). Each array is [channels].
+struct NormGradientTerms {
+  const double* mean;
+  const double* mean_gradient;
+  const double* slope;
+  const double* factor;
+};
+
+/// Sums over the channels [begin, end).
+/// @param sums      [channels], output: sum of dy
+/// @param dot_sums  [channels], output: sum of dy * (x - mean)
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const float* dy, const float* x,
+               const double* mean, double* sums, double* dot_sums);
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const double* dy, const double* x,
+               const double* mean, double* sums, double* dot_sums);
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::BFloat16* dy,
+               const c10::BFloat16* x, const double* mean, double* sums, double* dot_sums);
+void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::Half* dy, const c10::Half* x,
+               const double* mean, double* sums, double* dot_sums);
+
+/// Computes the input gradient for the outer indices [begin, end).
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const float* dy, const float* x,
+                         const NormGradientTerms& terms, float* dx);
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const double* dy,
+                         const double* x, const NormGradientTerms& terms, double* dx);
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::BFloat16* dy,
+                         const c10::BFloat16* x, const NormGradientTerms& terms, c10::BFloat16* dx);
+void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const c10::Half* dy,
+                         const c10::Half* x, const NormGradientTerms& terms, c10::Half* dx);
+
+}  // namespace lockstep::parallel
