@@ -9,7 +9,7 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kStepSize, kEps, kStart };
+enum : std::size_t { kSign, kPull, kStepSize, kEps, kKept, kStart };
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
@@ -17,6 +17,7 @@ LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch
   const auto pull = static_cast<T>(c[kPull]);
   const auto step_size = static_cast<T>(c[kStepSize]);
   const auto eps = static_cast<T>(c[kEps]);
+  const auto kept = static_cast<T>(c[kKept]);
   const auto start = static_cast<T>(c[kStart]);
   T* __restrict parameter = stretch.parameter;
   const T* __restrict gradient = stretch.gradient;
@@ -24,7 +25,7 @@ LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch
   const std::int64_t count = stretch.count;
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = sign * gradient[i] + pull * parameter[i];
-    sum[i] = (sum[i] + start) + g * g;
+    sum[i] = (kept * sum[i] + start) + g * g;
     parameter[i] -= step_size * (g / (std::sqrt(sum[i]) + eps));
   }
 }
@@ -36,7 +37,10 @@ Coefficients coefficients(const Options& options, std::int64_t step) {
   c[kPull] = terms.pull;
   c[kStepSize] = options.at("lr") / (1 + static_cast<double>(step - 1) * options.at("lr_decay"));
   c[kEps] = options.at("eps");
-  c[kStart] = step == 1 ? options.at("initial_accumulator_value") : 0;  // the sum is still zero
+  // The first update does not read the stored sum: in older checkpoints it is 0 until then.
+  const bool is_first = step == 1;
+  c[kKept] = is_first ? 0 : 1;
+  c[kStart] = is_first ? options.at("initial_accumulator_value") : 0;
   return c;
 }
 
@@ -47,6 +51,8 @@ Options read(const Section& optim) {
 }
 
 std::vector<std::string> state_names(const Options&) { return {"sum"}; }
+
+double initial_state(const Options& options, std::size_t) { return options.at("initial_accumulator_value"); }
 
 }  // namespace
 
@@ -68,7 +74,8 @@ Rule adagrad_rule() {
           .state_names = state_names,
           .coefficients = coefficients,
           .update32 = update<float>,
-          .update64 = update<double>};
+          .update64 = update<double>,
+          .initial_state = initial_state};
 }
 
 }  // namespace lockstep::optim

@@ -148,6 +148,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
   }
   if (rule.is_whole) parameters.own_whole_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
+  initialize_state();
 }
 
 /// Arrays that are not laid out like the parameters hold what there is of one segment after another.

@@ -209,6 +209,41 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
   }
 }
 
+/// Fills what this rank owns with the values that the rule's states begin with, if any of them is not 0.
+void Optimizer::initialize_state() {
+  if (rule_->initial_state == nullptr) return;
+  bool is_zero = true;
+  for (const ParamGroup& group : groups_) {
+    for (std::size_t slot = 0; slot < rule_states_; ++slot) {
+      is_zero = is_zero && rule_->initial_state(group.options, slot) == 0;
+    }
+  }
+  if (is_zero) return;  // memory is allocated zeroed
+  const bool is_on_device = parameters_->as_tensors() != nullptr;
+  const at::Device device = is_on_device ? on_device(*parameters_).device() : at::Device(at::kCPU);
+  const auto fill = [&](std::size_t b, std::size_t s, std::size_t slot) {
+    const Segment& segment = parameters_->blocks()[b].segments[s];
+    const std::optional<StateArray> array = state_of(b, s, slot);
+    if (!array || segment.own_begin == segment.own_end) return;
+    const bool is_like_parameter = rule_->state_shape == nullptr;
+    const std::int64_t begin = is_like_parameter ? segment.own_begin : 0;
+    const std::int64_t end = is_like_parameter ? segment.own_end : c10::multiply_integers(array->shape);
+    const auto bytes = static_cast<std::int64_t>(size_of(array->dtype));
+    const auto options = at::device(device).dtype(array->dtype == DType::float64 ? at::kDouble : at::kFloat);
+    at::from_blob(
+        array->values + begin * bytes, {end - begin}, [](void*) {}, options, device)
+        .fill_(rule_->initial_state(options_of(b, s), slot));
+  };
+  const torch::NoGradGuard no_grad;
+  parameters_->write([&] {  // the owners of the other parts read this one when they save a checkpoint
+    for (std::size_t b = 0; b < parameters_->blocks().size(); ++b) {
+      for (std::size_t s = 0; s < parameters_->blocks()[b].segments.size(); ++s) {
+        for (std::size_t slot = 0; slot < rule_states_; ++slot) fill(b, s, slot);
+      }
+    }
+  });
+}
+
 /// step of a rule that is whole. One parameter at a time: no more than one gradient is held beside the parameters, and
 /// none that comes in one piece.
 void Optimizer::step_whole(Changes changes) {

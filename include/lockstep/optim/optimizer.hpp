@@ -103,6 +103,8 @@ struct Rule {
   void (*adapt)(Coefficients& coefficients, const Options& options, const Sums& sums, const Segment& segment) = nullptr;
   /// Every step counts for every parameter, even where there was no gradient.
   bool counts_every_step = false;
+  /// The value of a state array before the first update of its parameter. Null: 0.
+  double (*initial_state)(const Options& options, std::size_t slot) = nullptr;
 };
 
 /// The built-in rules.
@@ -205,6 +207,7 @@ class Optimizer {
     return groups_[group_of_[block][segment]].options;
   }
   void allocate_state(std::size_t block);
+  void initialize_state();
   void visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit);
   void step_whole(Changes changes);
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,

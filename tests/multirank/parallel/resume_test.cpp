@@ -55,6 +55,22 @@ void load(Training& training, const Saved& saved) {
   std::copy(saved.steps.begin(), saved.steps.end(), optimizer.steps(0).begin());
 }
 
+// Each rank fills the part that it owns, and sees the parts of the others as soon as the optimizer exists.
+TEST_F(ResumeTest, StatesBeginWithTheValueOfTheirRule) {
+  for (const bool shares : {false, true}) {
+    SCOPED_TRACE(shares ? "shared" : "private");
+    const auto wrapper = wrap(std::make_shared<Layers>(kWidths), {.shares_parameters = shares});
+    auto wrapped = make_optimizer(wrapper->parameters(), {{"name", "adagrad"}, {"initial_accumulator_value", "0.25"}});
+    const auto& segments = wrapper->parameters().blocks()[0].segments;
+    for (std::size_t s = 0; s < segments.size(); ++s) {
+      const auto state = wrapped.optimizer().state_of(0, s, 0);
+      const auto* const first = reinterpret_cast<const double*>(state->values);
+      const std::vector<double> sums(first, first + segments[s].count);
+      EXPECT_EQ(sums, std::vector<double>(sums.size(), 0.25)) << segments[s].name;
+    }
+  }
+}
+
 // Cases 22 and 74: a resumed run begins with the buckets of a first step again, which changes no sum.
 TEST_F(ResumeTest, GivesTheBitsOfARunWithoutAStop) {
   for (const bool shares : {false, true}) {

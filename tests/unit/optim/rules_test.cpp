@@ -126,6 +126,56 @@ TYPED_TEST(RulesTest, RpropHeedsSignsOnly) {
   EXPECT_EQ(after<TypeParam>(bounded, {16, 0.5, -3, -3}), -0.75);
 }
 
+/// The sum of squares that Adagrad keeps of a parameter.
+template <class T>
+std::vector<T> sum_of(Optimizer& optimizer, const FlatParametersDouble& parameters, std::size_t segment) {
+  const Segment& of = parameters.blocks()[0].segments[segment];
+  const auto* const first = reinterpret_cast<const T*>(optimizer.state(0, 0).data()) + of.offset;
+  return {first, first + of.count};
+}
+
+const Settings kAdagrad = {{"name", "adagrad"}, {"lr", "1"}, {"eps", "0"}, {"initial_accumulator_value", "0.25"}};
+
+// A parameter without a gradient keeps the initial value.
+TYPED_TEST(RulesTest, AdagradBeginsWithTheInitialValue) {
+  using T = TypeParam;
+  FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {3}}, {"unused", {2}}});
+  Optimizer optimizer = make_optimizer(kAdagrad, parameters);
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 0), std::vector<T>(3, 0.25));
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 1), std::vector<T>(2, 0.25));
+  parameters.set_gradient<T>("w", {2, 0, -1});
+  optimizer.step();
+  optimizer.step();
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 0), (std::vector<T>{8.25, 0.25, 2.25}));
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 1), std::vector<T>(2, 0.25));
+  EXPECT_EQ(optimizer.steps(0)[1], 0);
+}
+
+// Each rank fills only what it owns.
+TYPED_TEST(RulesTest, AdagradFillsItsOwnPart) {
+  using T = TypeParam;
+  FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64,
+                                  {{"w", {kPieceElements + 2}}, {"of_others", {2}}});
+  parameters.own("w", kPieceElements, kPieceElements + 2);
+  parameters.own("of_others", 0, 0);
+  Optimizer optimizer = make_optimizer(kAdagrad, parameters);
+  std::vector<T> expected(kPieceElements + 2);
+  expected[kPieceElements] = expected[kPieceElements + 1] = 0.25;
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 0), expected);
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 1), std::vector<T>(2));
+}
+
+// Checkpoints of older versions hold 0 for a parameter that has had no update.
+TYPED_TEST(RulesTest, AdagradDoesNotReadTheSumBeforeTheFirstUpdate) {
+  using T = TypeParam;
+  FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {1}}});
+  Optimizer optimizer = make_optimizer(kAdagrad, parameters);
+  *reinterpret_cast<T*>(optimizer.state(0, 0).data()) = 0;
+  parameters.set_gradient<T>("w", {2});
+  optimizer.step();
+  EXPECT_EQ(sum_of<T>(optimizer, parameters, 0), std::vector<T>{4.25});
+}
+
 // Every rule climbs as far with `maximize` as it would descend with the opposite gradients.
 TYPED_TEST(RulesTest, MaximizeTurnsTheGradientRound) {
   for (Settings settings : every_loop()) {
