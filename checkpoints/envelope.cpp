@@ -24,7 +24,7 @@ bool is_text(std::string_view head) {
 }
 
 /// 8 bytes of header length, then a JSON object.
-bool is_safetensors(std::string_view head) {
+bool looks_like_safetensors(std::string_view head) {
   std::uint64_t length = 0;
   if (head.size() < 9) return false;
   std::memcpy(&length, head.data(), sizeof length);
@@ -75,7 +75,7 @@ Description describe(std::string_view head) {
   if (head.starts_with("\x1F\x8B"sv)) {
     return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)"};
   }
-  if (is_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint" + remedy};
+  if (looks_like_safetensors(head)) return {other_kind, "it is a safetensors file, not a Lockstep checkpoint" + remedy};
   if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
     return {other_kind,
             "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "

@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::string_view kPrefix = "step-";
-constexpr std::string_view kSuffix = ".h5";
+constexpr std::string_view kFileSuffix = ".h5";
 constexpr std::size_t kStepDigits = 12;
 constexpr std::uint64_t kMaxManifestBytes = 16 << 20;
 
@@ -92,7 +92,7 @@ std::string folder_name(std::int64_t step) {
 
 std::optional<std::int64_t> step_of(const std::string& name) {
   std::string_view rest = name;
-  if (rest.ends_with(kSuffix)) rest.remove_suffix(kSuffix.size());
+  if (rest.ends_with(kFileSuffix)) rest.remove_suffix(kFileSuffix.size());
   if (rest.size() != kPrefix.size() + kStepDigits || !rest.starts_with(kPrefix)) return std::nullopt;
   const std::string digits(rest.substr(kPrefix.size()));
   if (!std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; })) return std::nullopt;
@@ -101,7 +101,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 
 std::string part_name(std::uint32_t part, std::uint32_t parts) {
   if (parts == 1) return kStateFile;
-  char name[32];
+  char name[48];
   std::snprintf(name, sizeof name, "shard-%05u-of-%05u.h5", part, parts);
   return name;
 }

@@ -32,10 +32,10 @@ using namespace std::string_view_literals;
 
 namespace {
 
-constexpr std::size_t kHeadBytes = 512;
+constexpr std::size_t kProbedBytes = 512;
 
 std::string head_of(const Source& source) {
-  std::string head(std::min<std::uint64_t>(source.size(), kHeadBytes), '\0');
+  std::string head(std::min<std::uint64_t>(source.size(), kProbedBytes), '\0');
   source.read_to(0, std::as_writable_bytes(std::span(head)));
   return head;
 }

@@ -20,22 +20,22 @@ namespace {
 constexpr std::size_t kMaxAttributes = 64;
 constexpr std::size_t kMaxSoftLinks = 8;
 
-[[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
+[[noreturn]] void fail_hdf5(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
   throw CheckpointError(message).as(fault);
 }
-[[noreturn]] void refuse(const std::string& message) { fail(message, CheckpointFault::refused); }
+[[noreturn]] void refuse_hdf5(const std::string& message) { fail_hdf5(message, CheckpointFault::refused); }
 
 /// A link's name as a part of a path; names that encode_name made stay as they are.
 std::string part_of_link(const std::string& name) {
   const std::string fault = "it holds a link with a malformed name, " + in_quotes(name);
-  if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) refuse(fault);
+  if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) refuse_hdf5(fault);
   std::string part = name;
   try {
     if (encode_name(decode_name(name)) != name) part = encode_name(name);
   } catch (const CheckpointError&) {
     part = encode_name(name);
   }
-  if (!is_part(part)) refuse(fault);
+  if (!is_part(part)) refuse_hdf5(fault);
   return part;
 }
 
@@ -56,7 +56,7 @@ class Teller {
 
   void tell(std::span<const std::byte> content) {
     if (is_marked_open(content)) {
-      fail("it is marked as open for writing: its program still writes it, or ended before it had closed it");
+      fail_hdf5("it is marked as open for writing: its program still writes it, or ended before it had closed it");
     }
     MemoryFile memory(content);
     const Handle access = memory.access_list();
@@ -68,8 +68,8 @@ class Teller {
  private:
   void tell_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
     object_ = path;
-    if (++objects_ > kMaxObjects) refuse("there are more than a million objects");
-    if (depth > kMaxDepth) refuse("it lies more than 32 groups deep");
+    if (++objects_ > kMaxObjects) refuse_hdf5("there are more than a million objects");
+    if (depth > kMaxDepth) refuse_hdf5("it lies more than 32 groups deep");
     const Handle access(H5Pcreate(H5P_LINK_ACCESS), H5Pclose, "H5Pcreate");
     checked(H5Pset_nlinks(access.id(), kMaxSoftLinks), "H5Pset_nlinks");
     const Handle object(H5Oopen(parent, name.c_str(), access.id()), H5Oclose, "H5Oopen");
@@ -78,13 +78,13 @@ class Teller {
     const auto [known, is_new] = known_.emplace(info.addr, path);
     switch (H5Iget_type(object.id())) {
       case H5I_GROUP:
-        if (!is_new) refuse("it is the group " + known->second + " once more");
+        if (!is_new) refuse_hdf5("it is the group " + known->second + " once more");
         return tell_group(object.id(), path, depth);
       case H5I_DATASET:
         if (is_new) return tell_array(object.id(), path);
         return tell_alias(path, known->second);
       default:
-        fail("it is neither a group nor an array");
+        fail_hdf5("it is neither a group nor an array");
     }
   }
 
@@ -131,7 +131,7 @@ class Teller {
     checked(H5Pget_link_creation_order(list.id(), &order), "H5Pget_link_creation_order");
     const H5_index_t index = (order & H5P_CRT_ORDER_TRACKED) != 0 ? H5_INDEX_CRT_ORDER : H5_INDEX_NAME;
     checked(H5Literate(group, index, H5_ITER_INC, nullptr, visit, &links), "H5Literate");
-    if (!links.fault.empty()) refuse(links.fault);
+    if (!links.fault.empty()) refuse_hdf5(links.fault);
     return std::move(links.names);
   }
 
@@ -142,7 +142,7 @@ class Teller {
     const DType dtype = dtype_of(type.id());
     const std::vector<std::int64_t> shape = shape_of(set);
     const auto nbytes = nbytes_of(dtype, shape);
-    if (!nbytes) fail("its shape overflows 63 bits, or has more than 32 dimensions");
+    if (!nbytes) fail_hdf5("its shape overflows 63 bits, or has more than 32 dimensions");
     require_stored_here(set, *nbytes);
     expansion_.take(path, *nbytes);
     const std::shared_ptr<std::byte> memory = allocate_aligned(*nbytes);
@@ -160,7 +160,7 @@ class Teller {
   }
 
   void tell_alias(const std::string& path, const std::string& known) {
-    if (!arrays_.contains(known)) refuse("it is " + known + ", which holds it");
+    if (!arrays_.contains(known)) refuse_hdf5("it is " + known + ", which holds it");
     put(Told::alias, path);
     output_.write_text(known);
   }
@@ -181,7 +181,7 @@ class Teller {
     const Handle list(H5Dget_create_plist(set), H5Pclose, "H5Dget_create_plist");
     require_own_storage(list.id());
     const H5D_layout_t layout = H5Pget_layout(list.id());
-    if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) fail("its layout is unknown");
+    if (layout != H5D_CONTIGUOUS && layout != H5D_CHUNKED && layout != H5D_COMPACT) fail_hdf5("its layout is unknown");
     const int filters = checked(H5Pget_nfilters(list.id()), "H5Pget_nfilters");
     for (int i = 0; i < filters; ++i) {
       unsigned flags = 0;
@@ -191,17 +191,18 @@ class Teller {
       const H5Z_filter_t filter =
           checked(H5Pget_filter2(list.id(), number, &flags, &values, nullptr, 0, nullptr, &config), "H5Pget_filter2");
       if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32) {
-        refuse("it was packed by filter " + std::to_string(filter) + ", which is none of deflate, shuffle, fletcher32");
+        refuse_hdf5("it was packed by filter " + std::to_string(filter) +
+                    ", which is none of deflate, shuffle, fletcher32");
       }
     }
     const std::uint64_t stored = H5Dget_storage_size(set);
     if (stored > file_bytes_) {
-      fail("its bytes would be " + std::to_string(stored) + ", more than the " + std::to_string(file_bytes_) +
-           " of the file");
+      fail_hdf5("its bytes would be " + std::to_string(stored) + ", more than the " + std::to_string(file_bytes_) +
+                " of the file");
     }
     const bool fits = layout == H5D_CHUNKED ? filters != 0 || stored >= nbytes : stored == nbytes;
     if (!fits) {
-      fail("its shape claims " + std::to_string(nbytes) + " bytes, but " + std::to_string(stored) + " are stored");
+      fail_hdf5("its shape claims " + std::to_string(nbytes) + " bytes, but " + std::to_string(stored) + " are stored");
     }
   }
 
@@ -215,7 +216,7 @@ class Teller {
       return found.size() > kMaxAttributes ? 1 : 0;
     };
     checked(H5Aiterate2(object, H5_INDEX_NAME, H5_ITER_INC, nullptr, visit, &names), "H5Aiterate2");
-    if (names.size() > kMaxAttributes) fail("it has more than 64 attributes");
+    if (names.size() > kMaxAttributes) fail_hdf5("it has more than 64 attributes");
     for (const std::string& name : names) {
       const bool is_ours = name == kDTypeAttribute && path != "/" && arrays_.contains(path);
       if (!is_ours && is_utf8(name) && is_part(name)) tell_attribute(object, path, name);

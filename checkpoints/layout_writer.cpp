@@ -13,7 +13,7 @@ namespace {
 constexpr unsigned kKeepOrder = H5P_CRT_ORDER_TRACKED | H5P_CRT_ORDER_INDEXED;
 
 /// Every allocation starts on 64 bytes, so that an array in a buffer of the file is aligned for any use.
-constexpr hsize_t kAlignment = 64;
+constexpr hsize_t kArrayAlignment = 64;
 
 /// Fixed length, padded with NUL; HDF5 knows no string of length 0.
 Handle text_type(std::size_t length) {
@@ -76,7 +76,7 @@ class LayoutWriter {
  private:
   static Handle create(MemoryFile& memory, std::uint64_t front_bytes) {
     const Handle access = memory.access_list();
-    checked(H5Pset_alignment(access.id(), 1, kAlignment), "H5Pset_alignment");
+    checked(H5Pset_alignment(access.id(), 1, kArrayAlignment), "H5Pset_alignment");
     const Handle list(H5Pcreate(H5P_FILE_CREATE), H5Pclose, "H5Pcreate");
     checked(H5Pset_userblock(list.id(), front_bytes), "H5Pset_userblock");
     // Alignment leaves gaps, and to look through all of them for every new array takes quadratic time.

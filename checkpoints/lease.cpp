@@ -29,12 +29,6 @@ constexpr std::chrono::milliseconds kLookEvery{50};
 constexpr std::chrono::minutes kDeadAfter{10};
 constexpr std::size_t kMaxFields = 16;
 
-std::string host_name() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
   return value == nullptr ? "" : value;

@@ -28,12 +28,6 @@ constexpr std::string_view kTemporary = ".tmp-";
 constexpr std::string_view kTrash = ".trash-";
 constexpr std::chrono::hours kGivenUpAfter{24};
 
-std::string host_name() {
-  std::array<char, 256> name = {};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
-
 bool is_older_than_a_day(const std::string& path) {
   std::error_code error;
   const auto changed = fs::last_write_time(path, error);
@@ -53,6 +47,12 @@ bool is_of_dead_process(std::string_view name) {
 }
 
 }  // namespace
+
+std::string host_name() {
+  std::array<char, 256> name = {};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
 
 bool is_running(pid_t process) {
   if (::kill(process, 0) != 0 && errno != EPERM) return false;

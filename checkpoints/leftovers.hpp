@@ -11,6 +11,9 @@ namespace lockstep::checkpoints {
 /// Whether a process of this host exists and has not ended. A zombie has: nobody has asked for its exit code yet.
 bool is_running(pid_t process);
 
+/// The name of this host, as gethostname gives it.
+std::string host_name();
+
 /// ".tmp-<name>.<process>.<host>": under construction by this process.
 std::string temporary_name(const std::string& name);
 

@@ -14,8 +14,8 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::string_view kMagic = "\x93NUMPY";
-constexpr std::string_view kSuffix = ".npy";
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+constexpr std::string_view kNpySuffix = ".npy";
 
 constexpr std::array kNumpyDTypes = {
     std::pair{std::string_view("f4"), DType::float32},    std::pair{std::string_view("f8"), DType::float64},
@@ -25,7 +25,7 @@ constexpr std::array kNumpyDTypes = {
     std::pair{std::string_view("b1"), DType::boolean},    std::pair{std::string_view("c8"), DType::complex64},
     std::pair{std::string_view("c16"), DType::complex128}};
 
-[[noreturn]] void fail(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
+[[noreturn]] void fail_npz(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) {
   throw CheckpointError(message).as(fault);
 }
 
@@ -61,7 +61,7 @@ class LineParser {
   }
 
  private:
-  [[noreturn]] static void malformed() { fail("its .npy header is malformed"); }
+  [[noreturn]] static void malformed() { fail_npz("its .npy header is malformed"); }
 
   void skip_blanks() { rest_.remove_prefix(std::min(rest_.find_first_not_of(" \n"), rest_.size())); }
   bool accept(char c) {
@@ -82,7 +82,7 @@ class LineParser {
 
   std::string text() {
     skip_blanks();
-    if (rest_.starts_with('[')) fail("its elements are records of several fields, which no tensor has");
+    if (rest_.starts_with('[')) fail_npz("its elements are records of several fields, which no tensor has");
     const char quote = rest_.empty() ? ' ' : rest_.front();
     if (quote != '\'' && quote != '"') malformed();
     const std::size_t end = rest_.find(quote, 1);
@@ -105,10 +105,10 @@ class LineParser {
       skip_blanks();
       std::int64_t value = 0;
       const auto parsed = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-      if (parsed.ec != std::errc() || value < 0) fail("its shape has a dimension that is no number of 63 bits");
+      if (parsed.ec != std::errc() || value < 0) fail_npz("its shape has a dimension that is no number of 63 bits");
       rest_.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest_.data()));
       dimensions.push_back(value);
-      if (dimensions.size() > kMaxDimensions) fail("it has more than 32 dimensions");
+      if (dimensions.size() > kMaxDimensions) fail_npz("it has more than 32 dimensions");
       if (!accept(',')) {
         expect(')');
         break;
@@ -124,9 +124,9 @@ class LineParser {
     const std::size_t size = row == kNumpyDTypes.end() ? 0 : size_of(row->second);
     const bool is_known = size != 0 && (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && size == 1));
     if (!is_known && descr.ends_with('O'))
-      fail("it holds pickled Python objects, which are never loaded", CheckpointFault::refused);
+      fail_npz("it holds pickled Python objects, which are never loaded", CheckpointFault::refused);
     if (!is_known)
-      fail(quoted("its element type", descr) + " is none that Lockstep has", CheckpointFault::incompatible);
+      fail_npz(quoted("its element type", descr) + " is none that Lockstep has", CheckpointFault::incompatible);
     header.dtype = row->second;
     header.is_big_endian = descr[0] == '>' && size > 1;
   }
@@ -164,9 +164,9 @@ NpyHeader checked_header(const Source& source, const std::string& object, const 
     NpyHeader header = parse_npy(block.bytes);
     const auto nbytes = nbytes_of(header.dtype, header.shape);
     const std::uint64_t there = block.bytes.size() - header.bytes;
-    if (!nbytes) fail("its shape overflows 63 bits");
+    if (!nbytes) fail_npz("its shape overflows 63 bits");
     if (*nbytes != there) {
-      fail("its shape needs " + std::to_string(*nbytes) + " bytes, but there are " + std::to_string(there));
+      fail_npz("its shape needs " + std::to_string(*nbytes) + " bytes, but there are " + std::to_string(there));
     }
     return header;
   } catch (const CheckpointError& error) {
@@ -178,13 +178,13 @@ NpyHeader checked_header(const Source& source, const std::string& object, const 
 
 NpyHeader parse_npy(std::span<const std::byte> record) {
   const std::string_view text(reinterpret_cast<const char*>(record.data()), record.size());
-  if (text.size() < 10 || !text.starts_with(kMagic)) fail("it is no .npy");
+  if (text.size() < 10 || !text.starts_with(kNpyMagic)) fail_npz("it is no .npy");
   const int version = text[6];
-  if (version < 1 || version > 3) fail("its .npy version " + std::to_string(version) + " is none of 1, 2, 3");
+  if (version < 1 || version > 3) fail_npz("its .npy version " + std::to_string(version) + " is none of 1, 2, 3");
   const std::size_t begin = version == 1 ? 10 : 12;
-  if (text.size() < begin) fail("its .npy header was cut off");
+  if (text.size() < begin) fail_npz("its .npy header was cut off");
   const std::size_t length = version == 1 ? load<std::uint16_t>(record, 8) : load<std::uint32_t>(record, 8);
-  if (length > text.size() - begin) fail("its .npy header was cut off");
+  if (length > text.size() - begin) fail_npz("its .npy header was cut off");
   NpyHeader header = LineParser(text.substr(begin, length)).parse();
   header.bytes = begin + length;
   return header;
@@ -196,7 +196,7 @@ Archive read_npz(const Zip& zip) {
   archive.set_origin(source.path());
   Expansion expansion(source);
   const auto is_ours = [](const ZipRecord& record) {
-    return record.name.ends_with(kSuffix) || record.name == kMetadataRecord;
+    return record.name.ends_with(kNpySuffix) || record.name == kMetadataRecord;
   };
   const auto& records = zip.records();
   if (!records.empty() && std::none_of(records.begin(), records.end(), is_ours)) {
@@ -206,8 +206,8 @@ Archive read_npz(const Zip& zip) {
         CheckpointFault::other_kind);
   }
   for (const ZipRecord& record : records) {
-    if (!record.name.ends_with(kSuffix)) continue;
-    const std::string name = record.name.substr(0, record.name.size() - kSuffix.size());
+    if (!record.name.ends_with(kNpySuffix)) continue;
+    const std::string name = record.name.substr(0, record.name.size() - kNpySuffix.size());
     const std::string object = quoted("array", name);
     const Block block = zip.read(record, object, expansion);
     const NpyHeader header = checked_header(source, object, block);

@@ -46,8 +46,8 @@ std::string npy_header(const Array& array) {
   std::string line = "{'descr': '" + descr_of(array.dtype) + "', 'fortran_order': False, 'shape': (";
   for (const std::int64_t dimension : array.shape) line += std::to_string(dimension) + ",";
   line += "), }";
-  constexpr std::size_t kHeadBytes = 10, kAlignment = 64;
-  line.append((kAlignment - (kHeadBytes + line.size() + 1) % kAlignment) % kAlignment, ' ');
+  constexpr std::size_t kNpyHeadBytes = 10, kAlignment = 64;
+  line.append((kAlignment - (kNpyHeadBytes + line.size() + 1) % kAlignment) % kAlignment, ' ');
   line += '\n';
   std::string header("\x93NUMPY\x01\0", 8);
   header += static_cast<char>(line.size());
@@ -79,8 +79,8 @@ void read_metadata(const Zip& zip, const std::string& record, Archive& archive) 
   Expansion expansion(zip.source());
   const Block block = zip.read(*found, "metadata", expansion);
   const auto* text = reinterpret_cast<const char*>(block.bytes.data());
-  constexpr int kMaxDepth = 2;
-  const auto flat = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth < kMaxDepth; };
+  constexpr int kMaxNesting = 2;
+  const auto flat = [](int depth, nlohmann::json::parse_event_t, nlohmann::json&) { return depth < kMaxNesting; };
   const auto json = nlohmann::json::parse(text, text + block.bytes.size(), flat, false);
   if (!json.is_object()) return;
   for (const auto& [name, value] : json.items()) {

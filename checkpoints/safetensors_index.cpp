@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr std::uint64_t kMaxIndexBytes = 100'000'000;
-constexpr std::uint64_t kHeadBytes = 4096;
+constexpr std::uint64_t kIndexHeadBytes = 4096;
 constexpr int kMaxNesting = 8;
 
 /// Names of tensors, encoded as parts of a path, with the file of each.
@@ -84,7 +84,7 @@ std::vector<std::string> files_of(const Source& source, const WeightMap& map) {
 }  // namespace
 
 bool is_safetensors_index(const Source& source) {
-  const std::string head = text_of(source, std::min(source.size(), kHeadBytes));
+  const std::string head = text_of(source, std::min(source.size(), kIndexHeadBytes));
   const auto first = head.find_first_not_of(" \t\r\n");
   return first != std::string::npos && head[first] == '{' && head.find("\"weight_map\"") != std::string::npos;
 }

@@ -12,7 +12,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kAlignment = 8;  // of the data, with blanks behind the header
+constexpr std::size_t kHeaderAlignment = 8;  // of the data, with blanks behind the header
 
 std::vector<const NamedArray*> in_file_order(const std::vector<NamedArray>& arrays) {
   std::vector<const NamedArray*> order;
@@ -47,7 +47,7 @@ std::string safetensors_header(const std::vector<NamedArray>& arrays,
     text += "," + nlohmann::ordered_json(one->name).dump() + ":" + entry.dump();
   }
   text += "}";
-  text.resize((text.size() + kAlignment - 1) / kAlignment * kAlignment, ' ');
+  text.resize((text.size() + kHeaderAlignment - 1) / kHeaderAlignment * kHeaderAlignment, ' ');
   std::string length(8, '\0');
   for (std::size_t i = 0; i < length.size(); ++i) length[i] = static_cast<char>(text.size() >> (8 * i));
   return length + text;

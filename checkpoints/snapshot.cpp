@@ -10,7 +10,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of an array
+constexpr std::size_t kCopyAlignment = 64;  // of an array
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 
 std::size_t rounded(std::size_t bytes, std::size_t to) { return (bytes + to - 1) / to * to; }
@@ -26,7 +26,8 @@ std::shared_ptr<std::byte> allocate(std::size_t bytes) {
 
 Archive Snapshot::copy(const Archive& archive) {
   std::size_t total = 0;
-  for (const std::string& path : archive.array_paths()) total += rounded(archive.array(path).bytes.size(), kAlignment);
+  for (const std::string& path : archive.array_paths())
+    total += rounded(archive.array(path).bytes.size(), kCopyAlignment);
   if (total > capacity_) {
     memory_.reset();
     capacity_ = 0;
@@ -37,7 +38,7 @@ Archive Snapshot::copy(const Archive& archive) {
   return archive.with_bytes([&](const Array& array) {
     std::byte* const to = memory_.get() + used;
     if (!array.bytes.empty()) std::memcpy(to, array.bytes.data(), array.bytes.size());
-    used += rounded(array.bytes.size(), kAlignment);
+    used += rounded(array.bytes.size(), kCopyAlignment);
     return Array{.dtype = array.dtype, .shape = array.shape, .bytes = {to, array.bytes.size()}, .owner = memory_};
   });
 }

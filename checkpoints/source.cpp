@@ -13,7 +13,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSourceAlignment = 64;
 constexpr std::uint64_t kExpansionFactor = 100;
 constexpr std::uint64_t kExpansionFloor = std::uint64_t{64} << 20;
 constexpr const char* kMetadataGroup = "/__metadata__";
@@ -26,8 +26,10 @@ void require_free(const Source& source, const Archive& archive, const std::strin
 }  // namespace
 
 std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
-  const bool is_possible = bytes < PTRDIFF_MAX - kAlignment;
-  void* memory = is_possible ? std::aligned_alloc(kAlignment, (bytes + kAlignment) / kAlignment * kAlignment) : nullptr;
+  const bool is_possible = bytes < PTRDIFF_MAX - kSourceAlignment;
+  void* memory = is_possible ? std::aligned_alloc(kSourceAlignment,
+                                                  (bytes + kSourceAlignment) / kSourceAlignment * kSourceAlignment)
+                             : nullptr;
   if (memory == nullptr) throw CheckpointError("no memory for " + std::to_string(bytes) + " bytes");
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }

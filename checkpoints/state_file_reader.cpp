@@ -20,7 +20,7 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // of an array in memory
+constexpr std::size_t kMemoryAlignment = 64;  // of an array in memory
 constexpr std::size_t kNamesShown = 4;
 
 Envelope read_envelope(const std::string& path, const ExistingFile& file) {
@@ -188,7 +188,9 @@ Room room_for(const std::string& path, const std::vector<Place>& places, const H
             .is_read = std::vector<char>(places.size(), 1),
             .own = nullptr};
   std::uint64_t own_bytes = 0;
-  const auto rounded = [](std::uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; };
+  const auto rounded = [](std::uint64_t bytes) {
+    return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+  };
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].first != kNoArray) continue;
     const auto home = homes.find(places[i].path);

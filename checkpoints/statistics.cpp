@@ -124,12 +124,12 @@ Part sum_integers(const std::byte* bytes, std::size_t count) {
   return sum_plain<Stored>(bytes, count);
 }
 
-struct Kind {
+struct Summation {
   std::size_t element_bytes;  // of what is summed: a part of a complex number
   Part (*sum)(const std::byte* bytes, std::size_t count);
 };
 
-Kind kind_of(DType dtype) {
+Summation summation_of(DType dtype) {
   switch (dtype) {
     case DType::float32:
     case DType::complex64:
@@ -158,7 +158,7 @@ Kind kind_of(DType dtype) {
 
 /// Rare enough to be counted in a second pass.
 std::uint64_t count_nans(DType dtype, std::span<const std::byte> bytes) {
-  const std::size_t width = kind_of(dtype).element_bytes;
+  const std::size_t width = summation_of(dtype).element_bytes;
   std::uint64_t nans = 0;
   for (std::size_t i = 0; i < bytes.size() / width; ++i) {
     double value = 0;
@@ -179,9 +179,9 @@ std::uint64_t count_nans(DType dtype, std::span<const std::byte> bytes) {
 }  // namespace
 
 void StatisticsSum::add(DType dtype, std::span<const std::byte> bytes) {
-  const Kind kind = kind_of(dtype);
-  const std::size_t count = bytes.size() / kind.element_bytes;
-  const Part part = kind.sum(bytes.data(), count);
+  const Summation summation = summation_of(dtype);
+  const std::size_t count = bytes.size() / summation.element_bytes;
+  const Part part = summation.sum(bytes.data(), count);
   StatisticsSum next;
   next.count_ = part.count;
   next.min_ = part.min;

@@ -14,6 +14,9 @@
 /// Zip archives as PyTorch and NumPy use them: records stored or deflated, in one file, in either size of zip.
 namespace lockstep::checkpoints {
 
+/// In a 32-bit field: the number is in the extra field of large archives.
+inline constexpr std::uint32_t kElsewhere = 0xFFFFFFFF;
+
 struct ZipRecord {
   std::string name;
   std::uint64_t offset = 0;  ///< of its bytes in the file

@@ -23,7 +23,6 @@ constexpr std::uint64_t kEntryBytes = 46;
 constexpr std::uint64_t kEndBytes = 22;
 constexpr std::uint64_t kLargeEndBytes = 56;
 constexpr std::uint64_t kLargeLocatorBytes = 20;
-constexpr std::uint32_t kElsewhere = 0xFFFFFFFF;  // the number is in the extra field of large archives
 constexpr std::uint16_t kLargeField = 1;
 constexpr std::uint16_t kEncrypted = 1 | 1 << 6 | 1 << 13;
 constexpr std::uint16_t kSizesBehind = 1 << 3;  // sizes and CRC come after the bytes; in front stand zeros

@@ -7,10 +7,9 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-constexpr std::uint64_t kAlignment = 64;
+constexpr std::uint64_t kRecordAlignment = 64;
 constexpr std::uint16_t kUtf8Names = 1 << 11;
 constexpr std::uint16_t kDate = 1 << 5 | 1;  // 1980-01-01: equal archives are equal bytes
-constexpr std::uint32_t kElsewhere = 0xFFFFFFFF;
 
 template <class Value>
 void append(std::string& text, Value value) {
@@ -67,7 +66,7 @@ void ZipWriter::add(const std::string& name, std::span<const std::byte> bytes) {
   std::string extra = is_large ? large_field({bytes.size(), bytes.size()}) : "";
   constexpr std::uint64_t kLocalBytes = 30, kPaddingHead = 4;
   const std::uint64_t begin = end_ + kLocalBytes + name.size() + extra.size() + kPaddingHead;
-  const std::uint64_t padding = (kAlignment - begin % kAlignment) % kAlignment;
+  const std::uint64_t padding = (kRecordAlignment - begin % kRecordAlignment) % kRecordAlignment;
   extra += "FB";  // the field that PyTorch pads with
   append(extra, static_cast<std::uint16_t>(padding));
   extra.append(padding, '\0');

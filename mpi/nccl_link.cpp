@@ -18,8 +18,8 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr auto kSpinTime = 200us;  // NCCL launches on a thread of its own in some tens of microseconds
-constexpr auto kNap = 200us;
+constexpr auto kPollTime = 200us;  // NCCL launches on a thread of its own in some tens of microseconds
+constexpr auto kPollPause = 200us;
 constexpr auto kLookInterval = 100ms;
 constexpr double kFarewellSeconds = 30;
 
@@ -121,10 +121,10 @@ void NcclLink::settle(const std::string& what, double limit_s) {
       fail(what + " did not end within " + in_seconds(limit_s) + ": a peer is late or cannot be reached");
       throw_if_failed();
     }
-    if (Clock::now() - begin < kSpinTime) {
+    if (Clock::now() - begin < kPollTime) {
       sched_yield();
     } else {
-      std::this_thread::sleep_for(kNap);
+      std::this_thread::sleep_for(kPollPause);
     }
   }
 }

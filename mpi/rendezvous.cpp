@@ -18,10 +18,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-constexpr int kSpins = 200;             // some 10 us; a yield costs little more where nobody waits for it
-constexpr auto kYieldTime = 50us;       // then a third process should get the processor
-constexpr auto kSleepTime = 100ms;      // at most, between two looks at the peers' health
-constexpr std::size_t kLineBytes = 64;  // no two ranks write to the same cache line
+constexpr int kSpins = 200;              // some 10 us; a yield costs little more where nobody waits for it
+constexpr auto kSpinBeforeSleep = 50us;  // then a third process should get the processor
+constexpr auto kSleepTime = 100ms;       // at most, between two looks at the peers' health
+constexpr std::size_t kLineBytes = 64;   // no two ranks write to the same cache line
 constexpr std::size_t kReasonBytes = 1024;
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -138,7 +138,7 @@ void Rendezvous::await(Counter counter, std::uint64_t value, const Call& call) {
 
 void Rendezvous::await_patiently(Counter counter, std::uint64_t value, const Call& call, int behind) {
   const Clock::time_point start = Clock::now();
-  while (Clock::now() - start < kYieldTime) {
+  while (Clock::now() - start < kSpinBeforeSleep) {
     sched_yield();
     if (has_reached(counter, value, behind)) return;
   }

@@ -15,7 +15,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-constexpr std::size_t kPageBytes = 4096;
+constexpr std::size_t kRegionPageBytes = 4096;
 
 std::span<std::byte> map(const SharedFile& file, std::size_t bytes) {
   void* const address = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file.descriptor(), 0);
@@ -47,7 +47,7 @@ SharedRegion::SharedRegion(const Communicator& host, std::size_t bytes) {
   if (!file.is_open()) file = share_by_name(host, bytes);
 
   // Each rank reserves its part, near the processor that will use it.
-  const std::size_t part = (bytes / host.size() + kPageBytes) / kPageBytes * kPageBytes;
+  const std::size_t part = (bytes / host.size() + kRegionPageBytes) / kRegionPageBytes * kRegionPageBytes;
   const std::size_t begin = std::min(bytes, part * host.rank());
   std::span<std::byte> mapped;
   try {

@@ -5,12 +5,20 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 build=$root/build
 build_log=$build/build.log
+cmake_options=()
 me=$(basename "$0")
 
 # Where setup keeps LibTorch, for all clones of this user. Exported, since CMake looks there, too.
 LOCKSTEP_DEPS=${LOCKSTEP_DEPS:-${HOME:?}/.cache/lockstep}
 [[ $LOCKSTEP_DEPS == /* ]] || LOCKSTEP_DEPS=$PWD/$LOCKSTEP_DEPS
 export LOCKSTEP_DEPS
+
+# use_build_folder FOLDER CMAKE_OPTION...: builds there, with these options, instead of in build/.
+use_build_folder() {
+  build=$1 build_log=$1/build.log
+  shift
+  cmake_options=("$@")
+}
 
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
@@ -69,7 +77,8 @@ log_and_show() {
   show_done
 }
 
-# build_targets TARGET...: configures if need be and builds; everything goes to build/build.log, progress to stderr.
+# build_targets TARGET...: configures if need be and builds. Everything goes to build/build.log, and one line of
+# progress to stderr. When a compiler fails, its output is all that is printed.
 build_targets() {
   mkdir -p "$build"
   (
@@ -77,13 +86,49 @@ build_targets() {
     started=$SECONDS
     : >"$build_log"
     configure
-    if ! cmake --build "$build" -j "$(compile_jobs)" --target "$@" 2>&1 |
-      log_and_show "$build_log" '^\[[0-9]+/[0-9]+\]'; then
-      sed -n '/^FAILED/,$p' "$build_log" | head -n 60 >&2
-      die 1 "the build failed, see build/build.log"
+    if ! cmake --build "$build" -j "$(compile_jobs)" --target "$@" 2>&1 | show_build "$(count_compilations "$@")"; then
+      print_compiler_output >&2
+      exit 1
     fi
     ((SECONDS - started < 5)) || say "built in $((SECONDS - started)) s"
   ) 8>"$build/.lock"
+}
+
+# count_compilations TARGET...: how many units the build is going to compile.
+count_compilations() { ninja -C "$build" -n "$@" 2>/dev/null | grep -c '^\[.*\] Building' || true; }
+
+# show_build COMPILATIONS: copies ninja's output to the log. Shows what is being built, how far it is and about how long
+# it will take, given that compiling takes nearly all the time.
+show_build() {
+  local line total=$1 compiled=0 began=$SECONDS left
+  while IFS= read -r line; do
+    printf '%s\n' "$line" >>"$build_log"
+    [[ $line =~ ^\[[0-9]+/[0-9]+\]\ (Building|Linking)[^/]*\ ([^ ]+)$ ]] || continue
+    [[ ${BASH_REMATCH[1]} == Linking ]] || compiled=$((compiled + 1))
+    left=
+    if ((compiled > 2 && total > compiled)); then
+      left=", about $(duration $(((SECONDS - began) * (total - compiled) / compiled))) left"
+    fi
+    show "built $compiled of $total units$left: $(unit_name "${BASH_REMATCH[2]}")"
+  done
+  show_done
+}
+
+# unit_name OUTPUT: src/engine/CMakeFiles/lockstep_engine.dir/Unity/unity_hooks_cxx.cxx.o is "src/engine hooks".
+unit_name() {
+  sed -E 's|/?CMakeFiles/[^/]*\.dir/| |; s|Unity/unity_||; s|(_cxx\.cxx\|\.cpp)\.o$||; s|^ ||' <<<"$1"
+}
+
+# duration SECONDS: as 0:05 or 2:40.
+duration() { printf '%d:%02d' $(($1 / 60)) $(($1 % 60)); }
+
+# print_compiler_output: what the failed commands of the log printed, without the commands; else the end of the log.
+print_compiler_output() {
+  if grep -q '^FAILED: ' "$build_log"; then
+    awk '/^FAILED: / { getline; prints = 1; next } /^\[[0-9]+\/[0-9]+\] |^ninja: / { prints = 0 } prints' "$build_log"
+  else
+    tail -n 30 "$build_log"
+  fi
 }
 
 # configure: runs cmake in a fresh tree and when a setting in the environment differs from the last time. (Edited
@@ -103,7 +148,7 @@ configure() {
     fresh=(--fresh -G Ninja) # the clone was moved or copied
   fi
   show "configuring"
-  if ! cmake "${fresh[@]}" -S "$root" -B "$build" >>"$build_log" 2>&1; then
+  if ! cmake "${fresh[@]}" "${cmake_options[@]}" -S "$root" -B "$build" >>"$build_log" 2>&1; then
     show_done
     tail -n 30 "$build_log" >&2
     die 1 "cmake failed, see build/build.log"

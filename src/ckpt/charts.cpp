@@ -13,6 +13,7 @@
 #include "listing.hpp"
 #include "locate.hpp"
 #include "text.hpp"
+#include "values.hpp"
 
 namespace lockstep::ckpt {
 
@@ -20,7 +21,6 @@ namespace {
 
 constexpr std::size_t kRows = 40;
 constexpr std::size_t kLines = 8;
-constexpr double kLargestHalf = 65504.0;
 
 /// A picture and the figures that it shows.
 struct Drawing {

@@ -27,7 +27,7 @@ const Options kConvert = {{"to", "FILE", "by suffix: .safetensors, .pt, .npz, .h
                           {"only", "PART", "model (the default: parameters and buffers), ema or all"},
                           {"rename", "FROM=TO", "names that begin with FROM begin with TO; may be repeated"}};
 const Options kPrune = {{"keep", "N", "newest checkpoints to keep (3)"}, {"yes", "", "do it"}};
-const Options kLineage = {{"mermaid", "", "as a diagram for Markdown"}};
+const Options kLineageOptions = {{"mermaid", "", "as a diagram for Markdown"}};
 
 }  // namespace
 
@@ -46,7 +46,7 @@ const std::vector<Command>& commands() {
       {"convert", "SRC", 1, 1, "writes arrays of any file for other programs", kConvert, convert},
       {"doctor", "DIR", 1, 1, "leftovers, bad checkpoints, pointer, lease, permissions, disk", {}, doctor},
       {"prune", "DIR", 1, 1, "what retention would delete and why; --yes deletes", kPrune, prune},
-      {"lineage", "DIR", 1, 1, "which checkpoint came from which", kLineage, lineage},
+      {"lineage", "DIR", 1, 1, "which checkpoint came from which", kLineageOptions, lineage},
   };
   return rows;
 }

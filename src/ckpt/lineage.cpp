@@ -17,7 +17,7 @@ namespace lockstep::ckpt {
 
 namespace {
 
-constexpr const char* kLineage = "/meta/lineage";
+constexpr const char* kLineagePath = "/meta/lineage";
 
 /// One checkpoint, and what it tells of where it came from.
 struct Node {
@@ -43,7 +43,7 @@ std::vector<Node> ancestors_of(const Source& source) {
   std::vector<Node> nodes;
   const auto& arrays = source.arrays();
   const auto info =
-      std::find_if(arrays.begin(), arrays.end(), [](const ArrayInfo& array) { return array.path == kLineage; });
+      std::find_if(arrays.begin(), arrays.end(), [](const ArrayInfo& array) { return array.path == kLineagePath; });
   if (info == arrays.end()) return nodes;
   std::istringstream lines(checkpoints::text_of(source.read(*info)));
   for (std::string line; std::getline(lines, line);) {

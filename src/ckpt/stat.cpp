@@ -5,12 +5,12 @@
 #include "histogram.hpp"
 #include "listing.hpp"
 #include "text.hpp"
+#include "values.hpp"
 
 namespace lockstep::ckpt {
 
 namespace {
 
-constexpr double kLargestHalf = 65504.0;
 constexpr int kBarWidth = 48;
 
 /// What deserves a look, or "".

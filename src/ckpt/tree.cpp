@@ -13,17 +13,17 @@ namespace lockstep::ckpt {
 namespace {
 
 /// A group, a module in a dotted name, or an array at the end of one.
-struct Node {
+struct TreeNode {
   std::string name;
   const ArrayInfo* array = nullptr;
-  std::vector<Node> children = {};
+  std::vector<TreeNode> children = {};
   std::uint64_t bytes = 0;
 
   std::map<std::string, std::size_t> places = {};  ///< of the children, by name; good until they are folded
 
-  Node& child(const std::string& wanted) {
+  TreeNode& child(const std::string& wanted) {
     const auto [place, is_new] = places.emplace(wanted, children.size());
-    if (is_new) children.push_back(Node{.name = wanted});
+    if (is_new) children.push_back(TreeNode{.name = wanted});
     return children[place->second];
   }
 };
@@ -40,8 +40,8 @@ std::vector<std::string> words_of(const std::string& path) {
   return words;
 }
 
-void add(Node& root, const ArrayInfo& array) {
-  Node* node = &root;
+void add(TreeNode& root, const ArrayInfo& array) {
+  TreeNode* node = &root;
   root.bytes += array.nbytes;
   for (const std::string& word : words_of(array.path)) {
     node = &node->child(word);
@@ -55,18 +55,18 @@ bool is_number(const std::string& text) {
 }
 
 /// Whether two subtrees have the same names, types and shapes.
-bool is_alike(const Node& a, const Node& b) {
+bool is_alike(const TreeNode& a, const TreeNode& b) {
   if ((a.array == nullptr) != (b.array == nullptr)) return false;
   if (a.array != nullptr && (a.array->dtype != b.array->dtype || a.array->shape != b.array->shape)) return false;
   return std::equal(a.children.begin(), a.children.end(), b.children.begin(), b.children.end(),
-                    [](const Node& x, const Node& y) { return x.name == y.name && is_alike(x, y); });
+                    [](const TreeNode& x, const TreeNode& y) { return x.name == y.name && is_alike(x, y); });
 }
 
 /// Makes one node of numbered neighbours that are alike.
-void fold(Node& node) {
-  std::vector<Node> kept;
+void fold(TreeNode& node) {
+  std::vector<TreeNode> kept;
   std::string first;
-  for (Node& child : node.children) {
+  for (TreeNode& child : node.children) {
     fold(child);
     const bool follows = !kept.empty() && is_number(child.name) && is_number(first) && is_alike(kept.back(), child);
     if (!follows) {
@@ -80,8 +80,8 @@ void fold(Node& node) {
   node.children = std::move(kept);
 }
 
-void add_rows(const Node& node, std::size_t depth, Table& table) {
-  for (const Node& child : node.children) {
+void add_rows(const TreeNode& node, std::size_t depth, Table& table) {
+  for (const TreeNode& child : node.children) {
     const std::string type =
         child.array == nullptr ? "" : std::string(name_of(child.array->dtype)) + " " + shape_text(child.array->shape);
     table.add({std::string(2 * depth, ' ') + escaped(child.name), type, human_bytes(child.bytes)});
@@ -89,14 +89,14 @@ void add_rows(const Node& node, std::size_t depth, Table& table) {
   }
 }
 
-Json json_of(const Node& node) {
+Json json_of(const TreeNode& node) {
   Json row = {{"name", escaped(node.name)}, {"bytes", node.bytes}};
   if (node.array != nullptr) {
     row["dtype"] = name_of(node.array->dtype);
     row["shape"] = node.array->shape;
   }
   if (!node.children.empty()) row["children"] = Json::array();
-  for (const Node& child : node.children) row["children"].push_back(json_of(child));
+  for (const TreeNode& child : node.children) row["children"].push_back(json_of(child));
   return row;
 }
 
@@ -106,7 +106,7 @@ Exit tree(const Request& request) {
   const Source source = open_source(request.paths[0]);
   const auto arrays = select(source, request);
   const std::size_t shown = std::min(arrays.size(), limit_of(request, arrays.size()));
-  Node root{.name = "/"};
+  TreeNode root{.name = "/"};
   for (std::size_t i = 0; i < shown; ++i) add(root, *arrays[i]);
   fold(root);
   if (request.wants_json()) {

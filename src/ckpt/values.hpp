@@ -20,6 +20,9 @@ using checkpoints::Statistics;
 /// Elements of an array of this shape.
 std::int64_t element_count(const std::vector<std::int64_t>& shape);
 
+/// The largest finite number of float16.
+inline constexpr double kLargestHalf = 65504.0;
+
 bool is_floating(DType dtype);  ///< complex types too
 bool is_complex(DType dtype);
 

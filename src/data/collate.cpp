@@ -23,12 +23,6 @@ using Leaf = std::function<Value(const Column&, const std::string& place)>;
   throw DataError("samples cannot be joined" + (place.empty() ? "" : " at " + place) + ": " + fault);
 }
 
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
-}
-
 Value join(const Column& column, const Leaf& leaf, const std::string& place);
 
 Value join_maps(const Column& column, const Leaf& leaf, const std::string& place) {
@@ -105,7 +99,7 @@ Value tensor_of_numbers(const Column& column) {
 at::Tensor stacked(const std::vector<at::Tensor>& tensors, const std::string& place) {
   for (const at::Tensor& tensor : tensors) {
     if (tensor.sizes() != tensors.front().sizes()) {
-      refuse(place, "shapes " + shape_of(tensors.front()) + " and " + shape_of(tensor) + " differ");
+      refuse(place, "shapes " + shape_text(tensors.front()) + " and " + shape_text(tensor) + " differ");
     }
     if (tensor.scalar_type() != tensors.front().scalar_type()) refuse(place, "the tensors have different types");
   }
@@ -137,15 +131,15 @@ at::Tensor padded_group(std::span<const Value* const> group, const std::string& 
   if (pad_dims == 0) return stacked(tensors, place);
   const std::int64_t dim = tensors.front().dim();
   if (dim <= pad_dims) {
-    refuse(place, "shape " + shape_of(tensors.front()) + " has no dimension before the " + std::to_string(pad_dims) +
+    refuse(place, "shape " + shape_text(tensors.front()) + " has no dimension before the " + std::to_string(pad_dims) +
                       " that are padded");
   }
   std::vector<std::int64_t> largest = tensors.front().sizes().vec();
   for (const at::Tensor& tensor : tensors) {
     const auto leading = static_cast<std::size_t>(dim - pad_dims);
     if (tensor.dim() != dim || tensor.sizes().slice(0, leading) != tensors.front().sizes().slice(0, leading)) {
-      refuse(place, "shapes " + shape_of(tensors.front()) + " and " + shape_of(tensor) + " differ before the last " +
-                        std::to_string(pad_dims) + " dimensions");
+      refuse(place, "shapes " + shape_text(tensors.front()) + " and " + shape_text(tensor) +
+                        " differ before the last " + std::to_string(pad_dims) + " dimensions");
     }
     for (std::size_t i = 0; i < largest.size(); ++i)
       largest[i] = std::max(largest[i], tensor.size(static_cast<std::int64_t>(i)));

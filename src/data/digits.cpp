@@ -13,7 +13,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::int64_t kClasses = 10;
-constexpr PixelScale kScale = {0.115F, 0.236F};  // measured over the training split
+constexpr PixelScale kDigitScale = {0.115F, 0.236F};  // measured over the training split
 
 // Images are drawn when they are asked for: about ten microseconds each, no memory, nothing to wait for at the start.
 class Digits : public Dataset {
@@ -32,7 +32,7 @@ class Digits : public Dataset {
     auto* labels = batch.target.mutable_data_ptr<std::int64_t>();
     for (const std::int64_t index : indices) {
       *labels++ = digit_of(index);
-      scale_pixels(image(index), kScale, pixels);
+      scale_pixels(image(index), kDigitScale, pixels);
       pixels += kDigitPixels;
     }
     return batch;

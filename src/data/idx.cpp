@@ -20,7 +20,7 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr PixelScale kScale = {0.1307F, 0.3081F};  // mean and deviation of MNIST's training images
+constexpr PixelScale kMnistScale = {0.1307F, 0.3081F};  // mean and deviation of MNIST's training images
 
 // Images of one channel (three dimensions in the file) or of several (four), held as bytes.
 class Images : public Dataset {
@@ -49,7 +49,7 @@ class Images : public Dataset {
     for (const std::int64_t index : indices) {
       const auto sample = static_cast<std::size_t>(index);
       *labels++ = labels_[sample];
-      scale_pixels(std::span(pixels_).subspan(sample * sample_pixels_, sample_pixels_), kScale, pixels);
+      scale_pixels(std::span(pixels_).subspan(sample * sample_pixels_, sample_pixels_), kMnistScale, pixels);
       pixels += sample_pixels_;
     }
     return batch;

@@ -16,12 +16,6 @@ namespace {
 
 std::int64_t rounded_up(std::int64_t size, std::int64_t divisor) { return (size + divisor - 1) / divisor * divisor; }
 
-std::string shape_of(const at::Tensor& tensor) {
-  std::ostringstream text;
-  text << tensor.sizes();
-  return text.str();
-}
-
 /// Padded at the ends of its last dimensions. @param sizes  what those become
 at::Tensor padded(const at::Tensor& tensor, const std::vector<std::int64_t>& sizes, double value) {
   std::vector<std::int64_t> pads;  // from the last dimension on: before, after
@@ -52,7 +46,7 @@ at::Tensor ImagePreprocessor::normalised(const at::Tensor& images) const {
   const bool reverses = options_.bgr_to_rgb || options_.rgb_to_bgr;
   const bool needs_three = reverses || options_.mean.size() == 3 || options_.std.size() == 3;
   if (needs_three && images.size(-3) != 3) {
-    throw DataError("images need three channels (3, H, W) here, not the shape " + shape_of(images));
+    throw DataError("images need three channels (3, H, W) here, not the shape " + shape_text(images));
   }
   at::Tensor result = (reverses ? images.flip({-3}) : images).to(at::kFloat);
   if (options_.mean.empty()) return result;
@@ -65,7 +59,7 @@ at::Tensor ImagePreprocessor::normalised(const at::Tensor& images) const {
 at::Tensor ImagePreprocessor::operator()(const Value& images) const {
   if (images.is<at::Tensor>()) {
     const auto& tensor = images.as<at::Tensor>();
-    if (tensor.dim() != 4) throw DataError("images need the shape (N, C, H, W), not " + shape_of(tensor));
+    if (tensor.dim() != 4) throw DataError("images need the shape (N, C, H, W), not " + shape_text(tensor));
     return padded(
         normalised(tensor),
         {rounded_up(tensor.size(2), options_.pad_size_divisor), rounded_up(tensor.size(3), options_.pad_size_divisor)},
@@ -76,7 +70,7 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
   for (const Value& image : images.as<ValueList>()) {
     if (!image.is<at::Tensor>()) throw DataError("a list of images holds " + kind_of(image));
     const auto& tensor = image.as<at::Tensor>();
-    if (tensor.dim() != 3) throw DataError("an image needs the shape (C, H, W), not " + shape_of(tensor));
+    if (tensor.dim() != 3) throw DataError("an image needs the shape (C, H, W), not " + shape_text(tensor));
     tensors.push_back(normalised(tensor));
   }
   return stack_batch(tensors, options_.pad_size_divisor, options_.pad_value);
@@ -99,7 +93,8 @@ at::Tensor stack_batch(std::span<const at::Tensor> tensors, std::int64_t divisor
   std::vector<std::int64_t> largest(static_cast<std::size_t>(std::max<std::int64_t>(first.dim() - 1, 0)), 0);
   for (const at::Tensor& tensor : tensors) {
     if (tensor.dim() != first.dim() || tensor.dim() == 0 || tensor.size(0) != first.size(0)) {
-      throw DataError("tensors of the shapes " + shape_of(first) + " and " + shape_of(tensor) + " cannot be stacked");
+      throw DataError("tensors of the shapes " + shape_text(first) + " and " + shape_text(tensor) +
+                      " cannot be stacked");
     }
     for (std::size_t i = 0; i < largest.size(); ++i) {
       largest[i] = std::max(largest[i], rounded_up(tensor.size(static_cast<std::int64_t>(i) + 1), divisor));

@@ -3,6 +3,7 @@
 #include <lockstep/data/value.hpp>
 
 #include <array>
+#include <sstream>
 
 namespace lockstep::data {
 
@@ -32,6 +33,12 @@ std::string kind_of(const Value& value) {
   static constexpr std::array<const char*, std::variant_size_v<Value::Kinds>> names = {
       "nothing", "a tensor", "a whole number", "a number", "a text", "a list", "a map", "a container"};
   return names.at(value.kind.index());
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes();
+  return text.str();
 }
 
 }  // namespace lockstep::data

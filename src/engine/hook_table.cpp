@@ -38,7 +38,7 @@ KeySpec number(const char* name, const char* value, const char* help, double min
   return {.name = name, .type = KeyType::real, .default_value = value, .help = help, .min = min, .max = max};
 }
 
-KeySpec text(const char* name, const char* value, const char* help) {
+KeySpec text_option(const char* name, const char* value, const char* help) {
   return {.name = name, .type = KeyType::text, .default_value = value, .help = help};
 }
 
@@ -53,9 +53,9 @@ KeySpec choice(const char* name, const char* value, const char* help, std::vecto
 KeySpec priority_key(const HookRow& row) {
   const auto band =
       std::find_if(bands().begin(), bands().end(), [&row](const Band& of) { return of.priority == row.priority; });
-  KeySpec key = text("priority", "",
-                     "its place among the hooks: highest, very_high, high, above_normal, normal, "
-                     "below_normal, low, very_low, lowest, or 0 to 100");
+  KeySpec key = text_option("priority", "",
+                            "its place among the hooks: highest, very_high, high, above_normal, normal, "
+                            "below_normal, low, very_low, lowest, or 0 to 100");
   key.default_value = band == bands().end() ? std::to_string(static_cast<int>(row.priority)) : band->name;
   return key;
 }
@@ -81,7 +81,7 @@ const std::vector<HookRow>& builtin_hooks() {
   static const std::vector<HookRow> rows = {
       {"early_stopping",
        "ends the run, as if it were done, when a metric of the evaluation does not improve any more",
-       {text("metric", "val/loss", "metric of the evaluation"),
+       {text_option("metric", "val/loss", "metric of the evaluation"),
         choice("rule", "auto", "which of its values are better; auto: as its name tells", {"auto", "less", "greater"}),
         number("min_delta", "0", "by how much it must be better than the best one; 0: by anything", 0),
         whole("patience", "5", "evaluations in a row without that, after which the run ends", 1),
@@ -103,7 +103,7 @@ const std::vector<HookRow>& builtin_hooks() {
        sync_buffers_hook},
       {"freeze",
        "parameters that are not updated at first; their blocks are in evaluation mode meanwhile",
-       {text("names", "", "blocks or parameters, several by slashes; * stands for any text without a dot"),
+       {text_option("names", "", "blocks or parameters, several by slashes; * stands for any text without a dot"),
         whole("until", "0", "steps before the first one that updates them; 0: none does", 0)},
        Priority::very_high,
        freeze_hook},

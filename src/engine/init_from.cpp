@@ -23,7 +23,7 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
-constexpr std::size_t kShown = 20;
+constexpr std::size_t kShownDifferences = 20;
 
 using Stored = std::map<std::string, const Array*>;  // by the model's name
 using Live = std::map<std::string, at::Tensor>;
@@ -72,7 +72,7 @@ const Stored& best_group(const std::map<std::string, Stored>& groups, const Live
   return *best;
 }
 
-bool fits(const Array& saved, const at::Tensor& live) {
+bool can_convert(const Array& saved, const at::Tensor& live) {
   const at::ScalarType type = parallel::scalar_type_of(saved.dtype);
   const bool is_convertible = at::isFloatingType(type) && live.is_floating_point();
   return saved.shape == live.sizes().vec() && (type == live.scalar_type() || is_convertible);
@@ -95,7 +95,7 @@ std::vector<std::string> differences_of(const Stored& stored, const Live& live) 
       });
       if (has_other_name) continue;
       differences.push_back("'" + name + "' is missing");
-    } else if (!fits(*found->second, tensor)) {
+    } else if (!can_convert(*found->second, tensor)) {
       differences.push_back("'" + name + "' is " + shape_text(found->second->dtype, found->second->shape) +
                             ", the model has " + shape_text(parallel::dtype_of(tensor, name), tensor.sizes().vec()));
     }
@@ -108,8 +108,10 @@ std::vector<std::string> differences_of(const Stored& stored, const Live& live) 
 
 [[noreturn]] void refuse(const std::string& path, const std::vector<std::string>& differences) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(kShown, differences.size()); ++i) text += (i == 0 ? "" : "; ") + differences[i];
-  if (differences.size() > kShown) text += "; and " + std::to_string(differences.size() - kShown) + " more";
+  for (std::size_t i = 0; i < std::min(kShownDifferences, differences.size()); ++i)
+    text += (i == 0 ? "" : "; ") + differences[i];
+  if (differences.size() > kShownDifferences)
+    text += "; and " + std::to_string(differences.size() - kShownDifferences) + " more";
   throw CheckpointError(
       path, "does not fit the model: " + text + "; see init.rename for other names, and init.partial to take what fits")
       .as(CheckpointFault::incompatible);
@@ -135,7 +137,7 @@ std::vector<std::string> init_from(Strategy& strategy, const Section& init) {
   const torch::NoGradGuard no_grad;
   const auto load = [&stored](const std::string& name, const at::Tensor& tensor) {
     const auto found = stored.find(name);
-    if (found == stored.end() || !fits(*found->second, tensor)) return;
+    if (found == stored.end() || !can_convert(*found->second, tensor)) return;
     const Array& array = *found->second;
     tensor.copy_(at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape,
                                at::TensorOptions().dtype(parallel::scalar_type_of(array.dtype))));

@@ -80,7 +80,7 @@ bool has_batch_norm(const models::Model& model) {
   });
 }
 
-std::vector<optim::ModelAverage::NamedBuffer> buffers_of(const models::Model& model) {
+std::vector<optim::ModelAverage::NamedBuffer> averaged_buffers(const models::Model& model) {
   std::vector<optim::ModelAverage::NamedBuffer> buffers;
   for (const auto& item : model.named_buffers()) buffers.push_back({item.key(), item.value()});
   return buffers;
@@ -196,7 +196,7 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
                                                      store, wrapper);
   if (average != nullptr) {
     average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
-                                                     [this] { return buffers_of(model_->model()); });
+                                                     [this] { return averaged_buffers(model_->model()); });
   }
   return *this;
 }

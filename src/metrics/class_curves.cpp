@@ -6,11 +6,11 @@
 #include <limits>
 #include <string>
 
+#include "ratio.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// What sample i asks of output c: 0, 1 or -1.
 double label_at(const Samples& samples, std::size_t i, std::size_t c) {

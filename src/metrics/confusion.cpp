@@ -13,8 +13,6 @@ namespace lockstep::metrics {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-
 double defined_ratio(std::int64_t part, std::int64_t whole) { return whole == 0 ? kNan : ratio(part, whole); }
 
 double mean_of_defined(const std::vector<double>& values) {

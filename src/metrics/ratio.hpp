@@ -2,8 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 
 namespace lockstep::metrics {
+
+/// The value of what is not defined.
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// part / whole; 0 where the whole is 0.
 inline double ratio(std::int64_t part, std::int64_t whole) {

@@ -8,11 +8,11 @@
 #include <numeric>
 #include <string>
 
+#include "ratio.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 /// n * sum(a b) - sum(a) * sum(b), without loss by cancellation: n^2 times their covariance.
 double centred(std::int64_t n, const ExactSum& a, const ExactSum& b, const ExactSum& ab) {

@@ -8,12 +8,13 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "ratio.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
 
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kLeast = 1e-12;
+constexpr double kMinProduct = 1e-12;
 
 double dot(std::span<const double> a, std::span<const double> b) {
   return std::inner_product(a.begin(), a.end(), b.begin(), 0.0);
@@ -111,7 +112,7 @@ Matrix squared_distances(const Matrix& queries, const Matrix& gallery) {
 
 Matrix cosine_distances(const Matrix& queries, const Matrix& gallery) {
   return distances_by(queries, gallery, [](std::span<const double> a, std::span<const double> b) {
-    return 1 - dot(a, b) / std::max(std::sqrt(dot(a, a)) * std::sqrt(dot(b, b)), kLeast);
+    return 1 - dot(a, b) / std::max(std::sqrt(dot(a, a)) * std::sqrt(dot(b, b)), kMinProduct);
   });
 }
 

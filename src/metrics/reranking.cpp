@@ -116,13 +116,13 @@ double norm(std::span<const double> row) {
 /// The weighted mean of the rows of `features` that are nearest to row i by angle.
 void append_expanded(const Matrix& features, std::size_t i, const ExpansionOptions& options,
                      std::vector<double>& result) {
-  constexpr double kLeast = 1e-12;
+  constexpr double kMinNorm = 1e-12;
   std::vector<double> cosines;
   for (std::size_t j = 0; j < features.rows(); ++j) {
     const auto a = features.row(i);
     const auto b = features.row(j);
     cosines.push_back(std::inner_product(a.begin(), a.end(), b.begin(), 0.0) /
-                      (std::max(norm(a), kLeast) * std::max(norm(b), kLeast)));
+                      (std::max(norm(a), kMinNorm) * std::max(norm(b), kMinNorm)));
   }
   Indices nearest(features.rows());
   std::iota(nearest.begin(), nearest.end(), std::size_t{0});

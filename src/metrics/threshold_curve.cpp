@@ -8,11 +8,11 @@
 #include <numeric>
 #include <stdexcept>
 
+#include "ratio.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 double rate(std::int64_t part, std::int64_t whole) {
   return whole == 0 ? kNan : static_cast<double>(part) / static_cast<double>(whole);

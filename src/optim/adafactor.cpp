@@ -88,7 +88,7 @@ bool lies_in_rows(const TensorUpdate& update, std::size_t i) {
   return parameter.is_cpu() && parameter.dim() >= 2 && parameter.is_contiguous() && !update.is_void.defined();
 }
 
-void update(const TensorUpdate& update) {
+void update_adafactor(const TensorUpdate& update) {
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
     if (update.parameters[i].numel() == 0) continue;
     if (!lies_in_rows(update, i)) {
@@ -101,15 +101,15 @@ void update(const TensorUpdate& update) {
   }
 }
 
-Options read(const Section& optim) {
+Options read_adafactor(const Section& optim) {
   Options options;
   for (const char* key : {"beta2_decay", "eps1", "eps2", "d"}) options[key] = optim.real(key);
   return options;
 }
 
-std::vector<std::string> state_names(const Options&) { return {"row_var", "col_var", "variance"}; }
+std::vector<std::string> adafactor_state_names(const Options&) { return {"row_var", "col_var", "variance"}; }
 
-std::optional<Shape> state_shape(const Options&, std::size_t slot, const Shape& parameter) {
+std::optional<Shape> adafactor_state_shape(const Options&, std::size_t slot, const Shape& parameter) {
   if ((slot == kElements) != (parameter.size() < 2)) return std::nullopt;
   Shape shape = parameter;
   if (slot != kElements) shape[shape.size() - (slot == kRows ? 1 : 2)] = 1;
@@ -142,11 +142,11 @@ Rule adafactor_rule() {
                     .help = "adafactor: steps of a larger root mean square are shortened to it",
                     .min = 0,
                     .min_is_exclusive = true}},
-          .read = read,
-          .state_names = state_names,
-          .update_tensors = update,
+          .read = read_adafactor,
+          .state_names = adafactor_state_names,
+          .update_tensors = update_adafactor,
           .is_whole = true,
-          .state_shape = state_shape};
+          .state_shape = adafactor_state_shape};
 }
 
 }  // namespace lockstep::optim

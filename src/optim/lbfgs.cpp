@@ -23,10 +23,6 @@ namespace {
 
 constexpr std::int64_t kMostTries = 25;  // of one line search
 
-void assign(const Vector& to, const Vector& from) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-}
-
 /// a + factor * b
 Vector sum(const Vector& a, double factor, const Vector& b) {
   Vector result;

@@ -14,10 +14,6 @@ using Measure = Minimisation::Measure;
 
 constexpr double kLeastCurvature = 1e-10;  // of a step that is learnt from
 
-void assign(const Vector& to, const Vector& from) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-}
-
 void add(const Vector& to, double factor, const Vector& values) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
 }
@@ -29,6 +25,10 @@ void drop_first(std::vector<std::vector<double>>& matrix) {
 }
 
 }  // namespace
+
+void assign(const Vector& to, const Vector& from) {
+  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
+}
 
 LbfgsHistory::LbfgsHistory(Minimisation& problem)
     : problem_(&problem), size_(static_cast<std::int64_t>(problem.options().at("history_size"))) {

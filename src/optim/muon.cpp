@@ -51,7 +51,7 @@ void update_matrix(const TensorUpdate& update, std::size_t i) {
   move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), step);
 }
 
-void update(const TensorUpdate& update) {
+void update_muon(const TensorUpdate& update) {
   TensorUpdate others;
   others.options = update.options;
   others.step = update.step;
@@ -70,7 +70,7 @@ void update(const TensorUpdate& update) {
   if (!others.parameters.empty()) builtin_tensor_rule("adamw")(others);
 }
 
-Options read(const Section& optim) {
+Options read_muon(const Section& optim) {
   Options options;
   read_betas(optim, options);
   read_numbers(optim, options, {"eps", "momentum"});
@@ -88,9 +88,9 @@ Options read(const Section& optim) {
   return options;
 }
 
-std::vector<std::string> state_names(const Options&) { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }
+std::vector<std::string> muon_state_names(const Options&) { return {"momentum_buffer", "exp_avg", "exp_avg_sq"}; }
 
-std::optional<Shape> state_shape(const Options&, std::size_t slot, const Shape& parameter) {
+std::optional<Shape> muon_state_shape(const Options&, std::size_t slot, const Shape& parameter) {
   const bool is_of_matrices = slot == 0;
   return is_of_matrices == is_matrix(parameter) ? std::optional(parameter) : std::nullopt;
 }
@@ -127,11 +127,11 @@ Rule muon_rule() {
   return {.name = "muon",
           .help = "orthogonalised momentum for matrices (momentum=0.95 and nesterov=true are usual), adamw for others",
           .keys = keys(),
-          .read = read,
-          .state_names = state_names,
-          .update_tensors = update,
+          .read = read_muon,
+          .state_names = muon_state_names,
+          .update_tensors = update_muon,
           .is_whole = true,
-          .state_shape = state_shape};
+          .state_shape = muon_state_shape};
 }
 
 }  // namespace lockstep::optim

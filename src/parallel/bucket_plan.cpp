@@ -13,7 +13,7 @@ namespace lockstep::parallel {
 
 namespace {
 
-constexpr std::int64_t kAlignment = 64;  // bytes
+constexpr std::int64_t kBucketAlignment = 64;  // bytes
 
 /// The bucket of one dtype that is being filled.
 struct Filling {
@@ -26,7 +26,7 @@ struct Filling {
 Bucket lay_out(const std::vector<ParameterSpec>& parameters, const std::vector<std::size_t>& members) {
   const ParameterSpec& first = parameters[members.front()];
   Bucket bucket{.dtype = first.dtype, .slots = {}, .is_sparse = first.is_sparse};
-  const std::int64_t step = kAlignment / static_cast<std::int64_t>(size_of(bucket.dtype));
+  const std::int64_t step = kBucketAlignment / static_cast<std::int64_t>(size_of(bucket.dtype));
   for (const std::size_t parameter : members) {
     bucket.slots.push_back({parameter, bucket.count});
     if (!bucket.is_sparse) bucket.count += (parameters[parameter].count() + step - 1) / step * step;

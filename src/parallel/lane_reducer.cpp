@@ -297,15 +297,15 @@ void LaneReducer::record_into(StepRecorder& recorder) { impl_->record_into(recor
 const mpi::LaneTree& LaneReducer::tree() const noexcept { return impl_->tree(); }
 
 double sum_by_lanes(std::span<const double> values) {
-  struct Node {
+  struct LaneNode {
     double sum;
     std::size_t lanes;
   };
-  std::vector<Node> stack;
+  std::vector<LaneNode> stack;
   for (const double value : values) {
     stack.push_back({value, 1});
     while (stack.size() > 1 && stack[stack.size() - 2].lanes == stack.back().lanes) {
-      const Node upper = stack.back();
+      const LaneNode upper = stack.back();
       stack.pop_back();
       stack.back() = {stack.back().sum + upper.sum, 2 * upper.lanes};
     }

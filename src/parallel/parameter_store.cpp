@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kStoreAlignment = 64;
 
 /// [own_end - own_begin] Of a tensor without gaps.
 at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& of) {
@@ -149,7 +149,7 @@ std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
 
 void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
   const std::size_t element = size_of(dtype);
-  const auto step = static_cast<std::int64_t>(kAlignment / element);
+  const auto step = static_cast<std::int64_t>(kStoreAlignment / element);
   optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
   for (const std::size_t i : members) {
     const at::Tensor& tensor = parameters_[i].tensor;

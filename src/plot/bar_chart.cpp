@@ -14,7 +14,7 @@ namespace lockstep::plot {
 
 namespace {
 
-constexpr double kRowHeight = 20;
+constexpr double kBarRowHeight = 20;
 constexpr double kBarHeight = 12;
 constexpr double kDotRadius = 4;
 constexpr const char* kBandColour = "#dcefe1";
@@ -114,7 +114,7 @@ std::string bar_chart(const BarChart& chart) {
   box.left += 20;
   const auto legend = legend_of(names, {box.left, box.top + 10, box.right, 0});
   if (!legend.empty()) box.top = legend.back().y + 10;
-  box.bottom = box.top + kRowHeight * static_cast<double>(std::max<std::size_t>(chart.rows.size(), 1)) + 6;
+  box.bottom = box.top + kBarRowHeight * static_cast<double>(std::max<std::size_t>(chart.rows.size(), 1)) + 6;
   scale.ticks = ticks_of(chart, box.right - box.left);
 
   const int height = static_cast<int>(box.bottom) + (chart.x_label.empty() ? 32 : 54);
@@ -128,10 +128,10 @@ std::string bar_chart(const BarChart& chart) {
     svg += rectangle(left, box.top, scale.place(chart.band->high) - left, box.bottom - box.top, kBandColour);
   }
   svg += draw_axis(scale, chart.x_label);
-  double middle = box.top + kRowHeight / 2 + 3;
+  double middle = box.top + kBarRowHeight / 2 + 3;
   for (const BarChartRow& row : chart.rows) {
     svg += draw_row(row, middle, scale);
-    middle += kRowHeight;
+    middle += kBarRowHeight;
   }
   if (chart.rows.empty()) {
     svg += text_at((box.left + box.right) / 2, middle + 4, " text-anchor=\"middle\" font-size=\"14\"", "no data");

@@ -12,8 +12,8 @@ namespace lockstep::plot {
 
 namespace {
 
-constexpr double kRowHeight = 22;
-constexpr double kBarHeight = 14;
+constexpr double kRankRowHeight = 22;
+constexpr double kTimelineBarHeight = 14;
 constexpr double kThinHeight = 3;
 
 const char* colour_of(std::size_t kind) { return kColours[kind % kColours.size()]; }
@@ -24,7 +24,7 @@ std::string draw_box(double left, double right, double middle, double height, st
                      number(middle - height / 2), number(right - left), number(height), colour_of(kind));
 }
 
-double height_of(const BarKind& kind) { return kind.is_thin ? kThinHeight : kBarHeight; }
+double height_of(const BarKind& kind) { return kind.is_thin ? kThinHeight : kTimelineBarHeight; }
 
 std::string draw_legend(const TimelineChart& chart, const std::vector<LegendEntry>& entries) {
   std::string svg;
@@ -46,7 +46,7 @@ std::string timeline_chart(const TimelineChart& chart) {
   box.left += 20;
   const auto legend = legend_of(kinds, {box.left, box.top + 10, box.right, 0});
   if (!legend.empty()) box.top = legend.back().y + 10;
-  box.bottom = box.top + kRowHeight * static_cast<double>(chart.rows.size()) + 6;
+  box.bottom = box.top + kRankRowHeight * static_cast<double>(chart.rows.size()) + 6;
   const Ticks ticks = linear_ticks(0, chart.end, std::max(2, static_cast<int>((box.right - box.left) / 90)), false);
 
   const int height = static_cast<int>(box.bottom) + (chart.x_label.empty() ? 32 : 54);
@@ -57,7 +57,7 @@ std::string timeline_chart(const TimelineChart& chart) {
     svg += line_between(x, box.top, x, box.bottom, kGridStroke);
   }
   svg += draw_x_axis(ticks, box, chart.x_label);
-  double middle = box.top + kRowHeight / 2 + 3;
+  double middle = box.top + kRankRowHeight / 2 + 3;
   for (const TimelineRow& row : chart.rows) {
     svg += text_at(box.left - 8, middle + 4, " text-anchor=\"end\"", row.name);
     for (const Bar& bar : row.bars) {
@@ -67,7 +67,7 @@ std::string timeline_chart(const TimelineChart& chart) {
       svg += draw_box(place_x(ticks, box, begin), place_x(ticks, box, end), middle, height_of(chart.kinds.at(bar.kind)),
                       bar.kind);
     }
-    middle += kRowHeight;
+    middle += kRankRowHeight;
   }
   return svg + "</svg>\n";
 }

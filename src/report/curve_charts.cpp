@@ -31,7 +31,7 @@ constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
 
 constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};
 
-constexpr std::string_view kSection = "time/";
+constexpr std::string_view kHostSection = "time/";
 constexpr std::string_view kDeviceSection = "device_time/";
 
 constexpr std::array<Known, 2> kOverRanks = {
@@ -49,7 +49,7 @@ std::string over_ranks(const RunData& run, const std::string& key) {
 }
 
 bool is_time(const RunData& run, const std::string& key) {
-  return key.starts_with(kSection) || key.starts_with(kDeviceSection) || !over_ranks(run, key).empty();
+  return key.starts_with(kHostSection) || key.starts_with(kDeviceSection) || !over_ranks(run, key).empty();
 }
 
 plot::LineChart chart_named(const std::string& title, const std::string& label) {
@@ -183,7 +183,7 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& run
 std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs,
                                          const std::vector<std::string>& names) {
   Charts charts(runs, names);
-  charts.add_sections("Sections of a step", kSection);
+  charts.add_sections("Sections of a step", kHostSection);
   charts.add_sections("Sections of a step on the device", kDeviceSection);
   charts.add_over_ranks();
   return charts.take();

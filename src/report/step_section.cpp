@@ -18,7 +18,7 @@ namespace {
 using Lines = std::vector<std::vector<std::string>>;
 using Parts = std::vector<StepTimes::Part>;
 
-const std::string kSection = "time/";
+const std::string kSectionPrefix = "time/";
 const std::string kWholeStep = "train_step_total";
 
 double mean_of(const plot::Series& curve) {
@@ -37,8 +37,8 @@ Parts sections_of(const RunData& run) {
   Parts sections;
   double rest = 0;
   for (const plot::Series& curve : run.curves) {
-    const std::string name = curve.name.substr(std::min(kSection.size(), curve.name.size()));
-    if (!curve.name.starts_with(kSection) || name.find('/') != std::string::npos) continue;
+    const std::string name = curve.name.substr(std::min(kSectionPrefix.size(), curve.name.size()));
+    if (!curve.name.starts_with(kSectionPrefix) || name.find('/') != std::string::npos) continue;
     const double mean = mean_of(curve);
     const bool is_whole = name == kWholeStep;
     if (!is_whole) sections.push_back({name, mean});

@@ -17,6 +17,10 @@ KeySpec factor_key(const std::string& name, const std::string& default_value, co
   return key;
 }
 
+KeySpec choice_key(const std::string& name, std::vector<std::string> choices, const std::string& help) {
+  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
+}
+
 KeySpec floor_key() {
   return {.name = "floor",
           .type = KeyType::real,

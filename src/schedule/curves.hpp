@@ -15,6 +15,8 @@ inline constexpr double kSlack = 1e-6;
 /// A key of `curves.cpp` and its like: a factor in [0, 1], or in [0, inf) if not `is_bounded`.
 KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help,
                    bool is_bounded = true);
+/// One of `choices`, the first by default.
+KeySpec choice_key(const std::string& name, std::vector<std::string> choices, const std::string& help);
 /// `floor`: where a curve ends as a value, in place of final_factor.
 KeySpec floor_key();
 /// Given, or the default "nan": nothing.

@@ -16,10 +16,6 @@ using Blend = double (*)(double part);  // 1 to 0 while part goes from 0 to 1
 double straight(double part) { return 1.0 - part; }
 double root(double part) { return 1.0 - std::sqrt(part); }
 
-KeySpec choice(const std::string& name, std::vector<std::string> choices, const std::string& help) {
-  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
-}
-
 KeySpec length_key(const std::string& name, const std::string& help) {
   return {.name = name, .type = KeyType::real, .default_value = "0", .help = help, .min = 0};
 }
@@ -174,7 +170,7 @@ Curve wsd_curve() {
           .help = "warm-up, stable, decay: rises during warmup, falls during the last decay of the window",
           .keys = {length_key("warmup", "how long it rises, straight"), length_key("decay", "how long it falls"),
                    factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"),
-                   floor_key(), choice("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
+                   floor_key(), choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
           .make = make_wsd};
 }
 
@@ -184,7 +180,7 @@ Curve one_cycle_curve() {
           .keys = {factor_key("rise", "0.3", "part of the window in which it rises"),
                    factor_key("start_factor", "0.04", "at begin, of the peak", false),
                    factor_key("final_factor", "4e-6", "from end on, of the peak", false),
-                   choice("shape", {"cosine", "linear"}, "of rise and fall"),
+                   choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
                    {.name = "three_phases",
                     .type = KeyType::boolean,
                     .default_value = "false",
@@ -197,8 +193,8 @@ Curve cyclic_curve() {
           .help = "from start_factor up to 1 and down again, for ever",
           .keys = {length_key("up", "how long it rises"), length_key("down", "how long it falls; as up if not given"),
                    factor_key("start_factor", "0.1", "at the bottom", false),
-                   choice("shape", {"even", "halved", "exponential"},
-                          "peaks: all alike; each half as high above the bottom; times gamma in every unit"),
+                   choice_key("shape", {"even", "halved", "exponential"},
+                              "peaks: all alike; each half as high above the bottom; times gamma in every unit"),
                    factor_key("gamma", "1", "for shape=exponential", false)},
           .make = make_cyclic};
 }
@@ -221,7 +217,7 @@ Curve cosine_restart_curve() {
                    factor_key("shrink", "1", "and begin at so much of the last", false),
                    factor_key("final_factor", "0", "where each wave ends"),
                    floor_key(),
-                   choice("wave", {"half", "full"}, "full: rises again as it fell"),
+                   choice_key("wave", {"half", "full"}, "full: rises again as it fell"),
                    {.name = "adaptive",
                     .type = KeyType::boolean,
                     .default_value = "false",

@@ -108,31 +108,27 @@ KeySpec count_key(const std::string& name, const std::string& default_value, con
   return {.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0};
 }
 
-KeySpec choice(const std::string& name, std::vector<std::string> choices, const std::string& help) {
-  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
-}
-
 }  // namespace
 
 Curve plateau_curve() {
-  return {
-      .name = "plateau",
-      .help = "times factor when a measured number has not got better for patience evaluations",
-      .keys = {{.name = "monitor",
-                .type = KeyType::text,
-                .default_value = "val/loss",
-                .help = "what an evaluation measures"},
-               choice("better", {"less", "greater"}, "which values are better"),
-               factor_key("factor", "0.1", "of each drop, below 1"),
-               count_key("patience", "10", "evaluations without a better one that are borne"),
-               count_key("threshold", "1e-4", "by how much a better one must be better"),
-               choice("measure", {"relative", "absolute", "product"},
-                      "threshold: a part of the best one's size; a difference; a part of the best one, sign and all"),
-               count_key("cooldown", "0", "evaluations after a drop that do not count"),
-               count_key("floor", "0", "a value that is not gone below"),
-               count_key("eps", "1e-8", "a smaller drop is not made")},
-      .make = nullptr,
-      .make_feedback = make_plateau};
+  return {.name = "plateau",
+          .help = "times factor when a measured number has not got better for patience evaluations",
+          .keys = {{.name = "monitor",
+                    .type = KeyType::text,
+                    .default_value = "val/loss",
+                    .help = "what an evaluation measures"},
+                   choice_key("better", {"less", "greater"}, "which values are better"),
+                   factor_key("factor", "0.1", "of each drop, below 1"),
+                   count_key("patience", "10", "evaluations without a better one that are borne"),
+                   count_key("threshold", "1e-4", "by how much a better one must be better"),
+                   choice_key(
+                       "measure", {"relative", "absolute", "product"},
+                       "threshold: a part of the best one's size; a difference; a part of the best one, sign and all"),
+                   count_key("cooldown", "0", "evaluations after a drop that do not count"),
+                   count_key("floor", "0", "a value that is not gone below"),
+                   count_key("eps", "1e-8", "a smaller drop is not made")},
+          .make = nullptr,
+          .make_feedback = make_plateau};
 }
 
 }  // namespace lockstep::schedule

@@ -7,7 +7,7 @@
 #include "support/nccl_cases.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace nccl_test {
 
 class GpuNcclTest : public GpuTest {};
 
@@ -74,5 +74,5 @@ TEST_F(GpuNcclTest, OneNcclIsInTheProcess) {
   EXPECT_NE(first, "");
 }
 
-}  // namespace
+}  // namespace nccl_test
 }  // namespace lockstep::mpi

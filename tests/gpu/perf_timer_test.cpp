@@ -7,7 +7,7 @@
 #include "gpu_test.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace perf_timer_test {
 
 using PerfTimerGpuTest = GpuTest;
 
@@ -34,5 +34,5 @@ TEST_F(PerfTimerGpuTest, DeviceTimesAreThoseOfTheWork) {
   EXPECT_GE(ms("train_step_total") * 1.001, ms("forward") + ms("meters_update"));
 }
 
-}  // namespace
+}  // namespace perf_timer_test
 }  // namespace lockstep::engine

@@ -13,7 +13,7 @@
 #include "multirank/parallel/parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace step_time_test {
 
 constexpr int kLayers = 6;
 constexpr std::int64_t kWidth = 4096;
@@ -97,5 +97,5 @@ TEST_F(StepTimeTest, OneRankPaysNothingForTheWrapper) {
   EXPECT_LT(ratios[kBlocks / 2], 1.02);
 }
 
-}  // namespace
+}  // namespace step_time_test
 }  // namespace lockstep::parallel

@@ -16,7 +16,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace training_test {
 
 using parallel::batch_of;
 using parallel::Layers;
@@ -306,5 +306,5 @@ TEST_F(GpuTrainingTest, LanesAndSharedParametersAreRefused) {
   EXPECT_THROW(SmallRun(world_, settings("cuda", {{"ddp.shared_parameters", "true"}})), ConfigError);
 }
 
-}  // namespace
+}  // namespace training_test
 }  // namespace lockstep::engine

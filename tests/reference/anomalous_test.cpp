@@ -9,7 +9,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace anomalous_test {
 
 /// The model of the file: parameters by name, in the order of the file.
 class Model {
@@ -145,5 +145,5 @@ TEST(ReferenceTest, ParametersOutsideTheLossAreThoseOfMmengine) {
               .run = run_case}});
 }
 
-}  // namespace
+}  // namespace anomalous_test
 }  // namespace lockstep::testing::reference

@@ -4,9 +4,9 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace coverage_test {
 
 TEST(ReferenceCoverage, EveryTopicHasATestOrIsPending) { check_coverage({LOCKSTEP_REFERENCE_TOPICS}); }
 
-}  // namespace
+}  // namespace coverage_test
 }  // namespace lockstep::testing::reference

@@ -99,7 +99,7 @@ struct Sgd {
   std::map<std::string, at::Tensor> velocities;
 };
 
-void run_training(const Json& one_case) {
+void run_batch_norm_training(const Json& one_case) {
   require_known_fields(one_case, {"world_size", "dtype", "rank_batch_sizes", "optimizer", "steps",
                                   "loss_per_step_per_rank", "grads_first_step", "final_parameters", "final_buffers"});
   if (one_case.at("world_size") != world().world_size()) return;
@@ -141,7 +141,7 @@ void run_training(const Json& one_case) {
 
 std::vector<Handler> sync_batch_norm_handlers() {
   return {{.file = "sync_batchnorm.json", .run = run_steps},
-          {.file = "sync_batchnorm_training.json", .run = run_training}};
+          {.file = "sync_batchnorm_training.json", .run = run_batch_norm_training}};
 }
 
 }  // namespace lockstep::testing::reference

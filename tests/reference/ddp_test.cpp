@@ -29,7 +29,7 @@ void expect_close(const at::Tensor& actual, const Json& expected, const Toleranc
   expect_close(std::vector<double>(begin, begin + wide.numel()), values.data, tolerance, what);
 }
 
-namespace {
+namespace ddp_test {
 
 TEST(ReferenceTest, DataParallelTrainingIsThatOfTorch) {
   std::vector<Handler> all;
@@ -39,5 +39,5 @@ TEST(ReferenceTest, DataParallelTrainingIsThatOfTorch) {
   run_topic("ddp", all);
 }
 
-}  // namespace
+}  // namespace ddp_test
 }  // namespace lockstep::testing::reference

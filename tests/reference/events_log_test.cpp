@@ -20,7 +20,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace events_log_test {
 
 using engine::EventStorage;
 using engine::History;
@@ -119,5 +119,5 @@ TEST(ReferenceEvents, EverySeriesOfALog) {
   }
 }
 
-}  // namespace
+}  // namespace events_log_test
 }  // namespace lockstep::testing::reference

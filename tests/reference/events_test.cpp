@@ -14,7 +14,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace events_test {
 
 using engine::EventStorage;
 using engine::History;
@@ -197,10 +197,10 @@ TEST(ReferenceEvents, NewsInLinesOfOneStepEach) {
       if ((step + 1) % period != 0 && step != last) continue;
       std::vector<std::map<std::string, double>> of_this_visit;
       for (const Scalar& scalar : events.news(cursor, writer.at("window"))) {
-        const auto step = static_cast<double>(scalar.step);
+        const auto iteration = static_cast<double>(scalar.step);
         auto line = std::find_if(of_this_visit.begin(), of_this_visit.end(),
-                                 [step](const auto& known) { return known.at("iteration") == step; });
-        if (line == of_this_visit.end()) line = of_this_visit.insert(line, {{"iteration", step}});
+                                 [iteration](const auto& known) { return known.at("iteration") == iteration; });
+        if (line == of_this_visit.end()) line = of_this_visit.insert(line, {{"iteration", iteration}});
         (*line)[scalar.name] = scalar.value;
       }
       lines.insert(lines.end(), of_this_visit.begin(), of_this_visit.end());
@@ -250,5 +250,5 @@ TEST(ReferenceEvents, NamesHistogramsAndRefusals) {
   EXPECT_THROW(static_cast<void>(events.history("nope")), std::out_of_range);
 }
 
-}  // namespace
+}  // namespace events_test
 }  // namespace lockstep::testing::reference

@@ -11,7 +11,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace harness_test {
 
 namespace fs = std::filesystem;
 
@@ -255,5 +255,5 @@ TEST(ReferenceNumbersTest, ClosenessKnowsInfinityAndNan) {
   EXPECT_FALSE(is_close(1.5, 1, {.absolute = 0.25}));
 }
 
-}  // namespace
+}  // namespace harness_test
 }  // namespace lockstep::testing::reference

@@ -15,7 +15,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace interop_test {
 
 using checkpoints::Archive;
 using checkpoints::Array;
@@ -265,5 +265,5 @@ TEST_F(InteropReference, MalformedFilesGetTheirVerdict) {
   }
 }
 
-}  // namespace
+}  // namespace interop_test
 }  // namespace lockstep::testing::reference

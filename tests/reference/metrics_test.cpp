@@ -13,7 +13,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::testing::reference {
-namespace {
+namespace metrics_test {
 
 using metrics::Samples;
 
@@ -209,5 +209,5 @@ TEST(Reference, MetricsPerplexity) {
   EXPECT_EQ(some.count(), file.at("counted_tokens").get<std::int64_t>());
 }
 
-}  // namespace
+}  // namespace metrics_test
 }  // namespace lockstep::testing::reference

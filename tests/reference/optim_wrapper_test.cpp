@@ -16,7 +16,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace optim_wrapper_test {
 
 using optim::Clip;
 using optim::GradScaler;
@@ -437,5 +437,5 @@ TEST(OptimWrapperReference, StateOfOneGroup) {
   EXPECT_EQ(wrapper.scaler(), nullptr);
 }
 
-}  // namespace
+}  // namespace optim_wrapper_test
 }  // namespace lockstep::testing::reference

@@ -10,7 +10,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace optimizers_test {
 
 using optim::Optimizer;
 using optim::ParamGroup;
@@ -421,5 +421,5 @@ TEST(OptimizersReference, EveryCaseOfEveryFile) {
              {.file = "clip_grad.json", .extra_fields = {"gradients_index"}, .run = run_clips}});
 }
 
-}  // namespace
+}  // namespace optimizers_test
 }  // namespace lockstep::testing::reference

@@ -11,7 +11,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace paramwise_test {
 
 constexpr Tolerance kTolerance{.absolute = 0, .relative = 1e-15};
 
@@ -182,5 +182,5 @@ TEST(ParamwiseReference, EveryCaseOfEveryFile) {
                           {.file = "scale_lr.json", .run = run_scaling}});
 }
 
-}  // namespace
+}  // namespace paramwise_test
 }  // namespace lockstep::testing::reference

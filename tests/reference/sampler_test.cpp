@@ -8,7 +8,7 @@
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace sampler_test {
 
 using data::Sampler;
 using List = std::vector<std::int64_t>;
@@ -253,5 +253,5 @@ TEST(ReferenceTest, RepeatFactorsFromCategories) {
                given.at("factors").get<std::vector<double>>(), {.absolute = 1e-6, .relative = 0}, "factors");
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace lockstep::testing::reference

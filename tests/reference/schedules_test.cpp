@@ -9,7 +9,7 @@
 #include "schedules_where.hpp"
 
 namespace lockstep::testing::reference {
-namespace {
+namespace schedules_test {
 
 struct NanoGpt {
   double learning_rate;
@@ -253,5 +253,5 @@ TEST_F(ScheduleFacts, APlateauMovesMomentum) {
   expect_played(played, rows, 4);
 }
 
-}  // namespace
+}  // namespace schedules_test
 }  // namespace lockstep::testing::reference

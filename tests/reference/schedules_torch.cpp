@@ -213,7 +213,7 @@ Rules rules_of(const Json& scheduler, std::size_t groups, std::size_t rows) {
 }
 
 /// Groups of SGD or of Adam; options that the file leaves out have the values of its field `how`.
-std::vector<schedule::Numbers> groups_of(const Json& one_case) {
+std::vector<schedule::Numbers> torch_groups(const Json& one_case) {
   std::vector<schedule::Numbers> groups;
   const bool is_adam = one_case.at("optimizer") == "adam";
   if (!is_adam && one_case.at("optimizer") != "sgd") throw std::runtime_error("no test knows the optimizer");
@@ -237,7 +237,7 @@ void run_torch(const Json& one_case) {
   require_known_fields(one_case, {"name", "class", "args", "optimizer", "initial", "watched", "values", "resume",
                                   "step_argument", "note"});
   Played played;
-  played.groups = groups_of(one_case);
+  played.groups = torch_groups(one_case);
   played.shown.assign(played.groups.size(), shown_names(one_case.at("watched")));
   played.rules = rules_of(one_case, played.groups.size(), one_case.at("values").size());
   if (one_case.contains("step_argument")) {

@@ -18,7 +18,7 @@ std::string between(const std::string& curve, const std::string& last_factor, do
   return RuleText(curve).add("base", most).add("start_factor", start / scale).add(last_factor, end / scale).text();
 }
 
-std::string multistep(const Json& args) {
+std::string multistep_rule(const Json& args) {
   require_known_fields(args, {"values", "num_updates", "milestones"});
   RuleText rule("multistep");
   rule.add("base", 1.0).add("values", text_of(args.at("values").get<std::vector<double>>()));
@@ -112,7 +112,7 @@ std::string where_rule(const std::string& class_name, const Json& args) {
   if (class_name == "PolynomialDecayParamScheduler") {
     return RuleText("polynomial").add("base", get("base_value")).add("power", get("power")).text();
   }
-  if (class_name == "StepParamScheduler" || class_name == "MultiStepParamScheduler") return multistep(args);
+  if (class_name == "StepParamScheduler" || class_name == "MultiStepParamScheduler") return multistep_rule(args);
   if (class_name == "StepWithFixedGammaParamScheduler") {
     return RuleText("step")
         .add("base", get("base_value"))

@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace average_test {
 
 using testing::Outcome;
 using testing::run_ranks;
@@ -122,5 +122,5 @@ TEST_F(AverageRunTest, CkptShowsAndComparesTheAverage) {
   EXPECT_NEAR(validation_loss(run("begun", kSmall + begun)), validation_loss(slow), 1e-5);
 }
 
-}  // namespace
+}  // namespace average_test
 }  // namespace lockstep

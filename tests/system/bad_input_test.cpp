@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace bad_input_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -284,5 +284,5 @@ TEST(FragileDataTest, WhatOneRankCannotReadEndsTheJobAtOnce) {
 INSTANTIATE_TEST_SUITE_P(Ranks, BadInputTest, ::testing::Values(1, 2),
                          [](const auto& test) { return "np" + std::to_string(test.param); });
 
-}  // namespace
+}  // namespace bad_input_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "ckpt_runs.hpp"
 
 namespace lockstep {
-namespace {
+namespace ckpt_damage_test {
 
 using testing::ckpt;
 using testing::Outcome;
@@ -108,5 +108,5 @@ TEST_F(CkptDamageTest, AnyFlippedByteIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace ckpt_damage_test
 }  // namespace lockstep

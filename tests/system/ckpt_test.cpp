@@ -9,7 +9,7 @@
 #include "ckpt_runs.hpp"
 
 namespace lockstep {
-namespace {
+namespace ckpt_test {
 
 namespace fs = std::filesystem;
 using testing::ckpt;
@@ -252,5 +252,5 @@ TEST_F(CkptTest, NamesAreSafeOnATerminal) {
   }
 }
 
-}  // namespace
+}  // namespace ckpt_test
 }  // namespace lockstep

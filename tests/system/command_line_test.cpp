@@ -6,7 +6,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace command_line_test {
 
 using testing::Outcome;
 using testing::run_ranks;
@@ -66,5 +66,5 @@ TEST(CommandLineTest, AbbreviationsAreNotGuessed) {
   EXPECT_EQ(run_ranks(1, "trian").exit_code, 2);
 }
 
-}  // namespace
+}  // namespace command_line_test
 }  // namespace lockstep

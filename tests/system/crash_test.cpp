@@ -15,7 +15,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace crash_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -119,5 +119,5 @@ TEST(CrashTest, AKilledRunGoesOnBitForBit) {
   std::printf("%d runs killed, %d of them before their end\n", kills, killed_early);
 }
 
-}  // namespace
+}  // namespace crash_test
 }  // namespace lockstep

@@ -10,7 +10,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace external_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -164,5 +164,5 @@ TEST_F(ExternalTest, AnotherLibTorchIsRefused) {
   EXPECT_NE(refused.output.find("Lockstep was built with LibTorch 2.11"), std::string::npos) << refused.output;
 }
 
-}  // namespace
+}  // namespace external_test
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace failure_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -98,5 +98,5 @@ TEST(WriterFailureTest, EndsAll) {
   EXPECT_EQ(count(outcome.output, "metrics.jsonl cannot be written"), 1) << outcome.output;
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace full_disk_test {
 
 // The checkpoints lie on a tmpfs of 700 kB that only this shell sees: about six of them.
 const char* const kScript = R"sh(
@@ -50,5 +50,5 @@ TEST(FullDiskTest, TheRunGoesOnAndSavesAgain) {
   EXPECT_EQ(outcome.output.find("BAD"), std::string::npos) << outcome.output;
 }
 
-}  // namespace
+}  // namespace full_disk_test
 }  // namespace lockstep

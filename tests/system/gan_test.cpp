@@ -9,7 +9,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace gan_test {
 
 using testing::Outcome;
 using testing::TemporaryFolder;
@@ -65,5 +65,5 @@ INSTANTIATE_TEST_SUITE_P(Runs, GanTest, ::testing::Values(Case{1, ""}, Case{2, "
                            return std::to_string(test.param.ranks) + "Ranks" + test.param.precision;
                          });
 
-}  // namespace
+}  // namespace gan_test
 }  // namespace lockstep

@@ -13,7 +13,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace hooks_test {
 
 using testing::Outcome;
 using testing::run_ranks;
@@ -97,5 +97,5 @@ TEST(HooksTest, AnInterruptedRunEndsAtTheSameStepWithTheSameBits) {
             report::read_series(straight + "/metrics.jsonl", "loss"));
 }
 
-}  // namespace
+}  // namespace hooks_test
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace namespaces_test {
 
 using testing::Outcome;
 
@@ -76,5 +76,5 @@ TEST(NamespacesTest, AKilledRunLeavesNothingBehind) {
   EXPECT_EQ(left_behind(folder.path()), "");
 }
 
-}  // namespace
+}  // namespace namespaces_test
 }  // namespace lockstep

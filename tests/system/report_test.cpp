@@ -9,7 +9,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace report_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -155,5 +155,5 @@ TEST(ReportTest, BadInputGetsOneSentenceAndItsCode) {
   }
 }
 
-}  // namespace
+}  // namespace report_test
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace resume_test {
 
 using testing::Outcome;
 using testing::run_ranks;
@@ -140,5 +140,5 @@ TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneGoesOn) {
   EXPECT_EQ(report::read_series(folder.path("run") + "/metrics.jsonl", "loss").size(), 8U);
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace lockstep

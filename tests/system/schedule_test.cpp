@@ -9,7 +9,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace schedule_test {
 
 using testing::Outcome;
 using testing::run_ranks;
@@ -138,5 +138,5 @@ TEST(PlanTest, HelpListsCurvesAndKinds) {
   EXPECT_NE(run_ranks(1, "--help=optim").output.find("bias_lr_mult"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep

@@ -12,7 +12,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace slurm_test {
 
 using testing::Outcome;
 
@@ -105,5 +105,5 @@ TEST(SlurmTest, AJobOfMpirunDoesTheSame) {
   expect_undisturbed(folder, job);
 }
 
-}  // namespace
+}  // namespace slurm_test
 }  // namespace lockstep

@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace stop_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -300,5 +300,5 @@ TEST(StopTest, AJobThatNeverGetsOnIsGivenUp) {
   EXPECT_EQ(by_hand.exit_code, 0) << by_hand.output;
 }
 
-}  // namespace
+}  // namespace stop_test
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 #include "support/program.hpp"
 
 namespace lockstep {
-namespace {
+namespace train_test {
 
 namespace fs = std::filesystem;
 using testing::Outcome;
@@ -181,5 +181,5 @@ TEST(TrainTest, GptOnTinyShakespeare) {
   }
 }
 
-}  // namespace
+}  // namespace train_test
 }  // namespace lockstep

@@ -4,8 +4,21 @@ ProcessorCount(lockstep_cores)
 separate_arguments(lockstep_mpirun_flags UNIX_COMMAND "${LOCKSTEP_MPIRUN_FLAGS}")
 separate_arguments(lockstep_test_ranks UNIX_COMMAND "${LOCKSTEP_TEST_RANKS}")
 
-# lockstep_test(<name> [TORCH] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...] [TIMEOUT <s>])
-# One binary. Without RANKS it runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
+add_custom_target(unit_tests) # builds all of them
+
+# lockstep_quick_build(<target>...): tests compile without the optimisations that take long, and without debug symbols.
+function(lockstep_quick_build)
+  foreach(target IN LISTS ARGN)
+    # At -O1 g++ takes values of variants for uninitialised.
+    target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1;-g0;-Wno-maybe-uninitialized>")
+  endforeach()
+endfunction()
+
+# lockstep_test(<name> [TORCH] [TIMED] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...]
+#               [TIMEOUT <s>])
+# One binary. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
+# namespace that has the name of the file. TIMED: it measures time, so it is optimised as programs are. Without RANKS it
+# runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
 # Exit code 77 means that every case was skipped; the test's output names the cases.
 function(lockstep_test name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "SOURCES;LIBS;RANKS;LABELS")
@@ -13,6 +26,17 @@ function(lockstep_test name)
     set(arg_TIMEOUT 120)
   endif()
   add_executable(${name} ${arg_SOURCES})
+  list(LENGTH arg_SOURCES files)
+  math(EXPR units "(${files} + 7) / 8")
+  math(EXPR unit_size "(${files} + ${units} - 1) / ${units}")
+  set_target_properties(${name} PROPERTIES UNITY_BUILD ${LOCKSTEP_UNITY} UNITY_BUILD_BATCH_SIZE ${unit_size})
+  if(name MATCHES "_unit$")
+    add_dependencies(unit_tests ${name})
+    list(APPEND arg_LABELS unit)
+  endif()
+  if(NOT arg_TIMED)
+    lockstep_quick_build(${name})
+  endif()
   if(arg_RANKS)
     target_link_libraries(${name} PRIVATE lockstep_test_mpi_main)
   else()

@@ -80,4 +80,7 @@ struct Value {
 /// "nothing", "a tensor", "a list", ... for messages.
 std::string kind_of(const Value& value);
 
+/// The shape of a tensor for messages, such as "[3, 28, 28]".
+std::string shape_text(const at::Tensor& tensor);
+
 }  // namespace lockstep::data

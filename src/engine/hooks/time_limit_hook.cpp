@@ -14,11 +14,11 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-double seconds_between(Clock::time_point begin, Clock::time_point end) {
+double seconds_from(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double>(end - begin).count();
 }
 
-std::string in_seconds(double seconds) {
+std::string in_tenths(double seconds) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(), "%.1f s", seconds);
   return text.data();
@@ -29,8 +29,8 @@ class TimeLimitHook : public Hook {
   explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
 
   void before_train(Trainer&) override {
-    const double left = seconds_between(Clock::now(), limit_.end);
-    log::info(limit_.source + " ends this run in " + in_seconds(left) + "; it will save and stop before");
+    const double left = seconds_from(Clock::now(), limit_.end);
+    log::info(limit_.source + " ends this run in " + in_tenths(left) + "; it will save and stop before");
   }
 
   void before_step(Trainer&) override { resumed_at_ = Clock::now(); }
@@ -39,20 +39,20 @@ class TimeLimitHook : public Hook {
   // checkpoint_hook is at work.
   void before_agreement(Trainer& trainer) override {
     const auto now = Clock::now();
-    longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_between(resumed_at_, now));
+    longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_from(resumed_at_, now));
     resumed_at_ = now;
-    const double left = seconds_between(now, limit_.end);
+    const double left = seconds_from(now, limit_.end);
     const double lead = stop_lead(limit_.seconds, trainer.saves(), longest_step_);
     if (!has_warned_ && (Trainer::is_stop_requested() || left < lead)) warn_of_grace(left, trainer.saves());
     if (has_asked_ || left >= lead) return;
     has_asked_ = true;
-    log::info(in_seconds(left) + " left of " + limit_.source + ", of which saving may take " + in_seconds(lead) +
+    log::info(in_tenths(left) + " left of " + limit_.source + ", of which saving may take " + in_tenths(lead) +
               ": saving and stopping");
     Trainer::request_stop();
   }
 
   void between_steps(Trainer&, const StepReport&) override {
-    seconds_before_pause_ = seconds_between(resumed_at_, Clock::now());
+    seconds_before_pause_ = seconds_from(resumed_at_, Clock::now());
   }
 
  private:
@@ -82,8 +82,8 @@ double stop_lead(double limit_seconds, const Saves& saves, double longest_step_s
 
 std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source) {
   if (saves.last_step < 0 || seconds_left >= saves.longest_seconds) return "";
-  return in_seconds(std::max(0.0, seconds_left)) + " left of " + source + ", but the longest save so far took " +
-         in_seconds(saves.longest_seconds) +
+  return in_tenths(std::max(0.0, seconds_left)) + " left of " + source + ", but the longest save so far took " +
+         in_tenths(saves.longest_seconds) +
          ": the checkpoint may come too late, and then the last one counts; next time ask for the stop earlier "
          "(train.time_limit, or slurm's --signal=USR2@SECONDS)";
 }

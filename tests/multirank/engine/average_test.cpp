@@ -22,7 +22,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace average_test {
 
 using checkpoints::Archive;
 using Values = std::vector<at::Tensor>;
@@ -399,5 +399,5 @@ TEST_F(AverageTest, IsWhereATrainingBegins) {
   EXPECT_TRUE(init_from(fallen_back.strategy, fallen_back.sections.at("init")).empty());
 }
 
-}  // namespace
+}  // namespace average_test
 }  // namespace lockstep::engine

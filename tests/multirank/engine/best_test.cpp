@@ -15,7 +15,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace best_test {
 
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
@@ -174,5 +174,5 @@ TEST_F(BestTest, TheOldBestStaysUntilTheNewOneIsSaved) {
   EXPECT_EQ(checkpoints::list(directory_), (Steps{6, 7}));
 }
 
-}  // namespace
+}  // namespace best_test
 }  // namespace lockstep::engine

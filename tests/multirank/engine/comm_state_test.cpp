@@ -12,7 +12,7 @@
 #include "support/archives.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace comm_state_test {
 
 using checkpoints::Archive;
 
@@ -185,5 +185,5 @@ TEST_F(CommStateTest, AHookOfOnesOwnGoesOnCounting) {
   EXPECT_EQ(second, 13);
 }
 
-}  // namespace
+}  // namespace comm_state_test
 }  // namespace lockstep::engine

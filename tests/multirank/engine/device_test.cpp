@@ -12,7 +12,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace device_test {
 
 const Settings kShort = {
     {"model.name", "mlp"}, {"train.max_epochs", "0"}, {"train.max_steps", "3"}, {"data.workers", "0"}};
@@ -65,5 +65,5 @@ TEST_F(DeviceTest, TheModuleIsOpenedBeforeLibTorchSettlesWhetherThereIsCuda) {
   EXPECT_EQ(outcome.output, "LibTorch knows CUDA\n");
 }
 
-}  // namespace
+}  // namespace device_test
 }  // namespace lockstep::engine

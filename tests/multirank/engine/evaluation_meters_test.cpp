@@ -12,7 +12,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace evaluation_meters_test {
 
 const Settings kEveryMeterOfClasses = {{"model.name", "mlp"},          {"eval.metrics", "top_k,k=3"},
                                        {"eval.metrics", "confusion"},  {"eval.metrics", "overlap"},
@@ -173,5 +173,5 @@ TEST(EvaluationMetersTest, NamesDoNotMisleadAboutWhatIsBetter) {
   }
 }
 
-}  // namespace
+}  // namespace evaluation_meters_test
 }  // namespace lockstep::engine

@@ -6,7 +6,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace evaluation_test {
 
 // 101 samples divide evenly among neither 2 nor 3 nor 4 ranks, nor into batches of 7.
 TEST(EvaluationTest, EverySampleIsCountedOnceOnAnyNumberOfRanks) {
@@ -38,5 +38,5 @@ TEST(EvaluationTest, TheModelTrainsOnAfterwards) {
   EXPECT_TRUE(run.strategy.model().model().is_training());
 }
 
-}  // namespace
+}  // namespace evaluation_test
 }  // namespace lockstep::engine

@@ -7,7 +7,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace exhibits_test {
 
 /// What the writers of rank 0 find.
 struct Found {
@@ -90,5 +90,5 @@ TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
   EXPECT_EQ(with_pictures.trainer.measured().values, without.trainer.measured().values);
 }
 
-}  // namespace
+}  // namespace exhibits_test
 }  // namespace lockstep::engine

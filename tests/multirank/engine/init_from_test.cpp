@@ -14,7 +14,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace init_from_test {
 
 const Settings kBase = {{"model.name", "mlp"}, {"model.hidden", "16"}, {"data.train_size", "100"}};
 
@@ -120,5 +120,5 @@ TEST_F(InitFromTest, FloatingTypesAreConverted) {
                         other_.strategy.model().model().parameters()[0].to(at::kDouble)));
 }
 
-}  // namespace
+}  // namespace init_from_test
 }  // namespace lockstep::engine

@@ -16,7 +16,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace lanes_resume_test {
 
 /// Has parameters, running statistics and random draws: all that a checkpoint carries or that a rank could colour.
 class Normed : public models::Model {
@@ -189,5 +189,5 @@ INSTANTIATE_TEST_SUITE_P(Rules, LanesResumeTest, ::testing::ValuesIn(other_rules
 
 TEST(LanesResumeCases, AreOfEveryRule) { EXPECT_EQ(other_rules().size() + 2, optim::builtin_rules().size()); }
 
-}  // namespace
+}  // namespace lanes_resume_test
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace lanes_test {
 
 /// Everything that must not depend on the number of ranks.
 struct Outcome {
@@ -140,5 +140,5 @@ TEST(LanesErrorsTest, WhatDoesNotFitIsRefusedInOneSentence) {
   }
 }
 
-}  // namespace
+}  // namespace lanes_test
 }  // namespace lockstep::engine

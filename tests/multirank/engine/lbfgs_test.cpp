@@ -20,7 +20,7 @@
 #include "tensor_arrays.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace lbfgs_test {
 
 /// Mean brightness of 7 x 7 fields, N x 16.
 at::Tensor fields_of(const at::Tensor& input) { return at::avg_pool2d(input, 7).flatten(1); }
@@ -276,5 +276,5 @@ TEST_F(LbfgsTest, WhatChangesGradientsIsRefusedOnEveryRank) {
   }
 }
 
-}  // namespace
+}  // namespace lbfgs_test
 }  // namespace lockstep::engine

@@ -7,7 +7,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace loop_test {
 
 /// Two epochs of two steps each, one evaluation after both.
 const Settings kTwoEpochs = {{"data.train_size", "24"},         {"data.test_size", "8"},   {"model.name", "mlp"},
@@ -291,5 +291,5 @@ TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
   EXPECT_NE(failure.find("ranks measured different things up to step"), std::string::npos) << failure;
 }
 
-}  // namespace
+}  // namespace loop_test
 }  // namespace lockstep::engine

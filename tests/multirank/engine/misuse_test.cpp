@@ -11,7 +11,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace misuse_test {
 
 struct Misuse {
   const char* name;
@@ -168,5 +168,5 @@ TEST(UnpreparedTest, ATrainerNeedsWhatPrepareBuilds) {
   EXPECT_THROW(Trainer(sections, *strategy, data::open(sections.at("data"))), std::logic_error);
 }
 
-}  // namespace
+}  // namespace misuse_test
 }  // namespace lockstep::engine

@@ -15,7 +15,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace nonfinite_test {
 
 constexpr std::int64_t kBadSample = 20;
 
@@ -193,5 +193,5 @@ TEST_F(NonfiniteTest, RulesThatCompareLossesRefuseIt) {
   EXPECT_THROW(run(0, {{"train.nonfinite", "skip"}, {"optim.name", "lbfgs"}}), ConfigError);
 }
 
-}  // namespace
+}  // namespace nonfinite_test
 }  // namespace lockstep::engine

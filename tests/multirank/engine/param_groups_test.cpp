@@ -9,7 +9,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace param_groups_test {
 
 using Names = std::vector<std::string>;
 
@@ -144,5 +144,5 @@ TEST_F(ParamGroupsRunTest, APlanIsWhatARunDoes) {
   EXPECT_EQ(driven, rates);
 }
 
-}  // namespace
+}  // namespace param_groups_test
 }  // namespace lockstep::engine

@@ -14,7 +14,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace precision_test {
 
 const Settings kFp16 = with(kTwelveSteps, {{"train.precision", "fp16"}});
 // So large that gradients overflow in the first steps, on few elements when they just about do not.
@@ -260,5 +260,5 @@ TEST_F(PrecisionRunTest, BatchNormAndMicroBatchesAreWarnedOf) {
   EXPECT_TRUE(said({{"train.micro_batch", "4"}}));
 }
 
-}  // namespace
+}  // namespace precision_test
 }  // namespace lockstep::engine

@@ -5,7 +5,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace requests_test {
 
 const Settings kSettings = {{"data.train_size", "48"},         {"data.test_size", "8"},  {"model.name", "mlp"},
                             {"train.global_batch_size", "12"}, {"train.max_steps", "6"}, {"train.max_epochs", "0"}};
@@ -104,5 +104,5 @@ TEST(RequestsTest, TooLittleTimeForASaveIsToldWithBothNumbers) {
   EXPECT_TRUE(grace_warning(-3, saves, "train.time_limit").starts_with("0.0 s left of train.time_limit, but "));
 }
 
-}  // namespace
+}  // namespace requests_test
 }  // namespace lockstep::engine

@@ -17,7 +17,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace resume_test {
 
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
@@ -417,5 +417,5 @@ TEST_F(ResumeTest, HowExactlyItGoesOn) {
             "order, because it was written by 7 ranks and train.lanes is off");
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace run_state_test {
 
 const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},  {"data.train_size", "100"},
                         {"optim.name", "adamw"},   {"optim.lr", "0.01"},    {"train.global_batch_size", "12"},
@@ -130,5 +130,5 @@ TEST_F(RunStateTest, APositionInsideAGlobalBatchIsRefused) {
   EXPECT_EQ(half.trainer.progress().step_in_epoch, 10);
 }
 
-}  // namespace
+}  // namespace run_state_test
 }  // namespace lockstep::engine

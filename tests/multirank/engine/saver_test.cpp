@@ -16,7 +16,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace saver_test {
 
 namespace fs = std::filesystem;
 using Steps = std::vector<std::int64_t>;
@@ -163,5 +163,5 @@ TEST_F(SaverTest, ASecondRunInTheSameFolderIsRefusedOnEveryRank) {
   }
 }
 
-}  // namespace
+}  // namespace saver_test
 }  // namespace lockstep::engine

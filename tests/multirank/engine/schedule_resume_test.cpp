@@ -12,7 +12,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace schedule_resume_test {
 
 using checkpoints::Archive;
 
@@ -166,5 +166,5 @@ TEST_F(EditedScheduleTest, ToKeepItAndToBeginAnewExcludeEachOther) {
   EXPECT_THROW(restore_options(sections.at("resume")), ConfigError);
 }
 
-}  // namespace
+}  // namespace schedule_resume_test
 }  // namespace lockstep::engine

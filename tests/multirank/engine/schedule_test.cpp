@@ -10,7 +10,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace schedule_test {
 
 using checkpoints::Archive;
 
@@ -91,5 +91,5 @@ TEST_F(ScheduleTest, OtherRulesHoldFromTheResumedStepOn) {
   EXPECT_EQ(resumed.options().at("lr"), 0.01 / 4 / 2);  // the plateau: best after step 7, dropped after step 9
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep::engine

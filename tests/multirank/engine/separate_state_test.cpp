@@ -13,7 +13,7 @@
 #include "support/optimizer.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace separate_state_test {
 
 using checkpoints::Archive;
 
@@ -160,5 +160,5 @@ TEST_F(SeparateStateTest, WhatDoesNotFitIsListedAndNothingChanges) {
   EXPECT_NE(refusal(more, nothing).find("the run has no optimizer of the name first"), std::string::npos);
 }
 
-}  // namespace
+}  // namespace separate_state_test
 }  // namespace lockstep::engine

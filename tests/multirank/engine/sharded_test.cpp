@@ -18,7 +18,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace sharded_test {
 
 constexpr std::int64_t kSavedStep = 4;
 constexpr std::int64_t kSteps = 8;
@@ -277,5 +277,5 @@ TEST(StrategyTest, WhatDoesNotFitIsRefusedOnEveryRank) {
   }
 }
 
-}  // namespace
+}  // namespace sharded_test
 }  // namespace lockstep::engine

@@ -19,7 +19,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace shared_parameters_test {
 
 constexpr std::array kForms = {"true", "false"};
 
@@ -176,5 +176,5 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
   EXPECT_TRUE(is_equal(ends["true"], ends["false"]));
 }
 
-}  // namespace
+}  // namespace shared_parameters_test
 }  // namespace lockstep::engine

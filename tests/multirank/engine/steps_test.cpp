@@ -11,7 +11,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace steps_test {
 
 /// One linear layer with a loss and a penalty that says it is none.
 class TwoLosses : public models::Model {
@@ -306,5 +306,5 @@ TEST(StepsTest, AModelThatSleepsIsAMistakeOfTheProgram) {
   EXPECT_THROW(run.trainer.train(), std::logic_error);
 }
 
-}  // namespace
+}  // namespace steps_test
 }  // namespace lockstep::engine

@@ -8,7 +8,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace world_size_test {
 
 struct Case {
   const char* model;
@@ -103,5 +103,5 @@ TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
   for (std::size_t i = 0; i < whole.losses.size(); ++i) EXPECT_LE(relative(parts.losses[i], whole.losses[i]), 1e-10);
 }
 
-}  // namespace
+}  // namespace world_size_test
 }  // namespace lockstep::engine

@@ -9,7 +9,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace early_stopping_test {
 
 using Values = std::map<std::int64_t, double>;  // of val/loss, by step
 
@@ -115,5 +115,5 @@ TEST_F(EarlyStoppingTest, AMetricThatIsNotMeasuredIsAnErrorOrAWarning) {
   EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run("early_stopping,metric=loss"); }), "");
 }
 
-}  // namespace
+}  // namespace early_stopping_test
 }  // namespace lockstep::engine

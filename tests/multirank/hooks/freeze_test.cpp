@@ -12,7 +12,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace freeze_test {
 
 using Values = std::map<std::string, at::Tensor>;  // of parameters, by name
 
@@ -161,5 +161,5 @@ TEST_F(FreezeTest, WhatItCannotFreezeIsSaid) {
             "train.hooks: freeze: lbfgs moves all parameters as one");
 }
 
-}  // namespace
+}  // namespace freeze_test
 }  // namespace lockstep::engine

@@ -6,7 +6,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace memory_test {
 
 TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
   const mpi::Communicator world = mpi::Communicator::world();
@@ -37,5 +37,5 @@ TEST(MemoryHookTest, TheSystemKnowsWhatAProcessHolds) {
   EXPECT_GE(peak_memory_mb(), before + 60);
 }
 
-}  // namespace
+}  // namespace memory_test
 }  // namespace lockstep::engine

@@ -12,7 +12,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace nan_output_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 
@@ -85,5 +85,5 @@ TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace nan_output_test
 }  // namespace lockstep::engine

@@ -9,7 +9,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace order_test {
 
 using Calls = std::map<std::string, std::vector<int>>;  // numbers of hooks, by moment
 
@@ -52,5 +52,5 @@ TEST(HookOrderTest, IsTheSameAtEveryMoment) {
   }
 }
 
-}  // namespace
+}  // namespace order_test
 }  // namespace lockstep::engine

@@ -7,7 +7,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace parameter_statistics_test {
 
 class ParameterStatisticsTest : public ::testing::Test {
  protected:
@@ -98,5 +98,5 @@ TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   EXPECT_EQ(run.trainer.events().step(), 0);
 }
 
-}  // namespace
+}  // namespace parameter_statistics_test
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 #include "precise_statistics.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace precise_bn_test {
 
 /// One layer, run `uses` times.
 class OneNorm : public models::Model {
@@ -185,5 +185,5 @@ TEST_F(PreciseBnTest, WithoutSuchLayersNothingHappens) {
   EXPECT_TRUE(run.strategy.model().model().is_training());
 }
 
-}  // namespace
+}  // namespace precise_bn_test
 }  // namespace lockstep::engine

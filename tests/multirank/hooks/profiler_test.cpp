@@ -13,7 +13,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace profiler_test {
 
 namespace fs = std::filesystem;
 using nlohmann::json;
@@ -123,5 +123,5 @@ TEST_F(ProfilerTest, ARankThatThereIsNotIsRefused) {
             "train.hooks: profiler: ranks: there is no rank 7 among " + std::to_string(world_.size()));
 }
 
-}  // namespace
+}  // namespace profiler_test
 }  // namespace lockstep::engine

@@ -5,7 +5,7 @@
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace sync_buffers_test {
 
 TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   const mpi::Communicator world = mpi::Communicator::world();
@@ -29,5 +29,5 @@ TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   EXPECT_EQ(mean(), average);
 }
 
-}  // namespace
+}  // namespace sync_buffers_test
 }  // namespace lockstep::engine

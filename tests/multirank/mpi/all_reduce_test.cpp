@@ -10,7 +10,7 @@
 #include "every_backend.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace all_reduce_test {
 
 template <class T>
 constexpr DType kDType = DType::complex128;
@@ -376,5 +376,5 @@ TEST(AllReduceTest, EveryBackendAndRepetitionHasTheBitsOfAPlainLoop) {
   });
 }
 
-}  // namespace
+}  // namespace all_reduce_test
 }  // namespace lockstep::mpi

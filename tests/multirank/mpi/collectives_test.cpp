@@ -14,7 +14,7 @@
 #include "every_backend.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace collectives_test {
 
 constexpr std::size_t kSeveralChunks = (3U << 20) + 5;
 
@@ -281,5 +281,5 @@ TEST(MakeCollectivesTest, WrongArgumentsAreMistakesInTheProgram) {
   });
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace lockstep::mpi

@@ -12,7 +12,7 @@
 #include "chunks.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace communicator_test {
 
 static_assert(std::is_nothrow_move_constructible_v<Communicator> && std::is_nothrow_move_assignable_v<Communicator>);
 
@@ -264,5 +264,5 @@ TEST(TogetherTest, MayBeNested) {
   EXPECT_EQ(outcome, "data3 agreed: " + prefix + "inner.bin: is short");
 }
 
-}  // namespace
+}  // namespace communicator_test
 }  // namespace lockstep::mpi

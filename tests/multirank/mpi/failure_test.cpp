@@ -10,7 +10,7 @@
 #include "every_backend.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace failure_test {
 
 using namespace std::chrono_literals;
 
@@ -295,5 +295,5 @@ TEST(FailureTest, ARankThatDropsItsCollectivesEndsTheWaitOfTheOthersAtOnce) {
   world.barrier();
 }
 
-}  // namespace
+}  // namespace failure_test
 }  // namespace lockstep::mpi

@@ -14,7 +14,7 @@
 #include "host_chain.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace hierarchical_test {
 
 constexpr std::size_t kCount = 300'011;  // several pieces on each link
 constexpr WaitOptions kWait{.timeout_s = 60};
@@ -202,5 +202,5 @@ TEST(HierarchicalTest, ALateHostIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace hierarchical_test
 }  // namespace lockstep::mpi

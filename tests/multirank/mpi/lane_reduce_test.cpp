@@ -6,7 +6,7 @@
 #include "every_backend.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace lane_reduce_test {
 
 constexpr std::size_t kCount = 5003;
 constexpr std::size_t kStride = 5008;
@@ -150,5 +150,5 @@ TEST(LaneReduceTest, WrongArgumentsAreMistakesInTheProgram) {
   });
 }
 
-}  // namespace
+}  // namespace lane_reduce_test
 }  // namespace lockstep::mpi

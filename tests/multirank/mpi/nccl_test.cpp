@@ -19,7 +19,7 @@
 #include "support/stand_in_gpu.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace nccl_test {
 
 using testing::stand_in;
 
@@ -259,5 +259,5 @@ TEST_F(NcclTest, WithoutAGpuNothingOfCudaGetsIntoTheProcess) {
   }
 }
 
-}  // namespace
+}  // namespace nccl_test
 }  // namespace lockstep::mpi

@@ -7,7 +7,7 @@
 #include <thread>
 
 namespace lockstep::mpi {
-namespace {
+namespace pending_all_gather_test {
 
 TEST(PendingAllGatherTest, BringsTheNumbersOfAllRanksInTheirOrder) {
   const Communicator world = Communicator::world();
@@ -48,5 +48,5 @@ TEST(PendingAllGatherTest, OthersPassIt) {
   EXPECT_EQ(pending.wait().back(), world.size() - 1);
 }
 
-}  // namespace
+}  // namespace pending_all_gather_test
 }  // namespace lockstep::mpi

@@ -10,7 +10,7 @@
 #include "every_backend.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace reduce_range_test {
 
 constexpr std::size_t kCount = 30'011;
 
@@ -222,5 +222,5 @@ TEST(ReduceRangeTest, LocalRanksShareAHost) {
   });
 }
 
-}  // namespace
+}  // namespace reduce_range_test
 }  // namespace lockstep::mpi

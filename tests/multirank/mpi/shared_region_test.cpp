@@ -11,7 +11,7 @@
 #include "shared_file.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace shared_region_test {
 
 static_assert(std::is_nothrow_move_constructible_v<SharedRegion> && std::is_nothrow_move_assignable_v<SharedRegion>);
 
@@ -91,5 +91,5 @@ TEST(SharedFileTest, BothWaysGiveOneFileToAllAndLeaveNoName) {
   }
 }
 
-}  // namespace
+}  // namespace shared_region_test
 }  // namespace lockstep::mpi

@@ -6,7 +6,7 @@
 #include <algorithm>
 
 namespace lockstep::mpi {
-namespace {
+namespace topology_test {
 
 TEST(TopologyTest, SeesAllRanksOnThisHost) {
   const auto world = Communicator::world();
@@ -52,5 +52,5 @@ TEST(TopologyTest, WarnsWhenThreadsDoNotFit) {
             "more processors (mpirun --bind-to none, or --map-by slot:PE=N)");
 }
 
-}  // namespace
+}  // namespace topology_test
 }  // namespace lockstep::mpi

@@ -4,7 +4,7 @@
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace accumulation_test {
 
 using AccumulationTest = ParallelTest;
 
@@ -244,5 +244,5 @@ TEST_F(AccumulationTest, SurvivesTheNewBucketsOfTheSecondStep) {
                    kRounding);
 }
 
-}  // namespace
+}  // namespace accumulation_test
 }  // namespace lockstep::parallel

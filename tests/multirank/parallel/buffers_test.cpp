@@ -3,7 +3,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace buffers_test {
 
 using BuffersTest = ParallelTest;
 using IgnoredTest = ParallelTest;
@@ -171,5 +171,5 @@ TEST_F(IgnoredTest, ParametersAndBuffersBelongToTheirRank) {
   }
 }
 
-}  // namespace
+}  // namespace buffers_test
 }  // namespace lockstep::parallel

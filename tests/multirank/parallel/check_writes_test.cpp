@@ -4,7 +4,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace check_writes_test {
 
 using CheckWritesTest = ParallelTest;
 
@@ -78,5 +78,5 @@ TEST_F(CheckWritesTest, BroadcastsAndGivesTheParametersBack) {
   }
 }
 
-}  // namespace
+}  // namespace check_writes_test
 }  // namespace lockstep::parallel

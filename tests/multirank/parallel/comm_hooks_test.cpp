@@ -12,7 +12,7 @@
 #include "training.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace comm_hooks_test {
 
 /// Counts the elements that are reduced, too.
 class CountingElements : public testing::CountingCollectives {
@@ -547,5 +547,5 @@ TEST_F(CommHooksTest, HooksAreChosenByName) {
   EXPECT_THROW(wrap(std::make_shared<TwoLayers>(), DdpOptions::from(ddp, *collectives_)), ConfigError);
 }
 
-}  // namespace
+}  // namespace comm_hooks_test
 }  // namespace lockstep::parallel

@@ -6,7 +6,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace construction_test {
 
 using ConstructionTest = ParallelTest;
 using VerificationTest = ParallelTest;
@@ -270,5 +270,5 @@ TEST_F(ConstructionTest, FrozenParametersStayAndTheOthersTrain) {
   EXPECT_FALSE(at::equal(model->layers[1]->weight, trained));
 }
 
-}  // namespace
+}  // namespace construction_test
 }  // namespace lockstep::parallel

@@ -6,7 +6,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace data_parallel_test {
 
 using data::DataContainer;
 using data::Value;
@@ -177,5 +177,5 @@ TEST_F(DataParallelTest, AModelOfAnotherWrapperIsRefused) {
   EXPECT_TRUE(contains(refusal([&] { wrapper.parameters(); }), "belongs to another wrapper"));
 }
 
-}  // namespace
+}  // namespace data_parallel_test
 }  // namespace lockstep::parallel

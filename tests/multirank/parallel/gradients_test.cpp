@@ -9,7 +9,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace gradients_test {
 
 using GradientsTest = ParallelTest;
 
@@ -403,18 +403,18 @@ struct Pair {
   at::Tensor tail;
 };
 
-}  // namespace
+}  // namespace gradients_test
 
 template <>
-struct OutputTraits<Pair> {
+struct OutputTraits<gradients_test::Pair> {
   template <class Visit>
-  static void visit(Pair& value, const Visit& visit) {
+  static void visit(gradients_test::Pair& value, const Visit& visit) {
     visit_tensors(value.head, visit);
     visit_tensors(value.tail, visit);
   }
 };
 
-namespace {
+namespace gradients_test {
 
 /// Runs three layers, boxes (hidden, output), and takes the output out again.
 template <class Box, class Unbox>
@@ -506,5 +506,5 @@ TEST_F(GradientsTest, AreNotDisturbedByForwardsWithoutBackward) {
   }
 }
 
-}  // namespace
+}  // namespace gradients_test
 }  // namespace lockstep::parallel

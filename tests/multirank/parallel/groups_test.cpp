@@ -5,7 +5,7 @@
 #include "training.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace groups_test {
 
 constexpr double kLr = 0.125;
 
@@ -183,5 +183,5 @@ TEST_F(GroupsTest, PostLocalSgdAveragesGradientsInGroupsAndParametersNowAndThen)
   EXPECT_THROW(local.after_update(*sharing), ConfigError);
 }
 
-}  // namespace
+}  // namespace groups_test
 }  // namespace lockstep::parallel

@@ -11,7 +11,7 @@
 #include "training.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace join_test {
 
 /// A single layer without bias, whose loss is the sum of its outputs: the gradient does not depend on the parameters.
 class Sum : public models::Model {
@@ -400,5 +400,5 @@ TEST_F(JoinTest, AThousandStepsBehindIsWorthAWarning) {
   log::configure({});
 }
 
-}  // namespace
+}  // namespace join_test
 }  // namespace lockstep::parallel

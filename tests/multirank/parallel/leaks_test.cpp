@@ -6,7 +6,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace leaks_test {
 
 using LeaksTest = ParallelTest;
 
@@ -69,5 +69,5 @@ TEST_F(LeaksTest, AHundredWrappersLeaveNothingBehind) {
   EXPECT_EQ(more.shared_mappings > after.shared_mappings, size() > 1);
 }
 
-}  // namespace
+}  // namespace leaks_test
 }  // namespace lockstep::parallel

@@ -6,7 +6,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace lstm_test {
 
 using LstmTest = ParallelTest;
 
@@ -47,5 +47,5 @@ TEST_F(LstmTest, PackedSequencesTrainAsInOneProcess) {
   }
 }
 
-}  // namespace
+}  // namespace lstm_test
 }  // namespace lockstep::parallel

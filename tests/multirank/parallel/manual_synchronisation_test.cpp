@@ -10,7 +10,7 @@
 #include "support/stand_in_gpu.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace manual_synchronisation_test {
 
 using Types = std::vector<at::ScalarType>;
 
@@ -294,5 +294,5 @@ TEST_F(ManualTest, AModelWithNothingToTrainIsRefused) {
   EXPECT_TRUE(contains(refusal([&] { manual_gradient_all_reduce(model, *collectives_); }), "nothing to train"));
 }
 
-}  // namespace
+}  // namespace manual_synchronisation_test
 }  // namespace lockstep::parallel

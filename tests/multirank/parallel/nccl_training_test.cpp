@@ -4,7 +4,7 @@
 #include "support/stand_in_gpu.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace nccl_training_test {
 
 const std::vector<std::int64_t> kWidths = {5, 7, 4, 3};
 
@@ -90,5 +90,5 @@ TEST_F(NcclTrainingTest, AMissingGradientIsNamedOnEveryRankInTheNextForward) {
   step(true);
 }
 
-}  // namespace
+}  // namespace nccl_training_test
 }  // namespace lockstep::parallel

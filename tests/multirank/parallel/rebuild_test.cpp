@@ -6,7 +6,7 @@
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace rebuild_test {
 
 using RebuildTest = ParallelTest;
 
@@ -137,5 +137,5 @@ TEST_F(RebuildTest, KeepsGradients) {
   expect_gradients(*model, expected, 1e-13);
 }
 
-}  // namespace
+}  // namespace rebuild_test
 }  // namespace lockstep::parallel

@@ -8,7 +8,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace recompute_test {
 
 using models::RecomputeMode;
 
@@ -214,5 +214,5 @@ TEST_F(RecomputeTest, NamedBlocksTrainBitForBit) {
   }
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace report_test {
 
 using Seconds = std::chrono::duration<double>;
 
@@ -183,5 +183,5 @@ TEST_P(ReportTest, AStepThatFailedIsForgotten) {
 INSTANTIATE_TEST_SUITE_P(Parameters, ReportTest, ::testing::Bool(),
                          [](const auto& shares) { return shares.param ? "Shared" : "Private"; });
 
-}  // namespace
+}  // namespace report_test
 }  // namespace lockstep::parallel

@@ -3,7 +3,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace reset_test {
 
 using ResetTest = ParallelTest;
 
@@ -54,5 +54,5 @@ TEST_F(ResetTest, AWrapperGoesOnAfterAnExceptionInBackward) {
   }
 }
 
-}  // namespace
+}  // namespace reset_test
 }  // namespace lockstep::parallel

@@ -5,7 +5,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace resume_test {
 
 using ResumeTest = ParallelTest;
 
@@ -109,5 +109,5 @@ TEST_F(ResumeTest, GivesTheBitsOfARunWithoutAStop) {
   }
 }
 
-}  // namespace
+}  // namespace resume_test
 }  // namespace lockstep::parallel

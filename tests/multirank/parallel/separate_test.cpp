@@ -7,7 +7,7 @@
 #include "training.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace separate_test {
 
 constexpr double kLr = 0.125;
 
@@ -247,5 +247,5 @@ TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
             "ddp: no child 'average' is trained; the trained ones are: discriminator, generator");
 }
 
-}  // namespace
+}  // namespace separate_test
 }  // namespace lockstep::parallel

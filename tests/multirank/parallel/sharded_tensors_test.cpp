@@ -10,7 +10,7 @@
 #include "support/stand_in_gpu.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace sharded_tensors_test {
 
 const std::vector<std::int64_t> kWidths = {70, 90, 64, 33};  // several pieces, which ranks cut
 constexpr int kSteps = 5;
@@ -148,5 +148,5 @@ TEST_F(ShardedTensorsTest, OffloadingHasNoMeaningOnTheCpu) {
   }
 }
 
-}  // namespace
+}  // namespace sharded_tensors_test
 }  // namespace lockstep::parallel

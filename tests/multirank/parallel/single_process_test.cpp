@@ -3,7 +3,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace single_process_test {
 
 using SingleProcessTest = ParallelTest;
 
@@ -62,5 +62,5 @@ TEST_F(SingleProcessTest, OfAllSamplesGivesTheSameParameters) {
   }
 }
 
-}  // namespace
+}  // namespace single_process_test
 }  // namespace lockstep::parallel

@@ -4,7 +4,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace slices_test {
 
 using SlicesTest = ParallelTest;
 
@@ -190,5 +190,5 @@ TEST_F(SlicesTest, EndWithAStepWhoseNormIsNotFinite) {
   }
 }
 
-}  // namespace
+}  // namespace slices_test
 }  // namespace lockstep::parallel

@@ -6,7 +6,7 @@
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace static_graph_test {
 
 using StaticGraphTest = ParallelTest;
 
@@ -145,5 +145,5 @@ TEST_F(StaticGraphTest, TrainsAlikeThroughAnyReturnType) {
       [](const auto& boxed) { return std::pair(boxed[0].first.at("a"), std::get<0>(boxed[0].second)); });
 }
 
-}  // namespace
+}  // namespace static_graph_test
 }  // namespace lockstep::parallel

@@ -15,7 +15,7 @@
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace sync_batch_norm_test {
 
 using testing::CountingCollectives;
 
@@ -402,5 +402,5 @@ TEST_F(SyncBatchNormTest, LayersOfTorchAreNamed) {
   }
 }
 
-}  // namespace
+}  // namespace sync_batch_norm_test
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace traffic_test {
 
 using testing::CountingCollectives;
 
@@ -123,5 +123,5 @@ TEST_F(TrafficTest, OneRankHasNoHooksAndNoCollectives) {
   }
 }
 
-}  // namespace
+}  // namespace traffic_test
 }  // namespace lockstep::parallel

@@ -6,7 +6,7 @@
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace unused_test {
 
 using UnusedTest = ParallelTest;
 using MissingTest = ParallelTest;
@@ -410,5 +410,5 @@ TEST_F(MissingTest, AParameterThatComesAlthoughItWasCountedOutIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace unused_test
 }  // namespace lockstep::parallel

@@ -4,7 +4,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace archive_test {
 
 using Names = std::vector<std::string>;
 
@@ -113,5 +113,5 @@ TEST(NameTest, AMalformedPartIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace archive_test
 }  // namespace lockstep::checkpoints

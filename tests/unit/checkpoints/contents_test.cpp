@@ -8,7 +8,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace contents_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -158,5 +158,5 @@ TEST(ArchiveLinkTest, OnlyToAnArrayOfItsOwn) {
   EXPECT_THROW(archive.link("/model/params/fc.bias", "/model/params/fc.weight"), std::logic_error);
 }
 
-}  // namespace
+}  // namespace contents_test
 }  // namespace lockstep::checkpoints

@@ -6,7 +6,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace crafted_file_test {
 
 /// What check_tree says of a file that `build` fills. It may change `places` while it runs.
 std::string error_of_tree(const std::function<void(hid_t)>& build, const std::vector<Place>& places = {}) {
@@ -152,5 +152,5 @@ TEST(CraftedFileTest, NamesThatNoArchiveHoldsAreRefused) {
             "f.h5: /: it holds a link with a malformed name");
 }
 
-}  // namespace
+}  // namespace crafted_file_test
 }  // namespace lockstep::checkpoints

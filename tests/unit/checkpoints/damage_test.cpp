@@ -5,7 +5,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace damage_test {
 
 /// A file of about 2.5 MB, its bytes, and where its parts are.
 class DamageTest : public ::testing::Test {
@@ -174,5 +174,5 @@ TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {
                 std::to_string(good_.size()) + " of " + std::to_string(good_.size()) + " bytes are there)");
 }
 
-}  // namespace
+}  // namespace damage_test
 }  // namespace lockstep::checkpoints

@@ -9,7 +9,7 @@
 #include "leftovers.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace fault_test {
 
 // A folder whose entry in its parent is lost in a power cut takes all it holds with it.
 TEST_F(FaultTest, EveryNewFolderIsSyncedInItsParent) {
@@ -196,5 +196,5 @@ TEST_F(FaultTest, AProbeFailsWithTheCallThatFails) {
   }
 }
 
-}  // namespace
+}  // namespace fault_test
 }  // namespace lockstep::checkpoints

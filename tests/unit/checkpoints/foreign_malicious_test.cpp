@@ -11,7 +11,7 @@
 #include "zip_support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace foreign_malicious_test {
 
 using namespace std::string_literals;
 
@@ -447,5 +447,5 @@ TEST(MaliciousFileTest, SparseFilesCostNoMemory) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_malicious_test
 }  // namespace lockstep::checkpoints

@@ -8,7 +8,7 @@
 #include "foreign_support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace foreign_mutation_test {
 
 using Random = std::mt19937_64;
 
@@ -105,5 +105,5 @@ TEST(ForeignMutationTest, EveryFlippedBitOfATensorIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_mutation_test
 }  // namespace lockstep::checkpoints

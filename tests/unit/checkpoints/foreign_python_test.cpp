@@ -3,7 +3,7 @@
 #include "foreign_support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace foreign_python_test {
 
 /// Runs a script in `directory`, where its files are.
 testing::Outcome run_python(const std::string& python, const TemporaryFolder& directory, const std::string& script) {
@@ -169,5 +169,5 @@ with h5py.File("ours.h5", "r") as f, h5py.File("theirs.h5", "w", track_order=Tru
   EXPECT_FALSE(theirs.has_attribute("/", "variable"));
 }
 
-}  // namespace
+}  // namespace foreign_python_test
 }  // namespace lockstep::checkpoints

@@ -5,7 +5,7 @@
 #include "zip.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace foreign_round_trip_test {
 
 using Metadata = std::map<std::string, std::string>;
 
@@ -156,5 +156,5 @@ TEST(ForeignRoundTripTest, LargeZipArchivesTellTheirSizesIn64Bits) {
   }
 }
 
-}  // namespace
+}  // namespace foreign_round_trip_test
 }  // namespace lockstep::checkpoints

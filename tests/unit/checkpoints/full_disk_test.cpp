@@ -13,7 +13,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace full_disk_test {
 
 constexpr int kNotAllowed = 77;
 constexpr int kFailed = 1;
@@ -120,5 +120,5 @@ TEST_P(FullDiskTest, ALimitOnTheSizeOfFiles) {
 INSTANTIATE_TEST_SUITE_P(Parts, FullDiskTest, ::testing::Values(1U, 3U),
                          [](const auto& test) { return test.param == 1 ? "OneWriter" : "ThreeWriters"; });
 
-}  // namespace
+}  // namespace full_disk_test
 }  // namespace lockstep::checkpoints

@@ -5,7 +5,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace golden_test {
 
 std::string golden(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_FOLDER) + "/" + name; }
 
@@ -48,5 +48,5 @@ TEST(GoldenTest, Version1) {
   EXPECT_EQ(contents.arrays.front().digest, "7fcfbac9aa26e66cc5a47290b0bc5c44");
 }
 
-}  // namespace
+}  // namespace golden_test
 }  // namespace lockstep::checkpoints

@@ -6,7 +6,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace interop_test {
 
 /// What a shell command prints; its exit status through `status`.
 std::string output_of(const std::string& command, int& status) {
@@ -77,5 +77,5 @@ with h5py.File(sys.argv[1]) as f:
   EXPECT_EQ(status, 0);
 }
 
-}  // namespace
+}  // namespace interop_test
 }  // namespace lockstep::checkpoints

@@ -13,7 +13,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace lease_test {
 
 namespace fs = std::filesystem;
 
@@ -137,5 +137,5 @@ TEST_F(LeaseTest, AnothersIsNotGivenBack) {
   EXPECT_TRUE(fs::exists(file_));
 }
 
-}  // namespace
+}  // namespace lease_test
 }  // namespace lockstep::checkpoints

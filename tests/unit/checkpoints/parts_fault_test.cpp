@@ -8,7 +8,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace parts_fault_test {
 
 constexpr std::uint32_t kParts = 3;
 
@@ -142,5 +142,5 @@ TEST_F(PartsFaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
   }
 }
 
-}  // namespace
+}  // namespace parts_fault_test
 }  // namespace lockstep::checkpoints

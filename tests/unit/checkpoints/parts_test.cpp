@@ -5,7 +5,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace parts_test {
 
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
@@ -113,5 +113,5 @@ TEST(PartsTest, ARenamedSingleFileIsNoticed) {
   EXPECT_EQ(error_of_read(renamed), renamed + ": it was written at step 7, but its name has another number");
 }
 
-}  // namespace
+}  // namespace parts_test
 }  // namespace lockstep::checkpoints

@@ -3,7 +3,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace retention_test {
 
 using Steps = std::vector<std::int64_t>;
 
@@ -74,5 +74,5 @@ TEST_F(RetentionTest, AnUnfinishedOneNeitherCountsNorGoes) {
   EXPECT_EQ(list(directory_.path()), (Steps{40, 50, 60}));
 }
 
-}  // namespace
+}  // namespace retention_test
 }  // namespace lockstep::checkpoints

@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace round_trip_test {
 
 Archive write_and_read(const Archive& archive) {
   const TemporaryFolder directory;
@@ -157,5 +157,5 @@ TEST(RoundTripTest, EqualArchivesGiveEqualBytesAndOthersDoNot) {
   EXPECT_FALSE(one == other);
 }
 
-}  // namespace
+}  // namespace round_trip_test
 }  // namespace lockstep::checkpoints

@@ -10,7 +10,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace shares_test {
 
 constexpr std::int64_t kCount = 5'000'000;  // int64 elements: 40 MB, five shares' worth
 
@@ -93,5 +93,5 @@ TEST(SharesTest, ArraysAreReadIntoTheirHomes) {
   EXPECT_EQ(values_of<float>(archive.array("/model/params/fc.bias")), (std::vector<float>{1, 2, 3}));
 }
 
-}  // namespace
+}  // namespace shares_test
 }  // namespace lockstep::checkpoints

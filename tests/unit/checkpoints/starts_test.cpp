@@ -6,7 +6,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace starts_test {
 
 TEST(StartsTest, CountsThoseFromTheSameStepInARow) {
   const TemporaryFolder folder;
@@ -36,5 +36,5 @@ TEST(StartsTest, WhatCannotBeUnderstoodCountsAsNone) {
   EXPECT_EQ(note_start(folder.path(), 10, false), 2);
 }
 
-}  // namespace
+}  // namespace starts_test
 }  // namespace lockstep::checkpoints

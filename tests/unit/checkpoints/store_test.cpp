@@ -11,7 +11,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace store_test {
 
 namespace fs = std::filesystem;
 using Names = std::vector<std::string>;
@@ -220,5 +220,5 @@ TEST(StoreTest, AProbeMakesTheFolderAndLeavesItEmpty) {
   EXPECT_EQ(names_of(directory / "run/ckpt"), (Names{"LATEST", "step-000000000001"}));
 }
 
-}  // namespace
+}  // namespace store_test
 }  // namespace lockstep::checkpoints

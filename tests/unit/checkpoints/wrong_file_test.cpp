@@ -5,7 +5,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace {
+namespace wrong_file_test {
 
 using namespace std::string_literals;
 
@@ -81,5 +81,5 @@ TEST(WrongFileTest, AFolderWithAnothersNumberIsRefused) {
   EXPECT_EQ(error_of_read(directory / "best"), "");
 }
 
-}  // namespace
+}  // namespace wrong_file_test
 }  // namespace lockstep::checkpoints

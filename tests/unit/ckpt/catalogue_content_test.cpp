@@ -7,7 +7,7 @@
 #include "unit/checkpoints/zip_support.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace catalogue_content_test {
 
 using namespace std::string_literals;
 
@@ -284,5 +284,5 @@ TEST_P(ContentRowTest, SaysWhatItIsAndReturnsItsCode) { expect_row(GetParam()); 
 
 INSTANTIATE_TEST_SUITE_P(Rows, ContentRowTest, ::testing::ValuesIn(content_rows()), name_of_row);
 
-}  // namespace
+}  // namespace catalogue_content_test
 }  // namespace lockstep::ckpt

@@ -5,7 +5,7 @@
 #include "unit/checkpoints/zip_support.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace catalogue_file_test {
 
 using namespace std::string_literals;
 
@@ -198,5 +198,5 @@ TEST_P(FileRowTest, SaysWhatItIsAndReturnsItsCode) { expect_row(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rows, FileRowTest, ::testing::ValuesIn(file_rows()), name_of_row);
 
-}  // namespace
+}  // namespace catalogue_file_test
 }  // namespace lockstep::ckpt

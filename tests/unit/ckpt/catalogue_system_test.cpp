@@ -13,7 +13,7 @@
 #include "syscalls.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace catalogue_system_test {
 
 using namespace std::string_literals;
 
@@ -183,5 +183,5 @@ TEST_P(SystemRowTest, SaysWhatItIsAndReturnsItsCode) { expect_row(GetParam()); }
 
 INSTANTIATE_TEST_SUITE_P(Rows, SystemRowTest, ::testing::ValuesIn(system_rows()), name_of_row);
 
-}  // namespace
+}  // namespace catalogue_system_test
 }  // namespace lockstep::ckpt

@@ -9,7 +9,7 @@
 #include "arrays.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace compare_test {
 
 constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
 constexpr float kInf = std::numeric_limits<float>::infinity();
@@ -99,5 +99,5 @@ TEST(PositionTest, CountsInRowMajorOrder) {
   EXPECT_EQ(position_of(0, {}), (std::vector<std::int64_t>{}));
 }
 
-}  // namespace
+}  // namespace compare_test
 }  // namespace lockstep::ckpt

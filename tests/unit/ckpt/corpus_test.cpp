@@ -14,7 +14,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace corpus_test {
 
 /// Bytes [begin, end) of one class, and what a sentence about them names.
 struct Stretch {
@@ -171,5 +171,5 @@ TEST(CorpusTest, AShardOrManifestThatIsDamagedIsRefused) {
   }
 }
 
-}  // namespace
+}  // namespace corpus_test
 }  // namespace lockstep::ckpt

@@ -8,7 +8,7 @@
 #include "text.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace names_test {
 
 TEST(EscapeTest, LeavesWhatIsHarmless) {
   EXPECT_EQ(escaped("layer1.0.conv-weight /é 中 😀"), "layer1.0.conv-weight /é 中 😀");
@@ -81,5 +81,5 @@ TEST(RenamingTest, ReplacesBeginnings) {
   EXPECT_THROW(Renaming({"x"}), Failure);
 }
 
-}  // namespace
+}  // namespace names_test
 }  // namespace lockstep::ckpt

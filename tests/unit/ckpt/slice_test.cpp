@@ -6,7 +6,7 @@
 #include "failure.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace slice_test {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -52,5 +52,5 @@ TEST(SliceTest, IsSplitFromAName) {
   EXPECT_EQ(split_slice("a.b").slice, "");
 }
 
-}  // namespace
+}  // namespace slice_test
 }  // namespace lockstep::ckpt

@@ -11,7 +11,7 @@
 #include "run.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace sources_test {
 
 namespace fs = std::filesystem;
 
@@ -177,5 +177,5 @@ TEST_F(IndexTest, AnIndexThatDoesNotFitIsRefused) {
   EXPECT_EQ(run_captured({"ls", index_}).code, 4);
 }
 
-}  // namespace
+}  // namespace sources_test
 }  // namespace lockstep::ckpt

@@ -9,7 +9,7 @@
 #include "histogram.hpp"
 
 namespace lockstep::ckpt {
-namespace {
+namespace values_test {
 
 using Counts = std::vector<std::int64_t>;
 
@@ -57,5 +57,5 @@ TEST(StatisticsTest, DeviationAndLargestMagnitude) {
   EXPECT_EQ(absmax_of(found), 3.0);
 }
 
-}  // namespace
+}  // namespace values_test
 }  // namespace lockstep::ckpt

@@ -10,7 +10,7 @@
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
-namespace {
+namespace config_test {
 
 std::string error_of(const std::string& ini) {
   Config config(sample_specs());
@@ -202,5 +202,5 @@ TEST(ConfigTest, ExplainIsAnAlignedTable) {
             std::string::npos);
 }
 
-}  // namespace
+}  // namespace config_test
 }  // namespace lockstep::config

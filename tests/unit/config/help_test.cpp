@@ -9,7 +9,7 @@
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
-namespace {
+namespace help_test {
 
 const SectionHelp& sections() {
   static const SectionHelp lines = {{"optim", "the optimizer and its settings"}, {"data", "what is learned from"}};
@@ -84,5 +84,5 @@ TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   EXPECT_EQ(text.find("optim.betas"), std::string::npos) << text;
 }
 
-}  // namespace
+}  // namespace help_test
 }  // namespace lockstep::config

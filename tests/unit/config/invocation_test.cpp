@@ -13,7 +13,7 @@
 #include "sample_specs.hpp"
 
 namespace lockstep::config {
-namespace {
+namespace invocation_test {
 
 namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
@@ -200,5 +200,5 @@ TEST_F(InvocationTest, AResolvedFileIsABaseForTheNextRun) {
   EXPECT_TRUE(second.section("optim").origin("lr").starts_with("runs/a:"));
 }
 
-}  // namespace
+}  // namespace invocation_test
 }  // namespace lockstep::config

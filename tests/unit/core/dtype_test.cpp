@@ -9,7 +9,7 @@
 #include <limits>
 
 namespace lockstep {
-namespace {
+namespace dtype_test {
 
 TEST(DTypeTest, NamesAreReadBack) {
   for (const DType dtype : kAllDTypes) EXPECT_EQ(dtype_from_name(name_of(dtype)), dtype);
@@ -48,5 +48,5 @@ TEST(DTypeTest, RoundsToEvenAndOverflowsToInfinity) {
   EXPECT_TRUE(std::isnan(bfloat16_to_float(float_to_bfloat16(std::numeric_limits<float>::quiet_NaN()))));
 }
 
-}  // namespace
+}  // namespace dtype_test
 }  // namespace lockstep

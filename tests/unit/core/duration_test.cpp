@@ -6,7 +6,7 @@
 #include <cmath>
 
 namespace lockstep {
-namespace {
+namespace duration_test {
 
 TEST(DurationTest, ReadsSecondsAndSlurmsSpellings) {
   EXPECT_EQ(parse_duration("0"), 0);
@@ -35,5 +35,5 @@ TEST(DurationTest, ClockTextDropsPartsOfASecond) {
   EXPECT_EQ(clock_text(INFINITY), "1000000 days, 0:00:00");
 }
 
-}  // namespace
+}  // namespace duration_test
 }  // namespace lockstep

@@ -7,7 +7,7 @@
 #include <stdexcept>
 
 namespace lockstep {
-namespace {
+namespace message_test {
 
 // As LibTorch has it.
 const std::string kWhole =
@@ -25,5 +25,5 @@ TEST(MessageTest, ShowsItWhereAskedTo) {
   unsetenv("TORCH_SHOW_CPP_STACKTRACES");
 }
 
-}  // namespace
+}  // namespace message_test
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep {
-namespace {
+namespace option_list_test {
 
 using Words = std::vector<std::string>;
 
@@ -48,5 +48,5 @@ TEST(OptionListTest, ASentenceForWhatIsWrong) {
   EXPECT_EQ(error_of({"milestones=a/b"}), "here: milestones: 'a/b' is not whole numbers, separated by slashes");
 }
 
-}  // namespace
+}  // namespace option_list_test
 }  // namespace lockstep

@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep {
-namespace {
+namespace section_test {
 
 KeySpecs specs() {
   return {
@@ -78,5 +78,5 @@ TEST(SectionTest, ReadingAsAnotherTypeIsAMistakeInTheProgram) {
   EXPECT_THROW(section.real("missing"), std::logic_error);
 }
 
-}  // namespace
+}  // namespace section_test
 }  // namespace lockstep

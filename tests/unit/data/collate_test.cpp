@@ -14,7 +14,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace collate_test {
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -214,5 +214,5 @@ TEST(ScatterTest, TensorsMoveAndThoseOfCpuOnlyContainersStay) {
   EXPECT_EQ(cast.as<ValueMap>().at("moves").as<DataContainer>().data().as<at::Tensor>().device(), kCpu);
 }
 
-}  // namespace
+}  // namespace collate_test
 }  // namespace lockstep::data

@@ -7,7 +7,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace dataset_test {
 
 TEST(SourcesTest, AnUnknownNameIsToldTheKnownOnes) {
   EXPECT_EQ(sentence_of<ConfigError>([] {
@@ -62,5 +62,5 @@ TEST(SourcesTest, PathMustBeSetWhereItIsNeeded) {
             "data.path is not set; data.name = tokens needs a folder with train.bin and val.bin");
 }
 
-}  // namespace
+}  // namespace dataset_test
 }  // namespace lockstep::data

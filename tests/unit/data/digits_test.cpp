@@ -14,7 +14,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace digits_test {
 
 constexpr std::size_t kPixels = 28 * 28;
 
@@ -133,5 +133,5 @@ TEST(DigitsTest, ALinearModelStaysBelow93Percent) {
   EXPECT_GT(best, 0.80);  // it has learned what it can
 }
 
-}  // namespace
+}  // namespace digits_test
 }  // namespace lockstep::data

@@ -6,7 +6,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace idx_test {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -232,5 +232,5 @@ TEST(SharedDataTest, MnistIsRead) {
   EXPECT_NEAR(batch.input.std().item<double>(), 1.0, 0.02);
 }
 
-}  // namespace
+}  // namespace idx_test
 }  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace image_preprocessor_test {
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -118,5 +118,5 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
   for (const auto& [sentence, call] : rows) EXPECT_EQ(sentence_of<DataError>(call), sentence);
 }
 
-}  // namespace
+}  // namespace image_preprocessor_test
 }  // namespace lockstep::data

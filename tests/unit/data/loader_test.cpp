@@ -13,7 +13,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace loader_test {
 
 using Indices = std::vector<std::int64_t>;
 using std::chrono::milliseconds;
@@ -150,5 +150,5 @@ TEST(LoaderTest, RefusesImpossibleOptions) {
                std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace loader_test
 }  // namespace lockstep::data

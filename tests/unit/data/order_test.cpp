@@ -14,7 +14,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace order_test {
 
 using Indices = std::vector<std::int64_t>;
 
@@ -292,5 +292,5 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
   EXPECT_THROW(Sampler(nullptr, 3, Remainder::drop), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace order_test
 }  // namespace lockstep::data

@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace lockstep::data {
-namespace {
+namespace sample_test {
 
 class SampleTest : public ::testing::Test {
  protected:
@@ -243,5 +243,5 @@ TEST_F(KeyedTest, RefusesWhatMakesNoSample) {
             "samples have one target, not 'label', 'weight': the others are beside it by name");
 }
 
-}  // namespace
+}  // namespace sample_test
 }  // namespace lockstep::data

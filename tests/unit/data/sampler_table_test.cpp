@@ -9,7 +9,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace sampler_table_test {
 
 using Indices = std::vector<std::int64_t>;
 
@@ -120,5 +120,5 @@ TEST(SamplerTableTest, ADataSetTellsItsClassesAndShapes) {
             "the samples have no width and height; choose a data.sampler that needs none");
 }
 
-}  // namespace
+}  // namespace sampler_table_test
 }  // namespace lockstep::data

@@ -9,7 +9,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace sampler_test {
 
 using Indices = std::vector<std::int64_t>;
 
@@ -109,5 +109,5 @@ TEST(SamplerTest, RefusesWhatIsOutside) {
   EXPECT_TRUE(sampler.indices(0, 0, {10, 0}).empty());
 }
 
-}  // namespace
+}  // namespace sampler_test
 }  // namespace lockstep::data

@@ -5,7 +5,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace text_test {
 
 using Tokens = std::vector<std::int64_t>;
 
@@ -105,5 +105,5 @@ TEST(SharedDataTest, TinyShakespeareIsRead) {
   EXPECT_EQ(first.target.const_data_ptr<std::int64_t>()[4], 1);  // the blank after "First"
 }
 
-}  // namespace
+}  // namespace text_test
 }  // namespace lockstep::data

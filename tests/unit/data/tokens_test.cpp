@@ -2,7 +2,7 @@
 #include "files.hpp"
 
 namespace lockstep::data {
-namespace {
+namespace tokens_test {
 
 using Tokens = std::vector<std::int64_t>;
 
@@ -89,5 +89,5 @@ TEST_F(TokensTest, TheDigestOfALargeFileSeesHeadTailAndLength) {
   EXPECT_NE(digest_of(changed), before);
 }
 
-}  // namespace
+}  // namespace tokens_test
 }  // namespace lockstep::data

@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace early_stop_test {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
@@ -104,5 +104,5 @@ TEST(EarlyStopTest, NothingOfferedIsAStateToo) {
   EXPECT_EQ(fresh.reason(), "");
 }
 
-}  // namespace
+}  // namespace early_stop_test
 }  // namespace lockstep::engine

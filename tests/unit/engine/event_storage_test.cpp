@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace event_storage_test {
 
 std::vector<std::string> names_of(const EventStorage& events) {
   std::vector<std::string> names;
@@ -133,5 +133,5 @@ TEST(HistoryTest, KeepsTheLastAndTheMeanOfAll) {
   }
 }
 
-}  // namespace
+}  // namespace event_storage_test
 }  // namespace lockstep::engine

@@ -9,7 +9,7 @@
 #include "sample_pictures.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace exhibits_test {
 
 /// Says what the test wants to hear.
 struct SayingModel : models::Model {
@@ -138,5 +138,5 @@ TEST(ConfusionCountTest, GivesNoTableOfOtherThings) {
   }
 }
 
-}  // namespace
+}  // namespace exhibits_test
 }  // namespace lockstep::engine

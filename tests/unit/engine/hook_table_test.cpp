@@ -13,7 +13,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace {
+namespace hook_table_test {
 
 using Hooks = std::vector<std::pair<Priority, std::unique_ptr<Hook>>>;
 
@@ -169,5 +169,5 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
   empty->after_train(nobody, Outcome::failed);
 }
 
-}  // namespace
+}  // namespace hook_table_test
 }  // namespace lockstep::engine

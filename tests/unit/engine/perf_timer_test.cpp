@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace lockstep::engine {
-namespace {
+namespace perf_timer_test {
 
 /// A host's clock that stands still until it is told, and a device that reaches marks when it is told.
 struct Times {
@@ -230,5 +230,5 @@ TEST(PerfTimerCostTest, IsWellBelowAMicrosecond) {
 
 TEST(DeviceClockTest, IsNoneForTheCpu) { EXPECT_EQ(make_device_clock(c10::Device(c10::kCPU)), nullptr); }
 
-}  // namespace
+}  // namespace perf_timer_test
 }  // namespace lockstep::engine

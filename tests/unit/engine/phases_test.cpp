@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::engine {
-namespace {
+namespace phases_test {
 
 Phases phases_of(const std::string& pattern, const std::string& every = "1", const std::string& begin = "1",
                  const std::string& interval = "0") {
@@ -64,5 +64,5 @@ TEST(PhasesTest, MistakesAreNamed) {
   EXPECT_EQ(refusal("train,test"), "");
 }
 
-}  // namespace
+}  // namespace phases_test
 }  // namespace lockstep::engine

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::engine {
-namespace {
+namespace run_clock_test {
 
 // 50 steps of 2 s with 0.5 s of other things behind each, the first ones slower.
 RunClock fifty_steps(std::int64_t warmup) {
@@ -30,5 +30,5 @@ TEST(RunClockTest, WhatIsNotInStepsIsInHooks) {
   EXPECT_EQ(long_run.total(36000 + 61), "10:01:01 (10:01:01 in hooks)");
 }
 
-}  // namespace
+}  // namespace run_clock_test
 }  // namespace lockstep::engine

@@ -11,7 +11,7 @@
 #include <thread>
 
 namespace lockstep::engine {
-namespace {
+namespace trace_test {
 
 TEST(TraceTest, IsTheChromeTraceFormat) {
   const std::string first = trace_events({{"step 1", 0, 10.5, 12}, {"aten::\"odd\"\\\n", 2, 11, 11.25}}, 0);
@@ -77,5 +77,5 @@ TEST(TraceTest, EndsWithItsLifeAndIsAlone) {
   EXPECT_EQ(count(trace.take(), "aten::neg"), 0U);
 }
 
-}  // namespace
+}  // namespace trace_test
 }  // namespace lockstep::engine

@@ -17,7 +17,7 @@
 #include <vector>
 
 namespace lockstep {
-namespace {
+namespace log_test {
 
 namespace fs = std::filesystem;
 
@@ -230,5 +230,5 @@ TEST_F(LogTest, UnderMpirunItsStdoutDecides) {
             "10 %");
 }
 
-}  // namespace
+}  // namespace log_test
 }  // namespace lockstep

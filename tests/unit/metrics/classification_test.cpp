@@ -5,7 +5,7 @@
 #include <torch/types.h>
 
 namespace lockstep::metrics {
-namespace {
+namespace classification_test {
 
 TEST(ClassificationTest, CountsWhatIsNotIgnored) {
   const at::Tensor logits = torch::tensor({{0.0, 1.0}, {2.0, 1.0}, {0.0, 3.0}, {5.0, 0.0}});
@@ -38,5 +38,5 @@ TEST(ClassificationTest, SumsOfPartsAreTheWhole) {
   EXPECT_EQ(whole.count, 7);
 }
 
-}  // namespace
+}  // namespace classification_test
 }  // namespace lockstep::metrics

@@ -17,7 +17,7 @@
 #include "make_samples.hpp"
 
 namespace lockstep::metrics {
-namespace {
+namespace counting_test {
 
 const Rows kScores = {{3, 2, 1}, {3, 1, 2}, {1, 3, 2}};
 
@@ -235,5 +235,5 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
   }
 }
 
-}  // namespace
+}  // namespace counting_test
 }  // namespace lockstep::metrics

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace lockstep::metrics {
-namespace {
+namespace exact_sum_test {
 
 constexpr double kLargest = std::numeric_limits<double>::max();
 constexpr double kSmallest = std::numeric_limits<double>::denorm_min();
@@ -138,5 +138,5 @@ TEST(WeightedMeanTest, RefusesWeightsThatAreNone) {
   EXPECT_THROW(mean.add(1, std::nan("")), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace exact_sum_test
 }  // namespace lockstep::metrics

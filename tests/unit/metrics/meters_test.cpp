@@ -14,7 +14,7 @@
 #include "make_samples.hpp"
 
 namespace lockstep::metrics {
-namespace {
+namespace meters_test {
 
 constexpr std::int64_t kClasses = 3;
 
@@ -235,5 +235,5 @@ TEST(MetersTest, TwoNumbersOfOneNameAreRefused) {
   EXPECT_THROW(Meters(std::move(twice)), ConfigError);
 }
 
-}  // namespace
+}  // namespace meters_test
 }  // namespace lockstep::metrics

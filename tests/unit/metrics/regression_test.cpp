@@ -10,7 +10,7 @@
 #include "make_samples.hpp"
 
 namespace lockstep::metrics {
-namespace {
+namespace regression_test {
 
 using Doubles = std::vector<double>;
 
@@ -96,5 +96,5 @@ TEST(RegressionTest, EachOutputHasItsErrors) {
   EXPECT_THROW(add_errors(make_samples({{1, 2}}, {{1}}), errors), DataError);
 }
 
-}  // namespace
+}  // namespace regression_test
 }  // namespace lockstep::metrics

@@ -7,7 +7,7 @@
 #include <cmath>
 
 namespace lockstep::metrics {
-namespace {
+namespace reidentification_test {
 
 using Doubles = std::vector<double>;
 
@@ -90,5 +90,5 @@ TEST(RerankingTest, ExpansionTakesTheMeanOfNeighbours) {
   EXPECT_EQ(none.queries.values, (Doubles{2, 0}));
 }
 
-}  // namespace
+}  // namespace reidentification_test
 }  // namespace lockstep::metrics

@@ -8,7 +8,7 @@
 #include <cmath>
 
 namespace lockstep::metrics {
-namespace {
+namespace samples_test {
 
 using Shape = std::vector<std::int64_t>;
 
@@ -105,5 +105,5 @@ TEST(SamplesTest, SoftmaxOfLargeScoresIsFinite) {
   EXPECT_EQ(scores, (std::vector<double>{0.5, 0.5}));
 }
 
-}  // namespace
+}  // namespace samples_test
 }  // namespace lockstep::metrics

@@ -12,7 +12,7 @@
 #include "make_samples.hpp"
 
 namespace lockstep::metrics {
-namespace {
+namespace threshold_curve_test {
 
 using Doubles = std::vector<double>;
 
@@ -126,5 +126,5 @@ TEST(ClassCurvesTest, RefuseTargetsThatDoNotFit) {
   EXPECT_THROW(class_curves(make_samples({{1, 2}}, {{0, 5}})), DataError);
 }
 
-}  // namespace
+}  // namespace threshold_curve_test
 }  // namespace lockstep::metrics

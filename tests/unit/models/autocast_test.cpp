@@ -10,7 +10,7 @@
 #include <string>
 
 namespace lockstep::models {
-namespace {
+namespace autocast_test {
 
 bool casts() { return at::autocast::is_autocast_enabled(at::kCPU); }
 
@@ -94,5 +94,5 @@ TEST_P(AutocastTypeTest, EveryModelTrainsAndItsGradientsAreFloat32) {
 INSTANTIATE_TEST_SUITE_P(Types, AutocastTypeTest, ::testing::Values(at::kBFloat16, at::kHalf),
                          [](const auto& test) { return std::string(at::toString(test.param)); });
 
-}  // namespace
+}  // namespace autocast_test
 }  // namespace lockstep::models

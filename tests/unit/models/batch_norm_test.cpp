@@ -13,7 +13,7 @@
 #include "rows.hpp"
 
 namespace lockstep::models {
-namespace {
+namespace batch_norm_test {
 
 struct Case {
   std::vector<std::int64_t> shape;
@@ -175,5 +175,5 @@ TEST_F(FusedBatchNormTest, NonFiniteValuesAreNotHidden) {
   EXPECT_TRUE(output.select(1, 1).isnan().all().item<bool>());
 }
 
-}  // namespace
+}  // namespace batch_norm_test
 }  // namespace lockstep::models

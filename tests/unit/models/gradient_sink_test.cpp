@@ -14,7 +14,7 @@
 #include <stdexcept>
 
 namespace lockstep::models {
-namespace {
+namespace gradient_sink_test {
 
 /// A parameter twice: once as autograd treats it, once with a sink. Both have the same values.
 struct Twins {
@@ -282,5 +282,5 @@ TEST_F(GradientSinkTest, AGptGetsTheSameGradients) {
   EXPECT_EQ(in_sink, 2 + 2 * 4 * 2);  // embeddings, and the linear layers' weights and biases
 }
 
-}  // namespace
+}  // namespace gradient_sink_test
 }  // namespace lockstep::models

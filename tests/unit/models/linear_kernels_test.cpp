@@ -11,7 +11,7 @@
 #include "outer_product.hpp"
 
 namespace lockstep::models {
-namespace {
+namespace linear_kernels_test {
 
 at::Tensor integers(std::initializer_list<std::int64_t> sizes) { return torch::randint(-8, 9, sizes, at::kFloat); }
 
@@ -99,5 +99,5 @@ TEST(LinearKernelsTest, OutputsHaveTheShapeOfTheInput) {
   EXPECT_TRUE(at::equal(linear_output(input[0][0], weight, {}), at::linear(input[0][0], weight)));
 }
 
-}  // namespace
+}  // namespace linear_kernels_test
 }  // namespace lockstep::models

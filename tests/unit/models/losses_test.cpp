@@ -8,7 +8,7 @@
 #include <functional>
 
 namespace lockstep::models {
-namespace {
+namespace losses_test {
 
 using Numbers = std::vector<std::pair<std::string, double>>;
 
@@ -63,5 +63,5 @@ TEST(LossesTest, SaysWhatIsMissing) {
   EXPECT_EQ(refusal({{"loss_a", std::vector<at::Tensor>()}}), "the model's loss 'loss_a' is an empty list");
 }
 
-}  // namespace
+}  // namespace losses_test
 }  // namespace lockstep::models

@@ -10,7 +10,7 @@
 #include <cmath>
 
 namespace lockstep::models {
-namespace {
+namespace models_test {
 
 const Task kImages{.sample_shape = {1, 28, 28}, .classes = 10};
 const Task kText{.sample_shape = {16}, .classes = 65, .predictions_per_sample = 16, .is_text = true};
@@ -182,5 +182,5 @@ TEST(ModelsTest, TapsRunAroundEveryBlockAndNest) {
   EXPECT_EQ(outer_calls, 4);  // a tap ends with its scope
 }
 
-}  // namespace
+}  // namespace models_test
 }  // namespace lockstep::models

@@ -14,7 +14,7 @@
 #include <map>
 
 namespace lockstep::models {
-namespace {
+namespace parameter_roles_test {
 
 namespace nn = torch::nn;
 
@@ -113,5 +113,5 @@ TEST(ParameterRolesTest, AModelMayTellItsLayers) {
   EXPECT_EQ(resnet.at("fc.weight"), 0);
 }
 
-}  // namespace
+}  // namespace parameter_roles_test
 }  // namespace lockstep::models

@@ -16,7 +16,7 @@
 #include <vector>
 
 namespace lockstep::models {
-namespace {
+namespace recompute_test {
 
 constexpr RecomputeMode kModes[] = {RecomputeMode::plain, RecomputeMode::reentrant};
 
@@ -289,5 +289,5 @@ TEST(RecomputeTest, MistakesAreNamed) {
   }
 }
 
-}  // namespace
+}  // namespace recompute_test
 }  // namespace lockstep::models

@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace lockstep::models {
-namespace {
+namespace resnet_test {
 
 std::shared_ptr<Model> build_resnet(const char* width, std::int64_t channels, at::ScalarType dtype) {
   Section options = Section::with_defaults("model", model_keys());
@@ -226,5 +226,5 @@ TEST(BatchNormTest, TrainingBatchesCanBeNormalisedByOthers) {
   EXPECT_THROW(layer.forward(ones), c10::Error);
 }
 
-}  // namespace
+}  // namespace resnet_test
 }  // namespace lockstep::models

@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace lockstep::mpi {
-namespace {
+namespace call_test {
 
 const Call kReduction{
     .sequence = 17, .count = 1000, .kind = Kind::all_reduce, .op = ReduceOp::average, .dtype = DType::float32};
@@ -53,5 +53,5 @@ TEST(CallTest, LatenessSaysWhoWaitsForWhomInWhat) {
             "ranks may be this far apart");
 }
 
-}  // namespace
+}  // namespace call_test
 }  // namespace lockstep::mpi

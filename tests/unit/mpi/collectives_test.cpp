@@ -12,7 +12,7 @@
 #include "backends.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace collectives_test {
 
 TEST(SliceTest, SlicesCoverEverythingOnceInOrder) {
   for (const std::size_t element_bytes : {1U, 2U, 4U, 8U, 16U}) {
@@ -80,5 +80,5 @@ TEST(SelfCollectivesTest, RefusesWhatMakesNoSense) {
   EXPECT_THROW(self->all_gather(std::span(all).first(1), all), std::logic_error);
 }
 
-}  // namespace
+}  // namespace collectives_test
 }  // namespace lockstep::mpi

@@ -12,7 +12,7 @@
 #include "gpu/module_api.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace gpu_module_test {
 
 /// What the module of this build says to a program of this version, in a process of its own: what it loads stays.
 /// @return  a text that begins with "fault: ", or "opened"
@@ -69,5 +69,5 @@ TEST(GpuDriverTest, IsAskedWithoutTheModule) {
   EXPECT_EQ(dlopen("lockstep_gpu.so", RTLD_NOW | RTLD_NOLOAD), nullptr);
 }
 
-}  // namespace
+}  // namespace gpu_module_test
 }  // namespace lockstep::mpi

@@ -8,7 +8,7 @@
 #include <sys/wait.h>
 
 namespace lockstep::mpi {
-namespace {
+namespace guard_test {
 
 struct Outcome {
   int code = -1;
@@ -79,5 +79,5 @@ TEST(GuardTest, TasksThatCannotSeeEachOtherAreRefusedInOneSentence) {
   EXPECT_EQ(outcome.output.find("slurm started 4 tasks"), 0U) << outcome.output;
 }
 
-}  // namespace
+}  // namespace guard_test
 }  // namespace lockstep::mpi

@@ -13,7 +13,7 @@
 #include "reduction.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace lane_tree_test {
 
 /// "0+2 2+1": first lane and number of lanes of each node.
 std::string nodes_of(const LaneTree& tree, int rank) {
@@ -127,5 +127,5 @@ TEST(LaneTreeTest, SixteenBitSumsAreRefused) {
   EXPECT_THROW(fold_lane({.buffer = 1, .merges = 1}, buffers, 1, 1, DType::bfloat16), std::logic_error);
 }
 
-}  // namespace
+}  // namespace lane_tree_test
 }  // namespace lockstep::mpi

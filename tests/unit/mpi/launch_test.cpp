@@ -8,7 +8,7 @@
 #include "affinity.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace launch_test {
 
 Variables with(Variables base, const Variables& more) {
   base.insert(more.begin(), more.end());
@@ -104,5 +104,5 @@ TEST(AffinityTest, CountsAndUnitesMasks) {
   EXPECT_EQ(union_of(affinity_mask(), affinity_mask()), affinity_mask());
 }
 
-}  // namespace
+}  // namespace launch_test
 }  // namespace lockstep::mpi

@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace lost_peer_test {
 
 lockstep::testing::Outcome run_job(const std::string& arguments) {
   constexpr double kLimitSeconds = 60;
@@ -93,5 +93,5 @@ TEST(LostPeerTest, ARankThatStopsForTooLongIsNamed) {
   }
 }
 
-}  // namespace
+}  // namespace lost_peer_test
 }  // namespace lockstep::mpi

@@ -4,7 +4,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace nccl_abort_test {
 
 TEST(NcclAbortTest, OneThatHangsEndsTheProcess) {
   const auto outcome = lockstep::testing::run_shell(
@@ -13,5 +13,5 @@ TEST(NcclAbortTest, OneThatHangsEndsTheProcess) {
   EXPECT_EQ(outcome.output, "lockstep: NCCL did not return from abort within 0.2 s; ending this process\n");
 }
 
-}  // namespace
+}  // namespace nccl_abort_test
 }  // namespace lockstep::mpi

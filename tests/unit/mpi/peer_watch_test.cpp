@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 namespace lockstep::mpi {
-namespace {
+namespace peer_watch_test {
 
 TEST(PeerWatchTest, SeesTheDeathOfAProcessThatNobodyHasReaped) {
   const ProcessId mine = ProcessId::mine();
@@ -39,5 +39,5 @@ TEST(PeerWatchTest, AProcessOfAnotherNameSpaceCountsAsAlive) {
   EXPECT_FALSE(watch.is_dead(0));
 }
 
-}  // namespace
+}  // namespace peer_watch_test
 }  // namespace lockstep::mpi

@@ -12,7 +12,7 @@
 #include <vector>
 
 namespace lockstep::mpi {
-namespace {
+namespace reduction_test {
 
 /// The widths that this processor has.
 std::vector<VectorWidth> widths() {
@@ -291,5 +291,5 @@ TEST(ReductionTest, RefusesOtherTypesAveragesOfIntegersAndSumsOfFlags) {
   EXPECT_THROW(require_reducible(DType::complex64, ReduceOp::sum), std::logic_error);
 }
 
-}  // namespace
+}  // namespace reduction_test
 }  // namespace lockstep::mpi

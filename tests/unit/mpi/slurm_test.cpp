@@ -11,7 +11,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::mpi {
-namespace {
+namespace slurm_test {
 
 TEST(SlurmTest, OnlyAJobsIdMakesAJob) {
   EXPECT_FALSE(slurm_job_of({}));
@@ -62,5 +62,5 @@ TEST(SlurmTest, ElseWhatSqueueAnswers) {
   EXPECT_EQ(left_by("echo no such job >&2; exit 1"), std::nullopt);
 }
 
-}  // namespace
+}  // namespace slurm_test
 }  // namespace lockstep::mpi

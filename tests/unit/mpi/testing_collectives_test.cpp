@@ -8,7 +8,7 @@
 #include <vector>
 
 namespace lockstep::mpi {
-namespace {
+namespace testing_collectives_test {
 
 using Clock = std::chrono::steady_clock;
 
@@ -104,5 +104,5 @@ TEST(DelayCollectivesTest, MembersThatBlockTakeTheirTime) {
   EXPECT_EQ(delayed->split(0)->name(), "delay");
 }
 
-}  // namespace
+}  // namespace testing_collectives_test
 }  // namespace lockstep::mpi

@@ -12,7 +12,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace clip_test {
 
 using testing::FlatParametersDouble;
 
@@ -191,5 +191,5 @@ TEST(ClipPartTest, SumsAreKeptInDouble) {
   EXPECT_EQ(gradient_norm(parameters, 2), std::sqrt(4096.0 * 4096.0 + kCount));
 }
 
-}  // namespace
+}  // namespace clip_test
 }  // namespace lockstep::optim

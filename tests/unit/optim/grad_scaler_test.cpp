@@ -9,7 +9,7 @@
 #include <stdexcept>
 
 namespace lockstep::optim {
-namespace {
+namespace grad_scaler_test {
 
 TEST(GradScalerTest, ParsesDynamicAndNumbers) {
   EXPECT_TRUE(GradScalerOptions::parse("dynamic", "default").is_dynamic);
@@ -86,5 +86,5 @@ TEST(GradScalerTest, RefusesAStateThatIsNone) {
   EXPECT_EQ(scaler.scale(), 65536);
 }
 
-}  // namespace
+}  // namespace grad_scaler_test
 }  // namespace lockstep::optim

@@ -12,7 +12,7 @@
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace lbfgs_test {
 
 using testing::FlatParametersDouble;
 using Values = std::vector<double>;
@@ -263,5 +263,5 @@ TEST_F(LbfgsWrapperTest, NeitherClipsNorScales) {
   EXPECT_THROW(wrap({.scaler = GradScalerOptions{}}), ConfigError);
 }
 
-}  // namespace
+}  // namespace lbfgs_test
 }  // namespace lockstep::optim

@@ -12,7 +12,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace master_test {
 
 using testing::FlatParametersDouble;
 using Halves = std::vector<std::uint16_t>;
@@ -125,5 +125,5 @@ TEST_P(MasterTest, GradientsHaveTheNormOfWhatTheyAreInSingle) {
 INSTANTIATE_TEST_SUITE_P(Types, MasterTest, ::testing::Values(DType::bfloat16, DType::float16),
                          [](const auto& test) { return std::string(name_of(test.param)); });
 
-}  // namespace
+}  // namespace master_test
 }  // namespace lockstep::optim

@@ -15,7 +15,7 @@
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace misuse_test {
 
 struct Misuse {
   const char* sentence;
@@ -163,5 +163,5 @@ TEST(OptionLimitsTest, AStateInAnotherPlaceIsNone) {
   EXPECT_NO_THROW(limits.require(fewer, {"momentum"}, "all", 0));
 }
 
-}  // namespace
+}  // namespace misuse_test
 }  // namespace lockstep::optim

@@ -12,7 +12,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace model_average_test {
 
 using testing::FlatParametersDouble;
 using Buffers = std::vector<ModelAverage::NamedBuffer>;
@@ -244,5 +244,5 @@ TEST(ModelAverageTest, KeepsNothingUnlessAsked) {
   EXPECT_FALSE(defaults.averages_buffers);
 }
 
-}  // namespace
+}  // namespace model_average_test
 }  // namespace lockstep::optim

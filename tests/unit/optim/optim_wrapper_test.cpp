@@ -12,7 +12,7 @@
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace optim_wrapper_test {
 
 /// One parameter of two elements.
 class LeafParameters : public testing::LeafParameters {
@@ -231,5 +231,5 @@ TEST(OptimWrapperTest, RefusesFewerThanOneMicroBatch) {
   EXPECT_THROW(wrap(parameters, {.accumulation_steps = 0}), ConfigError);
 }
 
-}  // namespace
+}  // namespace optim_wrapper_test
 }  // namespace lockstep::optim

@@ -9,7 +9,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace optimizer_test {
 
 using testing::FlatParametersDouble;
 
@@ -247,5 +247,5 @@ TEST(OptimizerTest, EveryParameterBelongsToOneGroup) {
   EXPECT_NO_THROW(Optimizer(rule, {group({"w"}), group({"b"})}, parameters));
 }
 
-}  // namespace
+}  // namespace optimizer_test
 }  // namespace lockstep::optim

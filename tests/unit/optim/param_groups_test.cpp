@@ -9,7 +9,7 @@
 #include "make_optimizer.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace param_groups_test {
 
 using Names = std::vector<std::string>;
 
@@ -247,5 +247,5 @@ TEST(ScaleLrTest, AScheduleThatHasBegunKeepsItsRates) {
   EXPECT_EQ(groups[0].base_lr, 0.5);
 }
 
-}  // namespace
+}  // namespace param_groups_test
 }  // namespace lockstep::optim

@@ -9,7 +9,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace rules_test {
 
 using testing::FlatParametersDouble;
 
@@ -349,5 +349,5 @@ TYPED_TEST(RulesTest, AdamWHasTheBitsOfScalarArithmetic) {
   EXPECT_EQ(actual, expected);
 }
 
-}  // namespace
+}  // namespace rules_test
 }  // namespace lockstep::optim

@@ -12,7 +12,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace slices_test {
 
 using testing::FlatParametersDouble;
 
@@ -127,5 +127,5 @@ void expect_same_bits() {
 TEST(OptimSlicesTest, GiveTheBitsOfTheWholeInSingle) { expect_same_bits<float>(); }
 TEST(OptimSlicesTest, GiveTheBitsOfTheWholeInDouble) { expect_same_bits<double>(); }
 
-}  // namespace
+}  // namespace slices_test
 }  // namespace lockstep::optim

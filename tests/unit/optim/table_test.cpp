@@ -6,7 +6,7 @@
 #include "make_optimizer.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace table_test {
 
 std::string error_of(const Settings& settings) {
   try {
@@ -193,5 +193,5 @@ TEST(OptimGroupsTest, AnEmptyGroupIsLeftOut) {
   EXPECT_EQ(groups[0].name, "all");
 }
 
-}  // namespace
+}  // namespace table_test
 }  // namespace lockstep::optim

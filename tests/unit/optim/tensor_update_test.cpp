@@ -14,7 +14,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace tensor_update_test {
 
 /// CPU memory that is treated as a GPU's.
 class DeviceParameters : public testing::FlatParametersDouble, public TensorParameters {
@@ -298,5 +298,5 @@ TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
   EXPECT_THROW(optimizer.step_tensors({}), ConfigError);
 }
 
-}  // namespace
+}  // namespace tensor_update_test
 }  // namespace lockstep::optim

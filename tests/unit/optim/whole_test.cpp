@@ -8,7 +8,7 @@
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {
-namespace {
+namespace whole_test {
 
 using testing::FlatParametersDouble;
 using Values = std::vector<double>;
@@ -272,5 +272,5 @@ TEST(WholeStateTest, TakesNoMoreMemoryThanThereIsState) {
   EXPECT_EQ(optimizer.state(0, 2).size(), 64U);      // 7 elements
 }
 
-}  // namespace
+}  // namespace whole_test
 }  // namespace lockstep::optim

@@ -7,7 +7,7 @@
 #include <torch/types.h>
 
 namespace lockstep::parallel {
-namespace {
+namespace anomalous_parameters_test {
 
 using Names = std::vector<std::string>;
 
@@ -75,5 +75,5 @@ TEST(AnomalousParametersTest, GraphsMayBeAMillionNodesDeep) {
   EXPECT_EQ(anomalous_parameters(loss, parameters), Names{"conv2"});
 }
 
-}  // namespace
+}  // namespace anomalous_parameters_test
 }  // namespace lockstep::parallel

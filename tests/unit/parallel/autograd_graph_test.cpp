@@ -11,7 +11,7 @@
 #include <vector>
 
 namespace lockstep::parallel {
-namespace {
+namespace autograd_graph_test {
 
 double seconds_of(const auto& work) {
   const auto begin = std::chrono::steady_clock::now();
@@ -88,5 +88,5 @@ TEST(AutogradGraphTest, AWalkTakesATinyPartOfTheBackward) {
   EXPECT_LE(least, 0.02);
 }
 
-}  // namespace
+}  // namespace autograd_graph_test
 }  // namespace lockstep::parallel

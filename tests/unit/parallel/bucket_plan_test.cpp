@@ -6,7 +6,7 @@
 #include <numeric>
 
 namespace lockstep::parallel {
-namespace {
+namespace bucket_plan_test {
 
 using Lists = std::vector<std::vector<std::size_t>>;
 using Bytes = std::vector<std::int64_t>;
@@ -166,5 +166,5 @@ TEST(DivideOwnershipTest, EveryElementHasOneOwnerAndBordersLieOnPieces) {
   EXPECT_EQ(half[0].end / 4096, 13);
 }
 
-}  // namespace
+}  // namespace bucket_plan_test
 }  // namespace lockstep::parallel

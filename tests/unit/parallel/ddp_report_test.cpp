@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::parallel {
-namespace {
+namespace ddp_report_test {
 
 /// A step of 64 ms with two buckets: 41 ms of computing, 10 of updating, 5 of transfer; the rest waits.
 StepTimeline slow_step() {
@@ -103,5 +103,5 @@ TEST(DdpReportTest, OfManyBucketsTheMiddleIsLeftOut) {
   EXPECT_NE(text.find("\n18 "), std::string::npos) << text;
 }
 
-}  // namespace
+}  // namespace ddp_report_test
 }  // namespace lockstep::parallel

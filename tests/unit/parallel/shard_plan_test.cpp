@@ -7,7 +7,7 @@
 #include <vector>
 
 namespace lockstep::parallel {
-namespace {
+namespace shard_plan_test {
 
 std::vector<ParameterSpec> specs(const std::vector<std::int64_t>& counts) {
   std::vector<ParameterSpec> all;
@@ -65,5 +65,5 @@ TEST(PlanUnitsTest, EveryElementHasOneOwnerWhateverTheNumberOfRanks) {
   }
 }
 
-}  // namespace
+}  // namespace shard_plan_test
 }  // namespace lockstep::parallel

@@ -13,7 +13,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::parallel {
-namespace {
+namespace write_guard_test {
 
 constexpr int kOther = 7;  // what the handler that was there before exits with
 
@@ -124,5 +124,5 @@ TEST(WriteGuardTest, AnIllegalInPlaceWriteEndsTheJob) {
   }
 }
 
-}  // namespace
+}  // namespace write_guard_test
 }  // namespace lockstep::parallel

@@ -7,7 +7,7 @@
 #include "svg_reading.hpp"
 
 namespace lockstep::plot {
-namespace {
+namespace bar_chart_test {
 
 /// Left edge and width of each filled box, without the ground.
 std::vector<std::string> boxes_of(const std::string& svg) {
@@ -59,5 +59,5 @@ TEST(HistogramChartTest, ABarForEachBinThatIsNotEmpty) {
   EXPECT_FALSE(contains(texts, "out of view"));
 }
 
-}  // namespace
+}  // namespace bar_chart_test
 }  // namespace lockstep::plot

@@ -11,7 +11,7 @@
 #include "svg_reading.hpp"
 
 namespace lockstep::plot {
-namespace {
+namespace line_chart_test {
 
 /// The `d` of the paths and the centres of the dots that show data.
 std::vector<std::string> data_of(const std::string& svg) {
@@ -127,5 +127,5 @@ TEST(LineChartTest, SeveralChartsStandOneBelowTheOther) {
   EXPECT_EQ(line_charts({first}), line_chart(first));
 }
 
-}  // namespace
+}  // namespace line_chart_test
 }  // namespace lockstep::plot

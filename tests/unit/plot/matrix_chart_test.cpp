@@ -9,7 +9,7 @@
 #include "svg_reading.hpp"
 
 namespace lockstep::plot {
-namespace {
+namespace matrix_chart_test {
 
 MatrixChart chart_of(std::size_t classes, std::vector<double> counts) {
   return {
@@ -74,5 +74,5 @@ TEST(MatrixChartTest, RefusesOtherSizes) {
   EXPECT_THROW(matrix_chart(chart_of(0, {})), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace matrix_chart_test
 }  // namespace lockstep::plot

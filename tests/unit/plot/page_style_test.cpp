@@ -9,7 +9,7 @@
 #include <regex>
 
 namespace lockstep::plot {
-namespace {
+namespace page_style_test {
 
 // Whatever colour a chart uses is one that a page may change, but for the ground, which the page takes away.
 TEST(PageStyleTest, KnowsEveryColourOfTheCharts) {
@@ -27,5 +27,5 @@ TEST(PageStyleTest, KnowsEveryColourOfTheCharts) {
   EXPECT_GT(seen, 20);
 }
 
-}  // namespace
+}  // namespace page_style_test
 }  // namespace lockstep::plot

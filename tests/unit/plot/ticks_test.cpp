@@ -8,7 +8,7 @@
 #include <functional>
 
 namespace lockstep::plot {
-namespace {
+namespace ticks_test {
 
 using Values = std::vector<double>;
 using Labels = std::vector<std::string>;
@@ -84,5 +84,5 @@ TEST(TicksTest, LabelsAreShortAndOfOnePrecision) {
   EXPECT_EQ(tick_labels({}), Labels{});
 }
 
-}  // namespace
+}  // namespace ticks_test
 }  // namespace lockstep::plot

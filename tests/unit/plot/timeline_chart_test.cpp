@@ -9,7 +9,7 @@
 #include "svg_reading.hpp"
 
 namespace lockstep::plot {
-namespace {
+namespace timeline_chart_test {
 
 using Boxes = std::vector<std::string>;
 
@@ -69,5 +69,5 @@ TEST(TimelineChartTest, IsAsHighAsItsRows) {
   EXPECT_EQ(height_with(100) - height_with(0), 2200);
 }
 
-}  // namespace
+}  // namespace timeline_chart_test
 }  // namespace lockstep::plot

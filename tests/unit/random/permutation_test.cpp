@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace lockstep::random {
-namespace {
+namespace permutation_test {
 
 std::vector<std::uint64_t> order(std::uint64_t size, std::uint64_t key) {
   const Permutation permutation(size, key);
@@ -103,5 +103,5 @@ TEST(PermutationTest, RefusesWhatIsOutside) {
   EXPECT_THROW(Permutation(3, 1)(3), std::out_of_range);
 }
 
-}  // namespace
+}  // namespace permutation_test
 }  // namespace lockstep::random

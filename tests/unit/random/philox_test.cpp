@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::random {
-namespace {
+namespace philox_test {
 
 using Words = std::array<std::uint32_t, 4>;
 
@@ -17,5 +17,5 @@ TEST(PhiloxTest, GivesThePublishedAnswers) {
             (Words{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
-}  // namespace
+}  // namespace philox_test
 }  // namespace lockstep::random

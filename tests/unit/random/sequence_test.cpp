@@ -7,7 +7,7 @@
 #include <set>
 
 namespace lockstep::random {
-namespace {
+namespace sequence_test {
 
 TEST(BitsTest, EveryArgumentCounts) {
   std::set<std::uint64_t> seen;
@@ -100,5 +100,5 @@ TEST(SequenceTest, BelowIsEvenAndBounded) {
   EXPECT_NEAR(lower_half, 5000, 5 * std::sqrt(10000 / 4.0));
 }
 
-}  // namespace
+}  // namespace sequence_test
 }  // namespace lockstep::random

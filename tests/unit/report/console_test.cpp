@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 namespace lockstep::report {
-namespace {
+namespace console_test {
 
 ConsoleValues sample() {
   return {.step = 120,
@@ -111,5 +111,5 @@ TEST(ProgressBarTest, IsSilentWithoutATerminal) {
   EXPECT_EQ(testing::internal::GetCapturedStdout(), "");
 }
 
-}  // namespace
+}  // namespace console_test
 }  // namespace lockstep::report

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::report {
-namespace {
+namespace eta_test {
 
 TEST(EtaTest, KnowsNothingBeforeTheFirstStep) { EXPECT_FALSE(Eta().seconds_left(10).has_value()); }
 
@@ -32,5 +32,5 @@ TEST(EtaTest, ForgetsWhatLiesBehindItsWindow) {
   EXPECT_EQ(eta.median_step_seconds(), 2);
 }
 
-}  // namespace
+}  // namespace eta_test
 }  // namespace lockstep::report

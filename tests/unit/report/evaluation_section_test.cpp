@@ -12,7 +12,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace evaluation_section_test {
 
 const std::string kMetrics =
     "{\"schema\":\"lockstep-metrics\",\"version\":1}\n{\"step\":10,\"loss\":2.5}\n{\"step\":20,\"loss\":1.5}\n";
@@ -94,5 +94,5 @@ TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
   EXPECT_TRUE(has(page, "After step 20, 1 of 2 taken for another class than theirs."));
 }
 
-}  // namespace
+}  // namespace evaluation_section_test
 }  // namespace lockstep::report

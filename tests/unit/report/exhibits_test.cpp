@@ -10,7 +10,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace exhibits_test {
 
 Picture picture(const std::string& name, std::int64_t step, const std::string& png = "QUJD") {
   return {.name = name,
@@ -104,5 +104,5 @@ TEST(ExhibitsTest, DamageIsSaidToReadersAndOverwrittenByWriters) {
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"t@1"});
 }
 
-}  // namespace
+}  // namespace exhibits_test
 }  // namespace lockstep::report

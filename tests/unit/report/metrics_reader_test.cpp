@@ -10,7 +10,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace metrics_reader_test {
 
 using Series = std::vector<std::pair<std::int64_t, double>>;
 
@@ -48,5 +48,5 @@ TEST(MetricsReaderTest, AMissingFileIsSaid) {
             folder.path("m.jsonl") + " cannot be read: No such file or directory");
 }
 
-}  // namespace
+}  // namespace metrics_reader_test
 }  // namespace lockstep::report

@@ -13,7 +13,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace metrics_writer_test {
 
 const std::string kSchema = "{\"schema\":\"lockstep-metrics\",\"version\":1}\n";
 
@@ -110,5 +110,5 @@ TEST(MetricsWriterTest, ALineThatCannotBeWrittenIsSaid) {
   EXPECT_EQ(sentence, folder.path("m.jsonl") + " cannot be written: File too large");
 }
 
-}  // namespace
+}  // namespace metrics_writer_test
 }  // namespace lockstep::report

@@ -10,7 +10,7 @@
 #include <vector>
 
 namespace lockstep::report {
-namespace {
+namespace png_test {
 
 std::uint32_t number_at(const std::string& bytes, std::size_t at) {
   std::uint32_t value = 0;
@@ -117,5 +117,5 @@ TEST(PngTest, RefusesOtherShapes) {
   EXPECT_THROW(png_of({.height = 0, .width = 0, .pixels = {}}), std::invalid_argument);
 }
 
-}  // namespace
+}  // namespace png_test
 }  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace run_files_test {
 
 TEST(RunFilesTest, AFileIsReplacedAsAWhole) {
   const Folder folder;
@@ -85,5 +85,5 @@ TEST(FailureTest, IsWrittenBesideTheRun) {
             "  \"rank\": 3,\n  \"step\": 12\n}\n");
 }
 
-}  // namespace
+}  // namespace run_files_test
 }  // namespace lockstep::report

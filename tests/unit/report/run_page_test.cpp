@@ -10,7 +10,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace run_page_test {
 
 const std::string kSchema = "{\"schema\":\"lockstep-metrics\",\"version\":1}\n";
 const std::string kMetrics =
@@ -205,5 +205,5 @@ TEST(ComparisonPageTest, FoldersOfOneNameAreToldApart) {
   EXPECT_TRUE(has(page, ">run (B), training<"));
 }
 
-}  // namespace
+}  // namespace run_page_test
 }  // namespace lockstep::report

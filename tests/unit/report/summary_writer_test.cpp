@@ -8,7 +8,7 @@
 #include "folder.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace summary_writer_test {
 
 Metrics row(std::int64_t step, double accuracy) { return {{"step", step}, {"val/accuracy", accuracy}}; }
 
@@ -48,5 +48,5 @@ TEST(SummaryWriterTest, TruncateDropsRowsBeyondAStep) {
   EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy\n10,1\n20,1\n");
 }
 
-}  // namespace
+}  // namespace summary_writer_test
 }  // namespace lockstep::report

@@ -15,7 +15,7 @@
 #include "support/program.hpp"
 
 namespace lockstep::report {
-namespace {
+namespace tensorboard_test {
 
 std::string from_hex(const std::string& digits) {
   std::string bytes;
@@ -188,5 +188,5 @@ TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
                 "caption (3, b'7, taken for 1')\n");
 }
 
-}  // namespace
+}  // namespace tensorboard_test
 }  // namespace lockstep::report

@@ -9,7 +9,7 @@
 #include <tuple>
 
 namespace lockstep::schedule {
-namespace {
+namespace curves_test {
 
 constexpr RunLength kLength{.total_steps = 40, .steps_per_epoch = 4, .samples_per_step = 8};
 
@@ -186,5 +186,5 @@ TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
   EXPECT_EQ(error_of("plateau,factor=1"), "factor: must be below 1");
 }
 
-}  // namespace
+}  // namespace curves_test
 }  // namespace lockstep::schedule

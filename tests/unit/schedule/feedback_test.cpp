@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::schedule {
-namespace {
+namespace feedback_test {
 
 constexpr RunLength kLength{.total_steps = 100};
 
@@ -136,5 +136,5 @@ TEST(ApplyTest, RefusesAGroupThatThereIsNot) {
   EXPECT_THROW(schedule.require_groups({"all"}), ConfigError);
 }
 
-}  // namespace
+}  // namespace feedback_test
 }  // namespace lockstep::schedule

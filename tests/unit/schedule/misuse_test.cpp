@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 namespace lockstep::schedule {
-namespace {
+namespace misuse_test {
 
 constexpr RunLength kLength{.total_steps = 40, .steps_per_epoch = 4, .samples_per_step = 8};
 
@@ -101,5 +101,5 @@ TEST(MisuseTest, OfPlateau) {
   });
 }
 
-}  // namespace
+}  // namespace misuse_test
 }  // namespace lockstep::schedule

@@ -7,7 +7,7 @@
 #include <cmath>
 
 namespace lockstep::schedule {
-namespace {
+namespace schedule_test {
 
 constexpr std::int64_t kTotalSteps = 100;
 
@@ -148,5 +148,5 @@ TEST(ScheduleTest, TheKeyTakesSeveralRules) {
   EXPECT_EQ(sched.texts("rule"), (std::vector<std::string>{"linear,end=10", "cosine,begin=10"}));
 }
 
-}  // namespace
+}  // namespace schedule_test
 }  // namespace lockstep::schedule
