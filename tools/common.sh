@@ -94,8 +94,12 @@ build_targets() {
   ) 8>"$build/.lock"
 }
 
-# count_compilations TARGET...: how many units the build is going to compile.
-count_compilations() { ninja -C "$build" -n "$@" 2>/dev/null | grep -c '^\[.*\] Building' || true; }
+# count_compilations TARGET...: how many units the build is going to compile. (Where CMake has to run again, it runs
+# before; if it fails, the build says so.)
+count_compilations() {
+  ninja -C "$build" build.ninja >/dev/null 2>&1 || true
+  ninja -C "$build" -n "$@" 2>/dev/null | grep -c '^\[.*\] Building' || true
+}
 
 # show_build COMPILATIONS: copies ninja's output to the log. Shows what is being built, how far it is and about how long
 # it will take, given that compiling takes nearly all the time.
