@@ -3,6 +3,7 @@
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/train_step.hpp>
+#include <lockstep/parallel/lane_sum.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -6,6 +6,7 @@
 #include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/models/generators.hpp>
+#include <lockstep/parallel/lane_sum.hpp>
 
 #include <fmt/format.h>
 

@@ -73,6 +73,7 @@ function(lockstep_module name)
   add_library(lockstep_${name} STATIC)
   lockstep_units(lockstep_${name} ${arg_SOURCES})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags ${arg_LINKS})
+  target_include_directories(lockstep_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}) # headers of the module's folders
   if(arg_TORCH)
     lockstep_use_torch(lockstep_${name})
   endif()

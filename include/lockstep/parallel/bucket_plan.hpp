@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/dtype.hpp>
-#include <lockstep/core/section.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -90,8 +89,5 @@ struct OwnedRange {
 std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
                                          const std::vector<Bucket>& buckets, int sharer, int sharers,
                                          std::int64_t piece);
-
-/// The keys of section `ddp`.
-KeySpecs ddp_keys();
 
 }  // namespace lockstep::parallel

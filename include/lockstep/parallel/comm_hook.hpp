@@ -50,7 +50,7 @@ CommHook bf16_hook(mpi::Collectives& collectives);  ///< see fp16_hook
 /// @param type  at::kHalf or at::kBFloat16. Gradients beyond its range become infinite
 CommHook compressed_hook(at::ScalarType type, CommHook inner, mpi::Collectives& collectives);
 /// Leaves every rank its own gradients: the step without its communication, for measuring. See
-/// GradientReducer::set_comm_hook for `is_silent`.
+/// Reducer::set_comm_hook for `is_silent`.
 CommHook noop_hook();
 
 /// What a hook has learned, by name, for checkpoints. Names, types and shapes are the same on every rank.
@@ -75,7 +75,7 @@ class HookMemory {
 struct ChosenHook {
   CommHook hook;
   std::shared_ptr<HookMemory> memory = nullptr;  ///< null: it learns nothing
-  bool is_silent = false;                        ///< see GradientReducer::set_comm_hook
+  bool is_silent = false;                        ///< see Reducer::set_comm_hook
 };
 
 /// A row of the table of communication hooks.

@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/metrics/classification.hpp>
 #include <lockstep/models/autocast.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/parallel/comm_hook.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
-#include <lockstep/parallel/gradient_reducer.hpp>
-#include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/outputs.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
-#include <lockstep/parallel/shard_plan.hpp>
-#include <lockstep/parallel/shard_reducer.hpp>
+#include <lockstep/parallel/reducer.hpp>
 
 #include <functional>
 #include <memory>
@@ -28,41 +24,8 @@
 namespace lockstep::parallel {
 
 class BlockGathering;
-
-/// What happens to buffers (running statistics, say) between ranks.
-enum class BufferMode {
-  off,        ///< each rank keeps its own; synchronise_buffers averages them when asked
-  broadcast,  ///< every rank takes rank 0's before each synchronised forward
-  average,    ///< all ranks take the average before each synchronised forward
-};
-
-/// When train_step names trained parameters that lie outside of the loss's graph.
-enum class AnomalyCheck { off, once, always };
-
-struct DdpOptions {
-  ReducerOptions reducer = {};
-  BufferMode buffers = BufferMode::off;
-  bool shares_parameters = false;        ///< one copy of the parameters per host
-  int hosts = 0;                         ///< as for Topology::of
-  bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
-  AnomalyCheck anomaly_check = AnomalyCheck::off;
-  std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
-  bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
-  /// Makes what replaces the averages of gradients; empty: nothing does.
-  std::function<ChosenHook(mpi::Collectives&)> comm_hook = {};
-  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
-  int lanes = 0;  ///< > 0: results do not depend on the number of ranks, see LaneReducer; each rank's forwards are then
-                  ///< the lanes that LaneTree::even gives it
-  /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
-  std::optional<at::ScalarType> autocast = {};
-  Sharding sharding = {};      ///< what is divided among ranks instead of being held by each
-  int root = 0;                ///< rank whose values all others start from
-  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
-  bool reports_times = false;  ///< train_step notes times, for `report`
-
-  /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
-  static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
-};
+class ModelBuffers;
+class StepRecorder;
 
 /// What one micro_batch gave.
 struct StepResult {
@@ -102,7 +65,7 @@ struct StepObserver {
 ///                                   grad_dtype says float32; fp16_hook and bf16_hook send 16 bits for others
 ///     device_mesh                   none: see process_group
 ///     skip_all_reduce_unused_params none: unused parameters travel with their bucket
-///     register_comm_hook            DdpOptions::comm_hook, or GradientReducer::set_comm_hook for a hook of your own
+///     register_comm_hook            DdpOptions::comm_hook, or Reducer::set_comm_hook for a hook of your own
 ///     join                          parallel::Join
 ///     no_sync                       no_sync
 class DistributedDataParallel {
@@ -132,7 +95,7 @@ class DistributedDataParallel {
       return std::forward<Function>(function)();
     }();
     end_forward();
-    if (!is_watching()) return outputs;
+    if (!watches_outputs()) return outputs;
     std::vector<at::Tensor> tensors;
     visit_tensors(outputs, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
     tensors = reducer_->watch(std::move(tensors));
@@ -239,29 +202,26 @@ class DistributedDataParallel {
 
   models::Model& model() noexcept { return *model_; }
   ParameterStore& parameters() noexcept { return *store_; }
-  /// Whether gradients travel in buckets of a GradientReducer: not for one rank, with lanes, or sharded.
-  bool has_buckets() const noexcept { return reducer_ != nullptr && collectives_->world_size() > 1; }
-  /// Not with lanes, nor where gradients are sharded.
-  GradientReducer& reducer() noexcept { return *reducer_; }
+  /// Whether gradients travel in buckets whose layout is learned: not for one rank, with lanes, or sharded.
+  bool has_buckets() const { return !reducer_->report().buckets.empty(); }
+  Reducer& reducer() noexcept { return *reducer_; }
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
 
  private:
   friend class Join;
 
-  void require_lanes(const std::vector<NamedParameter>& parameters) const;
-  void require_shardable(const std::vector<NamedParameter>& parameters) const;
+  void broadcast_from_root();
+  void replicate(const std::vector<NamedParameter>& parameters);
+  void shard(const std::vector<NamedParameter>& parameters);
+  std::unique_ptr<Reducer> make_reducer(std::vector<NamedParameter> parameters);
   void choose_hook();
   void begin_forward();
   void prepare_gradients();
   void end_forward();
   std::optional<models::ScopedTap> tap_of_blocks();
-  void shard(const std::vector<NamedParameter>& parameters);
   void synchronise_before_forward();
-  bool is_watching() const;
-  /// Buffers that are not ignored, as they are now: a module may have replaced them.
-  std::vector<at::Tensor> buffers() const;
-  void broadcast_buffers(int root);
+  bool watches_outputs() const;
 
   std::shared_ptr<models::Model> model_;
   mpi::Communicator world_;
@@ -269,9 +229,8 @@ class DistributedDataParallel {
   DdpOptions options_;
   std::unique_ptr<StepRecorder> recorder_;
   std::unique_ptr<ParameterStore> store_;
-  std::unique_ptr<GradientReducer> reducer_;  // or
-  std::unique_ptr<LaneReducer> lanes_;        // or
-  std::unique_ptr<ShardReducer> shards_;
+  std::unique_ptr<ModelBuffers> buffers_;
+  std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
   at::ScalarType dtype_;          // of the parameters: inputs are converted to it

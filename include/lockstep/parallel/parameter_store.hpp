@@ -6,8 +6,8 @@
 #include <lockstep/optim/flat_parameters.hpp>
 #include <lockstep/optim/tensor_update.hpp>
 #include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/gradient_source.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/reducer.hpp>
 #include <lockstep/parallel/shard_plan.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -66,7 +66,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   const Shards* shards() const noexcept { return shards_.get(); }
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
-  void connect(GradientSource& source);
+  void connect(Reducer& reducer);
   /// Tells `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
   void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
 
@@ -143,7 +143,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   mpi::Collectives* sharers_;                      // the same ranks as host_
   std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
   std::unique_ptr<Shards> shards_;                 // where parameters are sharded: blocks are their slices
-  GradientSource* source_ = nullptr;
+  Reducer* reducer_ = nullptr;
   StepRecorder* recorder_ = nullptr;
 };
 

@@ -129,9 +129,9 @@ TEST_F(CommStateTest, TheFirstStepHasTheBucketsOfTheRunWithoutAStop) {
     EXPECT_EQ(state.has("/comm/buckets/counts"), world_.size() > 1);
     SmallRun resumed(world_, kBase);
     restore(resumed.trainer, state);
-    EXPECT_EQ(resumed.strategy.model().reducer().is_rebuilt(), world_.size() > 1);
+    EXPECT_EQ(resumed.strategy.model().reducer().report().is_rebuilt, world_.size() > 1);
     EXPECT_EQ(resumed.strategy.model().reducer().learned_layout(), learned);
-    EXPECT_EQ(parallel::layout_of(resumed.strategy.model().reducer().buckets()), learned);
+    EXPECT_EQ(parallel::layout_of(resumed.strategy.model().reducer().report().buckets), learned);
   }
 }
 
@@ -141,7 +141,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   const Settings larger = {{"ddp.bucket_bytes", "1000000"}};
   SmallRun resumed(world_, with(kBase, larger));
   restore(resumed.trainer, straight.states[4]);
-  EXPECT_FALSE(resumed.strategy.model().reducer().is_rebuilt());
+  EXPECT_FALSE(resumed.strategy.model().reducer().report().is_rebuilt);
   EXPECT_EQ(exactness_of(resumed.trainer, straight.states[4], {}), "bitwise");
   resumed.trainer.train();
   EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 5, straight.losses.end()));

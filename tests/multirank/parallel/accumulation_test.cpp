@@ -231,9 +231,9 @@ TEST_F(AccumulationTest, SurvivesTheNewBucketsOfTheSecondStep) {
     backward(1);
     backward(2);
   }
-  EXPECT_FALSE(wrapper->reducer().is_rebuilt());
+  EXPECT_FALSE(wrapper->reducer().report().is_rebuilt);
   backward(3);
-  EXPECT_EQ(wrapper->reducer().is_rebuilt(), size() > 1);
+  EXPECT_EQ(wrapper->reducer().report().is_rebuilt, size() > 1);
   expect_gradients(*model,
                    average_gradients(alone, size(),
                                      [&](int r) {

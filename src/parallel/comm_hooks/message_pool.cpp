@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "comm_hooks/message_pool.hpp"
+
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+namespace lockstep::parallel {
+
+at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::TensorOptions& options) {
+  memory_.resize(std::max(memory_.size(), slot + 1));
+  mpi::BucketMemory& memory = memory_[slot];
+  const std::size_t bytes = static_cast<std::size_t>(count) * options.dtype().itemsize();
+  if (memory.bytes.size() < bytes) memory = collectives_->allocate_bucket(bytes);
+  return at::from_blob(
+      memory.bytes.data(), {count}, [owner = memory.owner](void*) {}, options, options.device());
+}
+
+mpi::Ticket start_all_reduce(mpi::Collectives& collectives, const at::Tensor& values, mpi::ReduceOp op) {
+  return collectives.start_all_reduce(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+                                      dtype_of(values, "a bucket"), op);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,309 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/models/recompute.hpp>
+#include <lockstep/mpi/topology.hpp>
+#include <lockstep/parallel/anomalous_parameters.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <array>
+#include <exception>
+
+#include "ddp/model_buffers.hpp"
+#include "ddp/requirements.hpp"
+#include "ddp/step_recorder.hpp"
+#include "reducers/bucket_reducer.hpp"
+#include "reducers/lane_reducer.hpp"
+#include "reducers/local_reducer.hpp"
+#include "sharding/shard_blocks.hpp"
+#include "sharding/shard_reducer.hpp"
+#include "sharding/shards.hpp"
+
+namespace lockstep::parallel {
+
+DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
+                                                 mpi::Collectives& collectives, const DdpOptions& options)
+    : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
+  verify_same_model(*model_, world_, options_.ignored);
+  world_.together([&] {
+    if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
+  });
+  if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
+  std::vector<NamedParameter> parameters;
+  world_.together([&] {
+    parameters = trained_parameters(*model_, options_.ignored);
+    require_unwrapped(parameters);
+    require_one_device(parameters);
+  });
+  dtype_ = parameters.front().tensor.scalar_type();
+  device_ = parameters.front().tensor.device();
+  world_.together([&] { require_supported_on(device_, options_); });
+  buffers_ = std::make_unique<ModelBuffers>(*model_, collectives, options_.ignored);
+  broadcast_from_root();
+  const bool divides_gradients = options_.sharding.stage > 1;
+  if (options_.reports_times && collectives.world_size() > 1 && !divides_gradients) {
+    recorder_ = std::make_unique<StepRecorder>();
+  }
+  if (options_.sharding.stage > 0) {
+    shard(parameters);
+  } else {
+    replicate(parameters);
+  }
+  if (!reducer_) reducer_ = make_reducer(std::move(parameters));
+  if (options_.comm_hook) choose_hook();
+  if (recorder_) {
+    store_->record_into(*recorder_);
+    reducer_->record(*recorder_);
+  }
+  store_->connect(*reducer_);
+}
+
+DistributedDataParallel::~DistributedDataParallel() = default;
+
+/// Gives all ranks the root's values of everything that the parameter store does not distribute.
+void DistributedDataParallel::broadcast_from_root() {
+  for (const auto& item : model_->named_parameters()) {
+    const bool is_ignored =
+        std::find(options_.ignored.begin(), options_.ignored.end(), item.key()) != options_.ignored.end();
+    const bool is_stored = item.value().requires_grad() && options_.root == 0;
+    if (!is_ignored && !is_stored) broadcast(item.value(), world_, options_.root);
+  }
+  buffers_->broadcast_from(options_.root);
+}
+
+/// Builds the store in which every rank or every host holds all parameters.
+void DistributedDataParallel::replicate(const std::vector<NamedParameter>& parameters) {
+  const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
+  store_ =
+      std::make_unique<ParameterStore>(parameters, world_, *collectives_, world_.split(copy), options_.checks_writes);
+  slices_fit_ = world_.agree(store_->is_shared() == (collectives_->local_size() > 1));
+}
+
+/// Builds the store in which the state of training is divided among the ranks, and from stage 2 on the reducer.
+void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameters) {
+  const Sharding& sharding = options_.sharding;
+  std::vector<ShardGroup> groups;
+  UnitMembers units;
+  world_.together([&] {
+    require_shardable(parameters, options_);
+    if (sharding.stage == 3) {
+      groups = shard_groups(*model_, parameters, sharding.blocks);
+      units = members_by_type(groups, parameters);
+    } else {
+      units.members = layout_of(plan_buckets(specs_of(parameters), options_.reducer.limits));
+      std::reverse(units.members.begin(), units.members.end());  // into the order of forward
+    }
+  });
+  const std::vector<Unit> plan = plan_units(specs_of(parameters), units.members, collectives_->world_size());
+  store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, plan, sharding);
+  if (sharding.stage == 1) {
+    const bool is_one_place =
+        collectives_->local_size() == 1 || collectives_->local_size() == collectives_->world_size();
+    slices_fit_ = is_one_place && store_->as_tensors() == nullptr;
+    return;
+  }
+  reducer_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, [this](std::size_t unit) {
+    if (gathering_) store_->shards()->release(unit);
+  });
+  if (sharding.stage == 3) {
+    gathering_ = std::make_unique<BlockGathering>(*store_->shards(), groups, units.group_of);
+  }
+}
+
+/// The reducer of gradients that every rank has whole.
+std::unique_ptr<Reducer> DistributedDataParallel::make_reducer(std::vector<NamedParameter> parameters) {
+  const int ranks = collectives_->world_size();
+  if (options_.lanes > 0) {
+    world_.together([&] { require_lanes(parameters, options_, ranks); });
+    return std::make_unique<LaneReducer>(
+        std::move(parameters), [this] { return buffers_->all(); }, options_.reducer.limits, *collectives_,
+        mpi::LaneTree::even(options_.lanes, ranks));
+  }
+  if (ranks == 1) return std::make_unique<LocalReducer>();
+  return std::make_unique<BucketReducer>(std::move(parameters), options_.reducer, *collectives_, world_);
+}
+
+void DistributedDataParallel::choose_hook() {
+  ChosenHook chosen;
+  world_.together([&] { chosen = options_.comm_hook(*collectives_); });
+  hook_memory_ = std::move(chosen.memory);
+  reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
+}
+
+void DistributedDataParallel::begin_forward() {
+  if (at::GradMode::is_enabled()) prepare_gradients();
+  if (gathering_) gathering_->begin_forward();
+}
+
+/// Backward gives back what it does not need any more; a forward without one does it itself.
+void DistributedDataParallel::end_forward() {
+  if (gathering_ && !at::GradMode::is_enabled()) gathering_->end_forward();
+}
+
+std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
+  if (!gathering_) return std::nullopt;
+  return std::optional<models::ScopedTap>(std::in_place,
+                                          [this](models::Block& block, const at::Tensor& input, const auto& next) {
+                                            return gathering_->run(block, input, next);
+                                          });
+}
+
+void DistributedDataParallel::prepare_gradients() {
+  if (before_forward_) before_forward_();
+  if (synchronises_) synchronise_before_forward();
+  const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && reducer_->supports_slices();
+  reducer_->prepare(!synchronises_ ? Synchronisation::none
+                    : is_sliced    ? Synchronisation::sliced
+                                   : Synchronisation::whole);
+}
+
+/// Makes the buffers equal on all ranks, if the options ask for it.
+void DistributedDataParallel::synchronise_before_forward() {
+  const bool is_nothing_to_do = collectives_->world_size() == 1 || options_.buffers == BufferMode::off;
+  if (is_nothing_to_do || reducer_->traits().averages_buffers) return;
+  const StepRecorder::Meeting meeting(recorder_.get());
+  if (options_.buffers == BufferMode::broadcast) buffers_->broadcast_from(buffer_root_);
+  if (options_.buffers == BufferMode::average) synchronise_buffers();
+}
+
+bool DistributedDataParallel::watches_outputs() const {
+  return at::GradMode::is_enabled() && reducer_->watches_outputs();
+}
+
+at::Tensor DistributedDataParallel::forward(const at::Tensor& input, const models::NamedTensors& more) {
+  const auto placed = [this](const at::Tensor& tensor) {
+    const at::ScalarType type = tensor.is_floating_point() ? dtype_ : tensor.scalar_type();
+    return tensor.to(device_, type, /*non_blocking=*/true);
+  };
+  const at::Tensor here = placed(input);
+  models::NamedTensors more_here;
+  for (const auto& [name, tensor] : more) more_here.emplace(name, placed(tensor));
+  std::optional<models::ScopedTap> scoped;
+  if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
+  return run([&] { return models::run_all(*model_, here, more_here); });
+}
+
+StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
+                                               std::optional<double> weight, const StepObserver& observer) {
+  const MicroBatch frame = micro_batch(optimizer, observer.reads_gradients);
+  const double share = weight ? *weight : share_of(batch, optimizer);
+  const at::Tensor target = on_device(batch.target);
+  models::ParsedLosses losses;
+  {
+    const OptimContext context = optim_context(optimizer);
+    const at::Tensor output = forward(batch.input, batch.more);
+    if (observer.on_forward) observer.on_forward(output, target);
+    losses = models::parse_losses(model_->losses(output, target));
+    if (observer.on_loss) observer.on_loss(losses);
+  }
+  name_anomalous(losses.total);
+  StepResult result;
+  result.update = optimizer.update_params(losses.total, share, [&] {
+    if (observer.reads_gradients) store_->finish_gradients();
+    if (observer.on_backward) observer.on_backward();
+  });
+  result.values = models::host_values(losses);  // last: on a GPU the host waits here
+  result.loss = result.values.front().second;
+  result.values.erase(result.values.begin());
+  return result;
+}
+
+DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer,
+                                                bool reads_gradients)
+    : wrapper_(&wrapper), completes_step_(optimizer.completes_step()), exceptions_(std::uncaught_exceptions()) {
+  if (wrapper.recorder_) wrapper.recorder_->micro_batch_begins();
+  wrapper.may_slice_ = !reads_gradients;
+}
+
+DistributedDataParallel::MicroBatch::~MicroBatch() {
+  wrapper_->may_slice_ = false;
+  const bool has_failed = std::uncaught_exceptions() > exceptions_;
+  if (wrapper_->recorder_ && !has_failed) wrapper_->recorder_->micro_batch_ends(completes_step_);
+}
+
+at::Tensor DistributedDataParallel::on_device(const at::Tensor& tensor) const {
+  return tensor.defined() ? tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
+}
+
+DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step) {
+  if (!completes_step) only_accumulates_.emplace(wrapper);
+  if (wrapper.options_.autocast) casts_.emplace(wrapper.device_.type(), *wrapper.options_.autocast);
+}
+
+void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
+  if (options_.anomaly_check == AnomalyCheck::off) return;
+  if (options_.anomaly_check == AnomalyCheck::once && std::exchange(has_named_anomalous_, true)) return;
+  std::vector<NamedParameter> trained;
+  for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
+  std::string names;
+  for (const std::string& name : anomalous_parameters(loss, trained)) names += (names.empty() ? "" : ", ") + name;
+  if (!names.empty()) log::warning("outside of the loss's graph, so never trained: " + names);
+}
+
+/// The part of a micro_batch in the step's average when the caller does not say it.
+double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
+  if (reducer_->traits().averages_forwards) return 1;
+  const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
+  if (!options_.weighs_samples) return part;
+  const auto mine = static_cast<double>(batch.input.size(0));
+  double all = mine;
+  collectives_->all_reduce(&all, 1, DType::float64, mpi::ReduceOp::sum);
+  return part * mine * collectives_->world_size() / all;
+}
+
+metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const StepObserver& observer) {
+  const torch::NoGradGuard no_grad;
+  const OptimContext context(*this, /*completes_step=*/true);
+  const at::Tensor output = forward(batch.input, batch.more);
+  const at::Tensor target = on_device(batch.target);
+  if (observer.on_forward) observer.on_forward(output, target);
+  const models::ParsedLosses losses = models::parse_losses(model_->losses(output, target));
+  if (observer.on_loss) observer.on_loss(losses);
+  return metrics::classification_sums(output, target, losses.total);
+}
+
+models::Predictions DistributedDataParallel::test_step(const data::Batch& batch) {
+  const torch::NoGradGuard no_grad;
+  const OptimContext context(*this, /*completes_step=*/true);
+  return model_->predict(forward(batch.input, batch.more));
+}
+
+void DistributedDataParallel::synchronise_buffers() {
+  if (!reducer_->traits().averages_buffers) buffers_->average();
+}
+
+void DistributedDataParallel::broadcast_state(int root) {
+  // Whoever writes a copy of the parameters needs the values first.
+  std::vector<at::Tensor> values;
+  store_->read_whole([&] {
+    for (std::size_t i = 0; i < store_->size(); ++i) {
+      values.push_back(store_->parameter(i).tensor.detach().clone());
+      broadcast(values.back(), *collectives_, root);
+    }
+  });
+  store_->write_whole([&] {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < store_->size(); ++i) store_->parameter(i).tensor.copy_(values[i]);
+  });
+  buffers_->broadcast_from(root);
+}
+
+DdpReport DistributedDataParallel::report() const {
+  if (recorder_) return recorder_->report(world_);
+  return {.steps = 0, .ranks = std::vector<StepTimeline>(static_cast<std::size_t>(world_.size()))};
+}
+
+void DistributedDataParallel::reset_state() {
+  if (recorder_) recorder_->drop_step();
+  reducer_->reset();
+  if (gathering_) store_->shards()->release_all();
+  store_->drop_gradients();
+}
+
+}  // namespace lockstep::parallel

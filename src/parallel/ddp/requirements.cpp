@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "ddp/requirements.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <string>
+
+namespace lockstep::parallel {
+
+namespace {
+
+bool has_dense_gradient_of_own_type(const NamedParameter& parameter) {
+  const at::ScalarType type = parameter.tensor.scalar_type();
+  return parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
+}
+
+}  // namespace
+
+void require_one_device(const std::vector<NamedParameter>& parameters) {
+  const at::Device device = parameters.front().tensor.device();
+  for (const NamedParameter& parameter : parameters) {
+    if (parameter.tensor.device() == device) continue;
+    throw ConfigError("ddp: parameter '" + parameters.front().name + "' is on " + device.str() + ", '" +
+                      parameter.name + "' on " + parameter.tensor.device().str() +
+                      "; move the model to one device before it is wrapped");
+  }
+}
+
+void require_supported_on(at::Device device, const DdpOptions& options) {
+  if (device.is_cpu()) return;
+  if (options.shares_parameters) {
+    throw ConfigError("ddp.shared_parameters=true is for the CPU: GPUs do not share memory; use auto");
+  }
+  if (options.checks_writes) {
+    throw ConfigError("ddp.check_writes=true is for the CPU: a GPU's memory cannot be made read-only; use false");
+  }
+}
+
+void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size) {
+  if (options.lanes < world_size) {
+    throw ConfigError("ddp: " + std::to_string(options.lanes) + " lanes do not give " + std::to_string(world_size) +
+                      " ranks one each");
+  }
+  if (!parameters.front().tensor.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
+  if (options.comm_hook) {
+    throw ConfigError("ddp: with lanes, gradients travel as they are; set ddp.comm_hook=none");
+  }
+  for (const NamedParameter& parameter : parameters) {
+    const at::ScalarType type = parameter.tensor.scalar_type();
+    if (has_dense_gradient_of_own_type(parameter) && (type == at::kFloat || type == at::kDouble)) continue;
+    throw ConfigError("ddp: with lanes, gradients must be dense float32 or float64 like their parameters; '" +
+                      parameter.name + "' has others");
+  }
+}
+
+void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options) {
+  const std::string stage = "strategy.stage=" + std::to_string(options.sharding.stage);
+  if (options.lanes > 0) throw ConfigError(stage + ": sums by lanes need whole gradients; set train.lanes=0");
+  if (options.comm_hook && options.sharding.stage > 1) {
+    throw ConfigError(stage + ": gradients travel as they are; set ddp.comm_hook=none, or strategy.stage=1");
+  }
+  for (const NamedParameter& parameter : parameters) {
+    if (has_dense_gradient_of_own_type(parameter)) continue;
+    throw ConfigError(stage + ": the gradient of '" + parameter.name +
+                      "' must be dense and of the parameter's type; use strategy.name=ddp");
+  }
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+
+#include <c10/core/Device.h>
+
+#include <vector>
+
+// What a model and its options must fulfil before a wrapper is built. Each function throws ConfigError. Not collective.
+namespace lockstep::parallel {
+
+void require_one_device(const std::vector<NamedParameter>& parameters);
+/// @param device  of the parameters
+void require_supported_on(at::Device device, const DdpOptions& options);
+void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size);
+void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options);
+
+}  // namespace lockstep::parallel

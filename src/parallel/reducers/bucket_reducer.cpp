@@ -1,0 +1,441 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "reducers/bucket_reducer.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/csrc/autograd/engine.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <utility>
+
+#include "ddp/step_recorder.hpp"
+#include "reducers/missing_gradients.hpp"
+#include "reducers/output_watch.hpp"
+#include "reducers/sparse_gradients.hpp"
+
+namespace lockstep::parallel {
+
+namespace {
+
+/// One bucket for each dtype.
+std::vector<Bucket> plan_whole(const std::vector<ParameterSpec>& specs) {
+  return plan_buckets(specs, {.bucket_bytes = {std::numeric_limits<std::int64_t>::max()}, .last_bucket_bytes = 0});
+}
+
+std::vector<ParameterSpec> agreed_specs(const std::vector<NamedParameter>& parameters, const mpi::Communicator& world) {
+  std::vector<ParameterSpec> specs;
+  world.together([&] { specs = specs_of(parameters); });
+  return specs;
+}
+
+}  // namespace
+
+BucketReducer::BucketReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options,
+                             mpi::Collectives& collectives, const mpi::Communicator& world)
+    : options_(options),
+      collectives_(collectives),
+      world_(world),
+      gradients_(parameters, agreed_specs(parameters, world)),
+      unused_(parameters.size()),
+      graph_(parameters.size()),
+      divisor_(collectives.world_size()),
+      is_ready_(parameters.size()),
+      is_kept_(parameters.size()) {
+  if (options_.finds_unused && options_.has_static_graph) {
+    log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
+    options_.finds_unused = false;
+  }
+  build(is_rebuilding() ? plan_whole(gradients_.specs()) : plan_buckets(gradients_.specs(), options_.limits));
+  hooks_ = std::make_unique<AccumulatorHooks>(gradients_.parameters(), static_cast<AccumulatorListener&>(*this));
+}
+
+// ---- Buckets
+
+void BucketReducer::build(std::vector<Bucket> plan) {
+  gradients_.build(std::move(plan), tail_count(), collectives_);
+  pending_.resize(buckets().size());
+  tickets_.resize(buckets().size());
+  tail_.assign(tail_count(), 0);
+  if (listener_) listener_(buckets().plan());
+  begin_step();
+}
+
+/// Builds buckets in the order in which gradients came on rank 0.
+void BucketReducer::rebuild_by_arrival() {
+  std::vector<std::int64_t> order(arrival_.begin(), arrival_.end());
+  order.resize(gradients_.size());
+  world_.broadcast(std::span<std::int64_t>(order));
+  const std::vector<std::size_t> agreed(order.begin(), order.end());
+  build(plan_buckets(gradients_.specs(), options_.limits, agreed));
+  is_rebuilt_ = true;
+}
+
+void BucketReducer::on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) {
+  listener_ = std::move(listener);
+  listener_(buckets().plan());
+}
+
+BucketLayout BucketReducer::learned_layout() const {
+  if (is_rebuilt_) return layout_of(buckets().plan());
+  if (!is_rebuilding() || finished_steps_ == 0 || arrival_.size() != gradients_.size()) return {};
+  return layout_of(plan_buckets(gradients_.specs(), options_.limits, arrival_));
+}
+
+bool BucketReducer::restore_layout(const BucketLayout& layout) {
+  if (!is_rebuilding() || finished_steps_ != 0) return false;
+  std::vector<Bucket> plan = buckets_of(gradients_.specs(), layout);
+  if (plan.empty()) return false;
+  build(std::move(plan));
+  is_rebuilt_ = true;
+  return true;
+}
+
+bool BucketReducer::supports_slices() const noexcept {
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    const at::Tensor& parameter = gradients_.parameters()[i].tensor;
+    const ParameterSpec& spec = gradients_.specs()[i];
+    if (spec.is_sparse || scalar_type_of(spec.dtype) != parameter.scalar_type()) return false;
+  }
+  return !hook_.has_hook() && !collectives_.has_device_buckets();
+}
+
+BucketReport BucketReducer::report() const {
+  BucketReport report{
+      .buckets = buckets().plan(), .is_rebuilt = is_rebuilt_, .could_be_static = unused_.are_constant()};
+  const int ranks = hook_.is_silent() ? 1 : collectives_.world_size();
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    report.use_counts.push_back(static_cast<int>(std::lround(tail_[1 + i] * ranks)));
+  }
+  return report;
+}
+
+void BucketReducer::set_comm_hook(CommHook hook, bool is_silent) {
+  hook_.set(std::move(hook), is_silent, finished_steps_ > 0);
+}
+
+// ---- Before a forward
+
+void BucketReducer::prepare(Synchronisation mode) {
+  if (has_begun_) finish();  // throws, unless everything has come
+  check_late_tail();
+  is_sliced_ = false;
+  if (mode != Synchronisation::none && is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
+  // What is learned from the first step is needed whole.
+  mode_ = mode == Synchronisation::sliced && is_learning() ? Synchronisation::whole : mode;
+  is_expecting_ = mode != Synchronisation::none;
+  begin_step();
+}
+
+void BucketReducer::begin_step() {
+  is_callback_queued_ = false;
+  has_marked_unused_ = false;
+  ready_count_ = 0;
+  started_ = 0;
+  if (finished_steps_ == 0) arrival_.clear();  // of a first step that was not finished
+  std::fill(is_ready_.begin(), is_ready_.end(), char{0});
+  std::fill(is_kept_.begin(), is_kept_.end(), char{0});
+  gradients_.begin_step();
+  unused_.clear();
+  graph_.begin_step();
+  for (std::size_t b = 0; b < buckets().size(); ++b) pending_[b] = buckets().bucket(b).slots.size();
+}
+
+std::vector<at::Tensor> BucketReducer::watch(std::vector<at::Tensor> outputs) {
+  if (!is_expecting_ || !watches_outputs()) return outputs;
+  if (options_.finds_unused) unused_.find(outputs, hooks_->nodes());
+  return pass_through(std::move(outputs), [this, alive = std::weak_ptr<void>(alive_)] {
+    // Queued here and not in a hook: a hook may belong to a backward inside this one.
+    if (alive.expired() || !is_learning()) return;
+    torch::autograd::Engine::get_default_engine().queue_callback([this] { finish(); });
+  });
+}
+
+// ---- During backward
+
+void BucketReducer::on_accumulated(std::size_t parameter, bool has_gradient) {
+  const std::lock_guard<std::mutex> hold(mutex_);
+  gradients_.note_use(parameter, has_gradient);
+  if (!is_expecting_) return;
+  has_begun_ = true;
+  if (is_learning()) return graph_.learn_use(parameter);
+  queue_end_of_backward();
+  if (!has_marked_unused_) mark_unused();
+  if (is_complete_use(parameter)) mark_ready(parameter);
+}
+
+/// Whether no further gradient of the parameter comes in this step.
+bool BucketReducer::is_complete_use(std::size_t parameter) {
+  if (!options_.has_static_graph) return true;
+  const StaticGraph::Use use = graph_.count_use(parameter);
+  if (use == StaticGraph::Use::beyond) {
+    throw ConfigError("ddp: the training graph has changed: " + gradients_.cite(parameter) +
+                      " is used more often than in the first step; switch ddp.static_graph off");
+  }
+  return use == StaticGraph::Use::last;
+}
+
+/// A parameter that is known not to be used needs no waiting.
+void BucketReducer::mark_unused() {
+  has_marked_unused_ = true;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (options_.has_static_graph ? graph_.is_unused(i) : unused_.contains(i)) mark_ready(i);
+  }
+}
+
+void BucketReducer::queue_end_of_backward() {
+  if (std::exchange(is_callback_queued_, true)) return;
+  torch::autograd::Engine::get_default_engine().queue_callback([this] {
+    is_callback_queued_ = false;
+    const bool is_complete = ready_count_ == gradients_.size();  // else more backward passes may follow
+    if (is_complete && mode_ == Synchronisation::whole) finish();
+  });
+}
+
+void BucketReducer::mark_ready(std::size_t parameter) {
+  if (is_ready_[parameter] != 0) {
+    throw ConfigError("ddp: " + gradients_.cite(parameter) +
+                      " was marked ready twice, but can be marked ready only once in a step: it was used outside of "
+                      "forward, or by a backward inside the backward; run the model through the wrapper, or set "
+                      "ddp.static_graph");
+  }
+  gradients_.pack(parameter);
+  is_ready_[parameter] = 1;
+  ++ready_count_;
+  if (!is_rebuilt_ && finished_steps_ == 0) arrival_.push_back(parameter);
+  const std::size_t b = buckets().bucket_of(parameter);
+  if (--pending_[b] == 0 && recorder_ != nullptr) recorder_->bucket_ready(b);
+  start_ready_buckets();
+}
+
+void BucketReducer::start_ready_buckets() {
+  while (started_ < buckets().size() && pending_[started_] == 0) start(started_);
+}
+
+/// Sparse gradients and a tail alone are reduced without the hook.
+bool BucketReducer::is_for_hook(std::size_t b) const {
+  return hook_.has_hook() && !buckets().bucket(b).is_sparse && !buckets().bucket(b).slots.empty();
+}
+
+void BucketReducer::start(std::size_t b) {
+  const Bucket& bucket = buckets().bucket(b);
+  const bool is_last = b + 1 == buckets().size();
+  ++started_;
+  if (is_last) fill_tail();
+  if (is_for_hook(b)) hook_.start(b, buckets().as_hook_sees(b, gradients_.parameters()));
+  if (recorder_ != nullptr) recorder_->bucket_launched(b);
+  if (bucket.is_sparse || hook_.is_silent() || (hook_.has_hook() && !is_last)) return;
+  std::byte* memory = buckets().memory(b);
+  std::size_t count = buckets().reduced_count(b);
+  if (hook_.has_hook()) {  // the tail goes alone
+    memory += static_cast<std::size_t>(bucket.count) * buckets().element_bytes(b);
+    count = buckets().tail_slice().count;
+  }
+  tickets_[b] = mode_ == Synchronisation::sliced
+                    ? collectives_.start_reduce_ranges(memory, count, bucket.dtype, mpi::ReduceOp::average)
+                    : collectives_.start_all_reduce(memory, count, bucket.dtype, mpi::ReduceOp::average);
+}
+
+void BucketReducer::fill_tail() {
+  tail_[0] = missing_count_;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) tail_[1 + i] = gradients_.is_used(i) ? 1 : 0;
+  missing_count_ = 0;
+  buckets().write_tail(tail_);
+}
+
+// ---- After backward
+
+void BucketReducer::finish() {
+  if (!is_expecting_) return;
+  is_expecting_ = false;
+  has_begun_ = false;
+  if (recorder_ != nullptr) recorder_->backward_ends();
+  if (is_learning()) {
+    for (const std::size_t parameter : graph_.order_of_last_use()) mark_ready(parameter);
+  } else if (!has_marked_unused_) {
+    mark_unused();  // backward reached no parameter
+  }
+  const std::string missing = mark_missing();
+  while (started_ < buckets().size()) start(started_);
+  complete();
+  if (has_late_tail_) {
+    late_missing_ = missing;
+  } else if (tail_[0] != 0) {
+    fail(missing);
+  }
+  ++finished_steps_;
+}
+
+/// Packs what did not come. Returns one line "index name" for each such parameter.
+std::string BucketReducer::mark_missing() {
+  std::string missing;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (is_ready_[i] != 0) continue;
+    missing += std::to_string(i) + " " + gradients_.parameters()[i].name + "\n";
+    gradients_.pack(i);
+  }
+  missing_count_ = static_cast<double>(gradients_.size() - ready_count_);
+  return missing;
+}
+
+void BucketReducer::contribute_nothing() {
+  prepare(Synchronisation::whole);
+  is_expecting_ = false;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_.pack_zero(i);
+  missing_count_ = 0;
+  if (arrival_.empty()) {
+    for (std::size_t i = gradients_.size(); i > 0; --i) arrival_.push_back(i - 1);
+  }
+  while (started_ < buckets().size()) start(started_);
+  complete();
+  ++finished_steps_;
+}
+
+void BucketReducer::complete() {
+  if (mode_ == Synchronisation::sliced) {
+    complete_sliced();
+  } else {
+    complete_whole();
+  }
+  gradients_.clear_uses();
+}
+
+void BucketReducer::complete_sliced() {
+  if (recorder_ != nullptr) await_ranges();
+  const std::size_t element = buckets().element_bytes(buckets().size() - 1);
+  const mpi::Slice slice = buckets().tail_slice();
+  std::vector<std::byte> tail(slice.count * element);
+  collectives_.reduce_range(tickets_.back(), slice, [&](std::size_t begin, const std::byte* values, std::size_t count) {
+    std::memcpy(tail.data() + (begin - slice.begin) * element, values, count * element);
+  });
+  tail_ = buckets().read_tail(tail.data());
+  is_sliced_ = true;
+}
+
+/// Waits bucket by bucket, so that each wait can be recorded; otherwise the first range waits for all.
+void BucketReducer::await_ranges() {
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
+    recorder_->wait_begins(b);
+    collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+    recorder_->wait_ends(b);
+  }
+}
+
+void BucketReducer::complete_whole() {
+  // The tail first, so that nothing is under way should a hook fail.
+  if (hook_.has_hook() && !hook_.is_silent()) {
+    const StepRecorder::Meeting meeting(recorder_);
+    collectives_.wait(tickets_.back());
+  }
+  await_buckets();
+  read_tail();
+  assign_averages();
+}
+
+void BucketReducer::await_buckets() {
+  for (std::size_t b = 0; b < buckets().size(); ++b) {
+    if (recorder_ != nullptr) recorder_->wait_begins(b);
+    if (is_for_hook(b)) hook_.finish(b, buckets().as_hook_sees(b, gradients_.parameters()));
+    if (!hook_.has_hook() && !buckets().bucket(b).is_sparse) collectives_.wait(tickets_[b]);
+    if (recorder_ != nullptr) recorder_->wait_ends(b);
+  }
+}
+
+void BucketReducer::read_tail() {
+  has_late_tail_ = reads_tail_late();
+  if (has_late_tail_) {
+    std::fill(tail_.begin(), tail_.end(), 1.0);
+    tail_[0] = 0;
+  } else {
+    tail_ = buckets().read_tail();
+  }
+}
+
+/// Reading what a GPU has reduced makes the host wait for it. Where every parameter must be used on every rank, the
+/// tail can be read in the next step: only a mistake is reported later.
+bool BucketReducer::reads_tail_late() const {
+  return collectives_.has_device_buckets() && !hook_.has_hook() && !watches_outputs();
+}
+
+void BucketReducer::check_late_tail() {
+  if (!std::exchange(has_late_tail_, false)) return;
+  tail_ = buckets().read_tail();
+  if (tail_[0] != 0) fail(std::exchange(late_missing_, {}));
+}
+
+/// Makes every `.grad` the average, or what it was where no rank used the parameter.
+void BucketReducer::assign_averages() {
+  const double factor = static_cast<double>(collectives_.world_size()) / divisor_;
+  for (std::size_t i = 0; i < gradients_.size(); ++i) {
+    if (gradients_.is_sparse(i)) {
+      const StepRecorder::Meeting meeting(recorder_);
+      if (!hook_.is_silent() && has_gradient(i)) average_sparse(gradients_.parameters()[i].tensor, world_, divisor_);
+    } else if (!buckets().view(i).defined()) {
+      continue;
+    } else if (has_gradient(i)) {
+      gradients_.assign(i, factor);
+    } else {
+      gradients_.restore_stale(i);
+    }
+  }
+}
+
+void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) {
+  if (begin == end) return;
+  const std::size_t b = buckets().bucket_of(parameter);
+  const std::int64_t offset = buckets().offset_of(parameter);
+  const std::size_t element_bytes = buckets().element_bytes(b);
+  std::byte* const slot = buckets().memory(b) + static_cast<std::size_t>(offset) * element_bytes;
+  if (is_kept_[parameter] != 0) {
+    return visit(begin, end - begin, slot + static_cast<std::size_t>(begin) * element_bytes);
+  }
+  const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
+                         .count = static_cast<std::size_t>(end - begin)};
+  collectives_.reduce_range(tickets_[b], range, [&](std::size_t first, const std::byte* values, std::size_t count) {
+    const std::int64_t at = static_cast<std::int64_t>(first) - offset;
+    visit(at, static_cast<std::int64_t>(count), values);
+    // Only this rank reads its own part of its own bucket.
+    std::byte* const place = slot + static_cast<std::size_t>(at) * element_bytes;
+    if (keeps && place != values) std::memcpy(place, values, count * element_bytes);
+  });
+  if (keeps) is_kept_[parameter] = 1;
+}
+
+void BucketReducer::reset() {
+  // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
+  const auto most = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
+  while (started_ < most) start(started_);
+  if (!hook_.has_hook() && mode_ == Synchronisation::whole) {
+    for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
+  }
+  collectives_.barrier();
+  is_expecting_ = false;
+  has_begun_ = false;
+  is_sliced_ = false;
+  has_late_tail_ = false;
+  if (finished_steps_ == 0) graph_.forget();
+  begin_step();
+  gradients_.clear_uses();
+}
+
+void BucketReducer::fail(const std::string& missing) {
+  std::vector<std::string> all(static_cast<std::size_t>(world_.size()));
+  if (hook_.is_silent()) {
+    all[static_cast<std::size_t>(world_.rank())] = missing;
+  } else {
+    all = world_.all_gather(missing);
+  }
+  begin_step();
+  is_sliced_ = false;
+  const std::string text =
+      "ddp: the previous reduction cannot be finished: no gradient for " + describe_missing(all) + "; " +
+      remedy_of_missing({.has_static_graph = options_.has_static_graph, .finds_unused = options_.finds_unused});
+  if (hook_.is_silent()) throw ConfigError(text);
+  throw_agreed(ExitCode::configuration, text);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/reducer.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "reducers/accumulator_hooks.hpp"
+#include "reducers/bucketed_gradients.hpp"
+#include "reducers/hook_slot.hpp"
+#include "reducers/static_graph.hpp"
+#include "reducers/unused_parameters.hpp"
+
+namespace lockstep::parallel {
+
+/// Averages gradients over ranks in buckets while backward is still running.
+///
+/// A hook on every parameter's gradient accumulator moves the finished gradient into its bucket and makes `.grad` a
+/// view of it. Buckets are started strictly in index order, so that all ranks issue the same collectives without
+/// further agreement, and are awaited at the end of backward. Depends on parameters, buckets and a Collectives object;
+/// not on models, losses or optimizers.
+///
+/// The first synchronised step uses one bucket per dtype. Then, unless unused parameters are searched for, the buckets
+/// are rebuilt once, in the order in which gradients arrived on rank 0.
+///
+/// An undefined gradient differs from zero: a parameter that no rank used in a step keeps its previous `.grad`. A
+/// parameter that some rank used receives the average on all ranks, where ranks without it count as zero.
+class BucketReducer : public Reducer, private AccumulatorListener {
+ public:
+  /// Allocates the buckets. Collective.
+  /// @param parameters   in registration order; each has requires_grad
+  /// @param collectives  of several ranks; outlives the reducer
+  /// @param world        the same ranks; for rare agreements and for explaining failures; outlives the reducer
+  BucketReducer(std::vector<NamedParameter> parameters, const ReducerOptions& options, mpi::Collectives& collectives,
+                const mpi::Communicator& world);
+
+  ReducerTraits traits() const noexcept override { return {.accepts_uneven_inputs = true}; }
+  void prepare(Synchronisation mode) override;
+  bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
+  std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
+  void finish() override;
+  bool is_sliced() const noexcept override { return is_sliced_; }
+  bool has_gradient(std::size_t parameter) const override { return tail_[1 + parameter] != 0; }
+  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
+  void release() noexcept override { is_sliced_ = false; }
+  void reset() override;
+  void record(StepRecorder& recorder) override { recorder_ = &recorder; }
+  bool supports_slices() const noexcept override;
+  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override;
+  BucketReport report() const override;
+  BucketLayout learned_layout() const override;
+  bool restore_layout(const BucketLayout& layout) override;
+  void set_comm_hook(CommHook hook, bool is_silent) override;
+  void contribute_nothing() override;
+  void set_divisor(int ranks) override { divisor_ = ranks; }
+
+ private:
+  void on_accumulated(std::size_t parameter, bool has_gradient) override;
+
+  bool is_rebuilding() const { return !options_.finds_unused; }
+  bool is_learning() const { return options_.has_static_graph && finished_steps_ == 0; }
+  GradientBuckets& buckets() { return gradients_.buckets(); }
+  const GradientBuckets& buckets() const { return gradients_.buckets(); }
+  std::size_t tail_count() const { return 1 + gradients_.size(); }
+
+  void build(std::vector<Bucket> plan);
+  void rebuild_by_arrival();
+  void begin_step();
+
+  bool is_complete_use(std::size_t parameter);
+  void mark_unused();
+  void mark_ready(std::size_t parameter);
+  void start_ready_buckets();
+  void start(std::size_t b);
+  bool is_for_hook(std::size_t b) const;
+  void fill_tail();
+  void queue_end_of_backward();
+
+  std::string mark_missing();
+  void complete();
+  void complete_sliced();
+  void complete_whole();
+  void await_buckets();
+  void await_ranges();
+  void read_tail();
+  void assign_averages();
+  bool reads_tail_late() const;
+  void check_late_tail();
+  [[noreturn]] void fail(const std::string& missing);
+
+  ReducerOptions options_;
+  mpi::Collectives& collectives_;
+  const mpi::Communicator& world_;
+  BucketedGradients gradients_;
+  UnusedParameters unused_;
+  StaticGraph graph_;
+  HookSlot hook_;
+  std::function<void(const std::vector<Bucket>&)> listener_;
+  StepRecorder* recorder_ = nullptr;
+  int divisor_;
+
+  std::vector<std::size_t> pending_;  // by bucket: gradients still to come
+  std::vector<mpi::Ticket> tickets_;  // by bucket
+  std::vector<char> is_ready_;        // by parameter: its contribution to this step is in the bucket
+  std::vector<char> is_kept_;         // by parameter: its own part is averaged in place
+  std::vector<double> tail_;  // average over ranks: the number of missing gradients, then for each parameter its uses
+  std::vector<std::size_t> arrival_;  // parameters in the order in which their gradients came in the first step
+  bool has_late_tail_ = false;        // tail_ is what is expected; the true one is still to be read
+  std::string late_missing_;          // with it: this rank's parameters without a gradient
+  std::unique_ptr<AccumulatorHooks> hooks_;
+  std::shared_ptr<void> alive_ = std::make_shared<char>();  // graphs may outlive the reducer
+  std::mutex mutex_;                                        // backward may run on one thread per device
+
+  Synchronisation mode_ = Synchronisation::none;  // fixed at forward
+  bool is_expecting_ = false;                     // a synchronised backward is to come or runs
+  bool has_begun_ = false;                        // it runs
+  bool is_callback_queued_ = false;
+  bool has_marked_unused_ = false;
+  bool is_rebuilt_ = false;
+  bool is_sliced_ = false;
+  std::size_t ready_count_ = 0;
+  std::size_t started_ = 0;  // buckets
+  double missing_count_ = 0;
+  std::int64_t finished_steps_ = 0;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "reducers/lane_reducer.hpp"
+
+#include <lockstep/models/gradient_sink.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+#include <utility>
+
+#include "ddp/step_recorder.hpp"
+
+namespace lockstep::parallel {
+
+namespace {
+
+/// The number of nodes for which a rank needs memory: the same on every rank.
+int max_nodes(const mpi::LaneTree& tree) {
+  int max = 1;
+  for (int rank = 0; rank < tree.world_size(); ++rank) max = std::max(max, tree.buffers_of(rank));
+  return max;
+}
+
+std::vector<NodeRow> rows_of(const std::vector<Bucket>& plan, int nodes, mpi::Collectives& collectives) {
+  std::vector<NodeRow> rows;
+  for (const Bucket& bucket : plan) rows.emplace_back(bucket.dtype, bucket.count, nodes, collectives);
+  return rows;
+}
+
+}  // namespace
+
+LaneReducer::LaneReducer(std::vector<NamedParameter> parameters, std::function<std::vector<at::Tensor>()> buffers,
+                         const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree)
+    : parameters_(std::move(parameters)),
+      collectives_(collectives),
+      tree_(std::move(tree)),
+      steps_(tree_.steps_of(collectives.rank())),
+      plan_(plan_buckets(specs_of(parameters_), limits)),
+      positions_(parameters_.size()),
+      rows_(rows_of(plan_, max_nodes(tree_), collectives)),
+      used_(DType::float32, static_cast<std::int64_t>(parameters_.size()), max_nodes(tree_), collectives),
+      buffers_(std::move(buffers), max_nodes(tree_), collectives),
+      tickets_(rows_.size()),
+      is_kept_(parameters_.size()) {
+  for (std::size_t b = 0; b < plan_.size(); ++b) {
+    for (const Slot& slot : plan_[b].slots) positions_[slot.parameter] = {b, slot.offset};
+  }
+  for (int node = 0; node < max_nodes(tree_); ++node) {
+    auto& views = views_.emplace_back();
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      const NodeRow& row = rows_[positions_[i].bucket];
+      views.push_back(view_of(row.at(node, positions_[i].offset), parameters_[i].tensor, row.owner()));
+    }
+  }
+}
+
+LaneReducer::~LaneReducer() {
+  for (const NamedParameter& parameter : parameters_) models::detach_sink(parameter.tensor);
+}
+
+void LaneReducer::prepare(Synchronisation mode) {
+  if (is_open_) end_lane();
+  if (lane_ == steps_.size()) throw std::logic_error("lanes: a forward beyond the last lane of this rank's step");
+  if (lane_ == 0) {
+    buffers_.keep();
+  } else {
+    buffers_.restore();
+  }
+  wants_slices_ = mode == Synchronisation::sliced;
+  is_sliced_ = false;
+  const auto& views = views_[static_cast<std::size_t>(steps_[lane_].buffer)];
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    models::attach_sink(parameters_[i].tensor, views[i]);
+    parameters_[i].tensor.mutable_grad().reset();
+  }
+  is_open_ = true;
+}
+
+void LaneReducer::end_lane() {
+  const mpi::LaneTree::Step step = steps_[lane_];
+  pack(step.buffer);
+  buffers_.collect(step);
+  for (const NodeRow& row : rows_) row.fold(step);
+  used_.fold(step);
+  ++lane_;
+  is_open_ = false;
+}
+
+/// Moves the gradients of the lane into the buckets of its node.
+void LaneReducer::pack(int node) {
+  const torch::NoGradGuard no_grad;
+  const auto& views = views_[static_cast<std::size_t>(node)];
+  auto* const used = reinterpret_cast<float*>(used_.at(node, 0));
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    at::Tensor& gradient = parameters_[i].tensor.mutable_grad();
+    used[i] = gradient.defined() ? 1 : 0;
+    if (!gradient.defined()) {
+      views[i].zero_();
+    } else if (gradient.data_ptr() != views[i].data_ptr()) {
+      views[i].copy_(gradient);
+    }
+    gradient.reset();
+  }
+}
+
+void LaneReducer::finish() {
+  if (is_open_) end_lane();
+  if (lane_ == 0) return;
+  if (lane_ != steps_.size()) throw std::logic_error("lanes: an update before the last lane of this rank's step");
+  lane_ = 0;
+  if (recorder_ != nullptr) recorder_->backward_ends();
+  // Ranges stay open only until another operation is performed: what all ranks need whole comes first.
+  const mpi::Ticket used = used_.start(collectives_, tree_, false);
+  const mpi::Ticket buffers = buffers_.start(collectives_, tree_);
+  for (std::size_t b = 0; b < rows_.size(); ++b) {
+    tickets_[b] = rows_[b].start(collectives_, tree_, wants_slices_);
+    if (recorder_ != nullptr) recorder_->bucket_launched(b);
+  }
+  {
+    const StepRecorder::Meeting meeting(recorder_);
+    collectives_.wait(used);
+    collectives_.wait(buffers);
+  }
+  buffers_.assign();
+  std::fill(is_kept_.begin(), is_kept_.end(), char{0});
+  is_sliced_ = wants_slices_;
+  if (recorder_ != nullptr || !is_sliced_) await_buckets();
+  if (is_sliced_) return;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    if (has_gradient(i)) parameters_[i].tensor.mutable_grad() = views_[0][i];
+  }
+}
+
+void LaneReducer::await_buckets() {
+  for (std::size_t b = 0; b < tickets_.size(); ++b) {
+    if (recorder_ != nullptr) recorder_->wait_begins(b);
+    if (is_sliced_) {
+      collectives_.reduce_range(tickets_[b], {}, [](std::size_t, const std::byte*, std::size_t) {});
+    } else {
+      collectives_.wait(tickets_[b]);
+    }
+    if (recorder_ != nullptr) recorder_->wait_ends(b);
+  }
+}
+
+bool LaneReducer::has_gradient(std::size_t parameter) const {
+  return *reinterpret_cast<const float*>(used_.at(0, static_cast<std::int64_t>(parameter))) != 0;
+}
+
+void LaneReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) {
+  if (begin == end) return;
+  const auto [b, offset] = positions_[parameter];
+  const NodeRow& row = rows_[b];
+  if (is_kept_[parameter] != 0) return visit(begin, end - begin, row.at(0, offset + begin));
+  const mpi::Slice range{.begin = static_cast<std::size_t>(offset + begin),
+                         .count = static_cast<std::size_t>(end - begin)};
+  const auto consume = [&, offset = offset](std::size_t first, const std::byte* values, std::size_t count) {
+    visit(static_cast<std::int64_t>(first) - offset, static_cast<std::int64_t>(count), values);
+    std::byte* const place = row.at(0, static_cast<std::int64_t>(first));
+    if (keeps && place != values) std::memcpy(place, values, count * size_of(row.dtype()));
+  };
+  collectives_.reduce_range(tickets_[b], range, consume);
+  if (keeps) is_kept_[parameter] = 1;
+}
+
+void LaneReducer::reset() {
+  if (lane_ > 0 || is_open_) buffers_.restore();
+  lane_ = 0;
+  is_open_ = false;
+  is_sliced_ = false;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/lane_tree.hpp>
+#include <lockstep/parallel/bucket_plan.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/reducer.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "reducers/lane_buffers.hpp"
+#include "reducers/node_row.hpp"
+
+namespace lockstep::parallel {
+
+/// Averages gradients over lanes, which are fixed parts of a global batch, by one tree. The result has the same bits on
+/// any number of ranks.
+///
+/// A lane is one forward and one backward, so prepare begins a lane. Its gradients go into a bucket of their own.
+/// Neighbours in the tree that one rank holds are added there; the others are added where all ranks' buckets are
+/// reduced. A parameter that no lane used has no gradient. The model's buffers are treated by LaneBuffers.
+class LaneReducer : public Reducer {
+ public:
+  /// Allocates the buckets. Collective.
+  /// @param parameters   in registration order, with dense gradients of their own type
+  /// @param buffers      returns the model's buffers; called at the start of every step
+  /// @param collectives  outlives the reducer
+  /// @param tree         for the ranks of `collectives`
+  LaneReducer(std::vector<NamedParameter> parameters, std::function<std::vector<at::Tensor>()> buffers,
+              const BucketLimits& limits, mpi::Collectives& collectives, mpi::LaneTree tree);
+  ~LaneReducer() override;
+  LaneReducer(const LaneReducer&) = delete;
+  LaneReducer& operator=(const LaneReducer&) = delete;
+
+  ReducerTraits traits() const noexcept override { return {.averages_forwards = true, .averages_buffers = true}; }
+  /// Begins this rank's next lane. A lane ends when the next one begins, or with finish. The mode of a step is that of
+  /// its last lane.
+  void prepare(Synchronisation mode) override;
+  /// After the last of this rank's lanes.
+  void finish() override;
+  bool is_sliced() const noexcept override { return is_sliced_; }
+  bool has_gradient(std::size_t parameter) const override;
+  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
+  void release() noexcept override { is_sliced_ = false; }
+  /// The step must not have been finished on any rank.
+  void reset() override;
+  void record(StepRecorder& recorder) override { recorder_ = &recorder; }
+  bool supports_slices() const noexcept override { return true; }
+  void on_new_buckets(std::function<void(const std::vector<Bucket>&)> listener) override { listener(plan_); }
+
+ private:
+  struct Position {
+    std::size_t bucket = 0;
+    std::int64_t offset = 0;
+  };
+
+  void end_lane();
+  void pack(int node);
+  void await_buckets();
+
+  std::vector<NamedParameter> parameters_;
+  mpi::Collectives& collectives_;
+  StepRecorder* recorder_ = nullptr;
+  mpi::LaneTree tree_;
+  std::span<const mpi::LaneTree::Step> steps_;  // of this rank's lanes
+  std::vector<Bucket> plan_;
+  std::vector<Position> positions_;             // by parameter
+  std::vector<NodeRow> rows_;                   // by bucket
+  NodeRow used_;                                // by parameter: the share of the lanes that used it
+  LaneBuffers buffers_;                         // of the model
+  std::vector<std::vector<at::Tensor>> views_;  // [node][parameter]
+  std::vector<mpi::Ticket> tickets_;            // by bucket
+  std::vector<char> is_kept_;                   // by parameter: its own part is averaged in place
+  std::size_t lane_ = 0;                        // of this rank, in this step
+  bool is_open_ = false;                        // between the beginning and the end of a lane
+  bool wants_slices_ = false;
+  bool is_sliced_ = false;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/parallel/reducer.hpp>
+
+namespace lockstep::parallel {
+
+/// The reducer of one rank alone: its own gradients are the average. No hooks, no buckets, no collectives.
+class LocalReducer : public Reducer {
+ public:
+  ReducerTraits traits() const noexcept override { return {.accepts_uneven_inputs = true}; }
+  void prepare(Synchronisation) override {}
+  void finish() override {}
+  bool is_sliced() const noexcept override { return false; }
+  bool has_gradient(std::size_t) const override { return false; }
+  void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
+  void release() noexcept override {}
+  void reset() override {}
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,145 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sharding/shard_blocks.hpp"
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "sharding/shards.hpp"
+
+namespace lockstep::parallel {
+
+namespace {
+
+using models::Block;
+
+bool consists_of_blocks(const Block& block) {
+  const auto children = block.children();
+  return std::any_of(children.begin(), children.end(),
+                     [](const auto& child) { return dynamic_cast<const Block*>(child.get()) != nullptr; });
+}
+
+/// Those that are in no other of the kind; the model itself does not count.
+std::vector<const Block*> outermost_composites(const models::Model& model) {
+  std::vector<const Block*> chosen;
+  std::string inside;  // of the last one, with a dot
+  for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
+    const auto* const block = dynamic_cast<const Block*>(child.value().get());
+    if (block == nullptr || !consists_of_blocks(*block)) continue;
+    if (!inside.empty() && child.key().starts_with(inside)) continue;
+    chosen.push_back(block);
+    inside = child.key() + ".";
+  }
+  return chosen;
+}
+
+/// The parameters of each block by number.
+std::vector<std::size_t> parameters_in(const Block& block, const std::vector<NamedParameter>& parameters) {
+  std::set<std::size_t> numbers;
+  for (const at::Tensor& tensor : block.parameters()) {
+    const auto found = std::find_if(parameters.begin(), parameters.end(),
+                                    [&tensor](const NamedParameter& p) { return p.tensor.is_same(tensor); });
+    if (found != parameters.end()) numbers.insert(static_cast<std::size_t>(found - parameters.begin()));
+  }
+  return {numbers.begin(), numbers.end()};
+}
+
+}  // namespace
+
+std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vector<NamedParameter>& parameters,
+                                     const std::vector<std::string>& patterns) {
+  const std::vector<const Block*> chosen =
+      patterns.empty() ? outermost_composites(model) : models::matching_blocks(model, patterns, "strategy.blocks");
+  std::vector<std::size_t> owners(parameters.size());  // how many chosen blocks have the parameter
+  std::vector<ShardGroup> groups = {{}};
+  for (const Block* const block : chosen) {
+    groups.push_back({block, parameters_in(*block, parameters)});
+    for (const std::size_t i : groups.back().members) ++owners[i];
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    if (owners[i] != 1) groups.front().members.push_back(i);
+  }
+  for (std::size_t g = 1; g < groups.size(); ++g) {
+    std::erase_if(groups[g].members, [&owners](std::size_t i) { return owners[i] != 1; });
+  }
+  std::erase_if(groups, [](const ShardGroup& group) { return group.members.empty(); });
+  return groups;
+}
+
+UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters) {
+  UnitMembers result;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    std::map<at::ScalarType, std::vector<std::size_t>> by_type;
+    for (const std::size_t i : groups[g].members) by_type[parameters[i].tensor.scalar_type()].push_back(i);
+    for (auto& [type, members] : by_type) {
+      result.members.push_back(std::move(members));
+      result.group_of.push_back(g);
+    }
+  }
+  return result;
+}
+
+BlockGathering::BlockGathering(Shards& shards, const std::vector<ShardGroup>& groups,
+                               const std::vector<std::size_t>& group_of)
+    : shards_(&shards), units_(groups.size()) {
+  for (std::size_t u = 0; u < group_of.size(); ++u) units_[group_of[u]].push_back(u);
+  for (Group g = 0; g < groups.size(); ++g) group_of_block_[groups[g].block] = g;
+}
+
+void BlockGathering::gather(Group group) {
+  for (const std::size_t unit : units_[group]) shards_->gather(unit);
+}
+
+void BlockGathering::request(std::optional<Group> group) {
+  if (!group) return;
+  for (const std::size_t unit : units_[*group]) shards_->request(unit);
+}
+
+void BlockGathering::release(Group group) {
+  for (const std::size_t unit : units_[group]) shards_->release(unit);
+}
+
+std::optional<BlockGathering::Group> BlockGathering::neighbour(Group group, std::ptrdiff_t distance) const {
+  const auto found = std::find(last_order_.begin(), last_order_.end(), group);
+  if (found == last_order_.end()) return std::nullopt;
+  const std::ptrdiff_t place = found - last_order_.begin() + distance;
+  if (place < 0 || place >= std::ssize(last_order_)) return std::nullopt;
+  return last_order_[static_cast<std::size_t>(place)];
+}
+
+void BlockGathering::begin_forward() {
+  if (!order_.empty()) last_order_ = std::exchange(order_, {});
+  const auto root = group_of_block_.find(nullptr);
+  if (root != group_of_block_.end()) gather(root->second);
+}
+
+void BlockGathering::end_forward() {
+  const auto root = group_of_block_.find(nullptr);
+  if (root != group_of_block_.end()) release(root->second);
+}
+
+at::Tensor BlockGathering::run(Block& block, const at::Tensor& input,
+                               const std::function<at::Tensor(const at::Tensor&)>& next) {
+  const auto found = group_of_block_.find(&block);
+  if (found == group_of_block_.end()) return next(input);
+  const Group group = found->second;
+  order_.push_back(group);
+  gather(group);
+  request(neighbour(group, 1));
+  const at::Tensor output = next(input);
+  const bool has_backward = at::GradMode::is_enabled() && output.requires_grad();
+  if (has_backward) {
+    output.register_hook([this, group](const at::Tensor&) {
+      gather(group);
+      request(neighbour(group, -1));
+    });
+  }
+  // Backward begins with the block that forward ends with.
+  const bool is_last = !last_order_.empty() && last_order_.back() == group;
+  if (!has_backward || !is_last) release(group);
+  return output;
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sharding/shard_reducer.hpp"
+
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace lockstep::parallel {
+
+ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units,
+                           mpi::Collectives& collectives, std::function<void(std::size_t)> on_reduced)
+    : parameters_(std::move(parameters)),
+      units_(std::move(units)),
+      collectives_(collectives),
+      on_reduced_(std::move(on_reduced)),
+      positions_(parameters_.size()),
+      has_arrived_(parameters_.size()),
+      is_used_(parameters_.size()),
+      awaited_(units_.size()),
+      contributions_(units_.size()),
+      on_host_(units_.size()) {
+  std::size_t max_bytes = 0;
+  for (std::size_t u = 0; u < units_.size(); ++u) {
+    const Unit& unit = units_[u];
+    for (const Slot& slot : unit.slots) positions_[slot.parameter] = {u, slot.offset};
+    const at::Tensor& any = parameters_[unit.slots.front().parameter].tensor;
+    slices_.push_back(at::zeros({unit.slice}, any.options().requires_grad(false)));
+    const auto count = static_cast<std::size_t>(unit.count(collectives.world_size()));
+    max_bytes = std::max(max_bytes, count * size_of(unit.dtype));
+  }
+  // Where nothing waits for a reduction, the next unit is packed beside it.
+  stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
+  for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
+  begin_round();
+  hooks_ = std::make_unique<AccumulatorHooks>(parameters_, static_cast<AccumulatorListener&>(*this));
+}
+
+mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
+  const at::Device device = slices_.front().device();
+  if (device.is_cpu() || collectives_.has_device_buckets()) return collectives_.allocate_bucket(bytes);
+  const auto memory = std::make_shared<at::Tensor>(
+      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device)));
+  return {.bytes = bytes_of(*memory), .owner = memory};
+}
+
+// ---- Reduction
+
+void ShardReducer::prepare(Synchronisation /*mode*/) {
+  if (is_open_) flush();
+  is_open_ = true;
+}
+
+void ShardReducer::on_accumulated(std::size_t parameter, bool /*has_gradient*/) {
+  const std::size_t unit = positions_[parameter].unit;
+  // A second backward of the same step brings its gradients in a round of their own.
+  if (has_arrived_[parameter] != 0 && is_reduced(unit)) flush();
+  if (std::exchange(has_arrived_[parameter], char{1}) != 0) return;
+  --awaited_[unit];
+  while (next_ > 0 && awaited_[next_ - 1] == 0) reduce(--next_);
+}
+
+void ShardReducer::begin_round() {
+  next_ = units_.size();
+  std::fill(has_arrived_.begin(), has_arrived_.end(), char{0});
+  for (std::size_t u = 0; u < units_.size(); ++u) awaited_[u] = units_[u].slots.size();
+}
+
+/// Reduces the units for which gradients are missing, with what is there.
+void ShardReducer::flush() {
+  while (next_ > 0) reduce(--next_);
+  begin_round();
+}
+
+void ShardReducer::reduce(std::size_t unit) {
+  const torch::NoGradGuard no_grad;
+  Staging& staging = stagings_[turn_++ % stagings_.size()];
+  settle(staging);
+  pack(unit, staging.memory);
+  const bool is_first = contributions_[unit]++ == 0;
+  if (!is_first) staging.more = at::empty_like(slices_[unit]);
+  const at::Tensor all = at::from_blob(
+      staging.memory.bytes.data(), {units_[unit].count(collectives_.world_size())}, [](void*) {},
+      slices_[unit].options(), slices_[unit].device());
+  staging.unit = unit;
+  staging.ticket = start_average_scatter(all, is_first ? slices_[unit] : staging.more, collectives_);
+  staging.is_busy = true;
+  if (stagings_.size() == 1) settle(staging);
+  on_host_[unit].reset();
+  on_reduced_(unit);
+}
+
+/// Moves the gradients of a unit to where they are reduced.
+void ShardReducer::pack(std::size_t unit, const mpi::BucketMemory& memory) {
+  const std::size_t element = size_of(units_[unit].dtype);
+  for (const Slot& slot : units_[unit].slots) {
+    const at::Tensor& parameter = parameters_[slot.parameter].tensor;
+    at::Tensor& gradient = parameter.mutable_grad();
+    const at::Tensor view =
+        view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, memory.owner);
+    if (gradient.defined()) {
+      view.copy_(gradient);
+      is_used_[slot.parameter] = 1;
+    } else {
+      view.zero_();
+    }
+    gradient.reset();
+  }
+}
+
+/// Waits for a reduction that is under way.
+void ShardReducer::settle(Staging& staging) {
+  if (!std::exchange(staging.is_busy, false)) return;
+  collectives_.wait(staging.ticket);
+  if (staging.more.defined()) slices_[staging.unit].add_(std::exchange(staging.more, at::Tensor()));
+}
+
+void ShardReducer::settle_all() {
+  for (std::size_t i = 0; i < stagings_.size(); ++i) settle(stagings_[(turn_ + i) % stagings_.size()]);
+}
+
+// ---- Slices
+
+void ShardReducer::finish() {
+  if (!is_open_) return;
+  flush();
+  settle_all();
+  is_open_ = false;
+  collectives_.all_reduce(is_used_.data(), is_used_.size(), DType::uint8, mpi::ReduceOp::max);
+  is_sliced_ = true;
+}
+
+std::int64_t ShardReducer::in_slice(std::size_t parameter, std::int64_t element) const {
+  const auto [unit, offset] = positions_[parameter];
+  return offset + element - units_[unit].slice * collectives_.rank();
+}
+
+void ShardReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,
+                         bool /*keeps*/) {
+  if (begin == end) return;
+  const std::size_t unit = positions_[parameter].unit;
+  if (!on_host_[unit].defined()) on_host_[unit] = slices_[unit].cpu();
+  const auto first = static_cast<std::size_t>(in_slice(parameter, begin)) * size_of(units_[unit].dtype);
+  visit(begin, end - begin, bytes_of(on_host_[unit]).data() + first);
+}
+
+at::Tensor ShardReducer::part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const {
+  const at::Tensor& slice = slices_[positions_[parameter].unit];
+  return begin == end ? slice.narrow(0, 0, 0) : slice.narrow(0, in_slice(parameter, begin), end - begin);
+}
+
+void ShardReducer::release() noexcept {
+  is_sliced_ = false;
+  std::fill(is_used_.begin(), is_used_.end(), std::uint8_t{0});
+  std::fill(contributions_.begin(), contributions_.end(), 0);
+  std::fill(on_host_.begin(), on_host_.end(), at::Tensor());
+}
+
+void ShardReducer::reset() {
+  settle_all();
+  is_open_ = false;
+  for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  begin_round();
+  release();
+}
+
+}  // namespace lockstep::parallel

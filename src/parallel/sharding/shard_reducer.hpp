@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/reducer.hpp>
+#include <lockstep/parallel/shard_plan.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "reducers/accumulator_hooks.hpp"
+
+namespace lockstep::parallel {
+
+/// Averages gradients so that each rank keeps only its slice of every unit.
+///
+/// A unit is reduced as soon as backward has computed the gradients of all of its parameters and the units before it
+/// are reduced. The memory of the gradients is then freed. Every micro-batch is reduced, and the slices are added. A
+/// parameter without a gradient on some rank counts as zero there; a parameter without a gradient on all ranks has
+/// none.
+///
+/// On GPUs, nothing waits for a reduction before the gradients are needed, or their memory is needed again.
+class ShardReducer : public Reducer, private AccumulatorListener {
+ public:
+  /// Allocates memory for the largest unit. Collective.
+  /// @param parameters   in registration order, with dense gradients of their own type
+  /// @param units        of all parameters, in the order in which forward uses them; reduced in the opposite order
+  /// @param collectives  outlives the reducer
+  /// @param on_reduced   called when backward no longer needs the parameters of a unit
+  ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
+               std::function<void(std::size_t unit)> on_reduced);
+
+  /// Reduces what the previous backward left. The slices are the same in every mode.
+  void prepare(Synchronisation mode) override;
+  void finish() override;
+  bool is_sliced() const noexcept override { return is_sliced_; }
+  bool has_gradient(std::size_t parameter) const override { return is_used_[parameter] != 0; }
+  void visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit, bool keeps) override;
+  at::Tensor part_of(std::size_t parameter, std::int64_t begin, std::int64_t end) const override;
+  void release() noexcept override;
+  /// Not collective.
+  void reset() override;
+
+ private:
+  struct Position {
+    std::size_t unit = 0;
+    std::int64_t offset = 0;
+  };
+
+  /// Memory in which a unit's gradients are packed, and their reduction, which may be under way.
+  struct Staging {
+    mpi::BucketMemory memory;
+    bool is_busy = false;
+    mpi::Ticket ticket = {};
+    std::size_t unit = 0;
+    at::Tensor more = {};  // of a unit whose slice holds an earlier contribution: the result, which is to be added
+  };
+
+  void on_accumulated(std::size_t parameter, bool has_gradient) override;
+  mpi::BucketMemory allocate(std::size_t bytes) const;
+  void begin_round();
+  void flush();
+  void reduce(std::size_t unit);
+  void pack(std::size_t unit, const mpi::BucketMemory& memory);
+  void settle(Staging& staging);
+  void settle_all();
+  bool is_reduced(std::size_t unit) const { return unit >= next_; }
+  /// Position of an element in the slice of the parameter's unit.
+  std::int64_t in_slice(std::size_t parameter, std::int64_t element) const;
+
+  std::vector<NamedParameter> parameters_;
+  std::vector<Unit> units_;
+  mpi::Collectives& collectives_;
+  std::function<void(std::size_t)> on_reduced_;
+  std::vector<Position> positions_;  // by parameter
+  std::vector<at::Tensor> slices_;   // by unit: averages of this step, added
+  std::vector<Staging> stagings_;    // take turns
+  std::size_t turn_ = 0;
+  std::vector<char> has_arrived_;            // by parameter, in this round
+  std::vector<std::uint8_t> is_used_;        // by parameter, in this step; after finish on any rank
+  std::vector<std::size_t> awaited_;         // by unit: parameters that have not arrived in this round
+  std::vector<std::int64_t> contributions_;  // by unit, in this step
+  std::vector<at::Tensor> on_host_;          // by unit: slices_ in the host's memory, once they are read there
+  std::size_t next_ = 0;                     // units from here on are reduced
+  bool is_open_ = false;                     // between prepare and finish
+  bool is_sliced_ = false;
+  std::unique_ptr<AccumulatorHooks> hooks_;
+};
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,401 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/memory.hpp>
+#include <lockstep/mpi/shared_region.hpp>
+#include <lockstep/parallel/parameter_store.hpp>
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "ddp/step_recorder.hpp"
+#include "sharding/shards.hpp"
+#include "store/write_guard.hpp"
+
+namespace lockstep::parallel {
+
+namespace {
+
+constexpr std::size_t kStoreAlignment = 64;
+
+/// [own_end - own_begin] Of a tensor without gaps.
+at::Tensor own_part(const at::Tensor& tensor, const optim::Segment& of) {
+  return tensor.as_strided({tensor.numel()}, {1}).narrow(0, of.own_begin, of.own_end - of.own_begin);
+}
+
+std::shared_ptr<std::byte> shared_memory(const mpi::Communicator& host, std::size_t bytes) {
+  auto region = std::make_shared<mpi::SharedRegion>(host, bytes);
+  std::byte* const begin = region->bytes().data();
+  return {std::move(region), begin};
+}
+
+std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
+  auto memory = std::make_shared<at::Tensor>(
+      at::zeros({static_cast<std::int64_t>(bytes)}, at::TensorOptions().dtype(at::kByte).device(device)));
+  auto* const begin = static_cast<std::byte*>(memory->mutable_data_ptr());
+  return {std::move(memory), begin};
+}
+
+std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<DType> dtypes;
+  for (const NamedParameter& parameter : parameters) {
+    const DType dtype = dtype_of(parameter.tensor, parameter.name);
+    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+  }
+  return dtypes;
+}
+
+/// The parameters of all living stores.
+std::set<const c10::TensorImpl*>& claimed() {
+  static std::set<const c10::TensorImpl*> tensors;
+  return tensors;
+}
+
+/// @return  gives the parameters free again when it is destroyed
+std::shared_ptr<void> claim(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) claimed().insert(parameter.tensor.unsafeGetTensorImpl());
+  return {nullptr, [parameters](void*) {
+            for (const NamedParameter& each : parameters) claimed().erase(each.tensor.unsafeGetTensorImpl());
+          }};
+}
+
+}  // namespace
+
+void require_unwrapped(const std::vector<NamedParameter>& parameters) {
+  for (const NamedParameter& parameter : parameters) {
+    if (!claimed().contains(parameter.tensor.unsafeGetTensorImpl())) continue;
+    throw ConfigError("ddp: parameter '" + parameter.name +
+                      "' belongs to another wrapper; destroy that one before the model is wrapped again");
+  }
+}
+
+ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
+                               mpi::Collectives& collectives, mpi::Communicator sharers, bool checks_writes)
+    : parameters_(std::move(parameters)),
+      claim_(claim(parameters_)),
+      specs_(specs_of(parameters_)),
+      holds_(parameters_.size()),
+      device_(parameters_.front().tensor.device()),
+      are_tensors_(device_.is_cuda()),
+      checks_writes_(checks_writes),
+      host_(std::move(sharers)),
+      sharers_(&collectives) {
+  const mpi::Communicator leaders = world.split(host_.is_root() ? 0 : 1);  // one rank of each copy
+  // Some hosts may have one rank: what all do together must not depend on this one's.
+  if (!world.agree(host_.size() == 1 || host_.size() == world.size())) {
+    const std::int32_t lowest = host_.all_reduce(static_cast<std::int32_t>(world.rank()), mpi::Op::min);
+    own_sharers_ = collectives.split(lowest);
+    sharers_ = own_sharers_.get();
+  }
+  for (const DType dtype : dtypes_of(parameters_)) {
+    std::vector<std::size_t> members;
+    for (std::size_t i = 0; i < parameters_.size(); ++i) {
+      if (dtype_of(parameters_[i].tensor, parameters_[i].name) == dtype) members.push_back(i);
+    }
+    add_block(dtype, members);
+    const optim::Block& block = blocks_.back();
+    const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(dtype);
+    const std::span<std::byte> values(block.parameters, bytes);
+    if (is_on_gpu()) {
+      collectives.broadcast(values, 0);
+    } else if (host_.is_root()) {
+      leaders.broadcast(values);
+    }
+  }
+  divide({});
+  host_.barrier();
+  if (checks_writes_) world.together([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
+}
+
+ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
+                               mpi::Collectives& collectives, std::vector<Unit> units, const Sharding& sharding)
+    : parameters_(std::move(parameters)),
+      claim_(claim(parameters_)),
+      specs_(specs_of(parameters_)),
+      holds_(parameters_.size()),
+      device_(parameters_.front().tensor.device()),
+      are_tensors_(device_.is_cuda() || sharding.is_as_on_gpu),
+      checks_writes_(false),
+      host_(world.split(world.rank())),
+      sharers_(&collectives) {
+  for (const NamedParameter& parameter : parameters_) {
+    if (world.size() > 1) broadcast(parameter.tensor, collectives, 0);
+  }
+  const bool is_offloaded = are_tensors_ && sharding.offloads;
+  shards_ = std::make_unique<Shards>(
+      parameters_, std::move(units), collectives,
+      Shards::Options{.frees = sharding.stage == 3, .prefetches = sharding.prefetches, .offloads = is_offloaded});
+  if (is_offloaded) device_ = at::kCPU;
+  are_tensors_ = are_tensors_ && !is_offloaded;
+  for (std::size_t u = 0; u < shards_->units().size(); ++u) {
+    const Unit& unit = shards_->units()[u];
+    blocks_.push_back(block_of(unit, specs_, collectives.rank()));
+    blocks_.back().parameters = bytes_of(shards_->held(u)).data();
+    auto& members = index_.emplace_back();
+    for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
+  }
+}
+
+ParameterStore::~ParameterStore() = default;
+
+std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
+  if (is_on_gpu()) return device_memory(device_, bytes);
+  if (is_shared()) return shared_memory(host_, bytes);
+  return checks_writes_ ? private_pages(bytes) : zeroed_memory(bytes);
+}
+
+void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& members) {
+  const std::size_t element = size_of(dtype);
+  const auto step = static_cast<std::int64_t>(kStoreAlignment / element);
+  optim::Block block{.dtype = dtype, .parameters = nullptr, .segments = {}};
+  for (const std::size_t i : members) {
+    const at::Tensor& tensor = parameters_[i].tensor;
+    block.segments.push_back({.name = parameters_[i].name,
+                              .shape = tensor.sizes().vec(),
+                              .strides = tensor.strides().vec(),
+                              .offset = block.count,
+                              .count = tensor.numel(),
+                              .own_begin = 0,
+                              .own_end = tensor.numel()});
+    block.count += (tensor.numel() + step - 1) / step * step;
+  }
+  memory_.push_back(allocate(static_cast<std::size_t>(block.count) * element));
+  block.parameters = memory_.back().get();
+  for (std::size_t s = 0; s < members.size(); ++s) {
+    at::Tensor& tensor = parameters_[members[s]].tensor;
+    const at::Tensor view = view_of(block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
+                                    tensor, memory_.back());
+    if (host_.is_root() && tensor.numel() > 0) {
+      const torch::NoGradGuard no_grad;
+      view.copy_(tensor);
+    }
+    tensor.set_data(view);
+  }
+  blocks_.push_back(std::move(block));
+  index_.push_back(members);
+}
+
+void ParameterStore::connect(Reducer& reducer) {
+  reducer_ = &reducer;
+  reducer.on_new_buckets([this](const std::vector<Bucket>& buckets) {
+    divide(buckets);
+    if (recorder_ != nullptr) recorder_->set_buckets(buckets);
+  });
+}
+
+/// Gives every sharer its parts. Without buckets the whole is divided as if it were one.
+void ParameterStore::divide(const std::vector<Bucket>& buckets) {
+  if (!is_shared()) return;
+  if (owns_whole_) return divide_whole();
+  const std::vector<OwnedRange> owned = divide_ownership(specs_, buckets.empty() ? plan_buckets(specs_, {}) : buckets,
+                                                         host_.rank(), host_.size(), optim::kPieceElements);
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
+      blocks_[b].segments[s].own_begin = owned[index_[b][s]].begin;
+      blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
+    }
+  }
+}
+
+void ParameterStore::own_whole_parameters() {
+  if (shards_) {
+    throw ConfigError(
+        "optim.name: this one updates whole parameters, which strategy.name=sharded cuts; take another, or "
+        "strategy.name=ddp");
+  }
+  owns_whole_ = true;
+  if (is_shared()) divide_whole();
+}
+
+/// The largest first, each to who has least.
+void ParameterStore::divide_whole() {
+  std::vector<optim::Segment*> segments;
+  for (optim::Block& block : blocks_) {
+    for (optim::Segment& segment : block.segments) segments.push_back(&segment);
+  }
+  std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
+  std::vector<std::int64_t> owned(static_cast<std::size_t>(host_.size()));
+  for (optim::Segment* segment : segments) {
+    const auto least = std::min_element(owned.begin(), owned.end());
+    segment->own_begin = 0;
+    segment->own_end = least - owned.begin() == host_.rank() ? segment->count : 0;
+    *least += segment->count;
+  }
+}
+
+std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
+  const optim::Block& of = blocks_.at(block);
+  return allocate(static_cast<std::size_t>(of.count) * size_of(of.dtype));
+}
+
+void ParameterStore::finish_gradients() {
+  if (reducer_ != nullptr) reducer_->finish();
+}
+
+bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
+  const std::size_t i = index_[block][segment];
+  if (is_held(i)) return false;
+  if (reducer_ != nullptr && reducer_->is_sliced()) return reducer_->has_gradient(i);
+  return parameters_[i].tensor.grad().defined();
+}
+
+void ParameterStore::visit_gradients(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
+  if (recorder_ == nullptr) return visit_all(visit, is_last);
+  recorder_->visits_begin();
+  visit_all(
+      [&](const optim::GradientPiece& piece) {
+        recorder_->piece_begins(index_[piece.block][piece.segment]);
+        visit(piece);
+        recorder_->piece_ends();
+      },
+      is_last);
+}
+
+void ParameterStore::visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
+  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
+      if (!has_gradient(b, s)) continue;
+      if (!is_sliced) {
+        visit_whole(b, s, visit);
+        continue;
+      }
+      const optim::Segment& segment = blocks_[b].segments[s];
+      reducer_->visit(
+          index_[b][s], segment.own_begin, segment.own_end,
+          [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
+            visit({.block = b, .segment = s, .begin = begin, .count = count, .values = values});
+          },
+          /*keeps=*/!is_last);
+    }
+  }
+  if (is_sliced && is_last) reducer_->release();
+}
+
+void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
+                                 const std::function<void(const optim::GradientPiece&)>& visit) const {
+  const optim::Segment& of = blocks_[block].segments[segment];
+  if (of.own_begin == of.own_end) return;
+  const at::Tensor own = own_part(aligned_gradient(block, segment).detach(), of).cpu();
+  visit({.block = block,
+         .segment = segment,
+         .begin = of.own_begin,
+         .count = of.own_end - of.own_begin,
+         .values = bytes_of(own).data()});
+}
+
+at::Tensor ParameterStore::aligned_gradient(std::size_t block, std::size_t segment) const {
+  const at::Tensor& parameter = parameters_[index_[block][segment]].tensor;
+  at::Tensor& gradient = parameter.mutable_grad();
+  if (gradient.is_sparse()) gradient = gradient.to_dense();
+  if (gradient.scalar_type() != parameter.scalar_type() || gradient.strides() != parameter.strides()) {
+    const torch::NoGradGuard no_grad;
+    gradient = at::empty_like(parameter).copy_(gradient);  // optimizers walk both side by side
+  }
+  return gradient;
+}
+
+at::Tensor ParameterStore::flat_parameter(std::size_t block, std::size_t segment) {
+  const optim::Segment& of = blocks_[block].segments[segment];
+  if (!shards_) return own_part(parameters_[index_[block][segment]].tensor.detach(), of);
+  const std::int64_t first = of.own_begin == of.own_end ? 0 : of.offset + of.own_begin;
+  return shards_->held(block).narrow(0, first, of.own_end - of.own_begin);
+}
+
+at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment) {
+  const optim::Segment& of = blocks_[block].segments[segment];
+  if (reducer_ != nullptr && reducer_->is_sliced()) {
+    return reducer_->part_of(index_[block][segment], of.own_begin, of.own_end);
+  }
+  return own_part(aligned_gradient(block, segment).detach(), of);
+}
+
+void ParameterStore::sum_over_ranks(const at::Tensor& values) {
+  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::sum);
+}
+
+void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
+  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::max);
+}
+
+void ParameterStore::drop_gradients() {
+  if (reducer_ != nullptr) reducer_->release();
+  for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
+void ParameterStore::write(const std::function<void()>& body) {
+  if (shards_) {
+    write_alone(body);
+    if (!shards_->frees()) shards_->publish();
+    return;
+  }
+  // Nobody must still read what is about to change. Where slices wait to be visited all have finished their backward.
+  if (reducer_ == nullptr || !reducer_->is_sliced()) meet();
+  write_alone(body);
+  meet();  // nobody reads before all have written
+}
+
+void ParameterStore::write_alone(const std::function<void()>& body) {
+  const WriteGuard::Opened opened(guard_.get());
+  body();
+  if (shards_) shards_->bring_back();
+}
+
+void ParameterStore::write_whole(const std::function<void()>& body) {
+  if (shards_) {
+    return read_whole([this, &body] {
+      body();
+      shards_->take_slices();
+    });
+  }
+  write([this, &body] {
+    if (host_.is_root()) body();
+  });
+}
+
+void ParameterStore::read_whole(const std::function<void()>& body) {
+  const bool gathers = shards_ && shards_->frees();
+  for (std::size_t u = 0; gathers && u < blocks_.size(); ++u) shards_->gather(u);
+  body();
+  if (gathers) shards_->release_all();
+}
+
+std::span<std::byte> ParameterStore::bytes_of_block(std::size_t block) const {
+  const optim::Block& of = blocks_.at(block);
+  return {of.parameters, static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+}
+
+std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype) {
+  const optim::Block& of = blocks_.at(block);
+  const at::TensorOptions options = at::TensorOptions().dtype(scalar_type_of(dtype)).device(device_);
+  at::Tensor all = at::from_blob(
+      of_block.data(), {of.count}, [](void*) {}, options, device_);
+  std::int64_t first = 0;
+  if (shards_) {
+    all = shards_->whole(block, all);
+    first = of.count * sharers_->rank();
+  }
+  std::vector<at::Tensor> segments;
+  for (std::size_t s = 0; s < of.segments.size(); ++s) {
+    const at::Tensor& like = parameters_[index_[block][s]].tensor;
+    segments.push_back(all.as_strided(like.sizes(), like.strides(), first + of.segments[s].offset));
+  }
+  return segments;
+}
+
+void ParameterStore::meet() const {
+  if (!is_shared()) return;
+  const StepRecorder::Meeting meeting(recorder_);
+  sharers_->barrier();
+}
+
+void ParameterStore::sum_over_owners(std::span<double> values) const {
+  if (!is_shared() && !shards_) return;
+  const StepRecorder::Meeting meeting(recorder_);
+  sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+}
+
+}  // namespace lockstep::parallel

@@ -1,0 +1,344 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/layers.hpp>
+#include <lockstep/parallel/sync_batch_norm.hpp>
+
+#include <ATen/OpMathType.h>
+#include <ATen/Parallel.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/nn/modules/batchnorm.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "sync/sync_batch_norm_kernels.hpp"
+
+// N samples, C channels, W ranks.
+namespace lockstep::parallel {
+
+namespace {
+
+using models::BatchNorm;
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+std::span<std::byte> memory_of(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.mutable_data_ptr()), tensor.nbytes()};
+}
+
+// The exchange. Both carry float64 through host memory.
+
+/// @param mine  [K]
+/// @return      [W, K]
+at::Tensor gather(const at::Tensor& mine, mpi::Collectives& collectives) {
+  const at::Tensor host = mine.cpu().contiguous();
+  const at::Tensor all = at::empty({collectives.world_size(), host.numel()}, host.options());
+  collectives.all_gather(memory_of(host), memory_of(all));
+  return all;
+}
+
+/// @param mine  [K]
+/// @return      [K] on the device of `mine`
+at::Tensor sum_over_ranks(const at::Tensor& mine, mpi::Collectives& collectives) {
+  const at::Tensor host = mine.cpu().contiguous();
+  collectives.all_reduce(host.mutable_data_ptr(), static_cast<std::size_t>(host.numel()), DType::float64,
+                         mpi::ReduceOp::sum);
+  return host.to(mine.device());
+}
+
+/// Of a batch, over all dimensions but the channels. Tensors are float64 on the device of the batch.
+struct Statistics {
+  at::Tensor mean;  ///< [C]
+  at::Tensor var;   ///< [C] biased
+  double count = 0;
+};
+
+Statistics statistics_of(const at::Tensor& input) {
+  const std::int64_t channels = input.size(1);
+  if (input.numel() == 0) {
+    const at::Tensor zeros = at::zeros({channels}, input.options().dtype(at::kDouble));
+    return {.mean = zeros, .var = zeros, .count = 0};
+  }
+  // These decide the type of the statistics; without them it would be that of a 16-bit input.
+  const auto options = input.options().dtype(at::toOpMathType(input.scalar_type()));
+  const auto [mean, var] =
+      at::batch_norm_update_stats(input, at::zeros({channels}, options), at::ones({channels}, options), 0.0);
+  return {.mean = mean.to(at::kDouble),
+          .var = var.to(at::kDouble),
+          .count = static_cast<double>(input.numel()) / static_cast<double>(channels)};
+}
+
+/// Those of the batches of all ranks together.
+Statistics combined(const Statistics& mine, const BatchNorm& layer, bool needs_gradient,
+                    mpi::Collectives& collectives) {
+  const std::int64_t channels = mine.mean.numel();
+  const at::Tensor rest = torch::tensor({mine.count, needs_gradient ? 1.0 : 0.0}, mine.mean.options());
+  const at::Tensor all = gather(at::cat({mine.mean, mine.var, rest}), collectives);
+  const at::Tensor counts = all.narrow(1, 2 * channels, 1);  // [W, 1]
+  const double count = counts.sum().item<double>();
+  const auto needing = all.select(1, 2 * channels + 1).sum().item<double>();
+  if (needing != 0 && needing != collectives.world_size()) {
+    throw ConfigError("batch norm '" + layer.path() + "': its input needs a gradient on some ranks only");
+  }
+  if (count == 0) return mine;
+  if (count == 1) {
+    throw ConfigError("batch norm '" + layer.path() +
+                      "': expected more than 1 value per channel when training, over all ranks");
+  }
+  const at::Tensor means = all.narrow(1, 0, channels);
+  const at::Tensor variances = all.narrow(1, channels, channels);
+  const at::Tensor mean = (counts * means).sum(0) / count;
+  const at::Tensor var = (counts * (variances + (means - mean).square())).sum(0) / count;
+  return {.mean = mean.to(mine.mean.device()), .var = var.to(mine.mean.device()), .count = count};
+}
+
+void fold_into_running(const BatchNorm& layer, const Statistics& batch, double momentum) {
+  const torch::NoGradGuard no_grad;
+  const auto fold = [momentum](const at::Tensor& running, const at::Tensor& value) {
+    running.copy_(running.to(at::kDouble) * (1.0 - momentum) + value * momentum);
+  };
+  fold(layer.running_mean, batch.mean);
+  fold(layer.running_var, batch.var * (batch.count / (batch.count - 1.0)));
+}
+
+// The loops on the CPU.
+
+constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it brings
+
+std::int64_t grain_of(std::int64_t elements) { return std::max<std::int64_t>(1, kGrainElements / elements); }
+
+/// `tensor` as the kernels see it, if it is contiguous in `format`.
+NormShape shape_of(const at::Tensor& tensor, at::MemoryFormat format) {
+  const std::int64_t channels = tensor.size(1);
+  const std::int64_t pixels = tensor.numel() / (tensor.size(0) * channels);
+  if (format != at::MemoryFormat::Contiguous) {
+    return {.outer = tensor.size(0) * pixels, .channels = channels, .inner = 1};
+  }
+  return {.outer = tensor.size(0), .channels = channels, .inner = pixels};
+}
+
+/// Calls work(T()) with T as the type of the elements.
+template <class Work>
+void with_type(at::ScalarType type, const Work& work) {
+  switch (type) {
+    case at::kFloat:
+      return work(float());
+    case at::kDouble:
+      return work(double());
+    case at::kBFloat16:
+      return work(at::BFloat16());
+    case at::kHalf:
+      return work(at::Half());
+    default:
+      throw ConfigError(std::string("a synchronised batch norm does not support inputs of type ") + at::toString(type));
+  }
+}
+
+/// @return  for each channel, the sum of the gradient and that of gradient * (input - mean), in float64
+std::pair<at::Tensor, at::Tensor> sums_on_cpu(const at::Tensor& gradient, const at::Tensor& input,
+                                              const at::Tensor& mean) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::Tensor x = input.contiguous(format);
+  const at::Tensor dy = gradient.to(x.scalar_type()).contiguous(format);
+  const NormShape shape = shape_of(x, format);
+  at::Tensor sums = at::empty_like(mean);
+  at::Tensor dot_sums = at::empty_like(mean);
+  // Neighbouring channels share cache lines where inner is 1.
+  const std::int64_t grain = std::max<std::int64_t>(shape.inner == 1 ? 16 : 1, grain_of(shape.outer * shape.inner));
+  with_type(x.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    at::parallel_for(0, shape.channels, grain, [&](std::int64_t begin, std::int64_t end) {
+      norm_sums(shape, begin, end, dy.const_data_ptr<T>(), x.const_data_ptr<T>(), mean.const_data_ptr<double>(),
+                sums.mutable_data_ptr<double>(), dot_sums.mutable_data_ptr<double>());
+    });
+  });
+  return {sums, dot_sums};
+}
+
+/// slope * (gradient - mean_gradient) + factor * (input - mean) in one pass
+at::Tensor gradient_on_cpu(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& mean,
+                           const at::Tensor& mean_gradient, const at::Tensor& slope, const at::Tensor& factor) {
+  const at::MemoryFormat format = input.suggest_memory_format();
+  const at::Tensor x = input.contiguous(format);
+  const at::Tensor dy = gradient.to(x.scalar_type()).contiguous(format);
+  const NormShape shape = shape_of(x, format);
+  const at::Tensor dense_mean_gradient = mean_gradient.contiguous();
+  const at::Tensor dense_slope = slope.contiguous();
+  const at::Tensor dense_factor = factor.contiguous();
+  const NormGradientTerms terms{.mean = mean.const_data_ptr<double>(),
+                                .mean_gradient = dense_mean_gradient.const_data_ptr<double>(),
+                                .slope = dense_slope.const_data_ptr<double>(),
+                                .factor = dense_factor.const_data_ptr<double>()};
+  at::Tensor result = at::empty_like(x);
+  with_type(x.scalar_type(), [&](auto type) {
+    using T = decltype(type);
+    at::parallel_for(0, shape.outer, grain_of(shape.channels * shape.inner), [&](std::int64_t begin, std::int64_t end) {
+      norm_input_gradient(shape, begin, end, dy.const_data_ptr<T>(), x.const_data_ptr<T>(), terms,
+                          result.mutable_data_ptr<T>());
+    });
+  });
+  return result;
+}
+
+class SyncBatchNormBackward : public torch::autograd::Node {
+ public:
+  SyncBatchNormBackward(const at::Tensor& input, const BatchNorm& layer, const Statistics& batch,
+                        std::shared_ptr<mpi::Collectives> collectives)
+      : Node(torch::autograd::collect_next_edges(input, layer.weight, layer.bias)),
+        input_(input, /*is_output=*/false),
+        weight_(layer.weight, /*is_output=*/false),
+        batch_(batch),
+        eps_(layer.eps()),
+        collectives_(std::move(collectives)) {}
+
+  std::string name() const override { return "SyncBatchNormBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (at::GradMode::is_enabled()) throw ConfigError("a synchronised batch norm has no second derivative");
+    const at::Tensor input = input_.unpack();
+    const at::Tensor weight = weight_.unpack();
+    // Undefined when nothing that the loss needs depends on the output; the other ranks may still count on this one.
+    const at::Tensor gradient = gradients[0].defined() ? gradients[0] : at::zeros_like(input);
+    const Sums mine = sums_of(gradient, input);
+    variable_list result(3);
+    if (task_should_compute_output(0)) result[0] = input_gradient(gradient, input, weight, mine);
+    if (weight.defined()) {
+      result[1] = mine.gradient_times_normalised.to(weight.scalar_type());
+      result[2] = mine.gradient.to(weight.scalar_type());
+    }
+    return result;
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    input_.reset_data();
+    weight_.reset_data();
+  }
+
+ private:
+  /// Over this rank's batch; [C].
+  struct Sums {
+    at::Tensor gradient;
+    at::Tensor gradient_times_normalised;
+  };
+
+  Sums sums_of(const at::Tensor& gradient, const at::Tensor& input) const {
+    if (input.numel() == 0) return {at::zeros_like(batch_.mean), at::zeros_like(batch_.mean)};
+    const at::Tensor invstd = (batch_.var + eps_).rsqrt();
+    if (input.is_cpu()) {
+      const auto [sums, dot_sums] = sums_on_cpu(gradient, input, batch_.mean);
+      return {sums, dot_sums * invstd};
+    }
+    const at::Tensor mean = batch_.mean.to(at::toOpMathType(input.scalar_type()));
+    // The gradients of scale and shift of a normalisation by given statistics are exactly these sums.
+    const auto [unused, scale, shift] =
+        at::native_batch_norm_backward(gradient, input, at::ones_like(mean), mean, batch_.var.to(mean.scalar_type()),
+                                       {}, {}, /*train=*/false, eps_, {false, true, true});
+    return {shift, scale};
+  }
+
+  /// dx = weight invstd (dy - mean(dy) - x^ mean(dy x^)) with x^ = (x - mean) invstd, and means over all ranks
+  at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
+                            const Sums& mine) const {
+    const at::Tensor both = at::cat({mine.gradient, mine.gradient_times_normalised}).to(at::kDouble);
+    const at::Tensor sums = sum_over_ranks(both, *collectives_);
+    if (input.numel() == 0) return at::zeros_like(input);
+    const std::int64_t channels = input.size(1);
+    const at::Tensor mean_gradient = sums.narrow(0, 0, channels) / batch_.count;
+    const at::Tensor mean_product = sums.narrow(0, channels, channels) / batch_.count;
+    const at::Tensor invstd = (batch_.var + eps_).rsqrt();
+    // dx = slope (dy - mean(dy)) + factor (x - mean). Both differences come first: products of a large mean would
+    // cancel only after they are rounded.
+    const at::Tensor slope = weight.defined() ? invstd * weight.to(at::kDouble) : invstd;
+    const at::Tensor factor = -slope * invstd * mean_product;
+    if (input.is_cpu()) return gradient_on_cpu(gradient, input, batch_.mean, mean_gradient, slope, factor);
+    std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
+    shape[1] = channels;
+    const auto by_channel = [&](const at::Tensor& values) {
+      return values.to(at::toOpMathType(input.scalar_type())).view(shape);
+    };
+    const at::Tensor centred = input - by_channel(batch_.mean);
+    at::Tensor result = (gradient - by_channel(mean_gradient)).mul_(by_channel(slope));
+    return result.addcmul_(centred, by_channel(factor)).to(input.scalar_type());
+  }
+
+  SavedVariable input_;
+  SavedVariable weight_;
+  Statistics batch_;
+  double eps_;
+  std::shared_ptr<mpi::Collectives> collectives_;
+};
+
+at::Tensor normalised(BatchNorm& layer, const at::Tensor& input, double momentum,
+                      const std::shared_ptr<mpi::Collectives>& collectives) {
+  const bool needs_gradient = at::GradMode::is_enabled() && input.requires_grad();
+  const Statistics batch = [&] {
+    const torch::NoGradGuard no_grad;
+    return combined(statistics_of(input), layer, needs_gradient, *collectives);
+  }();
+  if (batch.count > 0) fold_into_running(layer, batch, momentum);
+  const auto normalise = [&] {
+    const at::AutoDispatchBelowADInplaceOrView not_recorded;
+    const at::ScalarType type = at::toOpMathType(input.scalar_type());
+    return std::get<0>(at::native_batch_norm(input, layer.weight, layer.bias, batch.mean.to(type), batch.var.to(type),
+                                             /*training=*/false, 0.0, layer.eps()));
+  };
+  if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalise();
+  const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, collectives),
+                                                    torch::autograd::deleteNode);
+  const at::Tensor output = normalise();
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+/// "" for anything but a BatchNorm of torch::nn.
+std::string torch_type_of(const torch::nn::Module& module) {
+  if (dynamic_cast<const torch::nn::BatchNorm1dImpl*>(&module) != nullptr) return "torch::nn::BatchNorm1d";
+  if (dynamic_cast<const torch::nn::BatchNorm2dImpl*>(&module) != nullptr) return "torch::nn::BatchNorm2d";
+  if (dynamic_cast<const torch::nn::BatchNorm3dImpl*>(&module) != nullptr) return "torch::nn::BatchNorm3d";
+  return "";
+}
+
+}  // namespace
+
+std::vector<std::pair<std::string, BatchNorm*>> batch_norms_of(const models::Model& model) {
+  std::vector<std::pair<std::string, BatchNorm*>> layers;
+  for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
+    const std::string type = torch_type_of(*child.value());
+    if (!type.empty()) {
+      throw ConfigError("layer '" + child.key() + "' is a " + type +
+                        ", which cannot be synchronised; use models::BatchNorm");
+    }
+    if (auto* layer = dynamic_cast<BatchNorm*>(child.value().get())) layers.emplace_back(child.key(), layer);
+  }
+  return layers;
+}
+
+std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& collectives) {
+  const auto layers = batch_norms_of(model);
+  if (layers.empty() || collectives.world_size() == 1) return layers.size();
+  const std::shared_ptr<mpi::Collectives> own = collectives.split(0);
+  for (const auto& [name, layer] : layers) {
+    layer->train_by([own](BatchNorm& self, const at::Tensor& input, double momentum) {
+      return normalised(self, input, momentum, own);
+    });
+  }
+  return layers.size();
+}
+
+void revert_sync_batch_norm(models::Model& model) {
+  for (const auto& child : model.modules(/*include_self=*/false)) {
+    if (auto* layer = dynamic_cast<BatchNorm*>(child.get())) layer->train_by({});
+  }
+}
+
+}  // namespace lockstep::parallel

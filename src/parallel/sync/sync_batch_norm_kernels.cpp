@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "sync/sync_batch_norm_kernels.hpp"
+
+#include <lockstep/core/clones.hpp>
+
+#include <algorithm>
+#include <array>
+#include <numeric>
+
+namespace lockstep::parallel {
+
+namespace {
+
+LOCKSTEP_INLINE double load(float value) { return value; }
+LOCKSTEP_INLINE double load(double value) { return value; }
+LOCKSTEP_INLINE double load(c10::BFloat16 value) { return static_cast<float>(value); }
+LOCKSTEP_INLINE double load(c10::Half value) { return static_cast<float>(value); }
+
+LOCKSTEP_INLINE void store(double value, float& to) { to = static_cast<float>(value); }
+LOCKSTEP_INLINE void store(double value, double& to) { to = value; }
+LOCKSTEP_INLINE void store(double value, c10::BFloat16& to) { to = static_cast<float>(value); }
+LOCKSTEP_INLINE void store(double value, c10::Half& to) { to = static_cast<float>(value); }
+
+/// inner is 1: channels are adjacent.
+template <class T>
+LOCKSTEP_INLINE void sum_rows(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                              const double* mean, double* sums, double* dot_sums) {
+  std::fill(sums + begin, sums + end, 0.0);
+  std::fill(dot_sums + begin, dot_sums + end, 0.0);
+  for (std::int64_t n = 0; n < shape.outer; ++n) {
+    const std::int64_t at = n * shape.channels;
+#pragma GCC ivdep
+    for (std::int64_t c = begin; c < end; ++c) {
+      const double g = load(dy[at + c]);
+      sums[c] += g;
+      dot_sums[c] += g * (load(x[at + c]) - mean[c]);
+    }
+  }
+}
+
+/// The elements of a channel are adjacent within each outer index.
+template <class T>
+LOCKSTEP_INLINE void sum_planes(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                                const double* mean, double* sums, double* dot_sums) {
+  constexpr std::int64_t kLanes = 64;  // independent partial sums, so that the loop is vectorized
+  for (std::int64_t c = begin; c < end; ++c) {
+    std::array<double, kLanes> lane_sums{};
+    std::array<double, kLanes> lane_dots{};
+    double* const sum = lane_sums.data();
+    double* const dot = lane_dots.data();
+    const double m = mean[c];
+    for (std::int64_t n = 0; n < shape.outer; ++n) {
+      const std::int64_t first = (n * shape.channels + c) * shape.inner;
+      const std::int64_t last = first + shape.inner;
+      for (std::int64_t at = first; at < last; at += kLanes) {
+        const std::int64_t count = std::min(kLanes, last - at);
+#pragma GCC ivdep
+        for (std::int64_t k = 0; k < count; ++k) {
+          const double g = load(dy[at + k]);
+          sum[k] += g;
+          dot[k] += g * (load(x[at + k]) - m);
+        }
+      }
+    }
+    sums[c] = std::accumulate(lane_sums.begin(), lane_sums.end(), 0.0);
+    dot_sums[c] = std::accumulate(lane_dots.begin(), lane_dots.end(), 0.0);
+  }
+}
+
+template <class T>
+LOCKSTEP_INLINE void sums_of(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                             const double* mean, double* sums, double* dot_sums) {
+  if (shape.inner == 1) return sum_rows(shape, begin, end, dy, x, mean, sums, dot_sums);
+  sum_planes(shape, begin, end, dy, x, mean, sums, dot_sums);
+}
+
+template <class T>
+LOCKSTEP_INLINE void gradient_of(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,
+                                 const NormGradientTerms& terms, T* dx) {
+  if (shape.inner == 1) {
+    for (std::int64_t n = begin; n < end; ++n) {
+      const std::int64_t at = n * shape.channels;
+#pragma GCC ivdep
+      for (std::int64_t c = 0; c < shape.channels; ++c) {
+        store(terms.slope[c] * (load(dy[at + c]) - terms.mean_gradient[c]) +
+                  terms.factor[c] * (load(x[at + c]) - terms.mean[c]),
+              dx[at + c]);
+      }
+    }
+    return;
+  }
+  for (std::int64_t plane = begin * shape.channels; plane < end * shape.channels; ++plane) {
+    const std::int64_t c = plane % shape.channels;
+    const double mean = terms.mean[c];
+    const double mean_gradient = terms.mean_gradient[c];
+    const double slope = terms.slope[c];
+    const double factor = terms.factor[c];
+    const std::int64_t at = plane * shape.inner;
+#pragma GCC ivdep
+    for (std::int64_t i = at; i < at + shape.inner; ++i) {
+      store(slope * (load(dy[i]) - mean_gradient) + factor * (load(x[i]) - mean), dx[i]);
+    }
+  }
+}
+
+}  // namespace
+
+// A clone cannot be a template.
+#define LOCKSTEP_SYNC_NORM_KERNELS(T)                                                                                 \
+  LOCKSTEP_CLONES void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy,           \
+                                 const T* x, const double* mean, double* sums, double* dot_sums) {                    \
+    sums_of(shape, begin, end, dy, x, mean, sums, dot_sums);                                                          \
+  }                                                                                                                   \
+  LOCKSTEP_CLONES void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, \
+                                           const T* x, const NormGradientTerms& terms, T* dx) {                       \
+    gradient_of(shape, begin, end, dy, x, terms, dx);                                                                 \
+  }
+
+LOCKSTEP_SYNC_NORM_KERNELS(float)
+LOCKSTEP_SYNC_NORM_KERNELS(double)
+LOCKSTEP_SYNC_NORM_KERNELS(c10::BFloat16)
+LOCKSTEP_SYNC_NORM_KERNELS(c10::Half)
+
+}  // namespace lockstep::parallel
