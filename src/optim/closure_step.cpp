@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/optim/minimisation.hpp>
+#include <lockstep/optim/closure_step.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <stdexcept>
 
 #include "piece_sums.hpp"
 
@@ -27,8 +28,8 @@ double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t
 
 }  // namespace
 
-Minimisation::Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate)
-    : optimizer_(&optimizer), parameters_(&parameters), evaluate_(&evaluate) {
+ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& closure)
+    : optimizer_(&optimizer), parameters_(&parameters), closure_(&closure) {
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     const Block& block = parameters.blocks()[b];
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
@@ -42,28 +43,28 @@ Minimisation::Minimisation(Optimizer& optimizer, FlatParameters& parameters, con
   }
 }
 
-Vector Minimisation::state_row(std::size_t slot, std::int64_t row) const {
+Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
   Vector rows;
-  for (const Place& place : owned_) {
-    const StateArray state = optimizer_->state_of(place.block, place.segment, slot).value();
-    const std::int64_t count = place.parameter.numel();
+  for (const OwnedParameter& owned : owned_) {
+    const StateArray state = optimizer_->state_of(owned.block, owned.segment, slot).value();
+    const std::int64_t count = owned.parameter.numel();
     std::byte* const values = state.values + row * count * static_cast<std::int64_t>(size_of(state.dtype));
-    rows.push_back(flat(values, count, place.parameter.scalar_type()));
+    rows.push_back(flat(values, count, owned.parameter.scalar_type()));
   }
   return rows;
 }
 
-Minimisation::Point Minimisation::evaluate() {
-  Point point{.loss = (*evaluate_)(), .gradient = {}};
+ClosureStep::Point ClosureStep::evaluate() {
+  Point point{.loss = (*closure_)(), .gradient = {}};
   parameters_->finish_gradients();
-  for (const Place& place : owned_) point.gradient.push_back(at::zeros_like(place.parameter));
+  for (const OwnedParameter& owned : owned_) point.gradient.push_back(at::zeros_like(owned.parameter));
   take_gradients(point.gradient);
   parameters_->drop_gradients();
   if (so_far_.evaluations++ == 0) so_far_.grad_norm = std::sqrt(dot(point.gradient, point.gradient));
   return point;
 }
 
-void Minimisation::take_gradients(const Vector& to) {
+void ClosureStep::take_gradients(const Vector& to) {
   std::size_t i = 0;  // pieces come in the order of parameters
   parameters_->visit_gradients(
       [&](const GradientPiece& piece) {
@@ -75,20 +76,20 @@ void Minimisation::take_gradients(const Vector& to) {
       /*is_last=*/true);
 }
 
-Vector Minimisation::position() const {
+Vector ClosureStep::position() const {
   Vector position;
-  for (const Place& place : owned_) position.push_back(place.parameter.clone());
+  for (const OwnedParameter& owned : owned_) position.push_back(owned.parameter.clone());
   return position;
 }
 
-void Minimisation::move_to(const Vector& from, double factor, const Vector& along) {
+void ClosureStep::move_to(const Vector& from, double factor, const Vector& along) {
   parameters_->write([&] {
     for (std::size_t i = 0; i < owned_.size(); ++i) at::add_out(owned_[i].parameter, from[i], along[i], factor);
   });
 }
 
 /// Of one piece of a vector.
-double Minimisation::measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const {
+double ClosureStep::measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const {
   const at::Tensor& a = (*measure.a)[i];
   if (measure.b == nullptr) return a.narrow(0, begin, count).abs().max().item<double>();
   const at::Tensor& b = (*measure.b)[i];
@@ -97,7 +98,7 @@ double Minimisation::measure_part(const Measure& measure, std::size_t i, std::in
 }
 
 /// Parameters have one owner each, who sums their pieces.
-std::vector<double> Minimisation::measure(std::span<const Measure> measures) const {
+std::vector<double> ClosureStep::measure(std::span<const Measure> measures) const {
   std::vector<double> values(measures.size() * parameter_count_);  // one row for each measure
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     const std::int64_t count = owned_[i].parameter.numel();
@@ -124,16 +125,20 @@ std::vector<double> Minimisation::measure(std::span<const Measure> measures) con
   return results;
 }
 
-double Minimisation::dot(const Vector& a, const Vector& b) const {
+double ClosureStep::dot(const Vector& a, const Vector& b) const {
   const Measure product{.a = &a, .b = &b};
   return measure({&product, 1}).front();
 }
 
-Minimised Optimizer::minimise(const std::function<double()>& evaluate) {
-  Minimisation problem(*this, *parameters_, evaluate);
-  rule_->minimise(problem);
+ClosureResult Optimizer::step_with_closure(const std::function<double()>& closure) {
+  ClosureStep step(*this, *parameters_, closure);
+  std::get<ClosureRule>(rule_->kind).step(step);
   count_step();
-  return problem.so_far();
+  return step.so_far();
+}
+
+void Optimizer::step_by(const ClosureRule&, Changes) {
+  throw std::logic_error("rule '" + rule_->name + "' has no step but step_with_closure");
 }
 
 }  // namespace lockstep::optim

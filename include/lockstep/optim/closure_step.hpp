@@ -19,15 +19,15 @@ namespace lockstep::optim {
 /// As long as all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
 using Vector = std::vector<at::Tensor>;
 
-/// One step as a rule sees it that evaluates the loss as often as it likes. Vectors are held by whoever owns the
-/// parameters; numbers have the same bits on every rank, so that all ranks decide alike. What returns one, and move_to,
-/// is collective. On the CPU.
-class Minimisation {
+/// One step of a ClosureRule, which evaluates the loss any number of times. Vectors are held by the owners of the
+/// parameters; numbers have the same bits on every rank, so that all ranks decide alike. Functions that return a
+/// number, and move_to, are collective. On the CPU.
+class ClosureStep {
  public:
-  /// @param evaluate  see Optimizer::minimise
-  Minimisation(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& evaluate);
-  Minimisation(const Minimisation&) = delete;
-  Minimisation& operator=(const Minimisation&) = delete;
+  /// @param closure  see Optimizer::step_with_closure
+  ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& closure);
+  ClosureStep(const ClosureStep&) = delete;
+  ClosureStep& operator=(const ClosureStep&) = delete;
 
   const Options& options() const { return optimizer_->groups().front().options; }
   std::map<std::string, double>& numbers() { return optimizer_->numbers(); }
@@ -45,7 +45,7 @@ class Minimisation {
   /// Where the parameters are.
   Point evaluate();
   /// What has been evaluated so far.
-  const Minimised& so_far() const noexcept { return so_far_; }
+  const ClosureResult& so_far() const noexcept { return so_far_; }
 
   /// A copy of the parameters.
   Vector position() const;
@@ -62,7 +62,7 @@ class Minimisation {
   double dot(const Vector& a, const Vector& b) const;
 
  private:
-  struct Place {
+  struct OwnedParameter {
     std::size_t block;
     std::size_t segment;
     std::size_t number;    // among all parameters
@@ -74,10 +74,10 @@ class Minimisation {
 
   Optimizer* optimizer_;
   FlatParameters* parameters_;
-  const std::function<double()>* evaluate_;
-  std::vector<Place> owned_;  // in the order of blocks and segments
+  const std::function<double()>* closure_;
+  std::vector<OwnedParameter> owned_;  // in the order of blocks and segments
   std::size_t parameter_count_ = 0;
-  Minimised so_far_;
+  ClosureResult so_far_;
 };
 
 }  // namespace lockstep::optim
