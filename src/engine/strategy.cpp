@@ -181,12 +181,12 @@ Strategy& Strategy::prepare(const Task& task, Ready ready) {
     wrapper.skips_nonfinite = train.text("nonfinite") != "stop";
     wrapper.clip = optim::Clip::parse(train.text("clip_grad"), train.cite("clip_grad"));
     wrapper.clip.is_by_group = train.text("clip_scope") == "group";
-    if (ready.rule->minimise != nullptr) require_own_gradients(train, section("ddp"), ready.rule->name);
-    if (ready.rule->minimise != nullptr && device_.is_cuda()) {
+    if (ready.rule->uses_closure()) require_own_gradients(train, section("ddp"), ready.rule->name);
+    if (ready.rule->uses_closure() && device_.is_cuda()) {
       throw ConfigError(section("optim").cite("name") + ": the steps of " + ready.rule->name +
                         " are made on the CPU; use run.device=cpu");
     }
-    if (ready.rule->is_whole) store.own_whole_parameters();  // here all ranks refuse together
+    if (ready.rule->is_whole()) store.own_whole_parameters();  // here all ranks refuse together
   });
   if (world_->is_root()) {
     for (const std::string& remark : plan.remarks) log::warning(remark);

@@ -244,7 +244,7 @@ StepReport Trainer::run_step(data::Loader& loader) {
   if (scaler != nullptr) report.loss_scale = scaler->scale();
   optim::OptimWrapper& optimizer = strategy_->optimizer();
   losses_.clear();
-  if (optimizer.minimises()) {
+  if (optimizer.uses_closure()) {
     minimise(loader, report);
   } else {
     for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) {
@@ -297,7 +297,7 @@ void Trainer::minimise(data::Loader& loader, StepReport& report) {
   std::vector<data::Batch> batches;
   for (std::int64_t part = 0; part < strategy_->micro_batches(); ++part) batches.push_back(next_of(loader));
   std::vector<double> first;
-  const optim::UpdateReport update = strategy_->optimizer().minimise([&] {
+  const optim::UpdateReport update = strategy_->optimizer().update_with_closure([&] {
     losses_.clear();
     for (std::size_t part = 0; part < batches.size(); ++part) {
       run_micro_batch(batches[part], static_cast<std::int64_t>(part));

@@ -9,23 +9,29 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kLr, kRho, kEps };
+struct AdadeltaCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double lr;
+  double rho;
+  double eps;
+};
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto lr = static_cast<T>(c[kLr]);
-  const auto rho = static_cast<T>(c[kRho]);
-  const auto take = static_cast<T>(1 - c[kRho]);
-  const auto eps = static_cast<T>(c[kEps]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict square = stretch.state[0];
-  T* __restrict moved = stretch.state[1];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update(const AdadeltaCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto lr = static_cast<T>(c.lr);
+  const auto rho = static_cast<T>(c.rho);
+  const auto take = static_cast<T>(1 - c.rho);
+  const auto eps = static_cast<T>(c.eps);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict square = range.state[0];
+  T* __restrict moved = range.state[1];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
     square[i] = rho * square[i] + take * g * g;
     const T change = std::sqrt(moved[i] + eps) / std::sqrt(square[i] + eps) * g;
     moved[i] = rho * moved[i] + take * change * change;
@@ -33,15 +39,13 @@ LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch
   }
 }
 
-Coefficients coefficients(const Options& options, std::int64_t) {
+AdadeltaCoefficients coefficients(const Options& options, std::int64_t) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kLr] = options.at("lr");
-  c[kRho] = options.at("rho");
-  c[kEps] = options.at("eps");
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .lr = options.at("lr"),
+          .rho = options.at("rho"),
+          .eps = options.at("eps")};
 }
 
 Options read(const Section& optim) {
@@ -55,20 +59,20 @@ std::vector<std::string> state_names(const Options&) { return {"square_avg", "ac
 }  // namespace
 
 Rule adadelta_rule() {
-  return {.name = "adadelta",
-          .help = "gives every change the unit of the parameter; lr is mostly 1",
-          .keys = {eps_key(),
-                   {.name = "optim.rho",
-                    .type = KeyType::real,
-                    .default_value = "0.9",
-                    .help = "adadelta: decay rate of the mean squares",
-                    .min = 0,
-                    .max = 1}},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "adadelta",
+      .help = "gives every change the unit of the parameter; lr is mostly 1",
+      .keys = {eps_key(),
+               {.name = "optim.rho",
+                .type = KeyType::real,
+                .default_value = "0.9",
+                .help = "adadelta: decay rate of the mean squares",
+                .min = 0,
+                .max = 1}},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

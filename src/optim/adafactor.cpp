@@ -49,7 +49,7 @@ AdafactorNumbers numbers_of(const TensorUpdate& update, at::ScalarType type) {
   return {.take = std::pow(step, options.at("beta2_decay")),
           .sign = options.at("maximize") != 0 ? -1.0 : 1.0,
           .relative_lr = std::min(options.at("lr"), 1 / std::sqrt(step)),
-          .keep = 1 - options.at("lr") * options.at("weight_decay"),
+          .decay_factor = 1 - options.at("lr") * options.at("weight_decay"),
           .eps1 = eps1_of(options, type),
           .eps2 = options.at("eps2"),
           .d = options.at("d")};
@@ -64,7 +64,7 @@ void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor squares = learn(update, i, gradient, numbers.take, numbers.eps1);
   const at::Tensor direction = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradient);
   direction.mul_(lr.div_(root_mean_square(direction).div_(numbers.d).clamp_min_(1)));
-  move(update, parameter, numbers.keep, direction);
+  move(update, parameter, numbers.decay_factor, direction);
 }
 
 /// The same for matrices that lie row by row in the host's memory, in fewer passes over it.
@@ -144,9 +144,7 @@ Rule adafactor_rule() {
                     .min_is_exclusive = true}},
           .read = read_adafactor,
           .state_names = adafactor_state_names,
-          .update_tensors = update_adafactor,
-          .is_whole = true,
-          .state_shape = adafactor_state_shape};
+          .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};
 }
 
 }  // namespace lockstep::optim

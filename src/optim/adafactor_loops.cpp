@@ -45,26 +45,26 @@ LOCKSTEP_VECTORISED double add_squares(const T* __restrict row, std::int64_t col
 
 /// 1 / max(eps1, root of the estimated mean square), for an element of a row and a column. A NaN stays.
 template <class T>
-T slowing(T of_row, T of_column, T most) {
+T slowing(T of_row, T of_column, T max) {
   const T product = of_row * of_column;
-  return product > most ? most : product;
+  return product > max ? max : product;
 }
 
 /// The sum of squares of one row of the direction.
 template <class T>
 LOCKSTEP_VECTORISED double square_direction(const T* __restrict row, std::int64_t columns, T of_row,
-                                            const T* __restrict of_columns, T most) {
+                                            const T* __restrict of_columns, T max) {
   Lanes sums{};
   const std::int64_t whole = columns - columns % kLanes;
   for (std::int64_t c = 0; c < whole; c += kLanes) {
     for (std::int64_t lane = 0; lane < kLanes; ++lane) {
-      const auto value = static_cast<double>(row[c + lane] * slowing(of_row, of_columns[c + lane], most));
+      const auto value = static_cast<double>(row[c + lane] * slowing(of_row, of_columns[c + lane], max));
       sums[lane] += value * value;
     }
   }
   double sum = sum_of(sums);
   for (std::int64_t c = whole; c < columns; ++c) {
-    const auto value = static_cast<double>(row[c] * slowing(of_row, of_columns[c], most));
+    const auto value = static_cast<double>(row[c] * slowing(of_row, of_columns[c], max));
     sum += value * value;
   }
   return sum;
@@ -72,9 +72,9 @@ LOCKSTEP_VECTORISED double square_direction(const T* __restrict row, std::int64_
 
 template <class T>
 LOCKSTEP_VECTORISED void move_row(T* __restrict parameter, const T* __restrict gradient, std::int64_t columns, T of_row,
-                                  const T* __restrict of_columns, T most, T keep, T step) {
+                                  const T* __restrict of_columns, T max, T decay_factor, T step) {
   for (std::int64_t c = 0; c < columns; ++c) {
-    parameter[c] = keep * parameter[c] - step * (gradient[c] * slowing(of_row, of_columns[c], most));
+    parameter[c] = decay_factor * parameter[c] - step * (gradient[c] * slowing(of_row, of_columns[c], max));
   }
 }
 
@@ -129,7 +129,7 @@ void update(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
   const auto count = static_cast<double>(of.count * of.rows * of.columns);
   const double size = std::sqrt(sum_of_squares(of.parameters, of.count * of.rows * of.columns) / count);
   const Slowing<T> slowing = learn(of, numbers);
-  const auto most = static_cast<T>(1 / numbers.eps1);
+  const auto max = static_cast<T>(1 / numbers.eps1);
   /// visit(row of all matrices, its factor, the factors of its columns)
   const auto for_each_row = [&](const auto& visit) {
     for (std::int64_t r = 0; r < of.count * of.rows; ++r) {
@@ -138,14 +138,14 @@ void update(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
   };
   double squares = 0;
   for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    squares += square_direction(of.gradients + at, of.columns, of_row, of_columns, most);
+    squares += square_direction(of.gradients + at, of.columns, of_row, of_columns, max);
   });
   const double shorten = std::sqrt(squares / count) / numbers.d;
   const double lr = (size < numbers.eps2 ? numbers.eps2 : size) * numbers.relative_lr;
   const auto step = static_cast<T>(numbers.sign * lr / (shorten < 1 ? 1 : shorten));
   for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    move_row(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, most, static_cast<T>(numbers.keep),
-             step);
+    move_row(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, max,
+             static_cast<T>(numbers.decay_factor), step);
   });
 }
 

@@ -18,10 +18,10 @@ struct AdafactorMatrices {
 };
 
 struct AdafactorNumbers {
-  double take;         ///< by how much of the way mean squares move
-  double sign;         ///< of the gradient: -1 to maximize
-  double relative_lr;  ///< of the parameter's root mean square
-  double keep;         ///< of the parameter
+  double take;          ///< by how much of the way mean squares move
+  double sign;          ///< of the gradient: -1 to maximize
+  double relative_lr;   ///< of the parameter's root mean square
+  double decay_factor;  ///< multiplies the parameter
   double eps1;
   double eps2;
   double d;

@@ -9,39 +9,44 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kStepSize, kEps, kKept, kStart };
+struct AdagradCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double step_size;
+  double eps;
+  double sum_factor;   ///< multiplies the stored sum: 0 in the first update
+  double initial_sum;  ///< where the sum begins, in the first update; then 0
+};
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto step_size = static_cast<T>(c[kStepSize]);
-  const auto eps = static_cast<T>(c[kEps]);
-  const auto kept = static_cast<T>(c[kKept]);
-  const auto start = static_cast<T>(c[kStart]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict sum = stretch.state[0];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update(const AdagradCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto step_size = static_cast<T>(c.step_size);
+  const auto eps = static_cast<T>(c.eps);
+  const auto sum_factor = static_cast<T>(c.sum_factor);
+  const auto initial_sum = static_cast<T>(c.initial_sum);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict sum = range.state[0];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
-    sum[i] = (kept * sum[i] + start) + g * g;
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
+    sum[i] = (sum_factor * sum[i] + initial_sum) + g * g;
     parameter[i] -= step_size * (g / (std::sqrt(sum[i]) + eps));
   }
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+AdagradCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kStepSize] = options.at("lr") / (1 + static_cast<double>(step - 1) * options.at("lr_decay"));
-  c[kEps] = options.at("eps");
   // The first update does not read the stored sum: in older checkpoints it is 0 until then.
   const bool is_first = step == 1;
-  c[kKept] = is_first ? 0 : 1;
-  c[kStart] = is_first ? options.at("initial_accumulator_value") : 0;
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .step_size = options.at("lr") / (1 + static_cast<double>(step - 1) * options.at("lr_decay")),
+          .eps = options.at("eps"),
+          .sum_factor = is_first ? 0.0 : 1.0,
+          .initial_sum = is_first ? options.at("initial_accumulator_value") : 0};
 }
 
 Options read(const Section& optim) {
@@ -72,9 +77,9 @@ Rule adagrad_rule() {
                     .min = 0}},
           .read = read,
           .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>,
+          .kind = ElementRule{.coefficients = erased<coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>},
           .initial_state = initial_state};
 }
 

@@ -9,23 +9,30 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kStepSize, kBeta1, kBeta2, kEps };
+struct AdamaxCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double step_size;
+  double beta1;
+  double beta2;
+  double eps;
+};
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto step_size = static_cast<T>(c[kStepSize]);
-  const auto take1 = static_cast<T>(1 - c[kBeta1]);
-  const auto beta2 = static_cast<T>(c[kBeta2]);
-  const auto eps = static_cast<T>(c[kEps]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict mean = stretch.state[0];
-  T* __restrict largest = stretch.state[1];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update(const AdamaxCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto step_size = static_cast<T>(c.step_size);
+  const auto take1 = static_cast<T>(1 - c.beta1);
+  const auto beta2 = static_cast<T>(c.beta2);
+  const auto eps = static_cast<T>(c.eps);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict mean = range.state[0];
+  T* __restrict largest = range.state[1];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
     mean[i] += take1 * (g - mean[i]);
     const T faded = beta2 * largest[i];
     const T magnitude = std::abs(g) + eps;
@@ -34,16 +41,14 @@ LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch
   }
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+AdamaxCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kStepSize] = options.at("lr") / bias_correction(options.at("beta1"), step);
-  c[kBeta1] = options.at("beta1");
-  c[kBeta2] = options.at("beta2");
-  c[kEps] = options.at("eps");
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .step_size = options.at("lr") / bias_correction(options.at("beta1"), step),
+          .beta1 = options.at("beta1"),
+          .beta2 = options.at("beta2"),
+          .eps = options.at("eps")};
 }
 
 Options read(const Section& optim) {
@@ -58,14 +63,14 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_i
 }  // namespace
 
 Rule adamax_rule() {
-  return {.name = "adamax",
-          .help = "Adam that divides by the largest magnitude of late",
-          .keys = {betas_key(), eps_key()},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "adamax",
+      .help = "Adam that divides by the largest magnitude of late",
+      .keys = {betas_key(), eps_key()},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

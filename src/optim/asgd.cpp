@@ -10,23 +10,29 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kKeep, kStepSize, kShare };
+struct AsgdCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double decay_factor;    ///< multiplies the parameter
+  double step_size;
+  double average_share;  ///< share of the way by which the average moves towards the parameter
+};
 
 /// @tparam kAverages  the average moves by a share; before, it is the parameter itself
 template <bool kAverages, class T>
-LOCKSTEP_VECTORISED void update_elements(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto keep = static_cast<T>(c[kKeep]);
-  const auto step_size = static_cast<T>(c[kStepSize]);
-  const auto share = static_cast<T>(c[kShare]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict average = stretch.state[0];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update_elements(const AsgdCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto decay_factor = static_cast<T>(c.decay_factor);
+  const auto step_size = static_cast<T>(c.step_size);
+  const auto share = static_cast<T>(c.average_share);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict average = range.state[0];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
-    parameter[i] = keep * parameter[i] - step_size * g;
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
+    parameter[i] = decay_factor * parameter[i] - step_size * g;
     if constexpr (kAverages) {
       average[i] += share * (parameter[i] - average[i]);
     } else {
@@ -36,23 +42,22 @@ LOCKSTEP_VECTORISED void update_elements(const Coefficients& c, const Stretch<T>
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
-  c[kShare] != 1 ? update_elements<true, T>(c, stretch) : update_elements<false, T>(c, stretch);
+void update(const AsgdCoefficients& c, const ElementRange<T>& range) {
+  c.average_share != 1 ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
 }
 
 /// The step size and the share of the average follow from the updates before this one.
-Coefficients coefficients(const Options& options, std::int64_t step) {
+AsgdCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   const double lr = options.at("lr");
   const double lambd = options.at("lambd");
   const auto before = static_cast<double>(step - 1);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kStepSize] = lr / std::pow(1 + lambd * lr * before, options.at("eta_power"));
-  c[kKeep] = 1 - lambd * c[kStepSize];
-  c[kShare] = 1 / std::max(1.0, before - options.at("t0"));
-  return c;
+  const double step_size = lr / std::pow(1 + lambd * lr * before, options.at("eta_power"));
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .decay_factor = 1 - lambd * step_size,
+          .step_size = step_size,
+          .average_share = 1 / std::max(1.0, before - options.at("t0"))};
 }
 
 Options read(const Section& optim) {
@@ -66,27 +71,27 @@ std::vector<std::string> state_names(const Options&) { return {"ax"}; }
 }  // namespace
 
 Rule asgd_rule() {
-  return {.name = "asgd",
-          .help = "gradient descent that averages the parameters of late steps in its state 'ax'",
-          .keys = {{.name = "optim.lambd",
-                    .type = KeyType::real,
-                    .default_value = "0.0001",
-                    .help = "asgd: decay of the parameter and of the step size",
-                    .min = 0},
-                   {.name = "optim.eta_power",
-                    .type = KeyType::real,
-                    .default_value = "0.75",
-                    .help = "asgd: power at which the step size falls"},
-                   {.name = "optim.t0",
-                    .type = KeyType::real,
-                    .default_value = "1000000",
-                    .help = "asgd: updates before averaging begins",
-                    .min = 0}},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "asgd",
+      .help = "gradient descent that averages the parameters of late steps in its state 'ax'",
+      .keys = {{.name = "optim.lambd",
+                .type = KeyType::real,
+                .default_value = "0.0001",
+                .help = "asgd: decay of the parameter and of the step size",
+                .min = 0},
+               {.name = "optim.eta_power",
+                .type = KeyType::real,
+                .default_value = "0.75",
+                .help = "asgd: power at which the step size falls"},
+               {.name = "optim.t0",
+                .type = KeyType::real,
+                .default_value = "1000000",
+                .help = "asgd: updates before averaging begins",
+                .min = 0}},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

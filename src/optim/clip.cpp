@@ -10,6 +10,7 @@
 #include <stdexcept>
 
 #include "kernel.hpp"
+#include "options.hpp"
 #include "piece_sums.hpp"
 
 namespace lockstep::optim {
@@ -102,14 +103,7 @@ class Norm {
 /// The p of "p=1" or "p=inf"; 0 for anything else.
 double parse_norm_type(const std::string& text) {
   if (text == "p=inf") return std::numeric_limits<double>::infinity();
-  if (!text.starts_with("p=")) return 0;
-  Section section;
-  const KeySpec p{
-      .name = "p", .type = KeyType::real, .default_value = "2", .help = "", .min = 0, .min_is_exclusive = true};
-  if (!fault_in(p, text.substr(2)).empty()) return 0;
-  section.declare(p);
-  section.set("p", text.substr(2), "");
-  return section.real("p");
+  return text.starts_with("p=") ? positive_number(text.substr(2)).value_or(0) : 0;
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/optim/grad_scaler.hpp>
 
 #include <cmath>
 #include <stdexcept>
+
+#include "options.hpp"
 
 namespace lockstep::optim {
 
@@ -21,20 +22,10 @@ double narrowed(double scale) { return static_cast<double>(static_cast<float>(sc
 
 GradScalerOptions GradScalerOptions::parse(const std::string& loss_scale, const std::string& origin) {
   if (loss_scale == "dynamic") return {};
-  Section section;
-  const KeySpec scale{.name = "scale",
-                      .type = KeyType::real,
-                      .default_value = "1",
-                      .help = "what losses are multiplied by",
-                      .min = 0,
-                      .min_is_exclusive = true};
-  if (!fault_in(scale, loss_scale).empty()) {
-    throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; write dynamic or a number > 0");
-  }
-  section.declare(scale);
-  section.set("scale", loss_scale, origin);
+  const std::optional<double> scale = positive_number(loss_scale);
+  if (!scale) throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; write dynamic or a number > 0");
   GradScalerOptions options;
-  options.init_scale = section.real("scale");
+  options.init_scale = *scale;
   options.is_dynamic = false;
   return options;
 }

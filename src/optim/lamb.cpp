@@ -12,28 +12,28 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t {
-  kScale,  // of the gradient; its sign and what brings all gradients down to max_grad_norm
-  kBeta1,
-  kTake1,
-  kBeta2,
-  kCorrection1,
-  kRootCorrection2,
-  kEps,
-  kPull,
-  kKeep,
-  kStepSize,
-  kWasMeasured
+struct LambCoefficients {
+  double gradient_scale;  ///< sign of the gradient, times what scales all gradients down to max_grad_norm
+  double beta1;
+  double gradient_share;  ///< share of the gradient that enters the mean
+  double beta2;
+  double correction1;       ///< 1 - beta1^step
+  double root_correction2;  ///< sqrt(1 - beta2^step)
+  double eps;
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
+  double step_size;
+  bool was_measured = false;  ///< measuring has updated the moments
 };
 
 template <class T>
 LOCKSTEP_VECTORISED void update_moments(T* __restrict mean, T* __restrict square, const T* __restrict gradient,
-                                        std::int64_t count, const Coefficients& c) {
-  const auto scale = static_cast<T>(c[kScale]);
-  const auto beta1 = static_cast<T>(c[kBeta1]);
-  const auto take1 = static_cast<T>(c[kTake1]);
-  const auto beta2 = static_cast<T>(c[kBeta2]);
-  const auto take2 = static_cast<T>(1 - c[kBeta2]);
+                                        std::int64_t count, const LambCoefficients& c) {
+  const auto scale = static_cast<T>(c.gradient_scale);
+  const auto beta1 = static_cast<T>(c.beta1);
+  const auto take1 = static_cast<T>(c.gradient_share);
+  const auto beta2 = static_cast<T>(c.beta2);
+  const auto take2 = static_cast<T>(1 - c.beta2);
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = scale * gradient[i];
     mean[i] = beta1 * mean[i] + take1 * g;
@@ -44,53 +44,53 @@ LOCKSTEP_VECTORISED void update_moments(T* __restrict mean, T* __restrict square
 /// What would be subtracted if lr were 1 and nothing adapted.
 template <class T>
 LOCKSTEP_VECTORISED void direction(T* __restrict to, const T* __restrict parameter, const T* __restrict mean,
-                                   const T* __restrict square, std::int64_t count, const Coefficients& c) {
-  const auto correction1 = static_cast<T>(c[kCorrection1]);
-  const auto root_correction2 = static_cast<T>(c[kRootCorrection2]);
-  const auto eps = static_cast<T>(c[kEps]);
-  const auto pull = static_cast<T>(c[kPull]);
+                                   const T* __restrict square, std::int64_t count, const LambCoefficients& c) {
+  const auto correction1 = static_cast<T>(c.correction1);
+  const auto root_correction2 = static_cast<T>(c.root_correction2);
+  const auto eps = static_cast<T>(c.eps);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   for (std::int64_t i = 0; i < count; ++i) {
     const T denominator = std::sqrt(square[i]) / root_correction2 + eps;
-    to[i] = mean[i] / correction1 / denominator + pull * parameter[i];
+    to[i] = mean[i] / correction1 / denominator + l2_coefficient * parameter[i];
   }
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void apply(T* __restrict parameter, const T* __restrict direction, std::int64_t count, T keep,
-                               T step_size) {
-  for (std::int64_t i = 0; i < count; ++i) parameter[i] = keep * parameter[i] - step_size * direction[i];
+LOCKSTEP_VECTORISED void apply(T* __restrict parameter, const T* __restrict direction, std::int64_t count,
+                               T decay_factor, T step_size) {
+  for (std::int64_t i = 0; i < count; ++i) parameter[i] = decay_factor * parameter[i] - step_size * direction[i];
 }
 
 /// The squares of the parameter and of the direction.
 template <class T>
-Sums measure(const Coefficients& c, const Stretch<T>& stretch) {
-  T* const* state = stretch.state;
-  update_moments(state[0], state[1], stretch.gradient, stretch.count, c);
+Sums measure(const LambCoefficients& c, const ElementRange<T>& range) {
+  T* const* state = range.state;
+  update_moments(state[0], state[1], range.gradient, range.count, c);
   std::array<T, kPieceElements> step;  // uninitialised: filled as far as it is used
-  direction(step.data(), stretch.parameter, state[0], state[1], stretch.count, c);
-  return {sum_of_squares(stretch.parameter, stretch.count), sum_of_squares(step.data(), stretch.count)};
+  direction(step.data(), range.parameter, state[0], state[1], range.count, c);
+  return {sum_of_squares(range.parameter, range.count), sum_of_squares(step.data(), range.count)};
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
-  T* const* state = stretch.state;
-  if (c[kWasMeasured] == 0) update_moments(state[0], state[1], stretch.gradient, stretch.count, c);
+void update(const LambCoefficients& c, const ElementRange<T>& range) {
+  T* const* state = range.state;
+  if (!c.was_measured) update_moments(state[0], state[1], range.gradient, range.count, c);
   std::array<T, kPieceElements> step;  // uninitialised: filled as far as it is used
-  direction(step.data(), stretch.parameter, state[0], state[1], stretch.count, c);
-  apply(stretch.parameter, step.data(), stretch.count, static_cast<T>(c[kKeep]), static_cast<T>(c[kStepSize]));
+  direction(step.data(), range.parameter, state[0], state[1], range.count, c);
+  apply(range.parameter, step.data(), range.count, static_cast<T>(c.decay_factor), static_cast<T>(c.step_size));
 }
 
-void adapt_to_norm(Coefficients& c, const Options& options, double gradient_norm) {
-  c[kScale] /= std::max(1.0, gradient_norm / options.at("max_grad_norm"));
+void adapt_to_norm(LambCoefficients& c, const Options& options, double gradient_norm) {
+  c.gradient_scale /= std::max(1.0, gradient_norm / options.at("max_grad_norm"));
 }
 
-void adapt(Coefficients& c, const Options& options, const Sums& sums, const Segment&) {
-  c[kWasMeasured] = 1;
-  const double parameter_norm = std::abs(c[kKeep]) * std::sqrt(sums[0]);
+void adapt(LambCoefficients& c, const Options& options, const Sums& sums, const Segment&) {
+  c.was_measured = true;
+  const double parameter_norm = std::abs(c.decay_factor) * std::sqrt(sums[0]);
   const double step_norm = std::sqrt(sums[1]);
   double ratio = parameter_norm > 0 && step_norm > 0 ? parameter_norm / step_norm : 1;
   if (options.at("trust_clip") != 0) ratio = std::min(ratio, 1.0);
-  c[kStepSize] *= ratio;
+  c.step_size *= ratio;
 }
 
 Needs needs(const Options& options) {
@@ -98,21 +98,19 @@ Needs needs(const Options& options) {
           .sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+LambCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const bool is_corrected = options.at("bias_correction") != 0;
-  Coefficients c{};
-  c[kScale] = terms.sign;
-  c[kBeta1] = options.at("beta1");
-  c[kTake1] = options.at("grad_averaging") != 0 ? 1 - options.at("beta1") : 1;
-  c[kBeta2] = options.at("beta2");
-  c[kCorrection1] = is_corrected ? bias_correction(options.at("beta1"), step) : 1;
-  c[kRootCorrection2] = is_corrected ? std::sqrt(bias_correction(options.at("beta2"), step)) : 1;
-  c[kEps] = options.at("eps");
-  c[kPull] = terms.pull;
-  c[kKeep] = terms.keep;
-  c[kStepSize] = options.at("lr");
-  return c;
+  return {.gradient_scale = terms.sign,
+          .beta1 = options.at("beta1"),
+          .gradient_share = options.at("grad_averaging") != 0 ? 1 - options.at("beta1") : 1,
+          .beta2 = options.at("beta2"),
+          .correction1 = is_corrected ? bias_correction(options.at("beta1"), step) : 1,
+          .root_correction2 = is_corrected ? std::sqrt(bias_correction(options.at("beta2"), step)) : 1,
+          .eps = options.at("eps"),
+          .l2_coefficient = terms.l2_coefficient,
+          .decay_factor = terms.decay_factor,
+          .step_size = options.at("lr")};
 }
 
 Options read(const Section& optim) {
@@ -151,14 +149,14 @@ Rule lamb_rule() {
                     .help = "lamb: the mean takes 1 - beta1 of the gradient, not all of it"}},
           .read = read,
           .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>,
-          .needs = needs,
-          .adapt_to_norm = adapt_to_norm,
-          .measure32 = measure<float>,
-          .measure64 = measure<double>,
-          .adapt = adapt,
+          .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,
+                                          .update32 = erased<update<float>>,
+                                          .update64 = erased<update<double>>},
+                             .needs = needs,
+                             .adapt_to_norm = erased<adapt_to_norm>,
+                             .measure32 = erased<measure<float>>,
+                             .measure64 = erased<measure<double>>,
+                             .adapt = erased<adapt>},
           .counts_every_step = true};
 }
 

@@ -14,30 +14,39 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kLr, kMomentum, kAdd, kNesterov, kRatio, kJointNorm };
+struct LarsCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double lr;
+  double momentum;
+  double gradient_share;  ///< share of the gradient that enters the momentum buffer
+  bool is_nesterov;
+  bool has_joint_norm;
+  double ratio = 1;  ///< how far the parameter moves in relation to its own size
+};
 
 /// The gradient with weight decay, scaled by the ratio of the parameter.
 template <class T>
 LOCKSTEP_VECTORISED void scaled_gradient(T* __restrict scaled, const T* __restrict gradient,
-                                         const T* __restrict parameter, std::int64_t count, const Coefficients& c) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto ratio = static_cast<T>(c[kRatio]);
-  for (std::int64_t i = 0; i < count; ++i) scaled[i] = ratio * (sign * gradient[i] + pull * parameter[i]);
+                                         const T* __restrict parameter, std::int64_t count, const LarsCoefficients& c) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto ratio = static_cast<T>(c.ratio);
+  for (std::int64_t i = 0; i < count; ++i) scaled[i] = ratio * (sign * gradient[i] + l2_coefficient * parameter[i]);
 }
 
 template <class T>
 LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gradient, T* __restrict buffer,
-                                 std::int64_t count, const Coefficients& c) {
-  const auto lr = static_cast<T>(c[kLr]);
-  const auto momentum = static_cast<T>(c[kMomentum]);
-  const auto add = static_cast<T>(c[kAdd]);
-  const bool nesterov = c[kNesterov] != 0;
+                                 std::int64_t count, const LarsCoefficients& c) {
+  const auto lr = static_cast<T>(c.lr);
+  const auto momentum = static_cast<T>(c.momentum);
+  const auto gradient_share = static_cast<T>(c.gradient_share);
+  const bool is_nesterov = c.is_nesterov;
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = gradient[i];
-    const T velocity = momentum * buffer[i] + add * g;
+    const T velocity = momentum * buffer[i] + gradient_share * g;
     buffer[i] = velocity;
-    parameter[i] -= lr * (nesterov ? g + momentum * velocity : velocity);
+    parameter[i] -= lr * (is_nesterov ? g + momentum * velocity : velocity);
   }
 }
 
@@ -47,24 +56,24 @@ LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gr
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
+void update(const LarsCoefficients& c, const ElementRange<T>& range) {
   std::array<T, kPieceElements> scaled;  // uninitialised: filled as far as it is used
-  scaled_gradient(scaled.data(), stretch.gradient, stretch.parameter, stretch.count, c);
-  if (c[kMomentum] == 0) {
-    descend(stretch.parameter, scaled.data(), stretch.count, static_cast<T>(c[kLr]));
+  scaled_gradient(scaled.data(), range.gradient, range.parameter, range.count, c);
+  if (c.momentum == 0) {
+    descend(range.parameter, scaled.data(), range.count, static_cast<T>(c.lr));
   } else {
-    descend(stretch.parameter, scaled.data(), stretch.state[0], stretch.count, c);
+    descend(range.parameter, scaled.data(), range.state[0], range.count, c);
   }
 }
 
 /// The squares of the parameter, and of the gradient without or (joint_norm) with weight decay.
 template <class T>
-Sums measure(const Coefficients& c, const Stretch<T>& stretch) {
-  const double of_parameter = sum_of_squares(stretch.parameter, stretch.count);
-  if (c[kJointNorm] == 0) return {of_parameter, sum_of_squares(stretch.gradient, stretch.count)};
+Sums measure(const LarsCoefficients& c, const ElementRange<T>& range) {
+  const double of_parameter = sum_of_squares(range.parameter, range.count);
+  if (!c.has_joint_norm) return {of_parameter, sum_of_squares(range.gradient, range.count)};
   std::array<T, kPieceElements> decayed;  // uninitialised: filled as far as it is used
-  scaled_gradient(decayed.data(), stretch.gradient, stretch.parameter, stretch.count, c);
-  return {of_parameter, sum_of_squares(decayed.data(), stretch.count)};
+  scaled_gradient(decayed.data(), range.gradient, range.parameter, range.count, c);
+  return {of_parameter, sum_of_squares(decayed.data(), range.count)};
 }
 
 /// How far a parameter moves in relation to its own size.
@@ -76,17 +85,17 @@ double trust_ratio(const Options& options, double parameter_norm, double gradien
   return options.at("trust_clip") != 0 ? std::min(ratio / options.at("lr"), 1.0) : ratio;
 }
 
-void adapt_lars(Coefficients& c, const Options& options, const Sums& sums, const Segment& segment) {
+void adapt_lars(LarsCoefficients& c, const Options& options, const Sums& sums, const Segment& segment) {
   if (sums[0] == 0 || sums[1] == 0) return;
   if (options.at("adapt_vectors") == 0 && segment.shape.size() == 1) return;
-  c[kRatio] = trust_ratio(options, std::sqrt(sums[0]), std::sqrt(sums[1]));
+  c.ratio = trust_ratio(options, std::sqrt(sums[0]), std::sqrt(sums[1]));
 }
 
-void adapt_larc(Coefficients& c, const Options& options, const Sums& sums, const Segment&) {
+void adapt_larc(LarsCoefficients& c, const Options& options, const Sums& sums, const Segment&) {
   if (sums[0] == 0 || sums[1] == 0) {
-    c[kPull] = 0;
+    c.l2_coefficient = 0;
   } else {
-    c[kRatio] = trust_ratio(options, std::sqrt(sums[0]), std::sqrt(sums[1]));
+    c.ratio = trust_ratio(options, std::sqrt(sums[0]), std::sqrt(sums[1]));
   }
 }
 
@@ -94,18 +103,15 @@ Needs needs(const Options& options) {
   return {.sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+LarsCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kLr] = options.at("lr");
-  c[kMomentum] = options.at("momentum");
-  c[kAdd] = step == 1 ? 1 : 1 - options.at("dampening");  // as in sgd
-  c[kNesterov] = options.at("nesterov");
-  c[kRatio] = 1;
-  c[kJointNorm] = options.at("joint_norm");
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .lr = options.at("lr"),
+          .momentum = options.at("momentum"),
+          .gradient_share = step == 1 ? 1 : 1 - options.at("dampening"),  // as in sgd
+          .is_nesterov = options.at("nesterov") != 0,
+          .has_joint_norm = options.at("joint_norm") != 0};
 }
 
 /// What both rules read.
@@ -159,35 +165,34 @@ KeySpecs keys() {
   return keys;
 }
 
-Rule make_rule(const std::string& name, const std::string& help) {
-  return {.name = name,
-          .help = help,
-          .keys = keys(),
-          .read = nullptr,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>,
+TensorRule adapted_by(decltype(TensorRule::adapt) adapt) {
+  return {.elements = {.coefficients = erased<coefficients>,
+                       .update32 = erased<update<float>>,
+                       .update64 = erased<update<double>>},
           .needs = needs,
-          .measure32 = measure<float>,
-          .measure64 = measure<double>,
-          .adapt = nullptr};
+          .measure32 = erased<measure<float>>,
+          .measure64 = erased<measure<double>>,
+          .adapt = adapt};
 }
 
 }  // namespace
 
 Rule lars_rule() {
-  Rule rule = make_rule("lars", "momentum with steps in proportion to each parameter's norm, for large batches");
-  rule.read = read_lars;
-  rule.adapt = adapt_lars;
-  return rule;
+  return {.name = "lars",
+          .help = "momentum with steps in proportion to each parameter's norm, for large batches",
+          .keys = keys(),
+          .read = read_lars,
+          .state_names = state_names,
+          .kind = adapted_by(erased<adapt_lars>)};
 }
 
 Rule larc_rule() {
-  Rule rule = make_rule("larc", "lars for every parameter; with trust_clip no step is longer than lr allows");
-  rule.read = read_larc;
-  rule.adapt = adapt_larc;
-  return rule;
+  return {.name = "larc",
+          .help = "lars for every parameter; with trust_clip no step is longer than lr allows",
+          .keys = keys(),
+          .read = read_larc,
+          .state_names = state_names,
+          .kind = adapted_by(erased<adapt_larc>)};
 }
 
 }  // namespace lockstep::optim

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/minimisation.hpp>
+#include <lockstep/optim/closure_step.hpp>
 
 #include <torch/types.h>
 
@@ -21,7 +21,7 @@ namespace lockstep::optim {
 
 namespace {
 
-constexpr std::int64_t kMostTries = 25;  // of one line search
+constexpr std::int64_t kMaxTries = 25;  // of one line search
 
 /// a + factor * b
 Vector sum(const Vector& a, double factor, const Vector& b) {
@@ -44,20 +44,20 @@ Vector signs(const Vector& a) {
 
 class Lbfgs {
  public:
-  explicit Lbfgs(Minimisation& problem)
-      : problem_(&problem),
-        options_(&problem.options()),
-        history_(problem),
-        direction_(problem.state(kDirection)),
-        last_gradient_(problem.state(kLastGradient)) {}
+  explicit Lbfgs(ClosureStep& step)
+      : step_(&step),
+        options_(&step.options()),
+        history_(step),
+        direction_(step.state(kDirection)),
+        last_gradient_(step.state(kLastGradient)) {}
 
   void run() {
-    at_ = problem_->evaluate();
-    if (!std::isfinite(problem_->so_far().grad_norm)) return;
-    const auto most = static_cast<std::int64_t>(options_->at("max_iter"));
-    for (std::int64_t i = 1; i <= most && std::isfinite(at_.loss) && choose_direction(); ++i) {
-      const Minimisation::Measure measures[] = {{&at_.gradient, &direction_}, {&direction_}};
-      const std::vector<double> measured = problem_->measure(measures);
+    at_ = step_->evaluate();
+    if (!std::isfinite(step_->so_far().grad_norm)) return;
+    const auto max_iterations = static_cast<std::int64_t>(options_->at("max_iter"));
+    for (std::int64_t i = 1; i <= max_iterations && std::isfinite(at_.loss) && choose_direction(); ++i) {
+      const ClosureStep::Measure measures[] = {{&at_.gradient, &direction_}, {&direction_}};
+      const std::vector<double> measured = step_->measure(measures);
       const double slope = measured[0];
       largest_ = measured[1];
       if (!(slope <= -option("tolerance_change"))) return;
@@ -65,9 +65,9 @@ class Lbfgs {
       if (option("strong_wolfe") != 0) {
         search(slope);
       } else {
-        problem_->move_to(problem_->position(), length(), direction_);
-        if (i == most) return;  // the next step evaluates here
-        at_ = problem_->evaluate();
+        step_->move_to(step_->position(), length(), direction_);
+        if (i == max_iterations) return;  // the next step evaluates here
+        at_ = step_->evaluate();
       }
       const bool is_still = largest_ * std::abs(length()) <= option("tolerance_change");
       const bool is_level = std::abs(at_.loss - last_loss) < option("tolerance_change");
@@ -78,28 +78,28 @@ class Lbfgs {
  private:
   double option(const char* name) const { return options_->at(name); }
   /// Of the last step, in units of direction_.
-  double& length() { return problem_->numbers().at("t"); }
+  double& length() { return step_->numbers().at("t"); }
   std::int64_t evaluations_left() const {
     const auto given = static_cast<std::int64_t>(option("max_eval"));
-    const auto most = given == 0 ? static_cast<std::int64_t>(option("max_iter")) * 5 / 4 : given;
-    return most - problem_->so_far().evaluations;
+    const auto max_evaluations = given == 0 ? static_cast<std::int64_t>(option("max_iter")) * 5 / 4 : given;
+    return max_evaluations - step_->so_far().evaluations;
   }
 
   /// False: the gradient is as small as it is to be.
   bool choose_direction() {
-    const bool is_first = problem_->numbers().at("n_iter") == 0;
+    const bool is_first = step_->numbers().at("n_iter") == 0;
     std::optional<Curvature> found;
     if (!is_first) {
       found = {.step = product(direction_, length()), .change = sum(at_.gradient, -1, last_gradient_)};
     }
     const Vector of_signs = is_first ? signs(at_.gradient) : Vector();
-    std::vector<Minimisation::Measure> measures = {{&at_.gradient}};
+    std::vector<ClosureStep::Measure> measures = {{&at_.gradient}};
     if (is_first) measures.push_back({&at_.gradient, &of_signs});
     const std::size_t own = measures.size();
     history_.ask(measures, at_.gradient, found);
-    const std::vector<double> measured = problem_->measure(measures);
+    const std::vector<double> measured = step_->measure(measures);
     if (measured[0] <= option("tolerance_grad")) return false;
-    ++problem_->numbers().at("n_iter");
+    ++step_->numbers().at("n_iter");
     assign(direction_, history_.downhill(std::span(measured).subspan(own), at_.gradient, found));
     assign(last_gradient_, at_.gradient);
     length() = option("lr");
@@ -109,33 +109,33 @@ class Lbfgs {
 
   /// To where the loss along the direction is low and flat enough.
   void search(double slope) {
-    const Vector start = problem_->position();
+    const Vector start = step_->position();
     const auto at = [&](double length) {
-      problem_->move_to(start, length, direction_);
-      Minimisation::Point point = problem_->evaluate();
-      const double trial_slope = problem_->dot(point.gradient, direction_);
+      step_->move_to(start, length, direction_);
+      ClosureStep::Point point = step_->evaluate();
+      const double trial_slope = step_->dot(point.gradient, direction_);
       return Trial{.at = length, .point = std::move(point), .slope = trial_slope};
     };
     Trial found = search_line(
         at, {.at = 0, .point = at_, .slope = slope}, length(),
-        {.tolerance = option("tolerance_change") / largest_, .most_tries = std::min(kMostTries, evaluations_left())});
-    problem_->move_to(start, found.at, direction_);
+        {.tolerance = option("tolerance_change") / largest_, .max_tries = std::min(kMaxTries, evaluations_left())});
+    step_->move_to(start, found.at, direction_);
     length() = found.at;
     at_ = std::move(found.point);
   }
 
-  Minimisation* problem_;
+  ClosureStep* step_;
   const Options* options_;
   LbfgsHistory history_;
   Vector direction_;
   Vector last_gradient_;
-  Minimisation::Point at_;
+  ClosureStep::Point at_;
   double largest_ = 0;  // magnitude in the direction
 };
 
-void minimise(Minimisation& problem) {
-  Lbfgs(problem).run();
-  problem.numbers().at("func_evals") += static_cast<double>(problem.so_far().evaluations);
+void step_by_lbfgs(ClosureStep& step) {
+  Lbfgs(step).run();
+  step.numbers().at("func_evals") += static_cast<double>(step.so_far().evaluations);
 }
 
 Options read(const Section& optim) {
@@ -214,10 +214,9 @@ Rule lbfgs_rule() {
           .keys = keys(),
           .read = read,
           .state_names = state_names,
-          .is_whole = true,
-          .state_shape = state_shape,
-          .minimise = minimise,
-          .numbers = {"n_iter", "func_evals", "learnt", "t"},
+          .kind = ClosureRule{.step = step_by_lbfgs,
+                              .state_shape = state_shape,
+                              .numbers = {"n_iter", "func_evals", "learnt", "t"}},
           .counts_every_step = true};
 }
 

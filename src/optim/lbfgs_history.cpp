@@ -10,9 +10,9 @@ namespace lockstep::optim {
 
 namespace {
 
-using Measure = Minimisation::Measure;
+using Measure = ClosureStep::Measure;
 
-constexpr double kLeastCurvature = 1e-10;  // of a step that is learnt from
+constexpr double kMinCurvature = 1e-10;  // of a step that is learnt from
 
 void add(const Vector& to, double factor, const Vector& values) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
@@ -30,18 +30,18 @@ void assign(const Vector& to, const Vector& from) {
   for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
 }
 
-LbfgsHistory::LbfgsHistory(Minimisation& problem)
-    : problem_(&problem), size_(static_cast<std::int64_t>(problem.options().at("history_size"))) {
-  if (!problem.memo().has_value()) problem.memo() = Products();
-  products_ = &std::any_cast<Products&>(problem.memo());
-  const auto learnt = static_cast<std::int64_t>(problem.numbers().at("learnt"));
+LbfgsHistory::LbfgsHistory(ClosureStep& step)
+    : step_(&step), size_(static_cast<std::int64_t>(step.options().at("history_size"))) {
+  if (!step.memo().has_value()) step.memo() = Products();
+  products_ = &std::any_cast<Products&>(step.memo());
+  const auto learnt = static_cast<std::int64_t>(step.numbers().at("learnt"));
   for (std::int64_t i = std::max<std::int64_t>(0, learnt - size_); i < learnt; ++i) take(i);
   std::vector<Measure> measures;
   for (const Curvature& pair : pairs_) {
     measures.push_back({&pair.change, &pair.step});
     measures.push_back({&pair.change, &pair.change});
   }
-  const std::vector<double> measured = measures.empty() ? std::vector<double>() : problem.measure(measures);
+  const std::vector<double> measured = measures.empty() ? std::vector<double>() : step.measure(measures);
   bool are_ours = products_->of_both.size() == pairs_.size();
   for (std::size_t i = 0; are_ours && i < pairs_.size(); ++i) {
     are_ours = products_->of_both[i][i] == measured[2 * i] && products_->of_changes[i][i] == measured[2 * i + 1];
@@ -51,7 +51,7 @@ LbfgsHistory::LbfgsHistory(Minimisation& problem)
 
 void LbfgsHistory::take(std::int64_t learnt) {
   pairs_.push_back(
-      {.step = problem_->state_row(kSteps, learnt % size_), .change = problem_->state_row(kChanges, learnt % size_)});
+      {.step = step_->state_row(kSteps, learnt % size_), .change = step_->state_row(kChanges, learnt % size_)});
 }
 
 void LbfgsHistory::form_products() {
@@ -63,7 +63,7 @@ void LbfgsHistory::form_products() {
       measures.push_back({&of_row.change, &of_column.change});
     }
   }
-  const std::vector<double> measured = measures.empty() ? std::vector<double>() : problem_->measure(measures);
+  const std::vector<double> measured = measures.empty() ? std::vector<double>() : step_->measure(measures);
   *products_ = {.of_both = Matrix(count, std::vector<double>(count)),
                 .of_changes = Matrix(count, std::vector<double>(count))};
   for (std::size_t i = 0; i < count; ++i) {
@@ -98,7 +98,7 @@ Vector LbfgsHistory::downhill(std::span<const double> measured, const Vector& gr
     of_pair.change_by_change = measured[at + 3];
     of_pair.change_by_step = measured[at + 4];
   }
-  if (found && !(answers.back().step_by_change > kLeastCurvature)) {
+  if (found && !(answers.back().step_by_change > kMinCurvature)) {
     answers.pop_back();
   } else if (found) {
     const bool is_full = static_cast<std::int64_t>(pairs_.size()) == size_;
@@ -115,9 +115,9 @@ void LbfgsHistory::learn(const Curvature& found, std::span<const Answers> answer
     drop_first(products_->of_both);
     drop_first(products_->of_changes);
   }
-  const auto learnt = static_cast<std::int64_t>(problem_->numbers().at("learnt")++);
-  assign(problem_->state_row(kSteps, learnt % size_), found.step);
-  assign(problem_->state_row(kChanges, learnt % size_), found.change);
+  const auto learnt = static_cast<std::int64_t>(step_->numbers().at("learnt")++);
+  assign(step_->state_row(kSteps, learnt % size_), found.step);
+  assign(step_->state_row(kChanges, learnt % size_), found.change);
   take(learnt);
   std::vector<double>& steps_row = products_->of_both.emplace_back();
   std::vector<double>& changes_row = products_->of_changes.emplace_back();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/minimisation.hpp>
+#include <lockstep/optim/closure_step.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -31,12 +31,12 @@ struct Curvature {
 class LbfgsHistory {
  public:
   /// Collective.
-  explicit LbfgsHistory(Minimisation& problem);
+  explicit LbfgsHistory(ClosureStep& step);
 
   /// What `downhill` must know, after what `measures` already asks for.
   /// @param gradient  where the search is now; outlives the measures, as `found` does
   /// @param found     on the way there
-  void ask(std::vector<Minimisation::Measure>& measures, const Vector& gradient,
+  void ask(std::vector<ClosureStep::Measure>& measures, const Vector& gradient,
            const std::optional<Curvature>& found) const;
   /// Learns from `found`, unless it curves too little, and gives the gradient times the inverse curvature, downhill.
   /// @param measured  the answers
@@ -63,10 +63,10 @@ class LbfgsHistory {
   void learn(const Curvature& found, std::span<const Answers> answers);
   Vector direction(const Vector& gradient, std::span<const Answers> answers) const;
 
-  Minimisation* problem_;
+  ClosureStep* step_;
   std::int64_t size_;
   std::vector<Curvature> pairs_;  // oldest first
-  Products* products_;            // of pairs_, in the problem's memo
+  Products* products_;            // of pairs_, in the step's memo
 };
 
 }  // namespace lockstep::optim

@@ -12,23 +12,23 @@ namespace {
 constexpr double kEnoughDecrease = 1e-4;  // of the Wolfe conditions
 constexpr double kEnoughFlattening = 0.9;
 
-/// Where the cubic through two trials is least, within [least, most].
-double cubic_minimum(const Trial& a, const Trial& b, double least, double most) {
+/// The minimum of the cubic through two trials, within [min, max].
+double cubic_minimum(const Trial& a, const Trial& b, double min, double max) {
   const Trial& low = a.at <= b.at ? a : b;
   const Trial& high = a.at <= b.at ? b : a;
   const double d1 = a.slope + b.slope - 3 * (a.point.loss - b.point.loss) / (a.at - b.at);
   const double square = d1 * d1 - a.slope * b.slope;
-  if (!(square >= 0)) return (least + most) / 2;
+  if (!(square >= 0)) return (min + max) / 2;
   const double d2 = std::sqrt(square);
   const double at = high.at - (high.at - low.at) * ((high.slope + d2 - d1) / (high.slope - low.slope + 2 * d2));
-  return std::isfinite(at) ? std::min(std::max(at, least), most) : (least + most) / 2;
+  return std::isfinite(at) ? std::min(std::max(at, min), max) : (min + max) / 2;
 }
 
 class WolfeSearch {
  public:
   using Evaluate = std::function<Trial(double at)>;
   WolfeSearch(const Evaluate& evaluate, Trial start, const LineSearchOptions& options)
-      : evaluate_(&evaluate), start_(std::move(start)), tolerance_(options.tolerance), most_(options.most_tries) {}
+      : evaluate_(&evaluate), start_(std::move(start)), tolerance_(options.tolerance), max_tries_(options.max_tries) {}
 
   Trial run(double first) {
     if (!find_bracket(first)) return low_;
@@ -51,7 +51,7 @@ class WolfeSearch {
   bool find_bracket(double first) {
     Trial before = start_;
     Trial trial = (*evaluate_)(first);
-    for (; tries_ < most_; ++tries_) {
+    for (; tries_ < max_tries_; ++tries_) {
       const bool rises = tries_ > 1 && trial.point.loss >= before.point.loss;
       if (!is_too_high(trial) && !rises && is_flat(trial)) {
         low_ = std::move(trial);
@@ -70,15 +70,15 @@ class WolfeSearch {
 
   /// Where to look next inside the bracket: not twice running close to a border.
   double inside_bracket() {
-    const auto [least, most] = std::minmax(low_.at, high_.at);
-    const double margin = 0.1 * (most - least);
-    const double at = cubic_minimum(low_, high_, least, most);
-    const bool is_close = std::min(most - at, at - least) < margin;
+    const auto [min, max] = std::minmax(low_.at, high_.at);
+    const double margin = 0.1 * (max - min);
+    const double at = cubic_minimum(low_, high_, min, max);
+    const bool is_close = std::min(max - at, at - min) < margin;
     if (!is_close) {
       was_close_ = false;
-    } else if (was_close_ || at >= most || at <= least) {
+    } else if (was_close_ || at >= max || at <= min) {
       was_close_ = false;
-      return std::abs(at - most) < std::abs(at - least) ? most - margin : least + margin;
+      return std::abs(at - max) < std::abs(at - min) ? max - margin : min + margin;
     } else {
       was_close_ = true;
     }
@@ -86,7 +86,7 @@ class WolfeSearch {
   }
 
   void narrow_bracket() {
-    while (tries_ < most_ && std::abs(high_.at - low_.at) >= tolerance_) {
+    while (tries_ < max_tries_ && std::abs(high_.at - low_.at) >= tolerance_) {
       Trial trial = (*evaluate_)(inside_bracket());
       ++tries_;
       if (is_too_high(trial) || trial.point.loss >= low_.point.loss) {
@@ -103,7 +103,7 @@ class WolfeSearch {
   const Evaluate* evaluate_;
   Trial start_;
   double tolerance_;
-  std::int64_t most_;
+  std::int64_t max_tries_;
   std::int64_t tries_ = 0;
   Trial low_;
   Trial high_;

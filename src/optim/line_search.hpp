@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/minimisation.hpp>
+#include <lockstep/optim/closure_step.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -11,13 +11,13 @@ namespace lockstep::optim {
 /// A point on the line of search.
 struct Trial {
   double at = 0;  ///< in units of the direction
-  Minimisation::Point point;
+  ClosureStep::Point point;
   double slope = 0;  ///< of the loss along the direction
 };
 
 struct LineSearchOptions {
-  double tolerance = 0;         ///< least length of the bracket
-  std::int64_t most_tries = 0;  ///< evaluations, at most, but always one
+  double tolerance = 0;        ///< minimum length of the bracket
+  std::int64_t max_tries = 0;  ///< maximum number of evaluations, but always one
 };
 
 /// Where the strong Wolfe conditions hold, or the lowest point that was found. A loss that is not a number counts as

@@ -67,7 +67,7 @@ void update_muon(const TensorUpdate& update) {
     others.states[0].push_back(update.states[1][i]);
     others.states[1].push_back(update.states[2][i]);
   }
-  if (!others.parameters.empty()) builtin_tensor_rule("adamw")(others);
+  if (!others.parameters.empty()) update_adamw_tensors(others);
 }
 
 Options read_muon(const Section& optim) {
@@ -129,9 +129,7 @@ Rule muon_rule() {
           .keys = keys(),
           .read = read_muon,
           .state_names = muon_state_names,
-          .update_tensors = update_muon,
-          .is_whole = true,
-          .state_shape = muon_state_shape};
+          .kind = WholeRule{.update = update_muon, .state_shape = muon_state_shape}};
 }
 
 }  // namespace lockstep::optim

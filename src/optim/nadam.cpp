@@ -9,31 +9,42 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kKeep, kBeta1, kBeta2, kCorrection2, kEps, kGradientStep, kMeanStep };
+struct NadamCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
+  double beta1;
+  double beta2;
+  double correction2;  ///< 1 - beta2^step
+  double eps;
+  double gradient_step;  ///< multiplies the gradient over its root mean square
+  double mean_step;      ///< multiplies the mean over it
+};
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto keep = static_cast<T>(c[kKeep]);
-  const auto take1 = static_cast<T>(1 - c[kBeta1]);
-  const auto beta2 = static_cast<T>(c[kBeta2]);
-  const auto take2 = static_cast<T>(1 - c[kBeta2]);
-  const auto correction2 = static_cast<T>(c[kCorrection2]);
-  const auto eps = static_cast<T>(c[kEps]);
-  const auto gradient_step = static_cast<T>(c[kGradientStep]);
-  const auto mean_step = static_cast<T>(c[kMeanStep]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict mean = stretch.state[0];
-  T* __restrict square = stretch.state[1];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update(const NadamCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto decay_factor = static_cast<T>(c.decay_factor);
+  const auto take1 = static_cast<T>(1 - c.beta1);
+  const auto beta2 = static_cast<T>(c.beta2);
+  const auto take2 = static_cast<T>(1 - c.beta2);
+  const auto correction2 = static_cast<T>(c.correction2);
+  const auto eps = static_cast<T>(c.eps);
+  const auto gradient_step = static_cast<T>(c.gradient_step);
+  const auto mean_step = static_cast<T>(c.mean_step);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict mean = range.state[0];
+  T* __restrict square = range.state[1];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
     mean[i] += take1 * (g - mean[i]);
     square[i] = beta2 * square[i] + take2 * g * g;
     const T denominator = std::sqrt(square[i] / correction2) + eps;
-    parameter[i] = keep * parameter[i] - gradient_step * (g / denominator) - mean_step * (mean[i] / denominator);
+    parameter[i] =
+        decay_factor * parameter[i] - gradient_step * (g / denominator) - mean_step * (mean[i] / denominator);
   }
 }
 
@@ -52,22 +63,20 @@ double momentum_product(const Options& options, std::int64_t step) {
   return product;
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+NadamCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const double momentum = momentum_at(options, step);
   const double next_momentum = momentum_at(options, step + 1);
   const double product = momentum_product(options, step);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kKeep] = terms.keep;
-  c[kBeta1] = options.at("beta1");
-  c[kBeta2] = options.at("beta2");
-  c[kCorrection2] = bias_correction(options.at("beta2"), step);
-  c[kEps] = options.at("eps");
-  c[kGradientStep] = options.at("lr") * (1 - momentum) / (1 - product);
-  c[kMeanStep] = options.at("lr") * next_momentum / (1 - product * next_momentum);
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .decay_factor = terms.decay_factor,
+          .beta1 = options.at("beta1"),
+          .beta2 = options.at("beta2"),
+          .correction2 = bias_correction(options.at("beta2"), step),
+          .eps = options.at("eps"),
+          .gradient_step = options.at("lr") * (1 - momentum) / (1 - product),
+          .mean_step = options.at("lr") * next_momentum / (1 - product * next_momentum)};
 }
 
 Options read(const Section& optim) {
@@ -83,21 +92,21 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 }  // namespace
 
 Rule nadam_rule() {
-  return {.name = "nadam",
-          .help = "Adam that looks ahead along its mean",
-          .keys = {betas_key(),
-                   eps_key(),
-                   decoupled_weight_decay_key(),
-                   {.name = "optim.momentum_decay",
-                    .type = KeyType::real,
-                    .default_value = "0.004",
-                    .help = "nadam: how fast the momentum rises to beta1",
-                    .min = 0}},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "nadam",
+      .help = "Adam that looks ahead along its mean",
+      .keys = {betas_key(),
+               eps_key(),
+               decoupled_weight_decay_key(),
+               {.name = "optim.momentum_decay",
+                .type = KeyType::real,
+                .default_value = "0.004",
+                .help = "nadam: how fast the momentum rises to beta1",
+                .min = 0}},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

@@ -18,7 +18,7 @@ OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, cons
   }
   const bool changes_gradients =
       options_.scaler || options_.skips_nonfinite || options_.clip.max_norm > 0 || options_.clip.max_value > 0;
-  if (minimises() && changes_gradients) {
+  if (uses_closure() && changes_gradients) {
     throw ConfigError(optimizer_.rule().name +
                       " compares losses with their own gradients, which are neither clipped nor scaled nor skipped");
   }
@@ -47,19 +47,17 @@ std::int64_t OptimWrapper::micro_batches_in_step() const {
                          std::to_string(total_));
 }
 
-UpdateReport OptimWrapper::minimise(const std::function<double()>& evaluate) {
-  is_minimising_ = true;
-  const Minimised minimised = optimizer_.minimise([&] {
+UpdateReport OptimWrapper::update_with_closure(const std::function<double()>& closure) {
+  is_in_closure_ = true;
+  const ClosureResult result = optimizer_.step_with_closure([&] {
     done_ = step_begin_;
-    return evaluate();
+    return closure();
   });
-  is_minimising_ = false;
+  is_in_closure_ = false;
   step_begin_ = done_;
-  const bool is_finite = std::isfinite(minimised.grad_norm);
-  return {.updated = is_finite,
-          .grad_norm = minimised.grad_norm,
-          .is_finite = is_finite,
-          .evaluations = minimised.evaluations};
+  const bool is_finite = std::isfinite(result.grad_norm);
+  return {
+      .updated = is_finite, .grad_norm = result.grad_norm, .is_finite = is_finite, .evaluations = result.evaluations};
 }
 
 UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<double> weight,
@@ -72,7 +70,7 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   ++done_;
   if (!completes) return {};
   if (before_update) before_update();
-  if (is_minimising_) {  // averages them now: collectives of others may follow before they are taken
+  if (is_in_closure_) {  // averages them now: collectives of others may follow before they are taken
     parameters_->finish_gradients();
     parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
     return {};

@@ -8,6 +8,29 @@
 
 namespace lockstep::optim {
 
+KeySpecs shared_option_keys() {
+  return {
+      {.name = "optim.lr",
+       .type = KeyType::real,
+       .default_value = "0.001",
+       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
+       .min = 0},
+      {.name = "optim.weight_decay",
+       .type = KeyType::real,
+       .default_value = "0",
+       .help = "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)",
+       .min = 0},
+      {.name = "optim.maximize",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "climb instead of descend"}};
+}
+
+void read_shared_options(const Section& optim, Options& options) {
+  read_numbers(optim, options, {"lr", "weight_decay"});
+  read_flags(optim, options, {"maximize"});
+}
+
 KeySpec betas_key() {
   return {.name = "optim.betas",
           .type = KeyType::reals,
@@ -98,11 +121,27 @@ void read_flags(const Section& optim, Options& options, const std::vector<std::s
   for (const std::string& key : keys) options[key] = optim.boolean(key) ? 1 : 0;
 }
 
+std::optional<double> positive_number(const std::string& text) {
+  const KeySpec spec{
+      .name = "number", .type = KeyType::real, .default_value = "1", .help = "", .min = 0, .min_is_exclusive = true};
+  if (!fault_in(spec, text).empty()) return std::nullopt;
+  Section section;
+  section.declare(spec);
+  section.set("number", text, "");
+  return section.real("number");
+}
+
+std::string joined(const std::vector<std::string>& names, const std::string& separator) {
+  std::string text;
+  for (const std::string& name : names) text += (text.empty() || name.empty() ? "" : separator) + name;
+  return text;
+}
+
 GradientTerms gradient_terms(const Options& options, bool is_decoupled) {
   const double weight_decay = options.at("weight_decay");
   return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
-          .pull = is_decoupled ? 0 : weight_decay,
-          .keep = is_decoupled ? 1 - options.at("lr") * weight_decay : 1};
+          .l2_coefficient = is_decoupled ? 0 : weight_decay,
+          .decay_factor = is_decoupled ? 1 - options.at("lr") * weight_decay : 1};
 }
 
 double bias_correction(double beta, std::int64_t step) { return 1 - std::pow(beta, static_cast<double>(step)); }

@@ -1,10 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Keys that several rules read.
+// What several rules share.
 #pragma once
 
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/rule.hpp>
+
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace lockstep::optim {
+
+/// lr, weight_decay, maximize: what every rule reads.
+KeySpecs shared_option_keys();
+/// Adds "lr", "weight_decay" and "maximize".
+void read_shared_options(const Section& optim, Options& options);
 
 KeySpec betas_key();
 /// Adds "beta1" and "beta2".
@@ -27,11 +36,17 @@ void read_momentum(const Section& optim, Options& options);
 void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys);
 void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys);
 
-/// What most rules do to a gradient on its way: sign * gradient + pull * parameter.
+/// None: the text is no number above 0.
+std::optional<double> positive_number(const std::string& text);
+
+/// The names that are not empty, with separators between them.
+std::string joined(const std::vector<std::string>& names, const std::string& separator);
+
+/// How most rules change a gradient: sign * gradient + l2_coefficient * parameter.
 struct GradientTerms {
-  double sign = 1;  ///< -1 to maximize
-  double pull = 0;  ///< weight decay that is added to the gradient
-  double keep = 1;  ///< weight decay that is not: what multiplies the parameter
+  double sign = 1;            ///< -1 to maximize
+  double l2_coefficient = 0;  ///< weight decay that is added to the gradient
+  double decay_factor = 1;    ///< decoupled weight decay: multiplies the parameter
 };
 GradientTerms gradient_terms(const Options& options, bool is_decoupled);
 

@@ -9,37 +9,46 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kKeep, kBeta1, kBeta2, kEps, kStepSize, kIsRectified };
+struct RAdamCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
+  double beta1;
+  double beta2;
+  double eps;
+  double step_size;
+  bool is_rectified;
+};
 
 /// @tparam kDivides  by the root of the mean square, once that is known well enough
 template <bool kDivides, class T>
-LOCKSTEP_VECTORISED void update_elements(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto keep = static_cast<T>(c[kKeep]);
-  const auto take1 = static_cast<T>(1 - c[kBeta1]);
-  const auto beta2 = static_cast<T>(c[kBeta2]);
-  const auto take2 = static_cast<T>(1 - c[kBeta2]);
-  const auto eps = static_cast<T>(c[kEps]);
-  const auto step_size = static_cast<T>(c[kStepSize]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict mean = stretch.state[0];
-  T* __restrict square = stretch.state[1];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update_elements(const RAdamCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto decay_factor = static_cast<T>(c.decay_factor);
+  const auto take1 = static_cast<T>(1 - c.beta1);
+  const auto beta2 = static_cast<T>(c.beta2);
+  const auto take2 = static_cast<T>(1 - c.beta2);
+  const auto eps = static_cast<T>(c.eps);
+  const auto step_size = static_cast<T>(c.step_size);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict mean = range.state[0];
+  T* __restrict square = range.state[1];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
     mean[i] += take1 * (g - mean[i]);
     square[i] = beta2 * square[i] + take2 * g * g;
     T change = mean[i];
     if constexpr (kDivides) change /= std::sqrt(square[i]) + eps;
-    parameter[i] = keep * parameter[i] - step_size * change;
+    parameter[i] = decay_factor * parameter[i] - step_size * change;
   }
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
-  c[kIsRectified] != 0 ? update_elements<true, T>(c, stretch) : update_elements<false, T>(c, stretch);
+void update(const RAdamCoefficients& c, const ElementRange<T>& range) {
+  c.is_rectified ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
 }
 
 /// What the variance of the mean square allows of a step (equations 4 to 6 and algorithm 2 of the paper).
@@ -57,22 +66,21 @@ Rectification rectification(double beta2, std::int64_t step) {
           .factor = std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length))};
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
+RAdamCoefficients coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const Rectification rectified = rectification(options.at("beta2"), step);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kKeep] = terms.keep;
-  c[kBeta1] = options.at("beta1");
-  c[kBeta2] = options.at("beta2");
-  c[kEps] = options.at("eps");
-  c[kIsRectified] = rectified.is_rectified ? 1 : 0;
-  c[kStepSize] = options.at("lr") / bias_correction(options.at("beta1"), step);
+  double step_size = options.at("lr") / bias_correction(options.at("beta1"), step);
   if (rectified.is_rectified) {
-    c[kStepSize] *= rectified.factor * std::sqrt(bias_correction(options.at("beta2"), step));
+    step_size *= rectified.factor * std::sqrt(bias_correction(options.at("beta2"), step));
   }
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .decay_factor = terms.decay_factor,
+          .beta1 = options.at("beta1"),
+          .beta2 = options.at("beta2"),
+          .eps = options.at("eps"),
+          .step_size = step_size,
+          .is_rectified = rectified.is_rectified};
 }
 
 Options read(const Section& optim) {
@@ -88,14 +96,14 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 }  // namespace
 
 Rule radam_rule() {
-  return {.name = "radam",
-          .help = "Adam that begins without its divisor, until that is known well: needs no warm-up",
-          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key()},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "radam",
+      .help = "Adam that begins without its divisor, until that is known well: needs no warm-up",
+      .keys = {betas_key(), eps_key(), decoupled_weight_decay_key()},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

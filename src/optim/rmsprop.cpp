@@ -9,26 +9,34 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kPull, kLr, kAlpha, kEps, kMomentum, kCentered };
+struct RmsPropCoefficients {
+  double sign;            ///< of the gradient: -1 to maximize
+  double l2_coefficient;  ///< weight decay that is added to the gradient
+  double lr;
+  double alpha;
+  double eps;
+  double momentum;
+  bool is_centered;
+};
 
 /// @param mean    of the gradient, where kIsCentered
 /// @param buffer  the velocity, where kHasMomentum
 template <bool kIsCentered, bool kHasMomentum, class T>
-LOCKSTEP_VECTORISED void update_elements(const Coefficients& c, const Stretch<T>& stretch, T* __restrict mean,
+LOCKSTEP_VECTORISED void update_elements(const RmsPropCoefficients& c, const ElementRange<T>& range, T* __restrict mean,
                                          T* __restrict buffer) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto pull = static_cast<T>(c[kPull]);
-  const auto lr = static_cast<T>(c[kLr]);
-  const auto alpha = static_cast<T>(c[kAlpha]);
-  const auto take = static_cast<T>(1 - c[kAlpha]);
-  const auto eps = static_cast<T>(c[kEps]);
-  const auto momentum = static_cast<T>(c[kMomentum]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict square = stretch.state[0];
-  const std::int64_t count = stretch.count;
+  const auto sign = static_cast<T>(c.sign);
+  const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
+  const auto lr = static_cast<T>(c.lr);
+  const auto alpha = static_cast<T>(c.alpha);
+  const auto take = static_cast<T>(1 - c.alpha);
+  const auto eps = static_cast<T>(c.eps);
+  const auto momentum = static_cast<T>(c.momentum);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict square = range.state[0];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
-    const T g = sign * gradient[i] + pull * parameter[i];
+    const T g = sign * gradient[i] + l2_coefficient * parameter[i];
     square[i] = alpha * square[i] + take * g * g;
     T variance = square[i];
     if constexpr (kIsCentered) {
@@ -47,25 +55,23 @@ LOCKSTEP_VECTORISED void update_elements(const Coefficients& c, const Stretch<T>
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
-  T* const* state = stretch.state;
-  if (c[kCentered] == 0 && c[kMomentum] == 0) return update_elements<false, false, T>(c, stretch, nullptr, nullptr);
-  if (c[kCentered] == 0) return update_elements<false, true, T>(c, stretch, nullptr, state[1]);
-  if (c[kMomentum] == 0) return update_elements<true, false, T>(c, stretch, state[1], nullptr);
-  update_elements<true, true, T>(c, stretch, state[1], state[2]);
+void update(const RmsPropCoefficients& c, const ElementRange<T>& range) {
+  T* const* state = range.state;
+  if (!c.is_centered && c.momentum == 0) return update_elements<false, false, T>(c, range, nullptr, nullptr);
+  if (!c.is_centered) return update_elements<false, true, T>(c, range, nullptr, state[1]);
+  if (c.momentum == 0) return update_elements<true, false, T>(c, range, state[1], nullptr);
+  update_elements<true, true, T>(c, range, state[1], state[2]);
 }
 
-Coefficients coefficients(const Options& options, std::int64_t) {
+RmsPropCoefficients coefficients(const Options& options, std::int64_t) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
-  Coefficients c{};
-  c[kSign] = terms.sign;
-  c[kPull] = terms.pull;
-  c[kLr] = options.at("lr");
-  c[kAlpha] = options.at("alpha");
-  c[kEps] = options.at("eps");
-  c[kMomentum] = options.at("momentum");
-  c[kCentered] = options.at("centered");
-  return c;
+  return {.sign = terms.sign,
+          .l2_coefficient = terms.l2_coefficient,
+          .lr = options.at("lr"),
+          .alpha = options.at("alpha"),
+          .eps = options.at("eps"),
+          .momentum = options.at("momentum"),
+          .is_centered = options.at("centered") != 0};
 }
 
 Options read(const Section& optim) {
@@ -85,25 +91,25 @@ std::vector<std::string> state_names(const Options& options) {
 }  // namespace
 
 Rule rmsprop_rule() {
-  return {.name = "rmsprop",
-          .help = "divides by the root of the mean square of the gradient",
-          .keys = {momentum_keys().front(),
-                   eps_key(),
-                   {.name = "optim.alpha",
-                    .type = KeyType::real,
-                    .default_value = "0.99",
-                    .help = "rmsprop: decay rate of the mean square",
-                    .min = 0,
-                    .max = 1},
-                   {.name = "optim.centered",
-                    .type = KeyType::boolean,
-                    .default_value = "false",
-                    .help = "rmsprop: divide by the root of the variance instead"}},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "rmsprop",
+      .help = "divides by the root of the mean square of the gradient",
+      .keys = {momentum_keys().front(),
+               eps_key(),
+               {.name = "optim.alpha",
+                .type = KeyType::real,
+                .default_value = "0.99",
+                .help = "rmsprop: decay rate of the mean square",
+                .min = 0,
+                .max = 1},
+               {.name = "optim.centered",
+                .type = KeyType::boolean,
+                .default_value = "false",
+                .help = "rmsprop: divide by the root of the variance instead"}},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

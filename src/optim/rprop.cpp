@@ -9,28 +9,35 @@ namespace lockstep::optim {
 
 namespace {
 
-enum : std::size_t { kSign, kStart, kShrink, kGrow, kLeast, kMost };
+struct RpropCoefficients {
+  double sign;        ///< of the gradient: -1 to maximize
+  double first_size;  ///< added to all step sizes: lr in the first update, in which they are 0
+  double shrink;
+  double grow;
+  double min_size;
+  double max_size;
+};
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const auto sign = static_cast<T>(c[kSign]);
-  const auto start = static_cast<T>(c[kStart]);
-  const auto shrink = static_cast<T>(c[kShrink]);
-  const auto grow = static_cast<T>(c[kGrow]);
-  const auto least = static_cast<T>(c[kLeast]);
-  const auto most = static_cast<T>(c[kMost]);
-  T* __restrict parameter = stretch.parameter;
-  const T* __restrict gradient = stretch.gradient;
-  T* __restrict previous = stretch.state[0];
-  T* __restrict size = stretch.state[1];
-  const std::int64_t count = stretch.count;
+LOCKSTEP_VECTORISED void update(const RpropCoefficients& c, const ElementRange<T>& range) {
+  const auto sign = static_cast<T>(c.sign);
+  const auto first_size = static_cast<T>(c.first_size);
+  const auto shrink = static_cast<T>(c.shrink);
+  const auto grow = static_cast<T>(c.grow);
+  const auto min_size = static_cast<T>(c.min_size);
+  const auto max_size = static_cast<T>(c.max_size);
+  T* __restrict parameter = range.parameter;
+  const T* __restrict gradient = range.gradient;
+  T* __restrict previous = range.state[0];
+  T* __restrict size = range.state[1];
+  const std::int64_t count = range.count;
   for (std::int64_t i = 0; i < count; ++i) {
     const T g = sign * gradient[i];
     const T agreement = g * previous[i];
     const T factor = agreement > 0 ? grow : agreement < 0 ? shrink : T{1};
-    T length = (size[i] + start) * factor;
-    length = length < least ? least : length;
-    length = length > most ? most : length;
+    T length = (size[i] + first_size) * factor;
+    length = length < min_size ? min_size : length;
+    length = length > max_size ? max_size : length;
     const T used = agreement < 0 ? T{0} : g;  // after a change of sign it waits for one step
     const T direction = used > 0 ? T{1} : used < 0 ? T{-1} : used;
     size[i] = length;
@@ -39,15 +46,13 @@ LOCKSTEP_VECTORISED void update(const Coefficients& c, const Stretch<T>& stretch
   }
 }
 
-Coefficients coefficients(const Options& options, std::int64_t step) {
-  Coefficients c{};
-  c[kSign] = options.at("maximize") != 0 ? -1 : 1;
-  c[kStart] = step == 1 ? options.at("lr") : 0;  // the sizes are still zero
-  c[kShrink] = options.at("shrink");
-  c[kGrow] = options.at("grow");
-  c[kLeast] = options.at("least");
-  c[kMost] = options.at("most");
-  return c;
+RpropCoefficients coefficients(const Options& options, std::int64_t step) {
+  return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
+          .first_size = step == 1 ? options.at("lr") : 0,
+          .shrink = options.at("shrink"),
+          .grow = options.at("grow"),
+          .min_size = options.at("least"),
+          .max_size = options.at("most")};
 }
 
 Options read(const Section& optim) {
@@ -70,23 +75,23 @@ std::vector<std::string> state_names(const Options&) { return {"prev", "step_siz
 }  // namespace
 
 Rule rprop_rule() {
-  return {.name = "rprop",
-          .help = "a step size for each element, which the signs of its gradients change; for whole-set gradients",
-          .keys = {{.name = "optim.etas",
-                    .type = KeyType::reals,
-                    .default_value = "0.5, 1.2",
-                    .help = "rprop: factors of a step size when the gradient changes its sign and when it does not",
-                    .min = 0},
-                   {.name = "optim.step_sizes",
-                    .type = KeyType::reals,
-                    .default_value = "1e-6, 50",
-                    .help = "rprop: smallest and largest step size; lr is the first one",
-                    .min = 0}},
-          .read = read,
-          .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+  return {
+      .name = "rprop",
+      .help = "a step size for each element, which the signs of its gradients change; for whole-set gradients",
+      .keys = {{.name = "optim.etas",
+                .type = KeyType::reals,
+                .default_value = "0.5, 1.2",
+                .help = "rprop: factors of a step size when the gradient changes its sign and when it does not",
+                .min = 0},
+               {.name = "optim.step_sizes",
+                .type = KeyType::reals,
+                .default_value = "1e-6, 50",
+                .help = "rprop: smallest and largest step size; lr is the first one",
+                .min = 0}},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{
+          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
 }
 
 }  // namespace lockstep::optim

@@ -1,9 +1,45 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/rule.hpp>
+
+#include <type_traits>
 
 namespace lockstep::optim {
+
+/// A rule's function over its own struct of coefficients, in the form of ElementRule and TensorRule, such as
+/// `erased<update<float>>` or `erased<coefficients>`.
+template <class Function>
+struct Erasure;
+template <auto kFunction>
+inline constexpr auto erased = Erasure<decltype(kFunction)>::template call<kFunction>;
+
+template <class Named>
+struct Erasure<Named (*)(const Options&, std::int64_t)> {
+  template <auto kFunction>
+  static Coefficients call(const Options& options, std::int64_t step) {
+    return Coefficients::of(kFunction(options, step));
+  }
+};
+
+template <class Result, class Named, class... Rest>
+struct Erasure<Result (*)(const Named&, Rest...)> {
+  template <auto kFunction>
+  static Result call(const Coefficients& coefficients, Rest... rest) {
+    return kFunction(coefficients.as<Named>(), rest...);
+  }
+};
+
+/// It changes the coefficients.
+template <class Named, class... Rest>
+requires(!std::is_const_v<Named>) struct Erasure<void (*)(Named&, Rest...)> {
+  template <auto kFunction>
+  static void call(Coefficients& coefficients, Rest... rest) {
+    Named named = coefficients.as<Named>();
+    kFunction(named, rest...);
+    coefficients = Coefficients::of(named);
+  }
+};
 
 // Unless it says otherwise, the source of a rule's order of operations is the class of torch.optim, single-tensor form.
 
@@ -52,5 +88,11 @@ Rule muon_rule();
 
 /// Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
 Rule lbfgs_rule();
+
+// The same updates of whole tensors, by LibTorch's fused kernels.
+
+void update_sgd_tensors(const TensorUpdate& update);
+void update_adam_tensors(const TensorUpdate& update);
+void update_adamw_tensors(const TensorUpdate& update);
 
 }  // namespace lockstep::optim

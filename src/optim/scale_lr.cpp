@@ -7,12 +7,36 @@
 
 namespace lockstep::optim {
 
-LrScale lr_scale(const Section& optim, std::int64_t samples_per_step, std::int64_t samples_per_forward) {
-  LrScale scale{.batch = optim.boolean("include_accumulation") ? samples_per_step : samples_per_forward};
-  if (!optim.boolean("auto_scale_lr")) return scale;
-  scale.base_batch = optim.integer("base_batch_size");
-  if (scale.base_batch > 0) return scale;
+KeySpecs LrScaleSettings::keys() {
+  return {{.name = "optim.auto_scale_lr",
+           .type = KeyType::boolean,
+           .default_value = "false",
+           .help = "multiply every lr by the batch of a step over optim.base_batch_size"},
+          {.name = "optim.base_batch_size",
+           .type = KeyType::integer,
+           .default_value = "0",
+           .help = "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr",
+           .min = 0,
+           .max = 1 << 30},
+          {.name = "optim.include_accumulation",
+           .type = KeyType::boolean,
+           .default_value = "true",
+           .help = "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
+                   "train.micro_batch bounds it"}};
+}
+
+LrScaleSettings LrScaleSettings::from(const Section& optim) {
+  LrScaleSettings settings{.includes_accumulation = optim.boolean("include_accumulation")};
+  if (!optim.boolean("auto_scale_lr")) return settings;
+  settings.base_batch = optim.integer("base_batch_size");
+  if (settings.base_batch > 0) return settings;
   throw ConfigError(optim.cite("auto_scale_lr") + " needs optim.base_batch_size: the batch that optim.lr is meant for");
+}
+
+LrScale lr_scale(const Section& optim, std::int64_t samples_per_step, std::int64_t samples_per_forward) {
+  const LrScaleSettings settings = LrScaleSettings::from(optim);
+  return {.batch = settings.includes_accumulation ? samples_per_step : samples_per_forward,
+          .base_batch = settings.base_batch};
 }
 
 void scale_lr(std::span<ParamGroup> groups, const LrScale& scale) {

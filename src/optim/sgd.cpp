@@ -8,62 +8,62 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-struct Factors {
+struct SgdCoefficients {
   T sign;  ///< of the gradient: -1 to maximize
   T lr;
   T momentum;
-  T add;  ///< share of the gradient that enters the momentum buffer
-  T weight_decay;
-  bool nesterov;
+  T gradient_share;  ///< share of the gradient that enters the momentum buffer
+  T l2_coefficient;  ///< weight decay that is added to the gradient
+  bool is_nesterov;
 };
 
 template <class T>
+SgdCoefficients<T> rounded(const SgdCoefficients<double>& c) {
+  return {.sign = static_cast<T>(c.sign),
+          .lr = static_cast<T>(c.lr),
+          .momentum = static_cast<T>(c.momentum),
+          .gradient_share = static_cast<T>(c.gradient_share),
+          .l2_coefficient = static_cast<T>(c.l2_coefficient),
+          .is_nesterov = c.is_nesterov};
+}
+
+template <class T>
 LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restrict gradient, std::int64_t count,
-                                      Factors<T> c) {
+                                      SgdCoefficients<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
+    const T decayed = c.sign * gradient[i] + c.l2_coefficient * parameter[i];
     parameter[i] -= c.lr * decayed;
   }
 }
 
 template <class T>
 LOCKSTEP_VECTORISED void update_with_momentum(T* __restrict parameter, const T* __restrict gradient,
-                                              T* __restrict buffer, std::int64_t count, Factors<T> c) {
+                                              T* __restrict buffer, std::int64_t count, SgdCoefficients<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
-    const T decayed = c.sign * gradient[i] + c.weight_decay * parameter[i];
-    const T velocity = c.momentum * buffer[i] + c.add * decayed;
+    const T decayed = c.sign * gradient[i] + c.l2_coefficient * parameter[i];
+    const T velocity = c.momentum * buffer[i] + c.gradient_share * decayed;
     buffer[i] = velocity;
-    parameter[i] -= c.lr * (c.nesterov ? decayed + c.momentum * velocity : velocity);
+    parameter[i] -= c.lr * (c.is_nesterov ? decayed + c.momentum * velocity : velocity);
   }
 }
 
-enum : std::size_t { kSign, kLr, kMomentum, kAdd, kWeightDecay, kNesterov };
-
-Coefficients coefficients(const Options& options, std::int64_t step) {
+SgdCoefficients<double> coefficients(const Options& options, std::int64_t step) {
+  const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   // The first update fills the (still zero) buffer with the whole gradient: dampening begins with the second.
-  const double add = step == 1 ? 1.0 : 1.0 - options.at("dampening");
-  Coefficients c{};
-  c[kSign] = options.at("maximize") != 0 ? -1 : 1;
-  c[kLr] = options.at("lr");
-  c[kMomentum] = options.at("momentum");
-  c[kAdd] = add;
-  c[kWeightDecay] = options.at("weight_decay");
-  c[kNesterov] = options.at("nesterov");
-  return c;
+  return {.sign = terms.sign,
+          .lr = options.at("lr"),
+          .momentum = options.at("momentum"),
+          .gradient_share = step == 1 ? 1.0 : 1.0 - options.at("dampening"),
+          .l2_coefficient = terms.l2_coefficient,
+          .is_nesterov = options.at("nesterov") != 0};
 }
 
 template <class T>
-void update(const Coefficients& c, const Stretch<T>& stretch) {
-  const Factors<T> factors{.sign = static_cast<T>(c[kSign]),
-                           .lr = static_cast<T>(c[kLr]),
-                           .momentum = static_cast<T>(c[kMomentum]),
-                           .add = static_cast<T>(c[kAdd]),
-                           .weight_decay = static_cast<T>(c[kWeightDecay]),
-                           .nesterov = c[kNesterov] != 0};
-  if (c[kMomentum] == 0) {
-    update_plain(stretch.parameter, stretch.gradient, stretch.count, factors);
+void update(const SgdCoefficients<double>& c, const ElementRange<T>& range) {
+  if (c.momentum == 0) {
+    update_plain(range.parameter, range.gradient, range.count, rounded<T>(c));
   } else {
-    update_with_momentum(stretch.parameter, stretch.gradient, stretch.state[0], stretch.count, factors);
+    update_with_momentum(range.parameter, range.gradient, range.state[0], range.count, rounded<T>(c));
   }
 }
 
@@ -86,9 +86,10 @@ Rule sgd_rule() {
           .keys = momentum_keys(),
           .read = read,
           .state_names = state_names,
-          .coefficients = coefficients,
-          .update32 = update<float>,
-          .update64 = update<double>};
+          .kind = ElementRule{.coefficients = erased<coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_sgd_tensors}};
 }
 
 }  // namespace lockstep::optim

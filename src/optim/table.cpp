@@ -2,6 +2,7 @@
 #include <lockstep/core/table.hpp>
 #include <lockstep/optim/param_groups.hpp>
 
+#include "options.hpp"
 #include "rules.hpp"
 
 namespace lockstep::optim {
@@ -14,53 +15,21 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
   return names;
 }
 
-/// The keys that every rule reads.
+KeySpec name_key(const std::vector<Rule>& rules) {
+  return {.name = "optim.name",
+          .type = KeyType::choice,
+          .default_value = "adamw",
+          .help = "how a step updates the parameters",
+          .choices = names_of(rules)};
+}
+
+/// The keys that do not depend on the rule.
 KeySpecs common_keys(const std::vector<Rule>& rules) {
-  return {
-      {.name = "optim.name",
-       .type = KeyType::choice,
-       .default_value = "adamw",
-       .help = "how a step updates the parameters",
-       .choices = names_of(rules)},
-      {.name = "optim.lr",
-       .type = KeyType::real,
-       .default_value = "0.001",
-       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
-       .min = 0},
-      {.name = "optim.weight_decay",
-       .type = KeyType::real,
-       .default_value = "0",
-       .help = "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)",
-       .min = 0},
-      {.name = "optim.maximize",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "climb instead of descend"},
-      {.name = "optim.no_decay",
-       .type = KeyType::choice,
-       .default_value = "none",
-       .help = "norms_biases: no weight decay on parameters of fewer than two dimensions",
-       .choices = {"none", "norms_biases"}},
-      {.name = "optim.paramwise",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "other options for some of the parameters; `trainer config --groups` shows what comes of it",
-       .parts = paramwise_parts()},
-      {.name = "optim.auto_scale_lr",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "multiply every lr by the batch of a step over optim.base_batch_size"},
-      {.name = "optim.base_batch_size",
-       .type = KeyType::integer,
-       .default_value = "0",
-       .help = "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr",
-       .min = 0,
-       .max = 1 << 30},
-      {.name = "optim.include_accumulation",
-       .type = KeyType::boolean,
-       .default_value = "true",
-       .help = "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
-               "train.micro_batch bounds it"}};
+  KeySpecs keys = {name_key(rules)};
+  for (const KeySpecs& more : {shared_option_keys(), GroupSettings::keys(), LrScaleSettings::keys()}) {
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return keys;
 }
 
 }  // namespace

@@ -9,9 +9,9 @@ void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tens
   tensor.copy_(update.is_void.defined() ? at::where(update.is_void > 0, tensor, values) : values);
 }
 
-void move(const TensorUpdate& update, const at::Tensor& parameter, double keep, const at::Tensor& step) {
-  if (update.is_void.defined()) return assign(update, parameter, parameter.mul(keep).sub_(step));
-  if (keep != 1) parameter.mul_(keep);
+void move(const TensorUpdate& update, const at::Tensor& parameter, double decay_factor, const at::Tensor& step) {
+  if (update.is_void.defined()) return assign(update, parameter, parameter.mul(decay_factor).sub_(step));
+  if (decay_factor != 1) parameter.mul_(decay_factor);
   parameter.sub_(step);
 }
 

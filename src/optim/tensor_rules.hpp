@@ -9,8 +9,8 @@ namespace lockstep::optim {
 /// Puts `values` in the place of those of `tensor`, unless the update is void.
 void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tensor& values);
 
-/// parameter := keep * parameter - step, unless the update is void.
-void move(const TensorUpdate& update, const at::Tensor& parameter, double keep, const at::Tensor& step);
+/// parameter := decay_factor * parameter - step, unless the update is void.
+void move(const TensorUpdate& update, const at::Tensor& parameter, double decay_factor, const at::Tensor& step);
 
 /// The gradient as the rule wants it: its negative to maximize.
 at::Tensor downhill(const TensorUpdate& update, std::size_t i);

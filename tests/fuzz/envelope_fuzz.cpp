@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "envelope.hpp"
-#include "trailer.hpp"
+#include "format/envelope.hpp"
+#include "format/trailer.hpp"
 
 using namespace lockstep::checkpoints;
 

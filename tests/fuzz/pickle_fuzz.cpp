@@ -4,8 +4,8 @@
 
 #include <zlib.h>
 
-#include "pickle.hpp"
-#include "pytorch.hpp"
+#include "interop/pickle.hpp"
+#include "interop/pytorch.hpp"
 
 using namespace lockstep::checkpoints;
 

@@ -2,7 +2,7 @@
 // A safetensors file.
 #include <lockstep/core/error.hpp>
 
-#include "safetensors.hpp"
+#include "interop/safetensors.hpp"
 
 using namespace lockstep::checkpoints;
 

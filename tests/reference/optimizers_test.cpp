@@ -376,7 +376,7 @@ void run_lbfgs(const Json& one_case) {
   for (std::size_t t = 0; t < expected.at("x_after_step").size(); ++t) {
     SCOPED_TRACE("step " + std::to_string(t));
     std::vector<double> losses;
-    lbfgs.minimise([&] {
+    lbfgs.step_with_closure([&] {
       ++calls;
       std::vector<T> gradient(x.size());
       losses.push_back(function == "q" ? quadratic<T>(x, gradient) : rosenbrock<T>(x, gradient));

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <cstdlib>
 #include <string_view>
+#include <variant>
 #include <vector>
 
 namespace {
@@ -27,7 +28,7 @@ bool is_first_rank() {
 /// A rule consists of plain function pointers, so each replaced rule needs static members of its own.
 template <int kRow>
 struct Fault {
-  static inline optim::Rule original;
+  static inline optim::ElementRule original;
   static inline std::int64_t current_step = 0;
   static inline bool is_done = false;
 
@@ -36,15 +37,15 @@ struct Fault {
     return original.coefficients(options, step);
   }
 
-  static void update(const optim::Coefficients& coefficients, const optim::Stretch<float>& stretch) {
-    std::vector<float> gradient(stretch.gradient, stretch.gradient + stretch.count);
+  static void update(const optim::Coefficients& coefficients, const optim::ElementRange<float>& range) {
+    std::vector<float> gradient(range.gradient, range.gradient + range.count);
     const auto largest =
         std::max_element(gradient.begin(), gradient.end(), [](float a, float b) { return std::abs(a) < std::abs(b); });
     if (!is_done && current_step == kStep && is_first_rank() && largest != gradient.end() && *largest != 0) {
       is_done = true;
       *largest = std::bit_cast<float>(std::bit_cast<std::uint32_t>(*largest) ^ kBit);
     }
-    optim::Stretch<float> changed = stretch;
+    optim::ElementRange<float> changed = range;
     changed.gradient = gradient.data();
     original.update32(coefficients, changed);
   }
@@ -52,9 +53,10 @@ struct Fault {
   static void put_into(lockstep::engine::Tables& tables, std::string_view name) {
     for (optim::Rule& rule : tables.rules) {
       if (rule.name != name) continue;
-      original = rule;
-      rule.coefficients = coefficients;
-      rule.update32 = update;
+      auto& elements = std::get<optim::ElementRule>(rule.kind);
+      original = elements;
+      elements.coefficients = coefficients;
+      elements.update32 = update;
     }
   }
 };

@@ -36,6 +36,8 @@ struct Block {
   std::byte* parameters = nullptr;  ///< on a GPU where FlatParameters::as_tensors
   std::int64_t count = 0;           ///< elements, padding included
   std::vector<Segment> segments;    ///< by ascending offset
+
+  bool is_half() const noexcept { return dtype == DType::float16 || dtype == DType::bfloat16; }
 };
 
 /// Some of one parameter's averaged gradient: of one piece of it, or of several together.
@@ -47,7 +49,7 @@ struct GradientPiece {
   const std::byte* values = nullptr;  ///< valid during the call only
 };
 
-/// Calls visit(GradientPiece) for stretches of `given` of at most `longest` elements.
+/// Calls visit(GradientPiece) for parts of `given` of at most `longest` elements.
 /// @param element_bytes  of one of its values
 template <class Visit>
 void for_each_part(const GradientPiece& given, std::int64_t longest, std::size_t element_bytes, const Visit& visit) {

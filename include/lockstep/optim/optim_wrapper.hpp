@@ -36,9 +36,8 @@ class OptimWrapper {
     std::optional<GradScalerOptions> scaler = {};
     bool skips_nonfinite = false;  ///< without a scaler, too, gradients are looked at before they are taken
   };
-  /// @throws ConfigError  an option out of range, or clipping, a scaler or skips_nonfinite for a rule that minimises:
-  /// it
-  ///                      compares losses with their own gradients
+  /// @throws ConfigError  an option out of range, or clipping, a scaler or skips_nonfinite for a rule that uses a
+  ///                      closure: it compares losses with their own gradients
   OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options);
 
   /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
@@ -64,18 +63,18 @@ class OptimWrapper {
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {});
 
-  /// Whether a step evaluates the loss several times: then `minimise` does what update_params does for others.
-  bool minimises() const noexcept { return optimizer_.rule().minimise != nullptr; }
+  /// Whether a step evaluates the loss several times. Then update_with_closure replaces update_params.
+  bool uses_closure() const noexcept { return optimizer_.rule().uses_closure(); }
   /// One step of such a rule.
-  /// @param evaluate  goes through the micro_batches of the step as if each were new: forward and update_params, which
-  ///                  then updates nothing. Returns their mean loss: see Optimizer::minimise
+  /// @param closure  goes through the micro_batches of the step as if each were new: forward and update_params, which
+  ///                 then updates nothing. Returns their mean loss: see Optimizer::step_with_closure
   /// Collective.
-  UpdateReport minimise(const std::function<double()>& evaluate);
+  UpdateReport update_with_closure(const std::function<double()>& closure);
 
   /// Forgets micro_batches accumulated so far, after an error.
   void reset() noexcept {
     done_ = step_begin_;
-    is_minimising_ = false;
+    is_in_closure_ = false;
   }
 
   /// One option of every group, in their order: "base_lr", which schedules multiply, or by its name. "momentum" is
@@ -99,7 +98,7 @@ class OptimWrapper {
   std::int64_t done_ = 0;        // micro_batches
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
   std::int64_t total_ = 0;       // of the whole training; 0: unknown
-  bool is_minimising_ = false;
+  bool is_in_closure_ = false;
 };
 
 }  // namespace lockstep::optim

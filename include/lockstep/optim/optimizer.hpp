@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/section.hpp>
 #include <lockstep/core/tensor_fwd.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
+#include <lockstep/optim/rule.hpp>
 
 #include <any>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -17,13 +15,9 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 namespace lockstep::optim {
-
-/// Options of one parameter group: "lr", "momentum", "weight_decay", "beta1", ... by name, as numbers (flags: 0 or 1).
-using Options = std::map<std::string, double>;
 
 struct ParamGroup {
   std::string name;                     ///< "decay", "no_decay", "lr*0.1", ..., or "all"
@@ -32,87 +26,6 @@ struct ParamGroup {
   std::vector<std::string> parameters;  ///< names, in the model's order
   bool is_scheduled = false;            ///< a schedule has begun to set the options
 };
-
-/// What the options come to in one update, in an order that the rule chooses.
-using Coefficients = std::array<double, 12>;
-
-/// A stretch of one parameter that a rule updates. T is float or double.
-template <class T>
-struct Stretch {
-  T* parameter;
-  const T* gradient;
-  T* const* state;     ///< one pointer for each of the rule's state arrays
-  std::int64_t count;  ///< at most kPieceElements for a rule that has `needs`
-};
-
-/// What a rule must know before it can update.
-struct Needs {
-  bool gradient_norm = false;  ///< the 2-norm of all gradients as one vector, as they enter the update
-  bool sums = false;           ///< sums over each whole parameter
-};
-
-/// Sums over a whole parameter, in an order that the rule chooses.
-using Sums = std::array<double, 2>;
-
-struct TensorUpdate;  // of tensor_update.hpp
-struct TensorChange;
-class Minimisation;  // of minimisation.hpp
-
-using Shape = std::vector<std::int64_t>;
-
-/// A row of the table of optimizers: a per-element rule, with `needs` a per-tensor one, or with `is_whole` one that
-/// works on whole parameters. A user's program adds rows.
-struct Rule {
-  std::string name;
-  std::string help;
-  KeySpecs keys;  ///< its own keys of section `optim`, with PyTorch's names and defaults
-  /// The rule's own options, checked; build_groups adds lr, weight_decay and maximize, which every rule reads.
-  Options (*read)(const Section& optim);
-  /// Names of the state arrays in use under `options` ("momentum_buffer"; "exp_avg", "exp_avg_sq"). Options may
-  /// lengthen the list but not change its beginning: the groups of one optimizer share the longest.
-  std::vector<std::string> (*state_names)(const Options& options);
-  /// @param step  updates of the parameter including this one, from 1
-  Coefficients (*coefficients)(const Options& options, std::int64_t step) = nullptr;
-  void (*update32)(const Coefficients& coefficients, const Stretch<float>& stretch) = nullptr;
-  void (*update64)(const Coefficients& coefficients, const Stretch<double>& stretch) = nullptr;
-  /// The same for parameters on a GPU; null: as for the built-in rule of this name.
-  void (*update_tensors)(const TensorUpdate& update) = nullptr;
-
-  /// update_tensors is all there is, on the CPU too, and gets tensors of the parameters' shapes. Every parameter then
-  /// has one owner.
-  bool is_whole = false;
-  /// The shape of a state array for parameters of this shape, for a rule that is whole; nullopt: these have none. Null:
-  /// that of the parameter.
-  std::optional<Shape> (*state_shape)(const Options& options, std::size_t slot, const Shape& parameter) = nullptr;
-
-  /// In the place of all updates, for a rule that is whole and has one group: a step that evaluates the loss as often
-  /// as it likes.
-  void (*minimise)(Minimisation& problem) = nullptr;
-  /// Names of the numbers that such a rule remembers from step to step: 0 at first, and never negative.
-  std::vector<std::string> numbers = {};
-
-  /// Null: nothing. Where it says so, all stretches are measured before the first is updated. Measuring may write to
-  /// the state; what it returns is summed over the parameter by one fixed tree, with the same bits whoever owns which
-  /// part.
-  Needs (*needs)(const Options& options) = nullptr;
-  /// Learns the norm of all gradients, before any measuring.
-  void (*adapt_to_norm)(Coefficients& coefficients, const Options& options, double gradient_norm) = nullptr;
-  Sums (*measure32)(const Coefficients& coefficients, const Stretch<float>& stretch) = nullptr;
-  Sums (*measure64)(const Coefficients& coefficients, const Stretch<double>& stretch) = nullptr;
-  /// Learns the sums over the parameter.
-  void (*adapt)(Coefficients& coefficients, const Options& options, const Sums& sums, const Segment& segment) = nullptr;
-  /// Every step counts for every parameter, even where there was no gradient.
-  bool counts_every_step = false;
-  /// The value of a state array before the first update of its parameter. Null: 0.
-  double (*initial_state)(const Options& options, std::size_t slot) = nullptr;
-};
-
-/// The built-in rules.
-const std::vector<Rule>& builtin_rules();
-/// @throws ConfigError  unknown name, with the known ones and the nearest
-const Rule& find_rule(std::string_view name, const std::vector<Rule>& rules = builtin_rules());
-/// The keys of section `optim`: the common ones and those of every rule.
-KeySpecs optim_keys(const std::vector<Rule>& rules = builtin_rules());
 
 /// What a parameter is, for building groups.
 struct ParameterInfo {
@@ -146,11 +59,13 @@ struct StateArray {
   Shape strides;  ///< as Segment::strides
 };
 
-/// What a step that evaluated the loss several times did. The same on every rank.
-struct Minimised {
+/// The result of a step that evaluates the loss several times. The same on every rank.
+struct ClosureResult {
   std::int64_t evaluations = 0;
   double grad_norm = 0;  ///< where the step began; not finite: no parameter was changed
 };
+
+struct TensorChange;  // of tensor_update.hpp
 
 /// Updates flat blocks by a rule; each rank the parts that it owns. Parameters of 16 bits are updated in float32, in a
 /// state array "master", and rounded to even.
@@ -170,11 +85,11 @@ class Optimizer {
   void step_tensors(const TensorChange& change);
   /// Takes back that the last step_tensors was counted: it turned out to be void.
   void uncount_step();
-  /// The same for a rule that minimises.
-  /// @param evaluate  runs forward and backward of the whole step with the parameters as they are, and returns its mean
-  ///                  loss: the same number on every rank, and again for the same parameters
-  /// Collective like `evaluate`, FlatParameters::finish_gradients and write.
-  Minimised minimise(const std::function<double()>& evaluate);
+  /// The same for a ClosureRule.
+  /// @param closure  runs forward and backward of the whole step with the parameters as they are, and returns its mean
+  ///                 loss: the same number on every rank, and again for the same parameters
+  /// Collective like `closure`, FlatParameters::finish_gradients and write.
+  ClosureResult step_with_closure(const std::function<double()>& closure);
 
   const Rule& rule() const noexcept { return *rule_; }
   std::vector<ParamGroup>& groups() noexcept { return groups_; }
@@ -183,39 +98,56 @@ class Optimizer {
   std::size_t group_of(std::size_t block, std::size_t segment) const { return group_of_.at(block).at(segment); }
 
   /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`, unless the rule
-  /// says otherwise by state_shape. Each rank writes
-  /// what it owns; where parameters are shared, all see the whole.
+  /// has a state_shape. Each rank writes what it owns; where parameters are shared, all see the whole.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
   /// The part of one segment; nullopt: the rule keeps no such state of it.
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// Updates that each segment of `block` has had, the same on every rank.
   std::span<std::int64_t> steps(std::size_t block);
-  /// Rule::numbers, the same on every rank.
+  /// ClosureRule::numbers, the same on every rank.
   std::map<std::string, double>& numbers() noexcept { return numbers_; }
   const std::map<std::string, double>& numbers() const noexcept { return numbers_; }
-  /// See Minimisation::memo.
+  /// See ClosureStep::memo.
   std::any& memo() noexcept { return memo_; }
 
  private:
   using Changes = std::span<const GradientChange>;  // by group
-  template <class Visit>
-  void visit_stretches(Changes changes, bool is_last, const Visit& visit);
-  template <class T, class Visit>
-  void visit_stretch(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
+  static constexpr std::size_t kMaxStates = 8;
+
+  // optimizer.cpp
   const Options& options_of(std::size_t block, std::size_t segment) const {
     return groups_[group_of_[block][segment]].options;
   }
+  void assign_groups();
+  void count_step();
+
+  // optimizer_state.cpp, and initialize_state in tensor_steps.cpp
+  void name_states();
   void allocate_state(std::size_t block);
   void initialize_state();
+
+  // A step by the kind of the rule: element_steps.cpp, tensor_steps.cpp, closure_step.cpp
+  void step_by(const ElementRule& rule, Changes changes);
+  void step_by(const TensorRule& rule, Changes changes);
+  void step_by(const WholeRule& rule, Changes changes);
+  void step_by(const ClosureRule& rule, Changes changes);
+
+  // element_steps.cpp
+  void compute_coefficients(const ElementRule& rule);
+  void update_elements(const ElementRule& rule, Changes changes);
+  Needs needs_of(const TensorRule& rule) const;
+  void adapt_to_norm(const TensorRule& rule, Changes changes);
+  void adapt_to_sums(const TensorRule& rule, Changes changes);
   void visit_pieces(Changes changes, const std::function<void(const GradientPiece&)>& visit);
-  void step_whole(Changes changes);
+  template <class Visit>
+  void visit_ranges(Changes changes, bool is_last, const Visit& visit);
+  template <class T, class Visit>
+  void visit_range(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
+
+  // tensor_steps.cpp
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
-  Needs needs() const;
-  void learn_norm(Changes changes);
-  void learn_sums(Changes changes);
-  void count_step();
 
   const Rule* rule_;
   std::vector<ParamGroup> groups_;

@@ -13,6 +13,31 @@
 
 namespace lockstep::optim {
 
+/// Keys of section `optim` that divide parameters into groups.
+struct GroupSettings {
+  bool spares_flat = false;            ///< optim.no_decay: no weight decay on parameters of fewer than two dimensions
+  std::vector<std::string> paramwise;  ///< see ParamGroupBuilder
+  std::string place;                   ///< how messages cite optim.paramwise
+
+  static KeySpecs keys();
+  static GroupSettings from(const Section& optim);
+};
+
+/// Options for kinds of parameters, as in "bias_lr_mult=2,norm_decay_mult=0". None: the options of all.
+struct KindSettings {
+  std::optional<double> bias_lr_mult;
+  std::optional<double> bias_decay_mult;
+  std::optional<double> norm_decay_mult;
+  std::optional<double> dwconv_decay_mult;
+  std::optional<double> flat_decay_mult;
+  std::optional<double> dcn_offset_lr_mult;
+  double layer_decay = 1;  ///< factor on the lr for each layer between a parameter's own and the output
+  bool bypasses_duplicates = false;
+
+  static KeySpecs keys();
+  static KindSettings from(const Section& options);
+};
+
 struct ParameterGroups {
   std::vector<ParamGroup> groups;
   std::vector<std::string> remarks;  ///< for the log: what is frozen, tied, or matches nothing
@@ -58,26 +83,34 @@ class ParamGroupBuilder {
     bool operator==(const Resolved&) const = default;
   };
 
-  void read(const std::string& text, const Section& optim, const Rule& rule);
+  void read(const std::string& text, const Section& optim, const Rule& rule, Section& kinds);
   Selection read_selection(const std::string& text, const Section& optim, const Rule& rule) const;
   void sort_selections();
-  std::optional<double> multiplier(const std::string& key) const;
+  const Selection* selection_of(const std::string& parameter) const;
+  std::string remark_on_duplicate(const ParameterInfo& parameter) const;
   double lr_factor(const ParameterInfo& parameter) const;
   double decay_factor(const ParameterInfo& parameter) const;
   Resolved resolve(const ParameterInfo& parameter, const Selection* selection) const;
   std::string name_of(const Resolved& group, int digits) const;
   void name_groups(std::vector<ParamGroup>& groups, const std::vector<Resolved>& resolved) const;
 
-  std::string place_;  // how messages cite the key
-  bool is_plain_;      // no text was given
-  bool spares_flat_;   // optim.no_decay
-  Section kinds_;      // the options for kinds of parameters
+  bool is_plain() const { return settings_.paramwise.empty(); }
+
+  GroupSettings settings_;
+  KindSettings kinds_;
   Options base_;
   std::vector<Selection> selections_;  // the one that counts first
 };
 
-/// What stands in a text of `optim.paramwise`, for help.
-std::vector<KeySpec> paramwise_parts();
+/// Keys of section `optim` that scale learning rates with the batch.
+struct LrScaleSettings {
+  std::int64_t base_batch = 0;        ///< samples of a step for which optim.lr is meant; 0: lrs are not scaled
+  bool includes_accumulation = true;  ///< a whole step counts; else one forward of all ranks
+
+  static KeySpecs keys();
+  /// @throws ConfigError  optim.auto_scale_lr without optim.base_batch_size
+  static LrScaleSettings from(const Section& optim);
+};
 
 /// How learning rates follow the batch: lr * batch / base_batch.
 /// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.

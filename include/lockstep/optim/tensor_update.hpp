@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <string_view>
 #include <vector>
 
 namespace lockstep::optim {
@@ -48,10 +47,6 @@ struct TensorChange {
   double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]
   at::Tensor is_void;                                      ///< as in TensorUpdate
 };
-
-/// A rule's form for whole tensors, for one of builtin_rules; null: there is none.
-using TensorRule = void (*)(const TensorUpdate& update);
-TensorRule builtin_tensor_rule(std::string_view rule);
 
 /// The same as gradient_norm, on the device of the gradients. [] float64. Collective where is_divided, as what follows.
 at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);

@@ -81,7 +81,7 @@ class FreezeHook : public Hook {
                           "' or lies in such a block");
       }
     }
-    if (strategy.optimizer().minimises()) {
+    if (strategy.optimizer().uses_closure()) {
       throw ConfigError("train.hooks: freeze: " + strategy.optimizer().optimizer().rule().name +
                         " moves all parameters as one");
     }

@@ -26,7 +26,7 @@ class ByHand {
 
   static void require_possible(const StepContext& at) {
     const bool has_whole_gradients = at.strategy.world().size() == 1 || at.strategy.model().has_buckets();
-    if (has_whole_gradients && !at.strategy.optimizer().minimises()) return;
+    if (has_whole_gradients && !at.strategy.optimizer().uses_closure()) return;
     throw ConfigError("train.manual_reduction is for whole gradients: set train.lanes=0 and strategy.name=ddp");
   }
 

@@ -4,7 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/optim/minimisation.hpp>
+#include <lockstep/optim/closure_step.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -50,10 +50,10 @@ class Strided : public models::Model {
 
 /// Evaluates where it is, thrice, and notes whether that is the same; then a step of gradient descent.
 bool is_same_again = true;
-void descend(optim::Minimisation& problem) {
-  const optim::Minimisation::Point first = problem.evaluate();
+void descend(optim::ClosureStep& problem) {
+  const optim::ClosureStep::Point first = problem.evaluate();
   for (int i = 0; i < 2; ++i) {
-    const optim::Minimisation::Point again = problem.evaluate();
+    const optim::ClosureStep::Point again = problem.evaluate();
     is_same_again = is_same_again && again.loss == first.loss;
     for (std::size_t k = 0; k < first.gradient.size(); ++k) {
       is_same_again = is_same_again && at::equal(again.gradient[k], first.gradient[k]);
@@ -76,8 +76,7 @@ const Tables& tables_with_descent() {
                          .keys = {},
                          .read = [](const Section&) { return optim::Options(); },
                          .state_names = [](const optim::Options&) { return std::vector<std::string>(); },
-                         .is_whole = true,
-                         .minimise = descend,
+                         .kind = optim::ClosureRule{.step = descend},
                          .counts_every_step = true});
     return all;
   }();

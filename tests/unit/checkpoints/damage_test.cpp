@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <random>
 
-#include "envelope.hpp"
+#include "format/envelope.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "store/syscalls.hpp"
 #include "support.hpp"
-#include "syscalls.hpp"
 
 namespace lockstep::checkpoints {
 

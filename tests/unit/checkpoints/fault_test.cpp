@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "fault_support.hpp"
-#include "leftovers.hpp"
+#include "store/leftovers.hpp"
 
 namespace lockstep::checkpoints {
 namespace fault_test {

@@ -6,8 +6,8 @@
 #include <unistd.h>
 
 #include "foreign_support.hpp"
-#include "hdf5.hpp"
-#include "pickle.hpp"
+#include "format/hdf5.hpp"
+#include "interop/pickle.hpp"
 #include "zip_support.hpp"
 
 namespace lockstep::checkpoints {

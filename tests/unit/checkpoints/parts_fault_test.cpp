@@ -4,7 +4,7 @@
 #include <algorithm>
 
 #include "fault_support.hpp"
-#include "leftovers.hpp"
+#include "store/leftovers.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::checkpoints {

@@ -2,7 +2,7 @@
 // How often a run has started from the same step.
 #include <lockstep/checkpoints/starts.hpp>
 
-#include "leftovers.hpp"
+#include "store/leftovers.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

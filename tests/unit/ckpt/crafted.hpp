@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "envelope.hpp"
-#include "layout.hpp"
+#include "format/envelope.hpp"
+#include "format/layout.hpp"
 #include "unit/checkpoints/support.hpp"
 
 namespace lockstep::ckpt {

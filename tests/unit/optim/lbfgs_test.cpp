@@ -31,8 +31,8 @@ class Bowl {
     move_to(at);
   }
 
-  Minimised step() {
-    return optimizer_.minimise([this] {
+  ClosureResult step() {
+    return optimizer_.step_with_closure([this] {
       ++calls;
       const double a = at()[0] - 3;
       const double b = at()[1] + 1;
@@ -61,10 +61,10 @@ class Bowl {
 TEST(LbfgsTest, FindsTheLeast) {
   for (const char* search : {"none", "strong_wolfe"}) {
     Bowl bowl(Settings{{"line_search_fn", search}});
-    const Minimised minimised = bowl.step();
+    const ClosureResult result = bowl.step();
     EXPECT_EQ(bowl.first_loss, 9);
-    EXPECT_DOUBLE_EQ(minimised.grad_norm, std::sqrt(9.0 + 81));
-    EXPECT_EQ(minimised.evaluations, bowl.calls);
+    EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(9.0 + 81));
+    EXPECT_EQ(result.evaluations, bowl.calls);
     EXPECT_EQ(bowl.optimizer().numbers().at("func_evals"), bowl.calls);
     EXPECT_NEAR(bowl.at()[0], 3, 1e-6) << search;
     EXPECT_NEAR(bowl.at()[1], -1, 1e-6) << search;
@@ -147,10 +147,10 @@ TEST(LbfgsTest, RanksMeetTwiceInAnIteration) {
       parameters.set_gradient<double>("x", gradient);
       return loss;
     };
-    EXPECT_EQ(optimizer.minimise(evaluate).evaluations, 4);
+    EXPECT_EQ(optimizer.step_with_closure(evaluate).evaluations, 4);
     EXPECT_EQ(parameters.sums, 1 + 2 * 4) << history;
     parameters.sums = 0;
-    optimizer.minimise(evaluate);
+    optimizer.step_with_closure(evaluate);
     EXPECT_EQ(parameters.sums, 1 + 1 + 2 * 4) << history;
   }
 }
@@ -160,7 +160,7 @@ TEST(LbfgsTest, ALossThatIsNoNumberIsTooHigh) {
   FlatParametersDouble parameters(DType::float64, {{"x", {1}}});
   parameters.set_values<double>("x", {1});
   Optimizer optimizer = make_optimizer(lbfgs({{"line_search_fn", "strong_wolfe"}}), parameters);
-  optimizer.minimise([&parameters] {
+  optimizer.step_with_closure([&parameters] {
     parameters.set_gradient<double>("x", {1});
     const double x = parameters.values<double>("x")[0];
     return x >= 0.5 ? x : std::numeric_limits<double>::quiet_NaN();
@@ -172,12 +172,12 @@ TEST(LbfgsTest, ALossThatIsNoNumberIsTooHigh) {
 TEST(LbfgsTest, AGradientThatIsNotFiniteMovesNothing) {
   FlatParametersDouble parameters(DType::float32, {{"x", {1}}});
   Optimizer optimizer = make_optimizer(lbfgs({}), parameters);
-  const Minimised minimised = optimizer.minimise([&parameters] {
+  const ClosureResult result = optimizer.step_with_closure([&parameters] {
     parameters.set_gradient<float>("x", {std::numeric_limits<float>::infinity()});
     return 1.0;
   });
-  EXPECT_FALSE(std::isfinite(minimised.grad_norm));
-  EXPECT_EQ(minimised.evaluations, 1);
+  EXPECT_FALSE(std::isfinite(result.grad_norm));
+  EXPECT_EQ(result.evaluations, 1);
   EXPECT_EQ(parameters.values<float>("x")[0], 0);
 }
 
@@ -186,7 +186,7 @@ TEST(LbfgsTest, WithoutAGradientAParameterStays) {
   FlatParametersDouble parameters(DType::float64, {{"x", {2}}, {"unused", {3}}});
   parameters.set_values<double>("unused", {1, 2, 3});
   Optimizer optimizer = make_optimizer(lbfgs({}), parameters);
-  optimizer.minimise([&parameters] {
+  optimizer.step_with_closure([&parameters] {
     const auto x = parameters.values<double>("x");
     parameters.set_gradient<double>("x", {x[0] - 1, x[1] - 2});
     return ((x[0] - 1) * (x[0] - 1) + (x[1] - 2) * (x[1] - 2)) / 2;
@@ -226,10 +226,10 @@ class LbfgsWrapperTest : public ::testing::Test {
 // Their mean is least at the mean of the targets.
 TEST_F(LbfgsWrapperTest, EveryEvaluationGoesThroughAllMicroBatches) {
   OptimWrapper wrapper = wrap({.accumulation_steps = 3});
-  EXPECT_TRUE(wrapper.minimises());
+  EXPECT_TRUE(wrapper.uses_closure());
   int evaluations = 0;
   for (std::int64_t step = 1; step <= 2; ++step) {
-    const UpdateReport report = wrapper.minimise([&] {
+    const UpdateReport report = wrapper.update_with_closure([&] {
       ++evaluations;
       double mean = 0;
       for (const double target : {1.0, 2.0, 6.0}) {
@@ -252,7 +252,7 @@ TEST_F(LbfgsWrapperTest, EveryEvaluationGoesThroughAllMicroBatches) {
   }
 }
 
-TEST_F(LbfgsWrapperTest, HasNoUpdateButMinimise) {
+TEST_F(LbfgsWrapperTest, HasNoUpdateWithoutClosure) {
   OptimWrapper wrapper = wrap({});
   EXPECT_THROW(wrapper.update_params(loss(1)), std::logic_error);
 }

@@ -66,7 +66,7 @@ class MasterTest : public ::testing::TestWithParam<DType> {
 TEST_P(MasterTest, HasTheBitsOfARunInSingle) {
   for (const Settings& settings : every_loop()) {
     SCOPED_TRACE(settings.front().second);
-    if (find_rule(settings.front().second).is_whole) continue;
+    if (find_rule(settings.front().second).is_whole()) continue;
     half_.set_values("w", wave(dtype_, 1));
     single_.set_values("w", widened(dtype_, wave(dtype_, 1)));
     Optimizer of_half = make_optimizer(settings, half_);

@@ -221,6 +221,38 @@ TEST(OptimizerTest, GroupsKeepTheSameStates) {
   EXPECT_NO_THROW(Optimizer(rule, {centered, group("b", {})}, parameters));
 }
 
+/// What a program's rule computes once for each update.
+struct Slowing {
+  double lr;
+  std::int64_t step;
+};
+
+template <class T>
+void step_slowly(const Coefficients& coefficients, const ElementRange<T>& range) {
+  const auto slowing = coefficients.as<Slowing>();
+  const auto length = static_cast<T>(slowing.lr / static_cast<double>(slowing.step));
+  for (std::int64_t i = 0; i < range.count; ++i) range.parameter[i] -= length * range.gradient[i];
+}
+
+TEST(OptimizerTest, AProgramsRuleHasCoefficientsOfItsOwn) {
+  Rule rule = find_rule("sgd");
+  rule.kind = ElementRule{
+      .coefficients = [](const Options& options,
+                         std::int64_t step) { return Coefficients::of(Slowing{.lr = options.at("lr"), .step = step}); },
+      .update32 = step_slowly<float>,
+      .update64 = step_slowly<double>};
+  FlatParametersDouble parameters(DType::float64, {{"w", {2}}});
+  const std::vector<ParameterInfo> infos = {{"w", 1}};
+  Optimizer optimizer(rule, build_groups(section_of({{"lr", "0.5"}}), rule, infos), parameters);
+  parameters.set_values<double>("w", {1, 2});
+  for (int i = 0; i < 2; ++i) {
+    parameters.set_gradient<double>("w", {1, 4});
+    optimizer.step();
+  }
+  EXPECT_EQ(parameters.values<double>("w")[0], 1 - 0.5 - 0.25);
+  EXPECT_EQ(parameters.values<double>("w")[1], 2 - 2.0 - 1.0);
+}
+
 // lamb's corrections are of the step, not of the parameter: without a gradient it counts all the same.
 TEST(OptimizerTest, ARuleMayCountEveryStep) {
   FlatParametersDouble parameters(DType::float32, {{"with", {2}}, {"without", {2}}});

@@ -260,13 +260,9 @@ struct Arrays {
   /// Updates elements [begin, end).
   void update(const Rule& rule, const Options& options, std::int64_t begin, std::int64_t end) {
     const std::array<T*, 3> state = {states[0].data() + begin, states[1].data() + begin, states[2].data() + begin};
-    const Stretch<T> stretch{parameter.data() + begin, gradient.data() + begin, state.data(), end - begin};
-    const Coefficients coefficients = rule.coefficients(options, 3);
-    if constexpr (sizeof(T) == 4) {
-      rule.update32(coefficients, stretch);
-    } else {
-      rule.update64(coefficients, stretch);
-    }
+    const ElementRange<T> range{parameter.data() + begin, gradient.data() + begin, state.data(), end - begin};
+    const ElementRule& elements = *rule.elements();
+    elements.update(elements.coefficients(options, 3), range);
   }
   bool operator==(const Arrays&) const = default;
 
@@ -286,7 +282,7 @@ TYPED_TEST(RulesTest, AnySplitGivesTheSameBits) {
   for (const Settings& settings : every_loop()) {
     const Section optim = section_of(settings);
     const Rule& rule = find_rule(optim.text("name"));
-    if (rule.is_whole) continue;  // one owner has all
+    if (rule.is_whole()) continue;  // one owner has all
     const Options options = options_of(optim);
     Arrays<TypeParam> whole(kCount);
     Arrays<TypeParam> split(kCount);

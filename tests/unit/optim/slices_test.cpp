@@ -121,7 +121,7 @@ void expect_same_bits() {
     EXPECT_NE(whole.at("many"), wave<T>(3 * kPieceElements + 1, 1));
     for (const int slices : {2, 3}) EXPECT_EQ(values_after<T>(settings, slices), whole) << slices;
   }
-  for (const Rule& rule : builtin_rules()) EXPECT_EQ(seen.contains(rule.name), rule.minimise == nullptr) << rule.name;
+  for (const Rule& rule : builtin_rules()) EXPECT_EQ(seen.contains(rule.name), !rule.uses_closure()) << rule.name;
 }
 
 TEST(OptimSlicesTest, GiveTheBitsOfTheWholeInSingle) { expect_same_bits<float>(); }

@@ -126,6 +126,26 @@ TEST(OptimTableTest, AProgramsRuleBringsItsKeys) {
   EXPECT_EQ(find_rule("mine", rules).name, "mine");
 }
 
+TEST(OptimTableTest, EveryRuleHasWhatItsKindNeeds) {
+  for (const Rule& rule : builtin_rules()) {
+    const ElementRule* const elements = rule.elements();
+    EXPECT_EQ(elements == nullptr, rule.is_whole()) << rule.name;
+    if (elements != nullptr) {
+      EXPECT_TRUE(elements->coefficients != nullptr && elements->update32 != nullptr && elements->update64 != nullptr);
+      EXPECT_EQ(rule.state_shape(), nullptr) << rule.name;
+      EXPECT_EQ(rule.tensor_form(), elements->update_tensors) << rule.name;
+    }
+    if (const auto* const tensors = std::get_if<TensorRule>(&rule.kind)) {
+      EXPECT_TRUE(tensors->needs != nullptr && tensors->measure32 != nullptr && tensors->measure64 != nullptr &&
+                  tensors->adapt != nullptr)
+          << rule.name;
+    }
+  }
+  EXPECT_NE(find_rule("muon").tensor_form(), nullptr);
+  EXPECT_NE(find_rule("lbfgs").state_shape(), nullptr);
+  EXPECT_EQ(find_rule("lbfgs").tensor_form(), nullptr);
+}
+
 TEST(OptimTableTest, NesterovNeedsMomentumWithoutDampening) {
   const std::string message = "optim.nesterov (command line) needs optim.momentum > 0 and optim.dampening = 0";
   EXPECT_EQ(error_of({{"nesterov", "true"}}), message);

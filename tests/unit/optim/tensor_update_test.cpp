@@ -140,7 +140,7 @@ TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
                         .is_void = {}};
     for (update.step = 1; update.step <= 3; ++update.step) {
       update.gradients = {laid_out(initial.mul(static_cast<double>(update.step)).cos())};
-      rule.update_tensors(update);
+      rule.tensor_form()(update);
     }
     results.push_back(update.parameters[0].contiguous());
   }
@@ -290,7 +290,7 @@ TEST(TensorLossScaleTest, DividesAndSkips) {
 TEST(TensorUpdateFormTest, ARuleWithoutOneIsRefused) {
   DeviceParameters parameters(DType::float64, {{"w", {2}}});
   Rule rule = find_rule("sgd");
-  rule.name = "mine";
+  std::get<ElementRule>(rule.kind).update_tensors = nullptr;
   const Section optim = section_of({});
   const std::vector<ParameterInfo> infos = {{"w", 1}};
   Optimizer optimizer(rule, build_groups(optim, rule, infos), parameters);

@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "format/trailer.hpp"
+
+namespace lockstep::checkpoints {
+
+/// Calls `work(first, last)` for shares of [0, pieces.size()) of about as many bytes, one for each thread, and waits
+/// for all. Few bytes are one share, on the calling thread.
+/// @throws  what the share that failed first in the order of the pieces threw
+void share_out(const std::vector<Piece>& pieces, int threads,
+               const std::function<void(std::size_t first, std::size_t last)>& work);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "format/envelope.hpp"
+#include "format/layout.hpp"
+#include "format/memory_file.hpp"
+#include "format/shares.hpp"
+#include "format/state_file.hpp"
+#include "format/trailer.hpp"
+#include "store/disk.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+constexpr std::size_t kMemoryAlignment = 64;  // of an array in memory
+constexpr std::size_t kNamesShown = 4;
+
+Envelope read_envelope(const std::string& path, const ExistingFile& file) {
+  std::vector<std::byte> head(std::min<std::uint64_t>(file.size(), kEnvelopeBytes));
+  file.read(0, head);
+  return parse_envelope(path, head, file.size());
+}
+
+/// Memory for a file. Owned and not mapped: what was checked must not change under us, and a file that somebody cuts
+/// off later must not become a SIGBUS.
+std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes) {
+  constexpr std::size_t kPage = 4096;
+  void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;
+  if (memory == nullptr)
+    throw CheckpointError(path, "no memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
+  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+}
+
+/// The digests of a file that is still to be read.
+struct Index {
+  Envelope envelope;
+  Trailer trailer;
+  std::vector<Piece> pieces;
+};
+
+Trailer read_trailer(const std::string& path, const ExistingFile& file, const Envelope& envelope) {
+  std::vector<std::byte> bytes(envelope.file_bytes - envelope.trailer_offset);
+  file.read(envelope.trailer_offset, bytes);
+  if (digest128(bytes) != envelope.trailer_digest) {
+    throw CheckpointError(path, "it is damaged: bytes " + std::to_string(envelope.trailer_offset) + "-" +
+                                    std::to_string(envelope.file_bytes - 1) +
+                                    ", its table of digests, differ from their digest");
+  }
+  auto trailer = Trailer::decode(bytes);
+  if (!trailer) throw CheckpointError(path, "it is malformed: its table of digests cannot be read");
+  return *std::move(trailer);
+}
+
+Index read_index(const std::string& path, const ExistingFile& file) {
+  Index index{.envelope = read_envelope(path, file), .trailer = {}, .pieces = {}};
+  index.trailer = read_trailer(path, file, index.envelope);
+  auto pieces = cut_into_pieces(index.trailer.places, kEnvelopeBytes, index.envelope.trailer_offset);
+  if (!pieces || pieces->size() != index.trailer.digests.size()) {
+    throw CheckpointError(path, "it is malformed: its table of digests does not cover its bytes");
+  }
+  index.pieces = *std::move(pieces);
+  return index;
+}
+
+bool is_zero(std::span<const std::byte> bytes) {
+  return std::all_of(bytes.begin(), bytes.end(), [](std::byte byte) { return byte == std::byte{0}; });
+}
+
+/// "it is damaged: bytes 8192-9215 (array /model/params/w) and 3 more stretches differ from their digests"
+std::string describe_damage(const std::vector<Piece>& damaged, const std::vector<Place>& places, bool all_zero) {
+  std::string text = "it is damaged: bytes";
+  for (std::size_t i = 0; i < damaged.size() && i < kNamesShown; ++i) {
+    const Piece& piece = damaged[i];
+    text += (i == 0 ? " " : ", ") + std::to_string(piece.offset) + "-" +
+            std::to_string(piece.offset + piece.nbytes - 1) + " (" +
+            (piece.array == kNoArray ? "HDF5 metadata" : "array " + places[piece.array].path) + ")";
+  }
+  if (damaged.size() > kNamesShown) text += " and " + std::to_string(damaged.size() - kNamesShown) + " more stretches";
+  text += damaged.size() == 1 ? " differ from their digest" : " differ from their digests";
+  if (all_zero) text += "; they are all zero, as after a write that never reached the disk";
+  return text;
+}
+
+/// The pieces that differ from their digests, as several threads find them.
+class Damage {
+ public:
+  void add(const Piece& piece, std::span<const std::byte> bytes) {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    pieces_.push_back(piece);
+    is_all_zero_ = is_all_zero_ && is_zero(bytes);
+  }
+
+  void throw_if_any(const std::string& path, const std::vector<Place>& places) {
+    if (pieces_.empty()) return;
+    std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
+    throw CheckpointError(path, describe_damage(pieces_, places, is_all_zero_));
+  }
+
+ private:
+  std::mutex mutex_;
+  std::vector<Piece> pieces_;
+  bool is_all_zero_ = true;
+};
+
+/// Reads forward: small stretches come with those behind them, large ones go straight to where they belong.
+class ForwardReader {
+ public:
+  ForwardReader(const ExistingFile& file, std::uint64_t end) : file_(file), end_(end) {}
+
+  void read(std::uint64_t offset, std::span<std::byte> out) {
+    if (out.size() >= kAheadBytes / 4) return file_.read(offset, out);
+    if (offset < begin_ || offset + out.size() > begin_ + ahead_.size()) {
+      begin_ = offset;
+      ahead_.resize(std::min<std::uint64_t>(kAheadBytes, end_ - offset));
+      file_.read(begin_, ahead_);
+    }
+    std::copy_n(ahead_.begin() + static_cast<std::ptrdiff_t>(offset - begin_), out.size(), out.begin());
+  }
+
+ private:
+  static constexpr std::size_t kAheadBytes = std::size_t{256} << 10;
+
+  const ExistingFile& file_;
+  std::uint64_t end_;
+  std::uint64_t begin_ = 0;
+  std::vector<std::byte> ahead_;
+};
+
+/// The HDF5 part without the arrays' bytes.
+std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const Index& index, Damage& damage) {
+  auto memory = std::make_unique<MemoryFile>();
+  memory->write(0, index.envelope.bytes());
+  ForwardReader reader(file, index.envelope.file_bytes);
+  std::vector<std::byte> bytes;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    const Piece& piece = index.pieces[i];
+    if (piece.array != kNoArray) continue;
+    bytes.resize(piece.nbytes);
+    reader.read(piece.offset, bytes);
+    if (digest64(bytes) != index.trailer.digests[i]) damage.add(piece, bytes);
+    memory->write(piece.offset, bytes);
+  }
+  memory->set_end(index.envelope.trailer_offset);
+  return memory;
+}
+
+/// Reads the arrays' pieces, and checks each while it is in the processor's cache.
+/// @param place_of  gives the memory for a piece's bytes, which may be a part of the buffer; none for one to be left
+/// out
+template <class PlaceOf>
+void read_arrays(const ExistingFile& file, const Index& index, int threads, Damage& damage, const PlaceOf& place_of) {
+  std::vector<Piece> pieces;
+  std::vector<std::uint64_t> digests;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    if (index.pieces[i].array == kNoArray) continue;
+    pieces.push_back(index.pieces[i]);
+    digests.push_back(index.trailer.digests[i]);
+  }
+  share_out(pieces, threads, [&](std::size_t first, std::size_t last) {
+    ForwardReader reader(file, index.envelope.file_bytes);
+    std::vector<std::byte> buffer;
+    for (std::size_t i = first; i < last; ++i) {
+      const std::span<std::byte> bytes = place_of(pieces[i], buffer);
+      if (bytes.empty()) continue;
+      reader.read(pieces[i].offset, bytes);
+      if (digest64(bytes) != digests[i]) damage.add(pieces[i], bytes);
+    }
+  });
+}
+
+/// Where the arrays of a file go.
+struct Room {
+  std::vector<std::span<std::byte>> bytes;  ///< by place
+  std::vector<char> is_read;                ///< by place: here
+  std::shared_ptr<std::byte> own;           ///< of those without a home
+};
+
+Room room_for(const std::string& path, const std::vector<Place>& places, const Homes& homes) {
+  Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
+            .is_read = std::vector<char>(places.size(), 1),
+            .own = nullptr};
+  std::uint64_t own_bytes = 0;
+  const auto rounded = [](std::uint64_t bytes) {
+    return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
+  };
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].first != kNoArray) continue;
+    const auto home = homes.find(places[i].path);
+    if (home != homes.end() && home->second.memory.size() == places[i].nbytes) {
+      room.bytes[i] = home->second.memory;
+      room.is_read[i] = home->second.is_read_here ? 1 : 0;
+    } else {
+      own_bytes += rounded(places[i].nbytes);
+    }
+  }
+  room.own = allocate(path, own_bytes);
+  std::byte* next = room.own.get();
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    if (places[i].first != kNoArray || !room.bytes[i].empty()) continue;
+    room.bytes[i] = {next, places[i].nbytes};
+    next += rounded(places[i].nbytes);
+  }
+  return room;
+}
+
+}  // namespace
+
+Seal read_seal(const std::string& path) {
+  const ExistingFile file(path);
+  const Envelope envelope = read_envelope(path, file);
+  return {envelope.step, envelope.trailer_digest};
+}
+
+Archive read_state_file(const std::string& path, std::uint64_t& step, const Homes& homes) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  const auto& places = index.trailer.places;
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  const Room room = room_for(path, places, homes);
+  read_arrays(file, index, io_threads(), damage, [&](const Piece& piece, std::vector<std::byte>&) {
+    const bool is_read = room.is_read[piece.array] != 0;
+    return is_read ? room.bytes[piece.array].subspan(piece.offset - places[piece.array].offset, piece.nbytes)
+                   : std::span<std::byte>();
+  });
+  damage.throw_if_any(path, places);
+  step = index.envelope.step;
+  return read_tree(path, *metadata, places, room.bytes, room.own);
+}
+
+std::uint64_t verify_state_file(const std::string& path, int threads) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  read_arrays(file, index, threads, damage, [](const Piece& piece, std::vector<std::byte>& buffer) {
+    buffer.resize(kPieceBytes);
+    return std::span(buffer).first(piece.nbytes);
+  });
+  damage.throw_if_any(path, index.trailer.places);
+  check_tree(path, *metadata, index.trailer.places);
+  return index.envelope.step;
+}
+
+FileContents read_state_contents(const std::string& path) {
+  const ExistingFile file(path);
+  Index index = read_index(path, file);
+  return {index.envelope, std::move(index.trailer)};
+}
+
+Archive read_state_groups(const std::string& path) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  Damage damage;
+  const auto metadata = read_metadata(file, index, damage);
+  damage.throw_if_any(path, index.trailer.places);
+  return read_tree_groups(path, *metadata, index.trailer.places);
+}
+
+std::optional<Array> read_state_array(const std::string& path, const std::string& name) {
+  const ExistingFile file(path);
+  const Index index = read_index(path, file);
+  const auto& places = index.trailer.places;
+  const auto place = std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.path == name; });
+  if (place == places.end()) return std::nullopt;
+  const auto number = place->first == kNoArray ? static_cast<std::size_t>(place - places.begin()) : place->first;
+  const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);
+  const std::span<std::byte> bytes(memory.get(), place->nbytes);
+  file.read(place->offset, bytes);
+  Damage damage;
+  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
+    const Piece& piece = index.pieces[i];
+    if (piece.array != number) continue;
+    const auto part = bytes.subspan(piece.offset - place->offset, piece.nbytes);
+    if (digest64(part) != index.trailer.digests[i]) damage.add(piece, part);
+  }
+  damage.throw_if_any(path, places);
+  return Array{.dtype = place->dtype, .shape = place->shape, .bytes = bytes, .owner = memory};
+}
+
+}  // namespace lockstep::checkpoints

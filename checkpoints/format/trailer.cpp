@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "format/trailer.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <numeric>
+
+#include "format/limits.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+void append(std::vector<std::byte>& out, const void* bytes, std::size_t count) {
+  const std::size_t end = out.size();
+  out.resize(end + count);
+  if (count > 0) std::memcpy(out.data() + end, bytes, count);
+}
+
+void append(std::vector<std::byte>& out, std::uint64_t value) { append(out, &value, sizeof value); }
+
+/// Takes values off the front; after the first that is not there all is empty and is_good() false.
+class Cursor {
+ public:
+  explicit Cursor(std::span<const std::byte> bytes) : rest_(bytes) {}
+
+  template <class Value>
+  Value value() {
+    Value value = {};
+    const auto bytes = take(sizeof value);
+    if (!bytes.empty()) std::memcpy(&value, bytes.data(), sizeof value);
+    return value;
+  }
+  std::string text(std::uint64_t count) {
+    const auto bytes = take(count);
+    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+  }
+  /// A count of things that take at least `least_bytes` each.
+  std::uint64_t count(std::size_t least_bytes) {
+    const auto value = this->value<std::uint64_t>();
+    is_good_ = is_good_ && value <= rest_.size() / least_bytes;
+    return is_good_ ? value : 0;
+  }
+  bool is_good() const { return is_good_; }
+  bool is_at_end() const { return rest_.empty(); }
+
+ private:
+  std::span<const std::byte> take(std::uint64_t count) {
+    is_good_ = is_good_ && count <= rest_.size();
+    if (!is_good_) return {};
+    const auto taken = rest_.first(count);
+    rest_ = rest_.subspan(count);
+    return taken;
+  }
+
+  std::span<const std::byte> rest_;
+  bool is_good_ = true;
+};
+
+/// Of one array in the table, without its dimensions and its path.
+struct Row {
+  std::uint64_t offset = 0;
+  std::uint64_t nbytes = 0;
+  std::uint64_t dtype = 0;
+  std::uint64_t first = 0;  // 0: an array of its own; else 1 + the index of the same array
+  Digest128 digest;
+  Statistics statistics;
+  std::uint64_t dimensions = 0;
+  std::uint64_t path_bytes = 0;
+};
+static_assert(sizeof(Row) == 8 * 15);
+
+/// The place and summary that `row` stands for; its dimensions and path follow.
+bool decode_row(Cursor& cursor, std::size_t index, Place& place, Summary& summary) {
+  const auto row = cursor.value<Row>();
+  if (!cursor.is_good() || row.dtype >= kAllDTypes.size() || row.dimensions > kMaxDimensions) return false;
+  place.offset = row.offset;
+  place.nbytes = row.nbytes;
+  place.dtype = kAllDTypes.at(row.dtype);
+  place.first = row.first == 0 ? kNoArray : row.first - 1;
+  for (std::uint64_t i = 0; i < row.dimensions; ++i) place.shape.push_back(cursor.value<std::int64_t>());
+  place.path = cursor.text(row.path_bytes);
+  summary = {row.digest, row.statistics};
+  const bool is_first_known = row.first <= index;  // a second name comes after the first
+  return cursor.is_good() && is_first_known && is_path(place.path) && nbytes_of(place.dtype, place.shape) == row.nbytes;
+}
+
+void append_pieces(std::vector<Piece>& pieces, std::uint64_t begin, std::uint64_t end, std::size_t array) {
+  for (; begin < end; begin += kPieceBytes)
+    pieces.push_back({begin, std::min<std::uint64_t>(kPieceBytes, end - begin), array});
+}
+
+}  // namespace
+
+std::vector<std::byte> Trailer::encode() const {
+  std::vector<std::byte> out;
+  append(out, places.size());
+  for (std::size_t i = 0; i < places.size(); ++i) {
+    const Place& place = places[i];
+    const Row row{.offset = place.offset,
+                  .nbytes = place.nbytes,
+                  .dtype = static_cast<std::uint64_t>(place.dtype),
+                  .first = place.first == kNoArray ? 0 : place.first + 1,
+                  .digest = summaries[i].digest,
+                  .statistics = summaries[i].statistics,
+                  .dimensions = place.shape.size(),
+                  .path_bytes = place.path.size()};
+    append(out, &row, sizeof row);
+    append(out, place.shape.data(), place.shape.size() * sizeof(std::int64_t));
+    append(out, place.path.data(), place.path.size());
+  }
+  append(out, digests.size());
+  append(out, digests.data(), digests.size() * sizeof(std::uint64_t));
+  return out;
+}
+
+std::optional<Trailer> Trailer::decode(std::span<const std::byte> bytes) {
+  Cursor cursor(bytes);
+  Trailer trailer;
+  trailer.places.resize(cursor.count(sizeof(Row)));
+  trailer.summaries.resize(trailer.places.size());
+  for (std::size_t i = 0; i < trailer.places.size(); ++i) {
+    if (!decode_row(cursor, i, trailer.places[i], trailer.summaries[i])) return std::nullopt;
+  }
+  trailer.digests.resize(cursor.count(sizeof(std::uint64_t)));
+  for (std::uint64_t& digest : trailer.digests) digest = cursor.value<std::uint64_t>();
+  if (!cursor.is_good() || !cursor.is_at_end()) return std::nullopt;
+  return trailer;
+}
+
+std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<Place>& places, std::uint64_t begin,
+                                                  std::uint64_t end) {
+  std::vector<std::size_t> order(places.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return places[a].offset < places[b].offset; });
+  std::vector<Piece> pieces;
+  for (const std::size_t index : order) {
+    const Place& place = places[index];
+    if (place.nbytes == 0 || place.first != kNoArray) continue;
+    if (place.offset < begin || place.offset > end || place.nbytes > end - place.offset) return std::nullopt;
+    append_pieces(pieces, begin, place.offset, kNoArray);
+    begin = place.offset + place.nbytes;
+    append_pieces(pieces, place.offset, begin, index);
+  }
+  append_pieces(pieces, begin, end, kNoArray);
+  return pieces;
+}
+
+}  // namespace lockstep::checkpoints

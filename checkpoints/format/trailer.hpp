@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/statistics.hpp>
+#include <lockstep/core/dtype.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "format/digest.hpp"
+
+namespace lockstep::checkpoints {
+
+inline constexpr std::size_t kNoArray = static_cast<std::size_t>(-1);
+
+/// Where the bytes of one array lie in the file.
+struct Place {
+  std::string path;
+  std::uint64_t offset = 0;  ///< 0 for an array without elements
+  std::uint64_t nbytes = 0;
+  DType dtype = DType::uint8;
+  std::vector<std::int64_t> shape;
+  std::size_t first = kNoArray;  ///< of a second name: the index of the Place that is the same array
+};
+
+/// What the bytes of one array are like.
+struct Summary {
+  Digest128 digest;
+  Statistics statistics;
+};
+
+/// A stretch of the file with a digest of its own. It belongs to one array, or to HDF5's metadata.
+struct Piece {
+  std::uint64_t offset = 0;
+  std::uint64_t nbytes = 0;      ///< at most 1 MiB
+  std::size_t array = kNoArray;  ///< index of its Place
+};
+
+/// The end of a file, behind the HDF5 part: the index of its arrays, in order of the archive, and a digest of each
+/// piece. With it damage is found and named before HDF5 sees a byte, and the arrays are listed without HDF5.
+struct Trailer {
+  std::vector<Place> places;
+  std::vector<Summary> summaries;      ///< of the arrays, in the same order
+  std::vector<std::uint64_t> digests;  ///< of the pieces, in order
+
+  std::vector<std::byte> encode() const;
+  /// None when the bytes are malformed.
+  static std::optional<Trailer> decode(std::span<const std::byte> bytes);
+};
+
+/// Cuts [begin, end) at the borders of the arrays and, between those, at every MiB.
+/// None when the places overlap or lie outside. Second names are passed over.
+std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<Place>& places, std::uint64_t begin,
+                                                  std::uint64_t end);
+
+}  // namespace lockstep::checkpoints

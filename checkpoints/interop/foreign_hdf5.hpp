@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/foreign.hpp>
+
+#include "interop/sandbox.hpp"
+#include "interop/source.hpp"
+
+/// HDF5 files of other programs. The library is not safe against a hostile file, so a child process parses it and tells
+/// what it found.
+namespace lockstep::checkpoints {
+
+/// Whether HDF5's signature stands at byte 0, 512, 1024, 2048, ...
+bool is_hdf5(const Source& source);
+
+Archive read_foreign_hdf5(const DiskSource& source);
+
+/// What the child tells of, each with what follows it.
+enum class Told : std::uint64_t {
+  end,
+  group,    ///< path
+  array,    ///< path, dtype, number of dimensions, dimensions, bytes, the bytes
+  alias,    ///< path, path of the array it is
+  integer,  ///< path of the group or array, name, value
+  real,     ///< the same
+  text,     ///< the same
+  failure,  ///< object, message, CheckpointFault
+};
+
+/// Walks through a file; in the child. Never throws a CheckpointError: it tells of it.
+void tell_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/foreign.hpp>
+
+#include "interop/zip.hpp"
+#include "store/disk.hpp"
+
+/// NumPy's .npz: a zip archive with a record NAME.npy for every array, which is a line of text in front of its bytes.
+namespace lockstep::checkpoints {
+
+inline constexpr const char* kMetadataRecord = "__metadata__.json";
+
+/// What the line says.
+struct NpyHeader {
+  DType dtype = DType::uint8;
+  bool is_big_endian = false;
+  bool is_column_major = false;
+  std::vector<std::int64_t> shape;
+  std::size_t bytes = 0;  ///< of everything in front of the elements
+};
+
+/// @throws CheckpointError  without a path
+NpyHeader parse_npy(std::span<const std::byte> record);
+
+/// Records that are no .npy are left out.
+Archive read_npz(const Zip& zip);
+
+void write_npz(NewFile& file, const std::vector<NamedArray>& arrays,
+               const std::map<std::string, std::string>& metadata);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/foreign.hpp>
+
+#include "interop/source.hpp"
+#include "store/disk.hpp"
+
+/// safetensors: 8 bytes of header length, a JSON object with type, shape and place of every tensor, then their bytes.
+namespace lockstep::checkpoints {
+
+/// Reads a file after checking its header: names are told once, ranges fit shape and type, start at 0, touch and fill
+/// the file.
+Archive read_safetensors(const Source& source);
+
+/// The header, with the length in front, for `arrays` in the order of safetensors_order.
+/// @throws CheckpointError  without a path
+std::string safetensors_header(const std::vector<NamedArray>& arrays,
+                               const std::map<std::string, std::string>& metadata);
+
+void write_safetensors(NewFile& file, const std::vector<NamedArray>& arrays,
+                       const std::map<std::string, std::string>& metadata);
+
+}  // namespace lockstep::checkpoints

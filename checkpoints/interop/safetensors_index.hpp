@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+
+#include <string>
+#include <vector>
+
+#include "interop/source.hpp"
+
+/// A model in several safetensors files: a JSON file, "model.safetensors.index.json", whose "weight_map" says which
+/// tensor is in which file beside it.
+namespace lockstep::checkpoints {
+
+/// Whether the file is JSON with a weight_map among its first bytes.
+bool is_safetensors_index(const Source& source);
+
+/// Paths of the files that the index lists, each once, by name.
+/// @throws CheckpointError  the index is malformed, or names a file that does not lie beside it
+std::vector<std::string> files_of_index(const Source& source);
+
+/// Reads all files as one archive.
+/// @throws CheckpointError  likewise; a file or tensor is missing, or a tensor is in no or in another entry of the
+/// index
+Archive read_safetensors_index(const Source& source);
+
+}  // namespace lockstep::checkpoints

@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "interop/source.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cstdlib>
+#include <limits>
+
+#include "format/limits.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace {
+
+constexpr std::size_t kSourceAlignment = 64;
+constexpr std::uint64_t kExpansionFactor = 100;
+constexpr std::uint64_t kExpansionFloor = std::uint64_t{64} << 20;
+constexpr const char* kMetadataGroup = "/__metadata__";
+
+void require_free(const Source& source, const Archive& archive, const std::string& path) {
+  if (archive.has(path)) source.refuse(path, "there are two entries of this name");
+  if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it lies too deep");
+}
+
+}  // namespace
+
+std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
+  const bool is_possible = bytes < PTRDIFF_MAX - kSourceAlignment;
+  void* memory = is_possible ? std::aligned_alloc(kSourceAlignment,
+                                                  (bytes + kSourceAlignment) / kSourceAlignment * kSourceAlignment)
+                             : nullptr;
+  if (memory == nullptr) throw CheckpointError("no memory for " + std::to_string(bytes) + " bytes");
+  return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
+}
+
+void Source::require_inside(std::uint64_t offset, std::uint64_t count) const {
+  if (offset <= size() && count <= size() - offset) return;
+  refuse("it ends after " + std::to_string(size()) + " bytes, but should have " + std::to_string(count) +
+         " from byte " + std::to_string(offset) + " on: it was cut off");
+}
+
+void Source::read_to(std::uint64_t offset, std::span<std::byte> out) const {
+  require_inside(offset, out.size());
+  copy(offset, out);
+}
+
+Block Source::read(std::uint64_t offset, std::uint64_t count) const {
+  require_inside(offset, count);  // before memory is taken
+  const std::shared_ptr<std::byte> memory = allocate_aligned(count);
+  const std::span<std::byte> bytes(memory.get(), count);
+  read_to(offset, bytes);
+  return {bytes, memory};
+}
+
+void Source::refuse(const std::string& message, CheckpointFault fault) const {
+  throw CheckpointError(path(), message).as(fault);
+}
+
+void Source::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
+  throw CheckpointError(path(), object, message).as(fault);
+}
+
+void MemorySource::copy(std::uint64_t offset, std::span<std::byte> out) const {
+  const auto from = bytes_.subspan(offset, out.size());
+  std::copy(from.begin(), from.end(), out.begin());
+}
+
+Expansion::Expansion(const Source& source) : source_(source) {
+  if (__builtin_mul_overflow(source.size(), kExpansionFactor, &left_)) left_ = std::numeric_limits<std::int64_t>::max();
+  left_ = std::max(left_, kExpansionFloor);
+}
+
+void Expansion::take(const std::string& object, std::uint64_t bytes) {
+  if (bytes > left_) {
+    source_.refuse(object, "it claims " + std::to_string(bytes) + " bytes in a file of " +
+                               std::to_string(source_.size()) + "; so large an expansion is refused");
+  }
+  left_ -= bytes;
+}
+
+bool is_utf8(std::string_view text) {
+  for (std::size_t i = 0; i < text.size();) {
+    const auto lead = static_cast<unsigned char>(text[i]);
+    const std::size_t length = lead < 0x80 ? 1 : lead >= 0xC2 && lead < 0xE0 ? 2 : lead >= 0xE0 && lead < 0xF0 ? 3 : 4;
+    if (lead >= 0x80 && (lead < 0xC2 || lead > 0xF4)) return false;
+    if (length > text.size() - i) return false;
+    std::uint32_t code = length == 1 ? lead : lead & (0x7Fu >> length);
+    for (std::size_t k = 1; k < length; ++k) {
+      const auto next = static_cast<unsigned char>(text[i + k]);
+      if ((next & 0xC0) != 0x80) return false;
+      code = code << 6 | (next & 0x3Fu);
+    }
+    const bool is_overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+    if (is_overlong || (code >= 0xD800 && code < 0xE000) || code > 0x10FFFF) return false;
+    i += length;
+  }
+  return true;
+}
+
+std::string quoted(const std::string& kind, const std::string& name) {
+  constexpr std::size_t kShown = 200;
+  std::string shown = is_utf8(name) ? name : "";
+  if (shown.size() != name.size()) {  // whatever it is, it is printed as ASCII
+    for (const char c : name) shown += static_cast<unsigned char>(c) < 0x80 ? c : '?';
+  }
+  if (shown.size() > kShown) {
+    std::size_t end = kShown;
+    while (end > 0 && (static_cast<unsigned char>(shown[end]) & 0xC0) == 0x80) --end;
+    shown = shown.substr(0, end) + "...";
+  }
+  std::string safe;
+  for (const char c : shown) {  // a slash may be read as it is, a control character may not
+    safe += static_cast<unsigned char>(c) < 0x20 || c == 0x7F ? encode_name(std::string(1, c)) : std::string(1, c);
+  }
+  return kind + " '" + safe + "'";
+}
+
+std::string part_of(const Source& source, const std::string& name) {
+  if (name.empty()) source.refuse("a name in it is empty");
+  if (!is_utf8(name)) source.refuse(quoted("name", name), "it is not UTF-8");
+  std::string part = encode_name(name);
+  if (!is_part(part)) source.refuse(quoted("name", name), "it is longer than 1024 bytes");
+  return part;
+}
+
+void put_array(const Source& source, Archive& archive, const std::string& path, Array array) {
+  require_free(source, archive, path);
+  if (array.dtype == DType::boolean) {
+    const auto wrong =
+        std::find_if(array.bytes.begin(), array.bytes.end(), [](std::byte byte) { return byte > std::byte{1}; });
+    if (wrong != array.bytes.end()) {
+      source.refuse(path, "its element " + std::to_string(wrong - array.bytes.begin()) +
+                              " is neither true nor false (0 or 1) but " +
+                              std::to_string(std::to_integer<int>(*wrong)));
+    }
+  }
+  archive.put(path, std::move(array));
+}
+
+void link_array(const Source& source, Archive& archive, const std::string& path, const std::string& first) {
+  require_free(source, archive, path);
+  archive.link(path, first);
+}
+
+void put_attribute(const Source& source, Archive& archive, const std::string& group, const std::string& name,
+                   Attribute value, const std::string& text_group) {
+  std::string part = part_of(source, name);
+  if (part == kDTypeAttribute) part = "torch%5Fdtype";
+  if (const auto* text = std::get_if<std::string>(&value)) {
+    if (text->size() > kMaxAttributeBytes || text->find('\0') != std::string::npos) {
+      put_array(source, archive, (text_group == "/" ? "" : text_group) + "/" + part, text_array(*text));
+      return;
+    }
+    if (!is_utf8(*text)) source.refuse(quoted("text", name), "it is not UTF-8");
+  }
+  if (archive.has_attribute(group, part)) source.refuse(quoted("entry", name), "there are two of this name");
+  archive.set(group, part, std::move(value));
+}
+
+void put_metadata(const Source& source, Archive& archive, const std::string& name, const std::string& text) {
+  put_attribute(source, archive, "/", name, text, kMetadataGroup);
+}
+
+}  // namespace lockstep::checkpoints

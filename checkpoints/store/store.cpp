@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <stdexcept>
+#include <system_error>
+#include <unistd.h>
+
+#include "format/state_file.hpp"
+#include "store/disk.hpp"
+#include "store/folder.hpp"
+#include "store/leftovers.hpp"
+
+namespace lockstep::checkpoints {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+constexpr const char* kHint = "LATEST";
+constexpr std::string_view kSingle = ".h5";
+
+/// Where the checkpoint of a step is, or would be: a folder, unless there is a single file.
+std::string place_of(const std::string& directory, std::int64_t step) {
+  const std::string folder = directory + "/" + folder_name(step);
+  return !exists(folder) && exists(folder + std::string(kSingle)) ? folder + std::string(kSingle) : folder;
+}
+
+bool is_readable(const std::string& checkpoint) {
+  try {
+    verify(checkpoint);
+    return true;
+  } catch (const CheckpointError&) {
+    return false;
+  }
+}
+
+std::vector<Seal> seals_of(const std::vector<std::string>& files) {
+  std::vector<Seal> seals;
+  for (const std::string& file : files) seals.push_back(read_seal(file));
+  return seals;
+}
+
+std::string prefixed(const std::string& checkpoint, const char* prefix) {
+  const fs::path path(checkpoint);
+  std::string aside;
+  for (int number = 1; aside.empty() || exists(aside); ++number) {
+    aside = path.parent_path() / (prefix + path.filename().string() + "." + std::to_string(number));
+  }
+  move(checkpoint, aside);
+  return aside;
+}
+
+/// Makes room for a checkpoint of a step that has one already.
+/// @return  false when the one that is there is the same
+bool make_room(const std::string& directory, std::int64_t step, const std::vector<Seal>& seals) {
+  const std::string there = place_of(directory, step);
+  if (!exists(there)) return true;
+  if (is_readable(there)) {
+    if (seals_of(state_files(there)) == seals) return false;
+    throw CheckpointError(there, "a checkpoint of this step with other content is there already; move it away");
+  }
+  prefixed(there, ".bad-");
+  return true;
+}
+
+/// Neither the file nor its folder may be named after another step.
+void require_named_after(std::uint64_t step, const std::string& state_file) {
+  const fs::path file = fs::absolute(state_file);
+  const auto in_folder = step_of(file.parent_path().filename().string());
+  const auto named = in_folder ? in_folder : step_of(file.filename().string());
+  if (named && static_cast<std::uint64_t>(*named) != step) {
+    throw CheckpointError(state_file, "it was written at step " + std::to_string(step) + ", but its " +
+                                          (in_folder ? "folder" : "name") + " has another number");
+  }
+}
+
+/// Removes a temporary folder when the write that made it fails.
+class TemporaryFolder {
+ public:
+  explicit TemporaryFolder(std::string path) : path_(std::move(path)) {
+    if (exists(path_)) remove_tree(path_);  // of this very process: an earlier failure could not remove it
+    make_folder(path_);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;  // readers ignore it, and retain() tries again
+    if (!path_.empty()) fs::remove_all(path_, ignored);
+  }
+
+  const std::string& path() const noexcept { return path_; }
+
+ private:
+  std::string path_;
+};
+
+}  // namespace
+
+std::vector<std::int64_t> list(const std::string& directory) {
+  std::vector<std::int64_t> steps;
+  for (const std::string& name : names_in(directory)) {
+    const auto step = step_of(name);
+    if (!step) continue;
+    std::error_code ignored;
+    const fs::file_type type = fs::symlink_status(directory + "/" + name, ignored).type();
+    if (type == (name.ends_with(kSingle) ? fs::file_type::regular : fs::file_type::directory)) steps.push_back(*step);
+  }
+  std::sort(steps.begin(), steps.end());
+  steps.erase(std::unique(steps.begin(), steps.end()), steps.end());
+  return steps;
+}
+
+std::optional<std::string> latest(const std::string& directory) {
+  const std::vector<std::int64_t> steps = list(directory);
+  if (steps.empty()) return std::nullopt;
+  return place_of(directory, steps.back());
+}
+
+std::string checkpoint_of(const std::string& directory, std::int64_t step) { return place_of(directory, step); }
+
+std::string quarantine(const std::string& checkpoint) { return prefixed(checkpoint, ".bad-"); }
+
+std::string set_aside(const std::string& checkpoint) { return prefixed(checkpoint, ".old-"); }
+
+std::size_t set_aside_after(const std::string& directory, std::int64_t step) {
+  std::size_t count = 0;
+  for (const std::int64_t later : list(directory)) {
+    if (later <= step) continue;
+    set_aside(place_of(directory, later));
+    ++count;
+  }
+  if (count > 0) sync_folder(directory);
+  return count;
+}
+
+std::string stage(const std::string& directory, std::int64_t step) {
+  make_folders(directory);
+  std::string staged = directory + "/" + temporary_name(folder_name(step));
+  if (exists(staged)) remove_tree(staged);  // of this very process: an earlier failure could not remove it
+  make_folder(staged);
+  return staged;
+}
+
+void write_part(const std::string& staged, std::int64_t step, const Archive& archive, Part part, int threads) {
+  write_state_file(staged + "/" + part_name(part.number, part.count), step,
+                   part.count == 1 ? archive : archive_part(archive, part), part, threads);
+}
+
+std::string commit(const std::string& directory, const std::string& staged, std::int64_t step,
+                   const CommitOptions& options) {
+  std::string folder = directory + "/" + folder_name(step);
+  try {
+    std::vector<std::string> files;
+    for (std::uint32_t i = 0; i < options.parts; ++i) files.push_back(staged + "/" + part_name(i, options.parts));
+    const std::vector<Seal> seals = seals_of(files);
+    if (options.parts > 1) write_file(staged + "/" + kManifest, manifest_text(step, seals));
+    sync_folder(staged);
+    const bool is_new = make_room(directory, step, seals);
+    if (is_new && options.is_single_file) {
+      folder += kSingle;
+      move(files.front(), folder);
+    } else if (is_new) {
+      move(staged, folder);
+    }
+    if (!is_new || options.is_single_file) remove_tree(staged);
+  } catch (const CheckpointError& error) {
+    abandon(staged);
+    throw CheckpointError(folder,
+                          std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
+  }
+  try {
+    sync_folder(directory);
+  } catch (const CheckpointError& error) {
+    throw CheckpointError(folder, std::string("was saved, but may not survive a power cut: ") + error.what());
+  }
+  try {
+    replace_file(directory, kHint, fs::path(folder).filename().string() + "\n");
+  } catch (const CheckpointError&) {
+    // The checkpoint is safe; LATEST is a help for people, and no program believes it.
+  }
+  return folder;
+}
+
+void abandon(const std::string& staged) noexcept {
+  std::error_code ignored;  // readers ignore it, and retain() tries again
+  fs::remove_all(staged, ignored);
+}
+
+std::string write(const std::string& directory, std::int64_t step, const Archive& archive) {
+  std::string staged;
+  try {
+    staged = stage(directory, step);
+    write_part(staged, step, archive, {}, io_threads());
+  } catch (const CheckpointError& error) {
+    if (!staged.empty()) abandon(staged);
+    throw CheckpointError(directory + "/" + folder_name(step),
+                          std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
+  }
+  return commit(directory, staged, step, {});
+}
+
+Archive read(const std::string& path, const Homes& homes) {
+  const std::vector<std::string> files = state_files(path);
+  std::uint64_t step = 0;
+  Archive archive = read_state_file(files.front(), step, homes);
+  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step, homes));
+  require_named_after(step, files.front());
+  return archive;
+}
+
+void verify(const std::string& path, int threads) {
+  const std::vector<std::string> files = state_files(path);
+  std::uint64_t step = 0;
+  for (const std::string& file : files) step = verify_state_file(file, threads);
+  require_named_after(step, files.front());
+}
+
+void probe(const std::string& directory) {
+  make_folders(directory);
+  TemporaryFolder temporary(directory + "/" + temporary_name("probe"));
+  const std::array<std::byte, 4096> bytes = {};
+  NewFile file(temporary.path() + "/probe");
+  file.write(0, bytes);
+  file.sync();
+  file.close();
+  move(temporary.path() + "/probe", temporary.path() + "/renamed");
+  sync_folder(temporary.path());
+}
+
+}  // namespace lockstep::checkpoints

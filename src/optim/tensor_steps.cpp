@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Steps of rules that update whole tensors.
+#include <lockstep/core/error.hpp>
+#include <lockstep/optim/tensor_update.hpp>
+
+#include <torch/types.h>
+
+#include <cstring>
+#include <map>
+#include <tuple>
+
+namespace lockstep::optim {
+
+namespace {
+
+/// Given ones, or those of a tensor whose last dimension lies closest.
+Shape strides_of(const Shape& shape, Shape given) {
+  if (!given.empty()) return given;
+  std::int64_t count = 1;
+  given.resize(shape.size());
+  for (std::size_t i = shape.size(); i-- > 0;) {
+    given[i] = count;
+    count *= shape[i];
+  }
+  return given;
+}
+
+void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& change, std::size_t group) {
+  const at::Tensor factor = change.factors.empty() ? at::Tensor() : change.factors.at(group);
+  if (factor.defined()) at::_foreach_mul_(gradients, factor.to(gradients.front().scalar_type()));
+  if (change.limit == std::numeric_limits<double>::infinity()) return;
+  at::_foreach_clamp_max_(gradients, change.limit);  // a NaN stays
+  at::_foreach_clamp_min_(gradients, -change.limit);
+}
+
+/// Collects the pieces of a parameter, which come in their order, in one tensor.
+class WholeGradient {
+ public:
+  /// @return  [count] the whole gradient, once its last piece has come; else undefined
+  const at::Tensor& take(const GradientPiece& piece, const Segment& segment, at::ScalarType type) {
+    const bool is_whole = piece.count == segment.count;
+    if (is_whole) {
+      gradient_ = at::from_blob(const_cast<std::byte*>(piece.values), {segment.count}, type);
+      return gradient_;
+    }
+    if (piece.begin == 0) gradient_ = at::empty({segment.count}, type);
+    const auto bytes = static_cast<std::int64_t>(gradient_.element_size());
+    std::memcpy(static_cast<std::byte*>(gradient_.mutable_data_ptr()) + piece.begin * bytes, piece.values,
+                static_cast<std::size_t>(piece.count * bytes));
+    return piece.begin + piece.count < segment.count ? nothing_ : gradient_;
+  }
+
+ private:
+  at::Tensor gradient_;
+  const at::Tensor nothing_;
+};
+
+}  // namespace
+
+/// What this rank owns of a parameter: with tensors of its shape if the rule is whole, else flat ones.
+void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const at::Tensor& parameter,
+                       const at::Tensor& gradient) const {
+  const Segment& of = parameters_->blocks()[block].segments[segment];
+  const bool is_whole = rule_->is_whole();
+  const auto shaped = [&](const at::Tensor& flat) {
+    return is_whole ? flat.as_strided(of.shape, strides_of(of.shape, of.strides)) : flat;
+  };
+  update.options = &options_of(block, segment);
+  update.step = steps_[block][segment];
+  update.parameters.push_back(shaped(parameter));
+  update.gradients.push_back(shaped(gradient));
+  update.states.resize(state_names_.size());
+  const at::TensorOptions options = parameter.options().requires_grad(false);
+  for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+    at::Tensor& state = update.states[slot].emplace_back();
+    const std::optional<StateArray> array = state_of(block, segment, slot);
+    if (!array) continue;
+    const Shape shape = is_whole ? array->shape : Shape{of.own_end - of.own_begin};
+    const Shape strides = strides_of(shape, is_whole ? array->strides : Shape());
+    const std::int64_t first = is_whole ? 0 : of.own_begin * static_cast<std::int64_t>(size_of(array->dtype));
+    state = at::from_blob(
+        array->values + first, shape, strides, [](void*) {}, options, options.device());
+  }
+}
+
+/// Fills what this rank owns with the values that the rule's states begin with, if any of them is not 0.
+void Optimizer::initialize_state() {
+  if (rule_->initial_state == nullptr) return;
+  bool is_zero = true;
+  for (const ParamGroup& group : groups_) {
+    for (std::size_t slot = 0; slot < rule_states_; ++slot) {
+      is_zero = is_zero && rule_->initial_state(group.options, slot) == 0;
+    }
+  }
+  if (is_zero) return;  // memory is allocated zeroed
+  TensorParameters* const tensors = parameters_->as_tensors();
+  const at::Device device = tensors != nullptr ? tensors->flat_parameter(0, 0).device() : at::Device(at::kCPU);
+  const auto fill = [&](std::size_t b, std::size_t s, std::size_t slot) {
+    const Segment& segment = parameters_->blocks()[b].segments[s];
+    const std::optional<StateArray> array = state_of(b, s, slot);
+    if (!array || segment.own_begin == segment.own_end) return;
+    const bool is_like_parameter = rule_->state_shape() == nullptr;
+    const std::int64_t begin = is_like_parameter ? segment.own_begin : 0;
+    const std::int64_t end = is_like_parameter ? segment.own_end : c10::multiply_integers(array->shape);
+    const auto bytes = static_cast<std::int64_t>(size_of(array->dtype));
+    const auto options = at::device(device).dtype(array->dtype == DType::float64 ? at::kDouble : at::kFloat);
+    at::from_blob(
+        array->values + begin * bytes, {end - begin}, [](void*) {}, options, device)
+        .fill_(rule_->initial_state(options_of(b, s), slot));
+  };
+  const torch::NoGradGuard no_grad;
+  parameters_->write([&] {  // the owners of the other parts read this one when they save a checkpoint
+    for (std::size_t b = 0; b < parameters_->blocks().size(); ++b) {
+      for (std::size_t s = 0; s < parameters_->blocks()[b].segments.size(); ++s) {
+        for (std::size_t slot = 0; slot < rule_states_; ++slot) fill(b, s, slot);
+      }
+    }
+  });
+}
+
+/// One parameter at a time: no more than one gradient is held beside the parameters, and none that comes in one piece.
+void Optimizer::step_by(const WholeRule& rule, Changes changes) {
+  const torch::NoGradGuard no_grad;
+  parameters_->finish_gradients();
+  count_step();
+  parameters_->write([&] {
+    WholeGradient whole;
+    visit_pieces(changes, [&](const GradientPiece& piece) {
+      const Block& block = parameters_->blocks()[piece.block];
+      const Segment& segment = block.segments[piece.segment];
+      const at::ScalarType type = block.dtype == DType::float64 ? at::kDouble : at::kFloat;
+      const at::Tensor& gradient = whole.take(piece, segment, type);
+      if (!gradient.defined()) return;
+      std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
+      TensorUpdate update;
+      add_to(update, piece.block, piece.segment, at::from_blob(values, {segment.count}, type), gradient);
+      rule.update(update);
+    });
+  });
+}
+
+void Optimizer::step_tensors(const TensorChange& change) {
+  const TensorForm form = rule_->tensor_form();
+  if (form == nullptr) {
+    throw ConfigError("optim.name: " + rule_->name + " has no form for GPUs; take another, or run.device=cpu");
+  }
+  const torch::NoGradGuard no_grad;
+  parameters_->finish_gradients();
+  count_step();
+  // By block, group and number of updates.
+  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, TensorUpdate> updates;
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    was_counted_[b].assign(steps_[b].size(), 0);
+    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
+      if (!parameters_->has_gradient(b, s)) continue;
+      was_counted_[b][s] = 1;
+      const Segment& segment = parameters_->blocks()[b].segments[s];
+      if (segment.own_begin == segment.own_end && segment.count > 0) continue;  // another rank's
+      TensorUpdate& update = updates[{b, group_of_[b][s], steps_[b][s]}];
+      update.is_void = change.is_void;
+      add_to(update, b, s, parameters_->as_tensors()->flat_parameter(b, s),
+             parameters_->as_tensors()->flat_gradient(b, s));
+    }
+  }
+  parameters_->write([&] {
+    for (auto& [key, update] : updates) {
+      change_gradients(update.gradients, change, std::get<1>(key));
+      form(update);
+    }
+  });
+}
+
+void Optimizer::uncount_step() {
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    for (std::size_t s = 0; s < was_counted_[b].size(); ++s) steps_[b][s] -= was_counted_[b][s];
+  }
+}
+
+}  // namespace lockstep::optim
