@@ -109,7 +109,7 @@ Reading read_reidentification(const Samples& samples, bool is_cosine, bool reran
   for (const double value : {found.map, found.minp, (found.map + found.cmc.front()) / 2}) {
     reading.numbers.push_back(value);
   }
-  reading.tables.push_back({"cmc", found.cmc, found.cmc.size()});
+  reading.tables.push_back({.name = "cmc", .columns = found.cmc.size(), .values = found.cmc});
   return reading;
 }
 
