@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/topology.hpp>
 
@@ -128,7 +129,7 @@ std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std:
 
 }  // namespace
 
-std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options) {
+std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CommSettings& options) {
   const Topology topology = Topology::of(world, options.hosts);
   const int ranks_here = world.split_by_host().size();
   const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = ranks_here > topology.host_cpus};
@@ -142,26 +143,23 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
                                {.wait = wait});
 }
 
-KeySpecs comm_keys() {
-  return {
-      {.name = "comm.backend",
-       .type = KeyType::choice,
-       .default_value = "auto",
-       .help = "how gradients travel: self (one rank), shm (one host), mpi (any hosts), hierarchical (shared memory "
-               "inside a host, MPI between hosts), nccl (GPUs); auto takes the fastest",
-       .choices = {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}},
-      {.name = "comm.timeout_s",
-       .type = KeyType::real,
-       .default_value = "300",
-       .help = "seconds that a rank waits for a peer before the job fails",
-       .min = 0,
-       .min_is_exclusive = true},
-      {.name = "comm.hosts",
-       .type = KeyType::integer,
-       .default_value = "0",
-       .help = "tries several hosts on one: the ranks are taken as if they ran on so many; 0 takes them as they are",
-       .min = 0},
-  };
+KeySpecs CommSettings::keys() {
+  return {keys::choice("comm.backend", "auto",
+                       "how gradients travel: self (one rank), shm (one host), mpi (any hosts), hierarchical (shared "
+                       "memory inside a host, MPI between hosts), nccl (GPUs); auto takes the fastest",
+                       {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
+          keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
+                           "seconds that a rank waits for a peer before the job fails"),
+          keys::integer("comm.hosts", "0",
+                        "tries several hosts on one: the ranks are taken as if they ran on so many; 0 takes them as "
+                        "they are",
+                        0)};
+}
+
+CommSettings CommSettings::from(const Section& comm) {
+  return {.backend = comm.text("backend"),
+          .timeout_s = comm.real("timeout_s"),
+          .hosts = static_cast<int>(comm.integer("hosts"))};
 }
 
 }  // namespace lockstep::mpi

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "nccl_link.hpp"
 
+#include <lockstep/core/clock.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -22,10 +23,6 @@ constexpr auto kPollTime = 200us;  // NCCL launches on a thread of its own in so
 constexpr auto kPollPause = 200us;
 constexpr auto kLookInterval = 100ms;
 constexpr double kFarewellSeconds = 30;
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
 
 std::string in_seconds(double seconds) {
   std::array<char, 32> text{};

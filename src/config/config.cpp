@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/config/config.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <stdexcept>
@@ -9,12 +10,6 @@
 namespace lockstep::config {
 
 namespace {
-
-std::string trimmed(const std::string& text) {
-  const char* const blanks = " \t\r\n";
-  const std::size_t first = text.find_first_not_of(blanks);
-  return first == std::string::npos ? "" : text.substr(first, text.find_last_not_of(blanks) + 1 - first);
-}
 
 /// Whether no INI file could hold this text.
 bool is_unwritable(const std::string& text) {
@@ -34,6 +29,19 @@ std::string likely_name(const std::string& name, const KeySpecs& specs) {
   const auto same = std::find_if(names.begin(), names.end(),
                                  [&](const std::string& known) { return last_name(known) == last_name(name); });
   return same == names.end() ? "" : *same;
+}
+
+std::map<std::string, std::string> new_names_of(const KeySpecs& specs) {
+  std::map<std::string, std::string> new_names;
+  for (const KeySpec& spec : specs) {
+    for (const std::string& old_name : spec.old_names) {
+      const bool is_free = std::none_of(specs.begin(), specs.end(),
+                                        [&old_name](const KeySpec& other) { return other.name == old_name; });
+      if (is_free && new_names.emplace(old_name, spec.name).second) continue;
+      throw std::logic_error("old name " + old_name + " of key " + spec.name + " belongs to another key");
+    }
+  }
+  return new_names;
 }
 
 void check_default(const KeySpec& spec) {
@@ -72,6 +80,7 @@ Config::Config(const KeySpecs& specs) {
       throw std::logic_error("key " + spec.name + " is declared with two types");
     }
   }
+  new_names_ = new_names_of(specs_);
 }
 
 const Section& Config::section(const std::string& name) const {
@@ -96,9 +105,16 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   section.set(key_of(name), value, origin);
 }
 
+void Config::refuse_old_name(const std::string& name, const std::string& origin) const {
+  const auto found = new_names_.find(name);
+  if (found == new_names_.end()) return;
+  throw ConfigError(origin + ": key '" + name + "' was renamed; write '" + found->second + "' instead");
+}
+
 Section& Config::section_holding(const std::string& name, const std::string& origin) {
   const auto found = sections_.find(section_of(name));
   if (found != sections_.end() && found->second.has(key_of(name))) return found->second;
+  refuse_old_name(name, origin);
   const std::string likely = likely_name(name, specs_);
   throw ConfigError(
       origin + ": key '" + name + "' is unknown; " +

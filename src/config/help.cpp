@@ -3,6 +3,7 @@
 #include <lockstep/config/help.hpp>
 #include <lockstep/config/invocation.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <sstream>
@@ -156,10 +157,8 @@ std::string section_help(const std::string& section, const KeySpecs& specs, cons
   const KeySpecs chosen = specs_of(section, known);
   if (section.empty() || chosen.empty()) {
     const std::vector<std::string> names = section_names(known);
-    std::string list;
-    for (const std::string& name : names) list += (list.empty() ? "" : ", ") + name;
     const std::string near = nearest_name(section, names);
-    throw ConfigError("--help=" + section + ": there is no such section; choose one of: " + list +
+    throw ConfigError("--help=" + section + ": there is no such section; choose one of: " + joined(names) +
                       (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
   const std::string line = line_for(section, sections);

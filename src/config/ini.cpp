@@ -2,11 +2,13 @@
 // Boost reads each line by itself, behind its section's header: so the number of the line is known.
 #include <lockstep/config/config.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <boost/program_options/option.hpp>
 #include <boost/program_options/options_description.hpp>
 #include <boost/program_options/parsers.hpp>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -37,19 +39,18 @@ std::string read_text_file(const std::string& path) {
   return text;
 }
 
-std::string without_comment(const std::string& line) {
-  const std::string code = line.substr(0, line.find('#'));
-  const std::size_t first = code.find_first_not_of(" \t\r");
-  return first == std::string::npos ? "" : code.substr(first, code.find_last_not_of(" \t\r") + 1 - first);
-}
+std::string without_comment(const std::string& line) { return trimmed(line.substr(0, line.find('#'))); }
 
 bool is_header(const std::string& code) { return code.size() >= 2 && code.front() == '[' && code.back() == ']'; }
 
-void check_section(const std::string& name, const KeySpecs& specs, const std::string& origin) {
+/// @param new_names  of keys, by old name: the section of an old name is not unknown
+void check_section(const std::string& name, const KeySpecs& specs, const std::map<std::string, std::string>& new_names,
+                   const std::string& origin) {
   const std::vector<std::string> known = section_names(specs);
-  for (const std::string& section : known) {
-    if (section == name) return;
-  }
+  const bool is_known = std::find(known.begin(), known.end(), name) != known.end();
+  const bool is_old = std::any_of(new_names.begin(), new_names.end(),
+                                  [&name](const auto& renamed) { return section_of(renamed.first) == name; });
+  if (is_known || is_old) return;
   const std::string near = nearest_name(name, known);
   throw ConfigError(origin + ": section [" + name + "] is unknown; " +
                     (near.empty() ? "--help lists the sections" : "did you mean [" + near + "]?"));
@@ -71,7 +72,7 @@ po::option parse_line(const std::string& section, const std::string& code, const
 
 void Config::read_file(const std::string& path) { read_ini(read_text_file(path), path); }
 
-void Config::read_ini(const std::string& text, const std::string& source) {
+void Config::read_ini(const std::string& text, const std::string& source, OldNames old_names) {
   std::istringstream lines(text);
   std::map<std::string, std::string> first_origins;  // one origin for all lines of a repeatable key
   std::string section;
@@ -82,11 +83,13 @@ void Config::read_ini(const std::string& text, const std::string& source) {
     if (code.empty()) continue;
     if (is_header(code)) {
       section = without_comment(code.substr(1, code.size() - 2));
-      check_section(section, specs_, origin);
+      check_section(section, specs_, new_names_, origin);
       continue;
     }
     const po::option option = parse_line(section, code, origin);
-    const std::string& name = option.string_key;
+    const auto renamed = new_names_.find(option.string_key);
+    const bool is_translated = old_names == OldNames::translated && renamed != new_names_.end();
+    const std::string& name = is_translated ? renamed->second : option.string_key;
     const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
     set(name, option.value.at(0), is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
   }

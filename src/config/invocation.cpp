@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/config/invocation.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <boost/program_options/errors.hpp>
 #include <boost/program_options/option.hpp>
@@ -102,12 +104,9 @@ std::vector<std::string> words_of(const Options& options) {
 
 /// @param words  in their order, not empty
 std::string command_of(const std::vector<std::string>& words) {
-  std::vector<std::string> known;
-  std::string list;
+  const std::vector<std::string> known = names_of(commands());
   const Command* called = nullptr;
   for (const Command& command : commands()) {
-    known.push_back(command.name);
-    list += (list.empty() ? "" : ", ") + command.name;
     if (command.name == words[0]) called = &command;
   }
   const bool is_known = called != nullptr;
@@ -121,7 +120,7 @@ std::string command_of(const std::vector<std::string>& words) {
     throw ConfigError("command line: '" + odd + "' is not expected here; " + kSpelling);
   }
   const std::string near = nearest_name(odd, known);
-  throw ConfigError("command line: command '" + odd + "' is unknown; choose one of: " + list +
+  throw ConfigError("command line: command '" + odd + "' is unknown; choose one of: " + joined(known) +
                     (near.empty() ? "" : " (did you mean '" + near + "'?)"));
 }
 
@@ -129,6 +128,7 @@ std::string command_of(const std::vector<std::string>& words) {
 [[noreturn]] void throw_unknown(const po::option& option, Config& config) {
   const std::string& word = option.original_tokens.at(0);
   if (!word.starts_with("--")) throw ConfigError("command line: '" + word + "' is unknown; " + kSpelling);
+  config.refuse_old_name(option.string_key, "command line");
   std::vector<std::string> names = {"config", "help", "version"};
   for (const Command& command : commands()) {
     for (const Switch& of : command.switches) names.push_back(of.name);
@@ -227,7 +227,9 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
     invocation.words.erase(invocation.words.begin());
   }
   read_switches(options, invocation);
-  for (const auto& [source, text] : base) invocation.config.read_ini(text, source);
+  for (const auto& [source, text] : base) {
+    invocation.config.read_ini(text, source, OldNames::translated);
+  }
   for (const po::option& option : options) {
     if (option.string_key != "config") continue;
     if (option.value.at(0).empty()) throw_missing_value("config", specs);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/bfloat16.hpp>
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/error.hpp>
 
@@ -44,14 +45,9 @@ DType dtype_from_name(std::string_view name) {
   throw ConfigError("dtype '" + std::string(name) + "' is unknown; use PyTorch's names, such as float32");
 }
 
-float bfloat16_to_float(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
+float bfloat16_to_float(std::uint16_t bits) { return to_float(BFloat16{bits}); }
 
-std::uint16_t float_to_bfloat16(float value) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  if (std::isnan(value)) return static_cast<std::uint16_t>((bits >> 16) | 0x40U);
-  const std::uint32_t round_to_even = 0x7FFFU + ((bits >> 16) & 1U);
-  return static_cast<std::uint16_t>((bits + round_to_even) >> 16);
-}
+std::uint16_t float_to_bfloat16(float value) { return to_bfloat16(value).bits; }
 
 float half_to_float(std::uint16_t bits) {
   const std::uint32_t sign = (bits & 0x8000U) << 16;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <sstream>
 #include <utility>
 
 #include "parse_value.hpp"
@@ -13,28 +13,15 @@ namespace lockstep {
 
 namespace {
 
-std::string shortest(double value) {
-  std::ostringstream out;
-  out.precision(10);
-  out << value;
-  return out.str();
-}
-
 std::string interval(const KeySpec& spec) {
   const bool has_min = std::isfinite(spec.min);
   const bool has_max = std::isfinite(spec.max);
-  const std::string low = shortest(spec.min);
+  const std::string low = number_text(spec.min);
   if (has_min && has_max)
-    return " in " + std::string(spec.min_is_exclusive ? "(" : "[") + low + ", " + shortest(spec.max) + "]";
+    return " in " + std::string(spec.min_is_exclusive ? "(" : "[") + low + ", " + number_text(spec.max) + "]";
   if (has_min) return (spec.min_is_exclusive ? " > " : " >= ") + low;
-  if (has_max) return " <= " + shortest(spec.max);
+  if (has_max) return " <= " + number_text(spec.max);
   return "";
-}
-
-std::string joined(const std::vector<std::string>& words) {
-  std::string list;
-  for (const std::string& word : words) list += (list.empty() ? "" : ", ") + word;
-  return list;
 }
 
 template <class T>

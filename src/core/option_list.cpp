@@ -22,27 +22,6 @@ std::string with_commas(const KeySpec& spec, std::string list, const std::string
 
 }  // namespace
 
-std::string trimmed(const std::string& text) {
-  const std::size_t first = text.find_first_not_of(" \t");
-  if (first == std::string::npos) return "";
-  return text.substr(first, text.find_last_not_of(" \t") - first + 1);
-}
-
-std::vector<std::string> split_list(const std::string& text, char separator) {
-  std::vector<std::string> parts(1);
-  int depth = 0;
-  for (const char letter : text) {
-    depth += letter == '(' ? 1 : letter == ')' ? -1 : 0;
-    if (letter == separator && depth == 0) {
-      parts.emplace_back();
-    } else {
-      parts.back() += letter;
-    }
-  }
-  for (std::string& part : parts) part = trimmed(part);
-  return parts;
-}
-
 void set_option(Section& options, const std::string& option, const std::string& place) {
   const std::size_t equals = option.find('=');
   if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/sample.hpp>
-#include <lockstep/data/sampler_table.hpp>
+#include <lockstep/data/settings.hpp>
 
 #include <algorithm>
 #include <numeric>
@@ -11,17 +9,6 @@
 #include "sources.hpp"
 
 namespace lockstep::data {
-
-namespace {
-
-template <class Row>
-std::string names_of(const std::vector<Row>& rows) {
-  std::string names;
-  for (const Row& row : rows) names += (names.empty() ? "" : ", ") + row.name;
-  return names;
-}
-
-}  // namespace
 
 std::vector<std::int64_t> Dataset::labels() const {
   constexpr std::int64_t kAtOnce = 256;
@@ -52,10 +39,10 @@ const std::vector<Source>& builtin_sources() {
 }
 
 Splits open(const Section& data, const std::vector<Source>& sources) {
-  const Splits splits = find_row(sources, data.text("name"), data.cite("name")).open(data);
-  const SampleKeys keys{.inputs = split_list(data.text("input_keys"), ','), .targets = {data.text("target_key")}};
+  const DataSettings settings = DataSettings::from(data);
+  const Splits splits = find_row(sources, settings.source, data.cite("name")).open(data);
   try {
-    return {.train = keyed(splits.train, keys), .test = keyed(splits.test, keys)};
+    return {.train = keyed(splits.train, settings.sample_keys), .test = keyed(splits.test, settings.sample_keys)};
   } catch (const ConfigError& error) {
     throw ConfigError(std::string("data.input_keys, data.target_key: ") + error.what());
   }
@@ -64,37 +51,7 @@ Splits open(const Section& data, const std::vector<Source>& sources) {
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
 
 KeySpecs data_keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
-  const KeySpecs common = {
-      {.name = "data.name",
-       .type = KeyType::text,
-       .default_value = "digits",
-       .help = "where samples come from: " + names_of(sources)},
-      {.name = "data.path", .type = KeyType::text, .default_value = "", .help = "file or folder that the source reads"},
-      {.name = "data.input_keys",
-       .type = KeyType::text,
-       .default_value = "data",
-       .help = "what samples call the model's input; of several, separated by commas, the first is its input and the "
-               "others are given by name"},
-      {.name = "data.target_key",
-       .type = KeyType::text,
-       .default_value = "label",
-       .help = "what samples call the target; \"data\" for models that give their input back"},
-      {.name = "data.shuffle",
-       .type = KeyType::boolean,
-       .default_value = "true",
-       .help = "draw the training samples of each epoch in a new order"},
-      {.name = "data.sampler",
-       .type = KeyType::text,
-       .default_value = "default",
-       .help = "which training samples come, and in which order: " + names_of(samplers)},
-      {.name = "data.workers",
-       .type = KeyType::integer,
-       .default_value = "1",
-       .help = "threads per rank that fetch batches ahead; 0: the training thread fetches",
-       .min = 0,
-       .max = 64},
-  };
-  return keys_of_rows(keys_of_rows(common, sources), samplers);
+  return keys_of_rows(keys_of_rows(DataSettings::keys(sources, samplers), sources), samplers);
 }
 
 const std::string& required_path(const Section& data, const std::string& wanted) {

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
@@ -74,24 +76,9 @@ Splits open_digits(const Section& data) {
 Source digits_source() {
   return {.name = "digits",
           .help = "drawn digits of 28 x 28 pixels, made on the fly: nothing to download",
-          .keys =
-              {
-                  {.name = "data.train_size",
-                   .type = KeyType::integer,
-                   .default_value = "12000",
-                   .help = "digits: images to train on",
-                   .min = 1},
-                  {.name = "data.test_size",
-                   .type = KeyType::integer,
-                   .default_value = "2000",
-                   .help = "digits: images to test on",
-                   .min = 1},
-                  {.name = "data.seed",
-                   .type = KeyType::integer,
-                   .default_value = "0",
-                   .help = "digits: which images are drawn",
-                   .min = 0},
-              },
+          .keys = {keys::integer("data.train_size", "12000", "digits: images to train on", 1),
+                   keys::integer("data.test_size", "2000", "digits: images to test on", 1),
+                   keys::integer("data.seed", "0", "digits: which images are drawn", 0)},
           .open = open_digits};
 }
 

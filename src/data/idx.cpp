@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -142,12 +143,7 @@ Splits open_idx(const Section& data) {
 Source idx_source() {
   return {.name = "idx",
           .help = "images and labels from IDX files named as MNIST's, plain or .gz, in the folder data.path",
-          .keys = {{.name = "data.classes",
-                    .type = KeyType::integer,
-                    .default_value = "10",
-                    .help = "idx: number of classes",
-                    .min = 1,
-                    .max = 256}},
+          .keys = {keys::integer("data.classes", "10", "idx: number of classes", 1, 256)},
           .open = open_idx};
 }
 

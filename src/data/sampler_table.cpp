@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/sampler_table.hpp>
+#include <lockstep/data/settings.hpp>
 
 #include <utility>
 
@@ -8,12 +10,11 @@ namespace lockstep::data {
 
 namespace {
 
-const KeySpec kDropLast = {.name = "data.drop_last",
-                           .type = KeyType::boolean,
-                           .default_value = "true",
-                           .help =
-                               "leave out the samples of an epoch that do not fill a global batch; false: the last "
-                               "batch is filled from the epoch's beginning"};
+KeySpec drop_last_key() {
+  return keys::boolean("data.drop_last", "true",
+                       "leave out the samples of an epoch that do not fill a global batch; false: the last batch is "
+                       "filled from the epoch's beginning");
+}
 
 Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
 
@@ -79,34 +80,26 @@ Sampler make_torch(const Section& data, const SamplerRequest& request) {
 
 const std::vector<SamplerRow>& builtin_samplers() {
   static const std::vector<SamplerRow> rows = {
-      {.name = "default", .help = "every sample once an epoch", .keys = {kDropLast}, .make = make_default},
+      {.name = "default", .help = "every sample once an epoch", .keys = {drop_last_key()}, .make = make_default},
       {.name = "infinite",
        .help = "a batch may go on with the next epoch: no sample is left out or doubled",
        .keys = {},
        .make = make_infinite},
       {.name = "repeat_factor",
        .help = "samples of rare classes come more often",
-       .keys = {kDropLast,
-                {.name = "data.repeat_threshold",
-                 .type = KeyType::real,
-                 .default_value = "0.001",
-                 .help = "repeat_factor: a class in the part f < threshold of the samples comes sqrt(threshold / f) "
-                         "times as often",
-                 .min = 0,
-                 .max = 1,
-                 .min_is_exclusive = true}},
+       .keys = {drop_last_key(),
+                keys::real_above("data.repeat_threshold", 0, 1, "0.001",
+                                 "repeat_factor: a class in the part f < threshold of the samples comes sqrt(threshold "
+                                 "/ f) times as often")},
        .make = make_repeat_factor},
       {.name = "identity",
        .help = "batches of some samples each of some classes",
-       .keys = {{.name = "data.instances",
-                 .type = KeyType::integer,
-                 .default_value = "4",
-                 .help = "identity: samples of a class in a batch; divides train.global_batch_size",
-                 .min = 1}},
+       .keys = {keys::integer("data.instances", "4",
+                              "identity: samples of a class in a batch; divides train.global_batch_size", 1)},
        .make = make_identity},
       {.name = "class_balanced",
        .help = "every class equally often, however few samples it has",
-       .keys = {kDropLast},
+       .keys = {drop_last_key()},
        .make = make_class_balanced},
       {.name = "aspect_ratio",
        .help = "batches of only wide or only high images",
@@ -114,22 +107,18 @@ const std::vector<SamplerRow>& builtin_samplers() {
        .make = make_aspect_ratio},
       {.name = "blocks",
        .help = "every rank reads one contiguous part of the data set only",
-       .keys = {{.name = "data.blocks",
-                 .type = KeyType::integer,
-                 .default_value = "1",
-                 .help = "blocks: parts of the data set, as many as there are ranks",
-                 .min = 1}},
+       .keys = {keys::integer("data.blocks", "1", "blocks: parts of the data set, as many as there are ranks", 1)},
        .make = make_blocks},
       {.name = "torch",
        .help = "the global batches that PyTorch's DistributedSampler gives with the seed run.seed",
-       .keys = {kDropLast},
+       .keys = {drop_last_key()},
        .make = make_torch},
   };
   return rows;
 }
 
 Sampler make_sampler(const Section& data, const SamplerRequest& request, const std::vector<SamplerRow>& samplers) {
-  return find_row(samplers, data.text("sampler"), data.cite("sampler")).make(data, request);
+  return find_row(samplers, DataSettings::from(data).sampler, data.cite("sampler")).make(data, request);
 }
 
 }  // namespace lockstep::data

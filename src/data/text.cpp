@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <array>
 #include <string>
@@ -72,20 +73,11 @@ Splits open_text(const Section& data) {
 }  // namespace
 
 Source text_source() {
-  return {.name = "text",
-          .help = "characters of the text file data.path; its first part trains, the rest tests",
-          .keys =
-              {
-                  block_key(),
-                  {.name = "data.train_fraction",
-                   .type = KeyType::real,
-                   .default_value = "0.9",
-                   .help = "text: part of the file to train on",
-                   .min = 0,
-                   .max = 1,
-                   .min_is_exclusive = true},
-              },
-          .open = open_text};
+  return {
+      .name = "text",
+      .help = "characters of the text file data.path; its first part trains, the rest tests",
+      .keys = {block_key(), keys::real_above("data.train_fraction", 0, 1, "0.9", "text: part of the file to train on")},
+      .open = open_text};
 }
 
 }  // namespace lockstep::data

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <string>
@@ -67,16 +68,8 @@ Splits open_tokens(const Section& data) {
 Source tokens_source() {
   return {.name = "tokens",
           .help = "token numbers of two bytes, without a header, from train.bin and val.bin in the folder data.path",
-          .keys =
-              {
-                  block_key(),
-                  {.name = "data.vocab_size",
-                   .type = KeyType::integer,
-                   .default_value = "0",
-                   .help = "tokens: how many different tokens there are; must be set",
-                   .min = 0,
-                   .max = 65536},
-              },
+          .keys = {block_key(), keys::integer("data.vocab_size", "0",
+                                              "tokens: how many different tokens there are; must be set", 0, 65536)},
           .open = open_tokens};
 }
 

@@ -2,6 +2,7 @@
 #include "windows.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <ATen/ops/empty.h>
 
@@ -77,13 +78,6 @@ std::shared_ptr<const Dataset> make_windows(std::shared_ptr<const TokenRun> run,
   return std::make_shared<Windows>(std::move(run), cut, block, vocabulary);
 }
 
-KeySpec block_key() {
-  return {.name = "data.block",
-          .type = KeyType::integer,
-          .default_value = "64",
-          .help = "text, tokens: tokens in a sample",
-          .min = 1,
-          .max = 1 << 20};
-}
+KeySpec block_key() { return keys::integer("data.block", "64", "text, tokens: tokens in a sample", 1, 1 << 20); }
 
 }  // namespace lockstep::data

@@ -76,7 +76,7 @@ KeySpecs all_keys(const Tables& tables) {
   KeySpecs keys = engine_keys(tables.meters, tables.steps, tables.hooks);
   for (const KeySpecs& more : {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
                                optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
-                               parallel::ddp_keys(), mpi::comm_keys(), strategy_keys()}) {
+                               parallel::ddp_keys(), mpi::CommSettings::keys(), strategy_keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;

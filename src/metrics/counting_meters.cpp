@@ -111,7 +111,9 @@ Meter confusion_meter(const Section& options, std::int64_t classes) {
                 const PrecisionRecall mean = precision_recall(class_counts(confusion), averaging, beta);
                 return Reading{{mean.precision, mean.recall, mean.f_score, balanced_accuracy(confusion),
                                 cohen_kappa(confusion), matthews(confusion)},
-                               {{"confusion", doubles(confusion.counts()), static_cast<std::size_t>(classes)}}};
+                               {{.name = "confusion",
+                                 .columns = static_cast<std::size_t>(classes),
+                                 .values = doubles(confusion.counts())}}};
               }};
 }
 
@@ -124,9 +126,8 @@ Meter overlap_meter(const Section& options, std::int64_t classes) {
           .read =
               [classes](ConstWords words) {
                 const Overlap of = overlap(Confusion(words, classes));
-                const auto columns = static_cast<std::size_t>(classes);
                 return Reading{{of.miou, of.macc, of.mdice, of.aacc},
-                               {{"iou", of.iou, columns}, {"acc", of.acc, columns}, {"dice", of.dice, columns}}};
+                               {row_of("iou", of.iou), row_of("acc", of.acc), row_of("dice", of.dice)}};
               }};
 }
 

@@ -63,7 +63,7 @@ Reading read_average_precision(const Samples& samples) {
   const auto curves = class_curves(comparable(samples));
   const MeanOfClasses plain = mean_average_precision(curves);
   const MeanOfClasses interpolated = mean_interpolated_average_precision(curves);
-  return {{plain.mean, interpolated.mean}, {{"average_precision", plain.classes, plain.classes.size()}}};
+  return {{plain.mean, interpolated.mean}, {row_of("average_precision", plain.classes)}};
 }
 
 /// Queries or gallery of samples whose targets are identity, camera and whether it is a query.
@@ -109,7 +109,7 @@ Reading read_reidentification(const Samples& samples, bool is_cosine, bool reran
   for (const double value : {found.map, found.minp, (found.map + found.cmc.front()) / 2}) {
     reading.numbers.push_back(value);
   }
-  reading.tables.push_back({"cmc", found.cmc, found.cmc.size()});
+  reading.tables.push_back(row_of("cmc", found.cmc));
   return reading;
 }
 

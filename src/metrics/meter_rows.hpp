@@ -21,4 +21,9 @@ Meter auroc_meter(const Section& options, std::int64_t classes);
 Meter average_precision_meter(const Section& options, std::int64_t classes);
 Meter reidentification_meter(const Section& options, std::int64_t classes);
 
+/// A table of one row.
+inline Table row_of(const std::string& name, const std::vector<double>& values) {
+  return {.name = name, .columns = values.size(), .values = values};
+}
+
 }  // namespace lockstep::metrics

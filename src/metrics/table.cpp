@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include "meter_rows.hpp"
@@ -10,21 +11,15 @@ namespace {
 constexpr const char* kLogits = "output: C unnormalised scores, target: one class of C, or -100: not counted";
 constexpr const char* kOutputs = "output and target: as many numbers each";
 
-KeySpec choice(const char* name, const char* value, const char* help, std::vector<std::string> choices) {
-  return {.name = name, .type = KeyType::choice, .default_value = value, .help = help, .choices = std::move(choices)};
+constexpr double kLargest = 1e9;  // of whole numbers
+
+KeySpec averaging(const std::vector<std::string>& choices = {"macro", "weighted", "micro"}) {
+  return keys::choice("average", "macro", "how classes come together", choices);
 }
 
-KeySpec whole(const char* name, const char* value, const char* help, double min, double max = 1e9) {
-  return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = min, .max = max};
+KeySpec ignored() {
+  return keys::integer("ignored", "-100", "another target that is not counted", -kLargest, kLargest);
 }
-
-KeySpec number(const char* name, const char* value, const char* help, double min, double max) {
-  return {.name = name, .type = KeyType::real, .default_value = value, .help = help, .min = min, .max = max};
-}
-
-KeySpec averaging() { return choice("average", "macro", "how classes come together", {"macro", "weighted", "micro"}); }
-
-KeySpec ignored() { return whole("ignored", "-100", "another target that is not counted", -1e9); }
 
 }  // namespace
 
@@ -33,12 +28,12 @@ const std::vector<MeterRow>& builtin_meters() {
       {"top_k",
        "accuracy, precision and recall of the k highest scores",
        "output: C scores, target: one class of C, -100: not counted, or 0 or 1 for each class",
-       {whole("k", "5", "guesses that a sample gets", 1)},
+       {keys::integer("k", "5", "guesses that a sample gets", 1, kLargest)},
        top_k_meter},
       {"confusion",
        "confusion matrix, precision, recall, F score, balanced accuracy, Cohen's kappa, Matthews' coefficient",
        kLogits,
-       {averaging(), number("beta", "1", "how much more recall weighs than precision in the F score", 1e-3, 1e3),
+       {averaging(), keys::real("beta", "1", "how much more recall weighs than precision in the F score", 1e-3, 1e3),
         ignored()},
        confusion_meter},
       {"overlap",
@@ -49,18 +44,18 @@ const std::vector<MeterRow>& builtin_meters() {
       {"perplexity",
        "cross-entropy in nats and bits, and its exponential",
        kLogits,
-       {number("smoothing", "0", "weight spread over all classes", 0, 1), ignored()},
+       {keys::real("smoothing", "0", "weight spread over all classes", 0, 1), ignored()},
        perplexity_meter},
       {"calibration",
        "how far confidence and accuracy are apart",
        kLogits,
-       {whole("bins", "15", "of equal width in the confidence", 1, 10000)},
+       {keys::integer("bins", "15", "of equal width in the confidence", 1, 10000)},
        calibration_meter},
       {"multilabel",
        "precision, recall, F1, subset accuracy and Hamming loss of labels that are true by themselves",
        "output: C scores, target: 0, 1 or -1 (not counted) for each",
-       {choice("average", "macro", "how classes come together", {"macro", "weighted", "micro", "samples"}),
-        number("threshold", "0.5", "the least score of what is predicted", -1e30, 1e30)},
+       {averaging({"macro", "weighted", "micro", "samples"}),
+        keys::real("threshold", "0.5", "the least score of what is predicted", -1e30, 1e30)},
        multilabel_meter},
       {"probability",
        "Brier score and logarithmic loss",
@@ -90,11 +85,8 @@ const std::vector<MeterRow>& builtin_meters() {
       {"reidentification",
        "CMC ranks, mAP and mINP of queries in a gallery; gathers all samples",
        "output: features, target: identity, camera, and 1 for a query or 0 for an entry of the gallery",
-       {choice("distance", "cosine", "between features", {"cosine", "euclidean"}),
-        {.name = "rerank",
-         .type = KeyType::boolean,
-         .default_value = "false",
-         .help = "rank by k-reciprocal neighbours (k1 20, k2 6, lambda 0.3)"}},
+       {keys::choice("distance", "cosine", "between features", {"cosine", "euclidean"}),
+        keys::boolean("rerank", "false", "rank by k-reciprocal neighbours (k1 20, k2 6, lambda 0.3)")},
        reidentification_meter},
   };
   return rows;

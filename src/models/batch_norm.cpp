@@ -42,7 +42,7 @@ void over_channels(const at::Tensor& input, const Work& work) {
     if (input.scalar_type() == at::kFloat) {
       work(range, float());
     } else {
-      work(range, Brain());
+      work(range, BFloat16());
     }
   });
 }

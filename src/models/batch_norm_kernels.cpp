@@ -4,7 +4,6 @@
 #include <lockstep/core/clones.hpp>
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 #include <vector>
 
@@ -15,15 +14,10 @@ namespace {
 constexpr std::int64_t kBlockElements = 8192;  // of rows that stay in the first-level cache between two loops
 
 LOCKSTEP_INLINE float load(float value) { return value; }
-LOCKSTEP_INLINE float load(Brain value) { return std::bit_cast<float>(static_cast<std::uint32_t>(value.bits) << 16); }
+LOCKSTEP_INLINE float load(BFloat16 value) { return to_float(value); }
 
 LOCKSTEP_INLINE void store(float value, float& to) { to = value; }
-/// Rounds to the nearest, and to even between two.
-LOCKSTEP_INLINE void store(float value, Brain& to) {
-  const auto bits = std::bit_cast<std::uint32_t>(value);
-  const std::uint32_t rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16;
-  to.bits = static_cast<std::uint16_t>(value == value ? rounded : 0x7FC0);
-}
+LOCKSTEP_INLINE void store(float value, BFloat16& to) { to = to_bfloat16(value); }
 
 std::int64_t rows_of_a_block(const NormRange& range) {
   return std::max<std::int64_t>(1, kBlockElements / std::max<std::int64_t>(1, range.end - range.begin));
@@ -199,6 +193,6 @@ LOCKSTEP_INLINE void gradient_of(const NormRange& range, const NormTail& tail, c
   }
 
 LOCKSTEP_NORM_KERNELS(float)
-LOCKSTEP_NORM_KERNELS(Brain)
+LOCKSTEP_NORM_KERNELS(BFloat16)
 
 }  // namespace lockstep::models

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/bfloat16.hpp>
+
 #include <cstdint>
 
 // Batch normalisation of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
@@ -8,11 +10,6 @@
 // Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1; blocks of rows are combined as in Chan, Golub
 // and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 namespace lockstep::models {
-
-/// 16 bits: the upper half of a float.
-struct Brain {
-  std::uint16_t bits;
-};
 
 /// Arrays of [rows, channels], and which of the channels are worked on.
 struct NormRange {
@@ -38,13 +35,13 @@ struct NormFactors {
 /// @param mean      set, [channels]
 /// @param variance  set, [channels]: biased
 void norm_statistics(const NormRange& range, const float* input, float* mean, float* variance);
-void norm_statistics(const NormRange& range, const Brain* input, float* mean, float* variance);
+void norm_statistics(const NormRange& range, const BFloat16* input, float* mean, float* variance);
 
 /// output = relu(input * scale + shift + residual)
 void norm_output(const NormRange& range, const NormTail& tail, const NormFactors& factors, const float* input,
                  const float* residual, float* output);
-void norm_output(const NormRange& range, const NormTail& tail, const NormFactors& factors, const Brain* input,
-                 const Brain* residual, Brain* output);
+void norm_output(const NormRange& range, const NormTail& tail, const NormFactors& factors, const BFloat16* input,
+                 const BFloat16* residual, BFloat16* output);
 
 /// The gradient before the ReLU, g, summed over rows.
 /// @param output    of the forward; read where there are a residual and a ReLU
@@ -53,14 +50,14 @@ void norm_output(const NormRange& range, const NormTail& tail, const NormFactors
 /// @param dot_sums  set, [channels]: of g * (input - mean)
 void norm_sums(const NormRange& range, const NormTail& tail, const NormFactors& factors, const float* gradient,
                const float* input, const float* output, float* inner, float* sums, float* dot_sums);
-void norm_sums(const NormRange& range, const NormTail& tail, const NormFactors& factors, const Brain* gradient,
-               const Brain* input, const Brain* output, Brain* inner, float* sums, float* dot_sums);
+void norm_sums(const NormRange& range, const NormTail& tail, const NormFactors& factors, const BFloat16* gradient,
+               const BFloat16* input, const BFloat16* output, BFloat16* inner, float* sums, float* dot_sums);
 
 /// input_gradient = scale * (g - offset - (input - mean) * slope)
 /// @param gradient  of the output; or g itself where there are a residual and a ReLU
 void norm_input_gradient(const NormRange& range, const NormTail& tail, const NormFactors& factors, const float* offset,
                          const float* slope, const float* gradient, const float* input, float* input_gradient);
 void norm_input_gradient(const NormRange& range, const NormTail& tail, const NormFactors& factors, const float* offset,
-                         const float* slope, const Brain* gradient, const Brain* input, Brain* input_gradient);
+                         const float* slope, const BFloat16* gradient, const BFloat16* input, BFloat16* input_gradient);
 
 }  // namespace lockstep::models

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/models/generators.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -12,26 +14,19 @@ namespace lockstep::models {
 
 namespace {
 
+constexpr double kMaxSize = 1 << 20;
+
 KeySpec hidden_key() {
-  return {.name = "model.hidden",
-          .type = KeyType::integers,
-          .default_value = "128",
-          .help = "widths of the hidden layers (mlp, and the classifier of cnn)",
-          .min = 1,
-          .max = 1 << 20};
+  return keys::integers("model.hidden", "128", "widths of the hidden layers (mlp, and the classifier of cnn)", 1,
+                        kMaxSize);
 }
 
 KeySpec dropout_key() {
-  return {.name = "model.dropout",
-          .type = KeyType::real,
-          .default_value = "0",
-          .help = "probability with which dropout zeroes an element",
-          .min = 0,
-          .max = 0.95};
+  return keys::real("model.dropout", "0", "probability with which dropout zeroes an element", 0, 0.95);
 }
 
-KeySpec count_key(const char* name, const char* value, const char* help) {
-  return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = 1, .max = 1 << 20};
+KeySpec size_key(const std::string& name, const std::string& default_value, const std::string& help) {
+  return keys::integer(name, default_value, help, 1, kMaxSize);
 }
 
 /// Unlike torch::nn::Module::to, which makes real numbers of counts, too.
@@ -51,29 +46,19 @@ const std::vector<ModelRow>& builtin_models() {
       {"mlp", "linear layers with ReLU between them", {hidden_key(), dropout_key()}, make_mlp},
       {"cnn",
        "convolutions 3x3 with ReLU and pooling, then an mlp",
-       {{.name = "model.channels",
-         .type = KeyType::integers,
-         .default_value = "16,32",
-         .help = "output channels of the convolutions (cnn)",
-         .min = 1,
-         .max = 1 << 16},
-        hidden_key(),
-        dropout_key()},
+       {keys::integers("model.channels", "16,32", "output channels of the convolutions (cnn)", 1, 1 << 16),
+        hidden_key(), dropout_key()},
        make_cnn},
       {"gpt",
        "decoder-only transformer with learned positions and a tied head",
-       {count_key("model.layers", "4", "transformer blocks (gpt)"),
-        count_key("model.heads", "4", "attention heads (gpt)"),
-        count_key("model.features", "128", "width of the residual stream (gpt)"),
-        {.name = "model.bias",
-         .type = KeyType::boolean,
-         .default_value = "false",
-         .help = "biases in linear and norm layers (gpt)"},
-        dropout_key()},
+       {size_key("model.layers", "4", "transformer blocks (gpt)"),
+        size_key("model.heads", "4", "attention heads (gpt)"),
+        size_key("model.features", "128", "width of the residual stream (gpt)"),
+        keys::boolean("model.bias", "false", "biases in linear and norm layers (gpt)"), dropout_key()},
        make_gpt},
       {"resnet18",
        "residual network of 18 layers in its form for small images",
-       {count_key("model.width", "64", "channels of the first of four stages, each of which doubles them (resnet18)")},
+       {size_key("model.width", "64", "channels of the first of four stages, each of which doubles them (resnet18)")},
        make_resnet18},
   };
   return rows;
@@ -81,7 +66,7 @@ const std::vector<ModelRow>& builtin_models() {
 
 std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
                              const std::vector<ModelRow>& rows) {
-  const ModelRow& row = find_row(rows, model.text("name"), model.cite("name"));
+  const ModelRow& row = find_row(rows, ModelSettings::from(model).name, model.cite("name"));
   seed_generators(seed, random::Stream::initialisation, 0);
   std::shared_ptr<Model> built = row.make(model, task);
   convert(*built, dtype);
@@ -89,18 +74,18 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   return built;
 }
 
-KeySpecs model_keys(const std::vector<ModelRow>& rows) {
-  return keys_of_rows({{.name = "model.name",
-                        .type = KeyType::text,
-                        .default_value = "cnn",
-                        .help = "what to train: mlp, cnn, gpt or resnet18"},
-                       {.name = "model.recompute",
-                        .type = KeyType::text,
-                        .default_value = "",
-                        .help = "blocks whose forward runs again in backward instead of keeping its results: patterns "
-                                "with commas between them, such as block*"}},
-                      rows);
+KeySpecs ModelSettings::keys() {
+  return {keys::text("model.name", "cnn", "what to train: mlp, cnn, gpt or resnet18"),
+          keys::text("model.recompute", "",
+                     "blocks whose forward runs again in backward instead of keeping its results: patterns with commas "
+                     "between them, such as block*")};
 }
+
+ModelSettings ModelSettings::from(const Section& model) {
+  return {.name = model.text("name"), .recompute = words_in(model.text("recompute"))};
+}
+
+KeySpecs model_keys(const std::vector<ModelRow>& rows) { return keys_of_rows(ModelSettings::keys(), rows); }
 
 LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
   return {{"loss", cross_entropy(output, target)}};

@@ -26,10 +26,8 @@ constexpr std::size_t kMostMistakes = 10;
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
-std::size_t rows_of(const Table& table) { return table.columns == 0 ? 0 : table.values.size() / table.columns; }
-
 bool is_confusion(const Table& table) {
-  return last_part(table.name) == "confusion" && table.columns > 0 && rows_of(table) == table.columns;
+  return last_part(table.name) == "confusion" && table.columns > 0 && table.rows() == table.columns;
 }
 
 std::string cell_of(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
@@ -126,7 +124,7 @@ std::string cmc_chart(const Table& table) {
 }
 
 std::string plain_table(const Table& table) {
-  Lines rows(rows_of(table));
+  Lines rows(table.rows());
   for (std::size_t i = 0; i < table.values.size(); ++i) rows[i / table.columns].push_back(cell_of(table.values[i]));
   for (std::size_t i = 0; i < rows.size(); ++i) rows[i].insert(rows[i].begin(), std::to_string(i));
   return html_details(table.name, html_table({}, rows));
@@ -145,7 +143,7 @@ std::string tables_section(const std::vector<Table>& tables) {
     if (&table == confusion || table.values.empty()) continue;
     if (last_part(table.name) == "cmc") {
       others += cmc_chart(table);
-    } else if (rows_of(table) == 1 && (confusion == nullptr || table.columns == confusion->columns)) {
+    } else if (table.rows() == 1 && (confusion == nullptr || table.columns == confusion->columns)) {
       rows_by_class.push_back(&table);
     } else {
       others += plain_table(table);
@@ -156,12 +154,12 @@ std::string tables_section(const std::vector<Table>& tables) {
   return html_section(fmt::format("Classes in the evaluation after step {}", step), content + others);
 }
 
-std::string pictures_section(const std::vector<Picture>& pictures) {
+std::string pictures_section(const std::vector<Base64Image>& pictures) {
   std::string figures;
   std::size_t wrong = 0;
   std::size_t judged = 0;
   std::int64_t step = 0;
-  for (const Picture& picture : pictures) {
+  for (const Base64Image& picture : pictures) {
     step = std::max(step, picture.step);
     wrong += picture.is_wrong ? 1 : 0;
     judged += picture.caption.empty() ? 0 : 1;

@@ -13,6 +13,6 @@ namespace lockstep::report {
 std::string tables_section(const std::vector<Table>& tables);
 
 /// A grid of pictures with their captions, the wrong ones marked; "" where there is none.
-std::string pictures_section(const std::vector<Picture>& pictures);
+std::string pictures_section(const std::vector<Base64Image>& pictures);
 
 }  // namespace lockstep::report

@@ -41,14 +41,14 @@ Table table_of(const Json& json) {
   return table;
 }
 
-Json json_of(const Picture& picture) {
+Json json_of(const Base64Image& picture) {
   return {{"name", picture.name},       {"step", picture.step},
           {"caption", picture.caption}, {"is_wrong", picture.is_wrong},
           {"height", picture.height},   {"width", picture.width},
           {"png", picture.png}};
 }
 
-Picture picture_of(const Json& json) {
+Base64Image picture_of(const Json& json) {
   return {.name = json.at("name"),
           .step = json.at("step"),
           .caption = json.at("caption"),
@@ -105,6 +105,16 @@ std::vector<Item> readable(const std::string& path, Item (*read)(const Json&)) {
 
 }  // namespace
 
+Base64Image base64_image(const Image& image, const EncodedImage& png) {
+  return {.name = image.name,
+          .step = image.step,
+          .caption = image.caption,
+          .is_wrong = image.is_wrong,
+          .height = png.height,
+          .width = png.width,
+          .png = base64_of(png.bytes)};
+}
+
 Exhibits read_exhibits(const std::string& folder) {
   return {read_items(tables_path(folder), table_of), read_items(pictures_path(folder), picture_of)};
 }
@@ -118,7 +128,7 @@ void ExhibitsWriter::put(Table table) {
   has_new_tables_ = true;
 }
 
-void ExhibitsWriter::put(Picture picture) {
+void ExhibitsWriter::put(Base64Image picture) {
   put_in(held_.pictures, std::move(picture));
   has_new_pictures_ = true;
 }

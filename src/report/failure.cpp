@@ -39,11 +39,11 @@ Failure failure_of(const std::exception& error, int rank, std::int64_t step) {
 }
 
 void write_failure(const std::string& folder, const Failure& failure) {
-  const Metrics fields = {{"class", failure.error_class},
-                          {"message", failure.message},
-                          {"exit_code", std::int64_t{failure.exit_code}},
-                          {"rank", std::int64_t{failure.rank}},
-                          {"step", failure.step}};
+  const NamedValues fields = {{"class", failure.error_class},
+                              {"message", failure.message},
+                              {"exit_code", std::int64_t{failure.exit_code}},
+                              {"rank", std::int64_t{failure.rank}},
+                              {"step", failure.step}};
   write_text(folder + "/failure.json", to_json(fields, 2) + "\n");
 }
 

@@ -11,7 +11,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json json_of(const MetricValue& value) {
+Json json_of(const NamedValue& value) {
   if (const auto* const number = std::get_if<double>(&value)) {
     if (std::isnan(*number)) return "NaN";
     if (std::isinf(*number)) return *number > 0 ? "Infinity" : "-Infinity";
@@ -23,9 +23,9 @@ Json json_of(const MetricValue& value) {
 
 }  // namespace
 
-std::string to_json(const Metrics& metrics, int indent) {
+std::string to_json(const NamedValues& values, int indent) {
   Json object = Json::object();
-  for (const auto& [name, value] : metrics) object[name] = json_of(value);
+  for (const auto& [name, value] : values) object[name] = json_of(value);
   return object.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 

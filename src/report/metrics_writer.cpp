@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/report/metrics.hpp>
 #include <lockstep/report/metrics_writer.hpp>
 #include <lockstep/report/run_files.hpp>
 
@@ -46,8 +47,8 @@ void MetricsWriter::open() {
   if (!file_) throw ConfigError(path_ + " cannot be opened: " + std::strerror(errno));
 }
 
-void MetricsWriter::write(const Metrics& line) {
-  const std::string text = to_json(line) + "\n";
+void MetricsWriter::write(const Record& record) {
+  const std::string text = to_json(record.values) + "\n";
   const bool is_written = std::fwrite(text.data(), 1, text.size(), file_.get()) == text.size();
   if (!is_written || std::fflush(file_.get()) != 0)
     throw ConfigError(path_ + " cannot be written: " + std::strerror(errno));

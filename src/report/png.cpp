@@ -4,6 +4,7 @@
 #include <png.h>
 
 #include <cstddef>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -26,8 +27,10 @@ std::vector<std::uint8_t> first_channel(std::span<const std::uint8_t> pixels) {
 
 }  // namespace
 
-EncodedImage png_of(const Bitmap& bitmap) {
-  const auto [height, width, pixels] = bitmap;
+EncodedImage png_of(const Image& image) {
+  const std::int64_t height = image.height;
+  const std::int64_t width = image.width;
+  const std::span<const std::uint8_t> pixels = image.pixels;
   if (height < 1 || width < 1 || pixels.size() != static_cast<std::size_t>(3 * height * width)) {
     throw std::invalid_argument("a picture has height * width * 3 values, and at least one pixel");
   }
@@ -39,14 +42,14 @@ EncodedImage png_of(const Bitmap& bitmap) {
   header.width = static_cast<png_uint_32>(width);
   header.format = has_one_channel ? PNG_FORMAT_GRAY : PNG_FORMAT_RGB;
   png_alloc_size_t size = PNG_IMAGE_PNG_SIZE_MAX(header);
-  EncodedImage image{.height = height, .width = width, .channels = has_one_channel ? 1 : 3};
-  image.bytes.resize(size);
+  EncodedImage encoded{.height = height, .width = width, .channels = has_one_channel ? 1 : 3};
+  encoded.bytes.resize(size);
   const void* const rows = has_one_channel ? grey.data() : pixels.data();
-  if (png_image_write_to_memory(&header, image.bytes.data(), &size, 0, rows, 0, nullptr) == 0) {
+  if (png_image_write_to_memory(&header, encoded.bytes.data(), &size, 0, rows, 0, nullptr) == 0) {
     throw std::runtime_error(std::string("libpng could not compress a picture: ") + header.message);
   }
-  image.bytes.resize(size);
-  return image;
+  encoded.bytes.resize(size);
+  return encoded;
 }
 
 }  // namespace lockstep::report

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/report/metrics.hpp>
 #include <lockstep/report/run_files.hpp>
 
@@ -85,13 +86,13 @@ std::string whole_lines(const std::string& text) {
 }
 
 std::string shell_line(const std::vector<std::string>& arguments) {
-  std::string line;
-  for (const std::string& word : arguments) line += (line.empty() ? "" : " ") + shell_word(word);
-  return line + "\n";
+  std::vector<std::string> words;
+  for (const std::string& word : arguments) words.push_back(shell_word(word));
+  return joined(words, " ") + "\n";
 }
 
 void write_status(const std::string& folder, const RunStatus& status) {
-  Metrics fields = {{"state", name_of(status.state)}, {"step", status.step}};
+  NamedValues fields = {{"state", name_of(status.state)}, {"step", status.step}};
   if (status.total_steps > 0) fields.emplace_back("total_steps", status.total_steps);
   if (status.eta_seconds) fields.emplace_back("eta_seconds", *status.eta_seconds);
   if (!status.last_error.empty()) fields.emplace_back("last_error", status.last_error);

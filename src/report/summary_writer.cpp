@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/text.hpp>
 #include <lockstep/report/run_files.hpp>
 #include <lockstep/report/summary_writer.hpp>
 
@@ -18,7 +19,7 @@ namespace {
 
 using Cells = std::vector<std::string>;
 
-std::string cell_of(const MetricValue& value) {
+std::string cell_of(const NamedValue& value) {
   if (const auto* const number = std::get_if<double>(&value)) return fmt::format("{}", *number);
   if (const auto* const count = std::get_if<std::int64_t>(&value)) return std::to_string(*count);
   std::string text = std::get<std::string>(value);
@@ -39,12 +40,6 @@ Cells split(const std::string& line) {
   return cells;
 }
 
-std::string joined(const Cells& cells) {
-  std::string line;
-  for (std::size_t i = 0; i < cells.size(); ++i) line += (i == 0 ? "" : ",") + cells[i];
-  return line + "\n";
-}
-
 }  // namespace
 
 SummaryWriter::SummaryWriter(std::string path) : path_(std::move(path)) {
@@ -57,9 +52,9 @@ SummaryWriter::SummaryWriter(std::string path) : path_(std::move(path)) {
   }
 }
 
-void SummaryWriter::write(const Metrics& row) {
+void SummaryWriter::write(const Record& record) {
   Cells cells(columns_.size());
-  for (const auto& [name, value] : row) {
+  for (const auto& [name, value] : record.values) {
     const auto found = std::find(columns_.begin(), columns_.end(), name);
     const auto column = static_cast<std::size_t>(found - columns_.begin());
     if (found == columns_.end()) {
@@ -86,8 +81,8 @@ void SummaryWriter::truncate_after_step(std::int64_t step) {
 }
 
 void SummaryWriter::save() const {
-  std::string text = joined(columns_);
-  for (const Cells& row : rows_) text += joined(row);
+  std::string text = joined(columns_, ",") + "\n";
+  for (const Cells& row : rows_) text += joined(row, ",") + "\n";
   write_text(path_, text);
 }
 

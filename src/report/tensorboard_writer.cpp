@@ -5,15 +5,14 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
-#include <cmath>
 #include <cstring>
 #include <optional>
 #include <unistd.h>
 #include <utility>
+#include <vector>
 
 #include "wire.hpp"
 
@@ -62,38 +61,9 @@ std::pair<std::string, std::FILE*> make_file(const std::string& folder, double s
   }
 }
 
-std::optional<double> number_in(const MetricValue& value) {
-  if (const auto* const real = std::get_if<double>(&value)) return *real;
-  if (const auto* const count = std::get_if<std::int64_t>(&value)) return static_cast<double>(*count);
-  return std::nullopt;
-}
-
 std::string summary_of(const Message& value) { return Message().bytes(kSummaryValue, value.text()).text(); }
 
 }  // namespace
-
-Histogram histogram_of(std::span<const double> values, int buckets) {
-  std::vector<double> finite;
-  std::copy_if(values.begin(), values.end(), std::back_inserter(finite), [](double v) { return std::isfinite(v); });
-  Histogram result;
-  if (finite.empty()) return result;
-  const auto [least, most] = std::minmax_element(finite.begin(), finite.end());
-  result.min = *least;
-  result.max = *most;
-  const int used = result.min < result.max ? std::max(buckets, 1) : 1;
-  const double width = (result.max / used) - (result.min / used);  // the difference itself might overflow
-  for (int i = 1; i < used; ++i) result.limits.push_back(result.min + i * width);
-  result.limits.push_back(result.max);
-  result.counts.resize(result.limits.size());
-  for (const double v : finite) {
-    const auto bucket = std::lower_bound(result.limits.begin(), result.limits.end() - 1, v) - result.limits.begin();
-    result.counts[static_cast<std::size_t>(bucket)] += 1;
-    result.sum += v;
-    result.sum_of_squares += v * v;
-  }
-  result.count = static_cast<double>(finite.size());
-  return result;
-}
 
 TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t first_step, WallClock clock)
     : clock_(clock ? std::move(clock) : now) {
@@ -104,12 +74,12 @@ TensorBoardWriter::TensorBoardWriter(const std::string& folder, std::int64_t fir
   write_event(first_step, event::session_log, Message().integer(kSessionStatus, kSessionStart).text());
 }
 
-void TensorBoardWriter::write(const Metrics& line) {
+void TensorBoardWriter::write(const Record& record) {
   std::optional<std::int64_t> step;
   Message summary;
   bool is_empty = true;
-  for (const auto& [name, held] : line) {
-    const std::optional<double> number = number_in(held);
+  for (const auto& [name, held] : record.values) {
+    const std::optional<double> number = lockstep::number_in(held);
     if (!number) continue;
     if (name == "step") {
       step = static_cast<std::int64_t>(*number);
@@ -123,14 +93,16 @@ void TensorBoardWriter::write(const Metrics& line) {
   if (step && !is_empty) write_event(*step, event::summary, summary.text());
 }
 
-void TensorBoardWriter::write(const std::string& name, std::int64_t step, const Histogram& counted) {
+void TensorBoardWriter::write(const Histogram& counted) {
+  const std::vector<double> counts(counted.counts.begin(), counted.counts.end());
   Message content;
-  content.real(histogram::min, counted.min).real(histogram::max, counted.max).real(histogram::num, counted.count);
-  content.real(histogram::sum, counted.sum).real(histogram::sum_squares, counted.sum_of_squares);
-  content.reals(histogram::bucket_limit, counted.limits).reals(histogram::bucket, counted.counts);
+  content.real(histogram::min, counted.min).real(histogram::max, counted.max);
+  content.real(histogram::num, static_cast<double>(counted.count));
+  content.real(histogram::sum, counted.sum).real(histogram::sum_squares, counted.sum_squares);
+  content.reals(histogram::bucket_limit, counted.ends).reals(histogram::bucket, counts);
   Message named;
-  named.bytes(value::tag, name).bytes(value::histogram, content.text());
-  write_event(step, event::summary, summary_of(named));
+  named.bytes(value::tag, counted.name).bytes(value::histogram, content.text());
+  write_event(counted.step, event::summary, summary_of(named));
 }
 
 void TensorBoardWriter::write(const std::string& name, std::int64_t step, const EncodedImage& picture) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/option_list.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -89,20 +90,11 @@ Shape make_composite(const Section& rule, Window window) {
 Curve composite_curve() {
   return {.name = "composite",
           .help = "curves one after another: composite,curves=(linear | cosine),lengths=0.1/0.9",
-          .keys = {{.name = "curves",
-                    .type = KeyType::text,
-                    .default_value = "",
-                    .help = "rules without by, smooth, of and group, in parentheses, separated by |"},
-                   {.name = "lengths",
-                    .type = KeyType::reals,
-                    .default_value = "",
-                    .help = "of the curves, as parts of the window: 1 in all",
-                    .min = 0},
-                   {.name = "scaling",
-                    .type = KeyType::text,
-                    .default_value = "rescaled",
-                    .help = "of all or each: rescaled (a curve counts parts of its own length), fixed (parts of the "
-                            "whole window), shifted (units from its own beginning)"}},
+          .keys = {keys::text("curves", "", "rules without by, smooth, of and group, in parentheses, separated by |"),
+                   keys::reals("lengths", "", "of the curves, as parts of the window: 1 in all", 0),
+                   keys::text("scaling", "rescaled",
+                              "of all or each: rescaled (a curve counts parts of its own length), fixed (parts of the "
+                              "whole window), shifted (units from its own beginning)")},
           .make = make_composite};
 }
 

@@ -2,6 +2,7 @@
 #include "curves.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -12,21 +13,14 @@ namespace lockstep::schedule {
 
 KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help,
                    bool is_bounded) {
-  KeySpec key{.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0};
-  if (is_bounded) key.max = 1;
-  return key;
+  return keys::real(name, default_value, help, 0, is_bounded ? 1 : keys::kUnlimited);
 }
 
-KeySpec choice_key(const std::string& name, std::vector<std::string> choices, const std::string& help) {
-  return {.name = name, .type = KeyType::choice, .default_value = choices.front(), .help = help, .choices = choices};
+KeySpec choice_key(const std::string& name, const std::vector<std::string>& choices, const std::string& help) {
+  return keys::choice(name, choices.front(), help, choices);
 }
 
-KeySpec floor_key() {
-  return {.name = "floor",
-          .type = KeyType::real,
-          .default_value = "nan",
-          .help = "what it falls to, as a value, in place of final_factor"};
-}
+KeySpec floor_key() { return keys::real("floor", "nan", "what it falls to, as a value, in place of final_factor"); }
 
 std::optional<double> given(const Section& rule, const std::string& key) {
   if (rule.is_default(key)) return {};
@@ -41,10 +35,7 @@ double half_wave(double part) { return 0.5 * (1.0 + std::cos(std::numbers::pi * 
 
 namespace {
 
-KeySpec gamma_key(const std::string& help) {
-  return {
-      .name = "gamma", .type = KeyType::real, .default_value = "0.1", .help = help, .min = 0, .min_is_exclusive = true};
-}
+KeySpec gamma_key(const std::string& help) { return keys::real_above("gamma", 0, keys::kUnlimited, "0.1", help); }
 
 KeySpec start_key(const std::string& default_value) { return factor_key("start_factor", default_value, "at begin"); }
 
@@ -184,12 +175,7 @@ Curve exponential_curve() {
 Curve step_curve() {
   return {.name = "step",
           .help = "times gamma every size steps, counted from begin",
-          .keys = {{.name = "size",
-                    .type = KeyType::real,
-                    .default_value = "1",
-                    .help = "steps between drops",
-                    .min = 0,
-                    .min_is_exclusive = true},
+          .keys = {keys::real_above("size", 0, keys::kUnlimited, "1", "steps between drops"),
                    gamma_key("factor of each drop")},
           .make = make_step};
 }
@@ -197,63 +183,40 @@ Curve step_curve() {
 Curve multistep_curve() {
   return {.name = "multistep",
           .help = "times gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
-          .keys = {{.name = "milestones",
-                    .type = KeyType::reals,
-                    .default_value = "",
-                    .help = "counted from begin, ascending, separated by /; one given twice counts twice",
-                    .min = 0},
+          .keys = {keys::reals("milestones", "",
+                               "counted from begin, ascending, separated by /; one given twice counts twice", 0),
                    gamma_key("factor of each drop"),
-                   {.name = "values",
-                    .type = KeyType::reals,
-                    .default_value = "",
-                    .help = "factors before and after each milestone, in place of gamma; without milestones each holds "
-                            "equally long",
-                    .min = 0}},
+                   keys::reals("values", "",
+                               "factors before and after each milestone, in place of gamma; without milestones each "
+                               "holds equally long",
+                               0)},
           .make = make_multistep};
 }
 
 Curve cosine_curve() {
   return {.name = "cosine",
           .help = "half a cosine wave from 1 at begin to final_factor at end",
-          .keys = {start_key("1"),
-                   final_key(),
-                   floor_key(),
-                   {.name = "length",
-                    .type = KeyType::real,
-                    .default_value = "nan",
-                    .help = "of half a wave, if not that of the window; the wave goes on until end",
-                    .min = 0,
-                    .min_is_exclusive = true}},
+          .keys = {start_key("1"), final_key(), floor_key(),
+                   keys::real_above("length", 0, keys::kUnlimited, "nan",
+                                    "of half a wave, if not that of the window; the wave goes on until end")},
           .make = make_cosine};
 }
 
 Curve polynomial_curve() {
   return {.name = "polynomial",
           .help = "(1 - progress)^power of the way above final_factor",
-          .keys = {{.name = "power", .type = KeyType::real, .default_value = "1", .help = "exponent", .min = 0},
-                   final_key(),
-                   floor_key()},
+          .keys = {keys::real("power", "1", "exponent", 0), final_key(), floor_key()},
           .make = make_polynomial};
 }
 
 Curve inverse_sqrt_curve() {
   return {.name = "inverse_sqrt",
           .help = "straight up to 1 at warmup, then sqrt(warmup / position)",
-          .keys = {{.name = "warmup",
-                    .type = KeyType::real,
-                    .default_value = "1",
-                    .help = "where the peak is, counted from begin",
-                    .min = 0,
-                    .min_is_exclusive = true},
-                   {.name = "offset",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "added to the position: 1 so that the first step does not stand at 0",
-                    .min = 0},
-                   {.name = "rise",
-                    .type = KeyType::boolean,
-                    .default_value = "true",
-                    .help = "false: the root before warmup too, for use behind another warm-up; 0 counts as 1 then"}},
+          .keys = {keys::real_above("warmup", 0, keys::kUnlimited, "1", "where the peak is, counted from begin"),
+                   keys::real("offset", "0", "added to the position: 1 so that the first step does not stand at 0", 0),
+                   keys::boolean("rise", "true",
+                                 "false: the root before warmup too, for use behind another warm-up; 0 counts as 1 "
+                                 "then")},
           .make = make_inverse_sqrt};
 }
 

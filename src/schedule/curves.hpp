@@ -12,15 +12,18 @@ namespace lockstep::schedule {
 /// A jump takes place as much of its unit early: positions such as 1/3 of a run are rounded.
 inline constexpr double kSlack = 1e-6;
 
-/// A key of `curves.cpp` and its like: a factor in [0, 1], or in [0, inf) if not `is_bounded`.
+/// A factor in [0, 1], or in [0, inf) if not `is_bounded`.
 KeySpec factor_key(const std::string& name, const std::string& default_value, const std::string& help,
                    bool is_bounded = true);
 /// One of `choices`, the first by default.
-KeySpec choice_key(const std::string& name, std::vector<std::string> choices, const std::string& help);
+KeySpec choice_key(const std::string& name, const std::vector<std::string>& choices, const std::string& help);
 /// `floor`: where a curve ends as a value, in place of final_factor.
 KeySpec floor_key();
 /// Given, or the default "nan": nothing.
 std::optional<double> given(const Section& rule, const std::string& key);
+
+/// The names of `numbers`, separated by commas.
+std::string joined_names(const Numbers& numbers);
 
 /// Where a curve ends: a number, or a factor on the value that it gets.
 struct Floor {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <array>
@@ -16,9 +17,7 @@ using Blend = double (*)(double part);  // 1 to 0 while part goes from 0 to 1
 double straight(double part) { return 1.0 - part; }
 double root(double part) { return 1.0 - std::sqrt(part); }
 
-KeySpec length_key(const std::string& name, const std::string& help) {
-  return {.name = name, .type = KeyType::real, .default_value = "0", .help = help, .min = 0};
-}
+KeySpec length_key(const std::string& name, const std::string& help) { return keys::real(name, "0", help, 0); }
 
 Shape make_wsd(const Section& rule, Window window) {
   const double warmup = rule.real("warmup");
@@ -150,6 +149,12 @@ Waves waves_of(const Section& rule, const Window& window) {
   return waves;
 }
 
+KeySpec periods_key() {
+  KeySpec key = keys::reals("periods", "", "length of each wave", 0);
+  key.min_is_exclusive = true;
+  return key;
+}
+
 Shape make_cosine_restart(const Section& rule, Window window) {
   return [waves = waves_of(rule, window), floor = Floor(rule), window](double at, double value) {
     if (at < window.begin) return value;
@@ -181,10 +186,8 @@ Curve one_cycle_curve() {
                    factor_key("start_factor", "0.04", "at begin, of the peak", false),
                    factor_key("final_factor", "4e-6", "from end on, of the peak", false),
                    choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
-                   {.name = "three_phases",
-                    .type = KeyType::boolean,
-                    .default_value = "false",
-                    .help = "fall back to start_factor as fast as it rose, then to final_factor"}},
+                   keys::boolean("three_phases", "false",
+                                 "fall back to start_factor as fast as it rose, then to final_factor")},
           .make = make_one_cycle};
 }
 
@@ -200,29 +203,16 @@ Curve cyclic_curve() {
 }
 
 Curve cosine_restart_curve() {
-  return {.name = "cosine_restart",
-          .help = "half cosine waves one after another: cosine_restart,periods=10/20,weights=1/0.5",
-          .keys = {{.name = "periods",
-                    .type = KeyType::reals,
-                    .default_value = "",
-                    .help = "length of each wave",
-                    .min = 0,
-                    .min_is_exclusive = true},
-                   {.name = "weights",
-                    .type = KeyType::reals,
-                    .default_value = "",
-                    .help = "where each wave begins, as a factor; 1 if not given",
-                    .min = 0},
-                   factor_key("grow", "0", "more waves follow, each so many times as long as the last; 0: none", false),
-                   factor_key("shrink", "1", "and begin at so much of the last", false),
-                   factor_key("final_factor", "0", "where each wave ends"),
-                   floor_key(),
-                   choice_key("wave", {"half", "full"}, "full: rises again as it fell"),
-                   {.name = "adaptive",
-                    .type = KeyType::boolean,
-                    .default_value = "false",
-                    .help = "a wave begins where a single one over the whole window would be"}},
-          .make = make_cosine_restart};
+  return {
+      .name = "cosine_restart",
+      .help = "half cosine waves one after another: cosine_restart,periods=10/20,weights=1/0.5",
+      .keys = {periods_key(), keys::reals("weights", "", "where each wave begins, as a factor; 1 if not given", 0),
+               factor_key("grow", "0", "more waves follow, each so many times as long as the last; 0: none", false),
+               factor_key("shrink", "1", "and begin at so much of the last", false),
+               factor_key("final_factor", "0", "where each wave ends"), floor_key(),
+               choice_key("wave", {"half", "full"}, "full: rises again as it fell"),
+               keys::boolean("adaptive", "false", "a wave begins where a single one over the whole window would be")},
+      .make = make_cosine_restart};
 }
 
 }  // namespace lockstep::schedule

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <sstream>
+#include <optional>
 
 #include "curves.hpp"
 
@@ -14,35 +15,47 @@ namespace lockstep::schedule {
 
 namespace {
 
-KeySpecs inner_keys() {
-  return {{.name = "begin", .type = KeyType::real, .default_value = "0", .help = "where it begins to move", .min = 0},
-          {.name = "end",
-           .type = KeyType::real,
-           .default_value = "-1",
-           .help = "where it no longer moves; -1: at the end of the run (plateau: never)",
-           .min = -1},
-          {.name = "base",
-           .type = KeyType::real,
-           .default_value = "nan",
-           .help = "from begin on, in place of the value: makes factors absolute"}};
-}
+/// The options of every rule, also of one inside another rule.
+struct InnerSettings {
+  double begin;
+  double end;                  ///< -1: the end of the run
+  std::optional<double> base;  ///< replaces the value
 
-KeySpecs outer_keys() {
-  KeySpecs keys = inner_keys();
-  keys.push_back({.name = "by",
-                  .type = KeyType::choice,
-                  .default_value = "step",
-                  .help = "what its numbers count; run: parts of the whole run",
-                  .choices = {"step", "epoch", "samples", "run"}});
-  keys.push_back({.name = "smooth",
-                  .type = KeyType::boolean,
-                  .default_value = "false",
-                  .help = "by epoch: move at every step, not only between epochs"});
-  keys.push_back({.name = "of", .type = KeyType::text, .default_value = "lr", .help = "option of the optimizer"});
-  keys.push_back(
-      {.name = "group", .type = KeyType::text, .default_value = "", .help = "the parameter group; empty: all"});
-  return keys;
-}
+  static KeySpecs keys() {
+    return {keys::real("begin", "0", "where it begins to move", 0),
+            keys::real("end", "-1", "where it no longer moves; -1: at the end of the run (plateau: never)", -1),
+            keys::real("base", "nan", "from begin on, in place of the value: makes factors absolute")};
+  }
+  static InnerSettings from(const Section& rule) {
+    return {.begin = rule.real("begin"), .end = rule.real("end"), .base = given(rule, "base")};
+  }
+};
+
+/// The options of every rule of `sched.rule`.
+struct RuleSettings {
+  InnerSettings inner;
+  std::string by;      ///< the unit of positions
+  bool is_smooth;      ///< whether epochs are counted in fractions
+  std::string option;  ///< of the optimizer
+  std::string group;   ///< of parameters; empty: all
+
+  static KeySpecs keys() {
+    KeySpecs all = InnerSettings::keys();
+    all.push_back(keys::choice("by", "step", "what its numbers count; run: parts of the whole run",
+                               {"step", "epoch", "samples", "run"}));
+    all.push_back(keys::boolean("smooth", "false", "by epoch: move at every step, not only between epochs"));
+    all.push_back(keys::text("of", "lr", "option of the optimizer"));
+    all.push_back(keys::text("group", "", "the parameter group; empty: all"));
+    return all;
+  }
+  static RuleSettings from(const Section& rule) {
+    return {.inner = InnerSettings::from(rule),
+            .by = rule.text("by"),
+            .is_smooth = rule.boolean("smooth"),
+            .option = rule.text("of"),
+            .group = rule.text("group")};
+  }
+};
 
 struct Written {
   const Curve& curve;
@@ -62,30 +75,22 @@ Written read(const std::string& text, const KeySpecs& common, const std::string&
   return written;
 }
 
-std::string shortest(double value) {
-  std::ostringstream out;
-  out.precision(10);
-  out << value;
-  return out.str();
-}
-
-Window window_of(const Section& rule, const Window& whole) {
+Window window_of(const InnerSettings& settings, const Window& whole) {
   Window window = whole;
-  window.begin = rule.real("begin");
-  const double end = rule.real("end");
+  window.begin = settings.begin;
+  const double end = settings.end;
   if (end < 0 && end != -1) throw ConfigError("end: must be -1 or at least 0");
   if (end >= 0) window.end = end;
   if (window.begin < window.end) return window;
-  throw ConfigError("begin (" + shortest(window.begin) + ") must be below end (" + shortest(window.end) +
+  throw ConfigError("begin (" + number_text(window.begin) + ") must be below end (" + number_text(window.end) +
                     (end < 0 ? ", the end of the run)" : ")"));
 }
 
-Shape shape_of(const Written& written, const Window& window) {
+Shape shape_of(const Written& written, const InnerSettings& settings, const Window& window) {
   if (written.curve.make == nullptr) throw ConfigError(written.curve.name + " cannot be a part of another curve");
   Shape shape = written.curve.make(written.options, window);
-  const auto base = given(written.options, "base");
-  if (!base) return shape;
-  return [shape = std::move(shape), base = *base, begin = window.begin](double at, double value) {
+  if (!settings.base) return shape;
+  return [shape = std::move(shape), base = *settings.base, begin = window.begin](double at, double value) {
     return at < begin ? value : shape(at, base);
   };
 }
@@ -102,14 +107,14 @@ std::int64_t known(std::int64_t number, const std::string& what) {
   return number;
 }
 
-Unit unit_of(const Section& rule, const RunLength& length) {
-  const std::string& by = rule.text("by");
+Unit unit_of(const RuleSettings& settings, const RunLength& length) {
+  const std::string& by = settings.by;
   const auto total = static_cast<double>(length.total_steps);
-  if (rule.boolean("smooth") && by != "epoch") throw ConfigError("smooth: goes with by=epoch alone");
+  if (settings.is_smooth && by != "epoch") throw ConfigError("smooth: goes with by=epoch alone");
   if (by == "epoch") {
     const std::int64_t steps = known(length.steps_per_epoch, "the run has no epochs");
     const auto size = static_cast<double>(steps);
-    if (rule.boolean("smooth")) {
+    if (settings.is_smooth) {
       return {.at = [size](std::int64_t step) { return static_cast<double>(step) / size; },
               .whole = total / size,
               .steps_in_one = steps};
@@ -136,23 +141,22 @@ double at_whole_step(double position, std::int64_t steps_in_one) {
 
 Schedule::Rule parse_rule(const std::string& text, const RunLength& length, const std::string& place,
                           const std::vector<Curve>& curves) {
-  const Written written = read(text, outer_keys(), place, curves);
-  const Section& options = written.options;
+  const Written written = read(text, RuleSettings::keys(), place, curves);
+  const RuleSettings settings = RuleSettings::from(written.options);
   try {
-    Unit unit = unit_of(options, length);
+    Unit unit = unit_of(settings, length);
     // What answers to measurements has no shape that the run's end could be a part of, and a run may be prolonged.
     if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
-    Window window = window_of(options, {.begin = 0, .end = unit.whole, .curves = &curves});
+    Window window = window_of(settings.inner, {.begin = 0, .end = unit.whole, .curves = &curves});
     if (unit.steps_in_one > 0) {
       window.begin = at_whole_step(window.begin, unit.steps_in_one);
       window.end = at_whole_step(window.end, unit.steps_in_one);
     }
-    Schedule::Rule rule{
-        .option = options.text("of"), .group = options.text("group"), .at = unit.at, .shape = {}, .feedback = {}};
+    Schedule::Rule rule{.option = settings.option, .group = settings.group, .at = unit.at, .shape = {}, .feedback = {}};
     if (written.curve.make_feedback != nullptr) {
-      rule.feedback = written.curve.make_feedback(options, window);
+      rule.feedback = written.curve.make_feedback(written.options, window);
     } else {
-      rule.shape = shape_of(written, window);
+      rule.shape = shape_of(written, settings.inner, window);
     }
     return rule;
   } catch (const ConfigError& error) {
@@ -164,9 +168,10 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
 
 Shape parse_inner(const std::string& rule, const Window& window) {
   const std::string place = "'" + rule + "'";
-  const Written written = read(rule, inner_keys(), place, *window.curves);
+  const Written written = read(rule, InnerSettings::keys(), place, *window.curves);
+  const InnerSettings settings = InnerSettings::from(written.options);
   try {
-    return shape_of(written, window_of(written.options, window));
+    return shape_of(written, settings, window_of(settings, window));
   } catch (const ConfigError& error) {
     throw ConfigError(place + ": " + error.what());
   }
@@ -190,26 +195,18 @@ Schedule parse(const std::vector<std::string>& rules, const RunLength& length, c
 }
 
 KeySpecs sched_keys(const std::vector<Curve>& curves) {
-  std::string names;
-  std::vector<KeySpec> parts = {{.name = "every curve",
-                                 .type = KeyType::text,
-                                 .default_value = "",
-                                 .help = "options of all",
-                                 .parts = outer_keys()}};
-  for (const Curve& curve : curves) {
-    names += (names.empty() ? "" : ", ") + curve.name;
-    parts.push_back(
-        {.name = curve.name, .type = KeyType::text, .default_value = "", .help = curve.help, .parts = curve.keys});
-  }
-  return {
-      {.name = "sched.rule",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help =
-           "a curve that the lr follows, such as cosine,begin=100,final_factor=0.1; each takes what the ones before "
-           "it leave (" +
-           names + ")",
-       .parts = std::move(parts)}};
+  const auto part = [](const std::string& name, const std::string& help, const KeySpecs& options) {
+    KeySpec key = keys::text(name, "", help);
+    key.parts = options;
+    return key;
+  };
+  KeySpec rule = keys::texts("sched.rule", "",
+                             "a curve that the lr follows, such as cosine,begin=100,final_factor=0.1; each takes what "
+                             "the ones before it leave (" +
+                                 joined(names_of(curves)) + ")");
+  rule.parts.push_back(part("every curve", "options of all", RuleSettings::keys()));
+  for (const Curve& curve : curves) rule.parts.push_back(part(curve.name, curve.help, curve.keys));
+  return {rule};
 }
 
 }  // namespace lockstep::schedule

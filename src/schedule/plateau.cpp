@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <cmath>
 #include <limits>
@@ -32,7 +33,7 @@ class Plateau : public Feedback {
     const auto found = measured.find(monitor_);
     if (found == measured.end()) {
       throw ConfigError("sched.rule: plateau: monitor: nothing called '" + monitor_ + "' is measured" +
-                        among(measured));
+                        (measured.empty() ? "" : "; choose one of: " + joined_names(measured)));
     }
     if (is_better(found->second)) {
       best_ = found->second;
@@ -78,12 +79,6 @@ class Plateau : public Feedback {
     return wants_less_ ? measured < best_ - margin : measured > best_ + margin;
   }
 
-  static std::string among(const Numbers& measured) {
-    std::string names;
-    for (const auto& [name, value] : measured) names += (names.empty() ? "; choose one of: " : ", ") + name;
-    return names;
-  }
-
   Window window_;
   std::string monitor_;
   bool wants_less_;
@@ -105,7 +100,7 @@ std::unique_ptr<Feedback> make_plateau(const Section& rule, Window window) {
 }
 
 KeySpec count_key(const std::string& name, const std::string& default_value, const std::string& help) {
-  return {.name = name, .type = KeyType::real, .default_value = default_value, .help = help, .min = 0};
+  return keys::real(name, default_value, help, 0);
 }
 
 }  // namespace
@@ -113,10 +108,7 @@ KeySpec count_key(const std::string& name, const std::string& default_value, con
 Curve plateau_curve() {
   return {.name = "plateau",
           .help = "times factor when a measured number has not got better for patience evaluations",
-          .keys = {{.name = "monitor",
-                    .type = KeyType::text,
-                    .default_value = "val/loss",
-                    .help = "what an evaluation measures"},
+          .keys = {keys::text("monitor", "val/loss", "what an evaluation measures"),
                    choice_key("better", {"less", "greater"}, "which values are better"),
                    factor_key("factor", "0.1", "of each drop, below 1"),
                    count_key("patience", "10", "evaluations without a better one that are borne"),

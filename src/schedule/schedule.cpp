@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <algorithm>
+
+#include "curves.hpp"
 
 namespace lockstep::schedule {
 
@@ -16,13 +19,13 @@ std::string name_in(const Numbers& options, const std::string& option) {
   return option == "momentum" && options.contains("beta1") ? "beta1" : "";
 }
 
-std::string names_of(const Numbers& numbers) {
-  std::string names;
-  for (const auto& [name, value] : numbers) names += (names.empty() ? "" : ", ") + name;
-  return names;
-}
-
 }  // namespace
+
+std::string joined_names(const Numbers& numbers) {
+  std::vector<std::string> names;
+  for (const auto& [name, value] : numbers) names.push_back(name);
+  return joined(names);
+}
 
 double Schedule::value(std::int64_t step, const Target& target) const {
   double value = target.base;
@@ -39,7 +42,7 @@ void Schedule::apply(std::int64_t step, const std::string& group, const Numbers&
     const std::string name = name_in(options, rule.option);
     if (name.empty() || !bases.contains(name)) {
       throw ConfigError("sched.rule: of=" + rule.option + ": group '" + group +
-                        "' has no such option; choose one of: " + names_of(options));
+                        "' has no such option; choose one of: " + joined_names(options));
     }
     options[name] = value(step, {.option = rule.option, .group = group, .base = bases.at(name)});
   }
@@ -56,11 +59,10 @@ std::vector<std::string> Schedule::moved(const std::string& group, const Numbers
 }
 
 void Schedule::require_groups(const std::vector<std::string>& groups) const {
-  std::string names;
-  for (const std::string& group : groups) names += (names.empty() ? "" : ", ") + group;
   for (const Rule& rule : rules_) {
     const bool is_known = rule.group.empty() || std::find(groups.begin(), groups.end(), rule.group) != groups.end();
-    if (!is_known) throw ConfigError("sched.rule: group '" + rule.group + "' is unknown; choose one of: " + names);
+    if (!is_known)
+      throw ConfigError("sched.rule: group '" + rule.group + "' is unknown; choose one of: " + joined(groups));
   }
 }
 
@@ -87,7 +89,7 @@ void Schedule::load_state(const Numbers& state) {
   const Numbers own = this->state();
   const bool is_alike = std::equal(own.begin(), own.end(), state.begin(), state.end(),
                                    [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (!is_alike) throw ConfigError("sched.rule: what was learned is not of these rules: " + names_of(state));
+  if (!is_alike) throw ConfigError("sched.rule: what was learned is not of these rules: " + joined_names(state));
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (!rules_[i].feedback) continue;
     Numbers of_rule;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "run_environment.hpp"
 
+#include <lockstep/core/text.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/report/metrics.hpp>
@@ -26,10 +27,9 @@ bool is_told(std::string_view variable) {
 }  // namespace
 
 std::string environment_json(int world_size, const std::vector<std::string>& hosts) {
-  std::string host_list;
-  for (const std::string& host : hosts) host_list += (host_list.empty() ? "" : " ") + host;
-  report::Metrics facts = {
-      {"world_size", static_cast<std::int64_t>(world_size)}, {"hosts", host_list}, {"mpi", mpi::library_version()}};
+  NamedValues facts = {{"world_size", static_cast<std::int64_t>(world_size)},
+                       {"hosts", joined(hosts, " ")},
+                       {"mpi", mpi::library_version()}};
   facts.emplace_back("launcher", mpi::launcher());
   for (const auto& [name, value] : engine::platform_facts()) facts.emplace_back(name, value);
   for (char** entry = environ; *entry != nullptr; ++entry) {

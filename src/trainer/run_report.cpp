@@ -25,32 +25,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kStatusInterval{2};
 
-double number(const engine::Record& record, const std::string& name) {
-  for (const auto& [key, value] : record.values) {
-    if (key != name) continue;
-    if (const auto* real = std::get_if<double>(&value)) return *real;
-    if (const auto* integer = std::get_if<std::int64_t>(&value)) return static_cast<double>(*integer);
-  }
-  return 0;
-}
-
-bool has(const engine::Record& record, const std::string& name) {
-  for (const auto& [key, value] : record.values) {
-    if (key == name) return true;
-  }
-  return false;
-}
-
-report::Histogram counted(const engine::Histogram& histogram) {
-  return {.min = histogram.min,
-          .max = histogram.max,
-          .count = static_cast<double>(histogram.count),
-          .sum = histogram.sum,
-          .sum_of_squares = histogram.sum_squares,
-          .limits = histogram.ends,
-          .counts = {histogram.counts.begin(), histogram.counts.end()}};
-}
-
 /// For start-up measurements: a launcher may say when it began.
 void tell_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
@@ -88,29 +62,29 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
   if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);
 }
 
-void RunReport::on_record(const engine::Record& record) {
-  metrics_.write(record.values);
-  if (tensorboard_) tensorboard_->write(record.values);
+void RunReport::on_record(const Record& record) {
+  const auto number = [&record](const std::string& name) { return record.number(name).value_or(0); };
+  metrics_.write(record);
+  if (tensorboard_) tensorboard_->write(record);
   if (record.kind == "eval") {
-    summary_.write(record.values);
+    summary_.write(record);
     std::ostringstream text;
-    text << "step " << progress_.step << " val/loss " << std::setprecision(5) << number(record, "val/loss")
-         << " val/accuracy " << number(record, "val/accuracy");
+    text << "step " << progress_.step << " val/loss " << std::setprecision(5) << number("val/loss") << " val/accuracy "
+         << number("val/accuracy");
     log::info(text.str());
   }
   if (record.kind != "train") return;
-  const bool is_text = has(record, "tokens_per_second");
-  report::ConsoleValues values{.step = progress_.step,
-                               .total_steps = progress_.total_steps,
-                               .epoch = progress_.epoch,
-                               .loss = number(record, "loss"),
-                               .lr = number(record, "lr"),
-                               .throughput = number(record, is_text ? "tokens_per_second" : "samples_per_second"),
-                               .throughput_unit = is_text ? "tokens/s" : "samples/s",
-                               .data_wait_share = number(record, "data_wait"),
-                               .eta_seconds = eta_seconds_};
-  if (has(record, "grad_norm")) values.grad_norm = number(record, "grad_norm");
-  log::info(report::console_line(values));
+  const bool is_text = record.number("tokens_per_second").has_value();
+  log::info(report::console_line({.step = progress_.step,
+                                  .total_steps = progress_.total_steps,
+                                  .epoch = progress_.epoch,
+                                  .loss = number("loss"),
+                                  .lr = number("lr"),
+                                  .throughput = number(is_text ? "tokens_per_second" : "samples_per_second"),
+                                  .throughput_unit = is_text ? "tokens/s" : "samples/s",
+                                  .data_wait_share = number("data_wait"),
+                                  .grad_norm = record.number("grad_norm"),
+                                  .eta_seconds = eta_seconds_}));
 }
 
 void RunReport::on_step(const engine::StepReport& step) {
@@ -130,9 +104,9 @@ void RunReport::on_step(const engine::StepReport& step) {
 }
 
 /// TensorBoard's pictures have no captions: they stand in a text beside them.
-void RunReport::tell_captions(const std::vector<engine::Image>& images) {
+void RunReport::tell_captions(const std::vector<Image>& images) {
   std::string lines;
-  for (const engine::Image& image : images) {
+  for (const Image& image : images) {
     if (!image.caption.empty()) lines += "| " + image.name + " | " + image.caption + " |\n";
   }
   if (!tensorboard_ || lines.empty()) return;
@@ -140,24 +114,16 @@ void RunReport::tell_captions(const std::vector<engine::Image>& images) {
 }
 
 void RunReport::on_exhibits(engine::EventStorage& events) {
-  for (engine::Table& table : events.take_tables()) {
-    exhibits_.put(report::Table{std::move(table.name), table.step, table.columns, std::move(table.values)});
-  }
-  std::vector<engine::Image> images = events.take_images();
+  for (Table& table : events.take_tables()) exhibits_.put(std::move(table));
+  const std::vector<Image> images = events.take_images();
   tell_captions(images);
-  for (engine::Image& image : images) {
-    const auto png = report::png_of({.height = image.height, .width = image.width, .pixels = image.pixels});
+  for (const Image& image : images) {
+    const report::EncodedImage png = report::png_of(image);
     if (tensorboard_) tensorboard_->write(image.name, image.step, png);
-    exhibits_.put(report::Picture{.name = std::move(image.name),
-                                  .step = image.step,
-                                  .caption = std::move(image.caption),
-                                  .is_wrong = image.is_wrong,
-                                  .height = png.height,
-                                  .width = png.width,
-                                  .png = report::base64_of(png.bytes)});
+    exhibits_.put(report::base64_image(image, png));
   }
-  for (const engine::Histogram& histogram : events.take_histograms()) {
-    if (tensorboard_) tensorboard_->write(histogram.name, histogram.step, counted(histogram));
+  for (const Histogram& histogram : events.take_histograms()) {
+    if (tensorboard_) tensorboard_->write(histogram);
   }
   exhibits_.save();
 }

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/measurements.hpp>
+#include <lockstep/core/record.hpp>
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
@@ -31,7 +33,7 @@ class RunReport {
   RunReport(std::string folder, bool has_tensorboard);
 
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
-  void on_record(const engine::Record& record);
+  void on_record(const Record& record);
   void on_step(const engine::StepReport& step);
   /// Takes tables, pictures and histograms out of `events`.
   void on_exhibits(engine::EventStorage& events);
@@ -40,7 +42,7 @@ class RunReport {
   void on_failure(const std::exception& failure, int exit_code);
 
  private:
-  void tell_captions(const std::vector<engine::Image>& images);
+  void tell_captions(const std::vector<Image>& images);
   /// report.html; says why there is none, or "": a run that ended well does not fail for that.
   std::string write_page() const;
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "table_text.hpp"
 
+#include <lockstep/core/text.hpp>
+
 #include <algorithm>
-#include <sstream>
 
 namespace lockstep::trainer {
 
@@ -25,10 +26,6 @@ std::string table_text(const std::vector<std::vector<std::string>>& rows) {
   return text;
 }
 
-std::string brief(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
+std::string brief(double value) { return number_text(value, 6); }
 
 }  // namespace lockstep::trainer

@@ -36,6 +36,22 @@ void settle_names(const mpi::Communicator& world, config::Config& config) {
   }
 }
 
+/// What the command itself uses of the settled configuration.
+struct RunSettings {
+  std::string folder;
+  std::string resume;
+  bool has_tensorboard;
+  bool is_folder_new;  ///< named by the program: neither run.name nor run.dir was given
+
+  static RunSettings from(const config::Config& config) {
+    const Section& run = config.section("run");
+    return {.folder = run.text("dir"),
+            .resume = config.section("").text("resume"),
+            .has_tensorboard = config.section("log").boolean("tensorboard"),
+            .is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived"};
+  }
+};
+
 std::string rank_file(const std::string& folder, int rank) {
   std::string number = std::to_string(rank);
   number.insert(0, 5 - std::min<std::size_t>(5, number.size()), '0');
@@ -86,23 +102,23 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   const auto started = std::chrono::steady_clock::now();
   settle_names(world, config);
   resume_if_requeued(world, config);
-  const std::string folder = config.section("run").text("dir");
+  const RunSettings settings = RunSettings::from(config);
+  const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = hosts_of(world);
   world.together([&] {
     if (world.is_root()) report::make_run_folder(folder);
   });
-  engine::check_resume(world, config.section("").text("resume"), checkpoints);
+  engine::check_resume(world, settings.resume, checkpoints);
   std::unique_ptr<RunReport> report;
   world.together([&] {
     fs::create_directories(folder + "/logs");
     log::configure({.rank = world.rank(), .world_size = world.size(), .file = rank_file(folder, world.rank())});
     if (!world.is_root()) return;
     write_run_files(folder, job, config, hosts);
-    report = std::make_unique<RunReport>(folder, config.section("log").boolean("tensorboard"));
+    report = std::make_unique<RunReport>(folder, settings.has_tensorboard);
   });
-  if (config.section("").text("resume") == "auto" && config.section("run").origin("name") == "derived" &&
-      config.section("run").origin("dir") == "derived") {
+  if (settings.resume == "auto" && settings.is_folder_new) {
     log::warning("resume=auto without run.dir or run.name looks into a new folder: this run starts afresh");
   }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
@@ -121,7 +137,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
                                .restarts = restarts(),
                                .hooks = {}};
   if (report) {
-    request.reporter = [&report](const engine::Record& record) { report->on_record(record); };
+    request.reporter = [&report](const Record& record) { report->on_record(record); };
     request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
     request.on_exhibits = [&report](engine::EventStorage& events) { report->on_exhibits(events); };
     request.on_report = [&report](const parallel::DdpReport& times) { report->on_ddp_report(times); };

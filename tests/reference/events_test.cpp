@@ -229,7 +229,7 @@ TEST(ReferenceEvents, NamesHistogramsAndRefusals) {
   for (std::int64_t i = 0; i < count; ++i) {
     values.push_back(static_cast<float>(smallest + distance * static_cast<double>(i)));
   }
-  const engine::Histogram histogram = engine::histogram_of(values, expected.at("bucket_limits").size());
+  const Histogram histogram = histogram_of(values, expected.at("bucket_limits").size());
   EXPECT_EQ(histogram.min, expected.at("min").get<double>());
   EXPECT_EQ(histogram.max, expected.at("max").get<double>());
   EXPECT_EQ(histogram.count, expected.at("num").get<std::int64_t>());

@@ -47,17 +47,39 @@ TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
 }
 
-TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
+std::string user_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
-  const std::string program = std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
+  return std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";
+}
+
+TEST(CommandLineTest, AUsersProgramBringsItsOwnModelAndKey) {
   const testing::TemporaryFolder folder;
-  const std::string run = testing::mpirun_command(2) + " " + program + " --model.name=scaled --data.train_size=96";
+  const std::string run =
+      testing::mpirun_command(2) + " " + user_program() + " --model.name=scaled --data.train_size=96";
   const Outcome fine = testing::run_shell(run + " --train.max_epochs=1 --run.dir=" + folder.path("run"));
   EXPECT_EQ(fine.exit_code, 0) << fine.output;
   const Outcome refused = testing::run_shell(run + " --model.scale=big --run.dir=" + folder.path("other"));
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("model.scale: 'big' is not a number"), std::string::npos) << refused.output;
   EXPECT_EQ(run_ranks(1, "--model.name=scaled --run.dir=" + folder.path("plain")).exit_code, 2);
+}
+
+// Users write the new name; the old one in the configuration that a checkpoint holds is translated.
+TEST(CommandLineTest, AnOldNameOfAKeyIsForCheckpointsAlone) {
+  const testing::TemporaryFolder folder;
+  const std::string program = testing::mpirun_command(1) + " " + user_program();
+  const Outcome older = testing::run_shell("OLDER_PROGRAM=1 " + program +
+                                           " --model.name=scaled --model.factor=0.5 --data.train_size=96"
+                                           " --data.test_size=32 --train.max_epochs=1 --run.dir=" +
+                                           folder.path("run"));
+  EXPECT_EQ(older.exit_code, 0) << older.output;
+  const Outcome evaluated = testing::run_shell(program + " eval --from " + folder.path("run"));
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  EXPECT_NE(evaluated.output.find("val/count 32"), std::string::npos) << evaluated.output;
+  const Outcome refused = testing::run_shell(program + " config --model.factor=0.5");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("key 'model.factor' was renamed; write 'model.scale' instead"), std::string::npos)
+      << refused.output;
 }
 
 TEST(CommandLineTest, AbbreviationsAreNotGuessed) {

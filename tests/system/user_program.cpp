@@ -2,6 +2,7 @@
 // A user's own program: the trainer with one more model in its table, which brings a key of its own, and with one more
 // source of data, which fails on one rank.
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
@@ -20,9 +21,22 @@ using lockstep::Task;
 namespace data = lockstep::data;
 namespace models = lockstep::models;
 
+/// In an earlier version of this program, which OLDER_PROGRAM in the environment stands for, the key had another name.
+bool is_older() { return std::getenv("OLDER_PROGRAM") != nullptr; }
+
+lockstep::KeySpec scale_key() {
+  lockstep::KeySpec key = lockstep::keys::real("model.scale", "1", "factor on the images (scaled)");
+  if (is_older()) {
+    key.name = "model.factor";
+  } else {
+    key.old_names = {"model.factor"};
+  }
+  return key;
+}
+
 class Scaled : public models::Model {
  public:
-  Scaled(const Section& model, const Task& task) : scale_(model.real("scale")) {
+  Scaled(const Section& model, const Task& task) : scale_(model.real(is_older() ? "factor" : "scale")) {
     head_ = register_module("head", std::make_shared<models::Linear>(28 * 28, task.classes));
   }
   at::Tensor forward(const at::Tensor& images) override { return models::run(*head_, images.flatten(1) * scale_); }
@@ -69,13 +83,8 @@ data::Splits open_fragile(const Section& section) {
 
 int main(int argc, char** argv) {
   lockstep::engine::Tables tables;
-  tables.models.push_back({.name = "scaled",
-                           .help = "one linear layer on scaled images",
-                           .keys = {{.name = "model.scale",
-                                     .type = lockstep::KeyType::real,
-                                     .default_value = "1",
-                                     .help = "factor on the images (scaled)"}},
-                           .make = make_scaled});
+  tables.models.push_back(
+      {.name = "scaled", .help = "one linear layer on scaled images", .keys = {scale_key()}, .make = make_scaled});
   tables.sources.push_back(
       {.name = "fragile", .help = "the first source, until it fails", .keys = {}, .open = open_fragile});
   lockstep::trainer::run(argc, argv, tables);

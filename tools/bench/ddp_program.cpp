@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A user's program whose steps are timed: the trainer with a data source and models that do what the peers of
 // tools/bench/ddp_bench do, on the same numbers. It prints one JSON line.
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/process.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
@@ -66,28 +67,19 @@ class Noise : public data::Dataset {
 };
 
 data::Source noise_source() {
-  const auto count = [](const char* name, const char* help) {
-    return KeySpec{
-        .name = name, .type = KeyType::integer, .default_value = "1", .help = help, .min = 1, .max = 1 << 20};
-  };
-  return {.name = "noise",
-          .help = "normally distributed samples with random classes",
-          .keys = {{.name = "data.shape",
-                    .type = KeyType::integers,
-                    .default_value = std::to_string(bench::kMlpWidth),
-                    .help = "noise: shape of a sample",
-                    .min = 1,
-                    .max = 1 << 20},
-                   count("data.share", "noise: samples per rank and step"),
-                   count("data.ranks", "noise: ranks")},
-          .open = [](const Section& data) {
-            const auto samples = [&data](std::int64_t steps) {
-              return std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"),
-                                             steps);
-            };
-            // The trainer evaluates after an epoch: none ends among the timed steps.
-            return data::Splits{.train = samples(kStepsOfEpoch), .test = samples(1)};
-          }};
+  const auto count = [](const char* name, const char* help) { return keys::integer(name, "1", help, 1, 1 << 20); };
+  return {
+      .name = "noise",
+      .help = "normally distributed samples with random classes",
+      .keys = {keys::integers("data.shape", std::to_string(bench::kMlpWidth), "noise: shape of a sample", 1, 1 << 20),
+               count("data.share", "noise: samples per rank and step"), count("data.ranks", "noise: ranks")},
+      .open = [](const Section& data) {
+        const auto samples = [&data](std::int64_t steps) {
+          return std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"), steps);
+        };
+        // The trainer evaluates after an epoch: none ends among the timed steps.
+        return data::Splits{.train = samples(kStepsOfEpoch), .test = samples(1)};
+      }};
 }
 
 /// How many steps are timed. The same number follows untimed, since the peers do so before they tell their loss.
@@ -192,11 +184,11 @@ std::shared_ptr<models::Model> make_timed(const Section& model, const Task& task
 
 models::ModelRow timed_row() {
   const auto steps = [](const char* name, const char* value, const char* help) {
-    return KeySpec{.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = 1, .max = 1e6};
+    return keys::integer(name, value, help, 1, 1e6);
   };
   return {.name = "timed",
           .help = "another model whose steps are timed",
-          .keys = {{.name = "model.inner", .type = KeyType::text, .default_value = "mlp6", .help = "the model (timed)"},
+          .keys = {keys::text("model.inner", "mlp6", "the model (timed)"),
                    steps("model.warmup_steps", "10", "steps before those that are timed (timed)"),
                    steps("model.timed_steps", "50", "steps that are timed (timed)")},
           .make = make_timed};

@@ -15,11 +15,18 @@
 /// written in a file: surrounding blanks do not count, and '#', which begins a comment there, is refused everywhere.
 namespace lockstep::config {
 
+/// What reading a text does with a key under a name that it had earlier (KeySpec::old_names).
+enum class OldNames {
+  refused,     ///< ConfigError with the new name: for what users write
+  translated,  ///< it sets the key that has the new name: for what an earlier version stored
+};
+
 /// The value of every declared key.
 class Config {
  public:
   /// All keys at their defaults. Several rows of a table may declare the same key; the first declaration counts.
-  /// @throws std::logic_error  two declarations of a key differ in type, or a default does not fit its own key
+  /// @throws std::logic_error  two declarations of a key differ in type, a default does not fit its own key, or an old
+  ///                           name is a key of its own or the old name of two keys
   explicit Config(const KeySpecs& specs);
 
   /// @param name  as in `optim`, or "" for the keys without a dot; a section that was never declared is empty
@@ -31,14 +38,17 @@ class Config {
 
   /// Sets a key by its full name; the latest value wins, and a repeatable key collects the values of one origin.
   /// @param origin  "command line", "file.ini:12", "derived", ...: what messages and tables name as the source
-  /// @throws ConfigError  unknown key (with the nearest name), or a value that does not fit
+  /// @throws ConfigError  unknown key (with the nearest name), an old name, or a value that does not fit
   void set(const std::string& name, const std::string& text, const std::string& origin);
   /// Sets what the INI file says; each value's origin is "path:line".
   /// @throws ConfigError  unreadable file, malformed line, unknown section or key, or a value that does not fit
   void read_file(const std::string& path);
   /// The same for text that is at hand, such as the configuration inside a checkpoint.
   /// @param source  what messages call the text
-  void read_ini(const std::string& text, const std::string& source);
+  void read_ini(const std::string& text, const std::string& source, OldNames old_names = OldNames::refused);
+
+  /// @throws ConfigError  `name` is an old name of a key; the message has the new one
+  void refuse_old_name(const std::string& name, const std::string& origin) const;
 
   /// Every key and value as an INI file, which read_file reads back to the same values; origins stand in comments.
   std::string to_ini() const;
@@ -52,6 +62,7 @@ class Config {
 
   KeySpecs specs_;
   std::map<std::string, Section> sections_;
+  std::map<std::string, std::string> new_names_;  // by old name
 };
 
 /// "optim" of "optim.lr", "" of "resume".

@@ -22,7 +22,7 @@ struct Invocation {
   std::string help_section = {};                     ///< of --help=SECTION
 };
 
-/// An INI file's text that is at hand.
+/// The configuration of an earlier run as it was stored, in the form of an INI file. Old names of keys are translated.
 struct IniText {
   std::string source;  ///< what messages and origins call it
   std::string text;

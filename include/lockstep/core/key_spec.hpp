@@ -24,6 +24,9 @@ struct KeySpec {
   std::vector<std::string> choices = {};  ///< for `choice`: the accepted words
   /// For help, of a text that holds options of its own: its forms, each with its options as `parts`.
   std::vector<KeySpec> parts = {};
+  /// Full names ("section.key") that this key had earlier. A user who gives one is told the new name; in the
+  /// configuration that a checkpoint holds, it is translated.
+  std::vector<std::string> old_names = {};
 };
 
 using KeySpecs = std::vector<KeySpec>;

@@ -2,18 +2,12 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <string>
-#include <vector>
 
 // Values that hold options of their own, such as "cosine,begin=100,final_factor=0.1".
 namespace lockstep {
-
-/// Without blanks and tabs around it.
-std::string trimmed(const std::string& text);
-
-/// Parts of `text` between `separator`s, trimmed; what stands in parentheses stays together.
-std::vector<std::string> split_list(const std::string& text, char separator);
 
 /// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
 /// commas separate the options.

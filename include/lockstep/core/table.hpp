@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <string>
@@ -11,6 +12,14 @@
 
 namespace lockstep {
 
+/// The names of all rows, in their order.
+template <class Row>
+std::vector<std::string> names_of(const std::vector<Row>& rows) {
+  std::vector<std::string> names;
+  for (const Row& row : rows) names.push_back(row.name);
+  return names;
+}
+
 /// The row called `name` of a table of choices: rows have a `name`.
 /// @param cited_as  how the message begins, such as Section::cite gives it
 /// @throws ConfigError  no such row, with the known names and the nearest
@@ -18,14 +27,9 @@ template <class Row>
 const Row& find_row(const std::vector<Row>& rows, std::string_view name, const std::string& cited_as) {
   const auto found = std::find_if(rows.begin(), rows.end(), [name](const Row& row) { return row.name == name; });
   if (found != rows.end()) return *found;
-  std::vector<std::string> names;
-  std::string known;
-  for (const Row& row : rows) {
-    names.push_back(row.name);
-    known += (known.empty() ? "" : ", ") + row.name;
-  }
+  const std::vector<std::string> names = names_of(rows);
   const std::string near = nearest_name(std::string(name), names);
-  throw ConfigError(cited_as + ": '" + std::string(name) + "' is unknown; choose one of: " + known +
+  throw ConfigError(cited_as + ": '" + std::string(name) + "' is unknown; choose one of: " + joined(names) +
                     (near.empty() ? "" : "; did you mean '" + near + "'?"));
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/measurements.hpp>
 #include <lockstep/engine/history.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,42 +28,6 @@ struct Scalar {
   double value = 0;
   std::int64_t step = 0;
 };
-
-struct Image {
-  std::string name;
-  std::int64_t step = 0;
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first
-  std::string caption = {};
-  bool is_wrong = false;  ///< what the caption says of it
-};
-
-/// Numbers by class, or by class and class.
-struct Table {
-  std::string name;
-  std::int64_t step = 0;
-  std::size_t columns = 0;
-  std::vector<double> values = {};  ///< row by row; NaN: undefined
-};
-
-/// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
-struct Histogram {
-  std::string name;
-  std::int64_t step = 0;
-  double min = 0;
-  double max = 0;
-  std::int64_t count = 0;
-  double sum = 0;
-  double sum_squares = 0;
-  std::vector<double> ends = {};          ///< of buckets, to the right; the last holds its end, too
-  std::vector<std::int64_t> counts = {};  ///< one for each of them
-};
-
-/// @param values  finite; at least one
-/// @param bins    >= 1
-/// @throws std::invalid_argument  they are not
-Histogram histogram_of(std::span<const float> values, std::size_t bins);
 
 /// Where hooks and steps leave what they measure, and writers find it. Of one rank; not for several threads.
 class EventStorage {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/record.hpp>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
-#include <variant>
 #include <vector>
 
 namespace lockstep::checkpoints {
@@ -57,13 +58,6 @@ enum class Outcome { done, stopped, ended, failed };
 struct Saves {
   std::int64_t last_step = -1;  ///< -1: nothing yet
   double longest_seconds = 0;   ///< from the snapshot to the commit
-};
-
-/// One line for the metrics files: a number or a word by name, in the order in which they are shown.
-struct Record {
-  using Value = std::variant<double, std::int64_t, std::string>;
-  std::string kind;  ///< "train" or "eval"
-  std::vector<std::pair<std::string, Value>> values;
 };
 
 /// What the last evaluation gave, the same on every rank.

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/measurements.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/metrics/samples.hpp>
 
@@ -18,13 +19,6 @@ namespace lockstep::metrics {
 struct Result {
   std::string name;
   bool is_higher_better = true;
-};
-
-/// Numbers by class, or by class and class.
-struct Table {
-  std::string name;
-  std::vector<double> values;  ///< row by row; NaN: undefined
-  std::size_t columns = 0;
 };
 
 /// What a meter gives: a number for each of its results, in their order, and tables.

@@ -59,6 +59,15 @@ at::Tensor run_all(Model& model, const at::Tensor& input, const NamedTensors& mo
 /// @return        [] scalar; NaN when nothing is counted
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);
 
+/// The keys of section `model` that do not depend on the model.
+struct ModelSettings {
+  std::string name;                         ///< a row of the table of models
+  std::vector<std::string> recompute = {};  ///< patterns of the blocks whose forward runs again in backward
+
+  static KeySpecs keys();
+  static ModelSettings from(const Section& model);
+};
+
 /// A row of the table of models. A user's program adds rows.
 struct ModelRow {
   std::string name;

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/dtype.hpp>
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/mpi/gpu.hpp>
 #include <lockstep/mpi/lane_tree.hpp>
@@ -12,6 +12,7 @@
 #include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -154,20 +155,21 @@ class Collectives {
 /// Not collective.
 void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op);
 
-struct CollectivesOptions {
+/// The keys of section `comm`, and the GPU.
+struct CommSettings {
   std::string backend = "auto";              ///< auto, self, shm, mpi, hierarchical or nccl
   double timeout_s = 300;                    ///< a wait longer than this throws CommError
   int hosts = 0;                             ///< as for Topology::of
-  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null: on the CPU
+  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null: on the CPU; no key
+
+  static KeySpecs keys();
+  static CommSettings from(const Section& comm);
 };
 
 /// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, mpi where
 /// every rank has a host of its own, else hierarchical; nccl for several ranks with GPUs. Collective.
 /// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts, nccl without GPUs,
 ///                      any other for several GPUs, nccl where ranks share a GPU), on every rank
-std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CollectivesOptions& options);
-
-/// The keys of section `comm`.
-KeySpecs comm_keys();
+std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CommSettings& options);
 
 }  // namespace lockstep::mpi

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <cstddef>
+#include <lockstep/core/measurements.hpp>
+#include <lockstep/report/image.hpp>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -9,27 +11,23 @@
 // What a run shows beside numbers that are drawn over the steps.
 namespace lockstep::report {
 
-/// Numbers by class, or by class and class.
-struct Table {
-  std::string name;  ///< "val/confusion"
-  std::int64_t step = 0;
-  std::size_t columns = 0;
-  std::vector<double> values;  ///< row by row; NaN: undefined
-};
-
-struct Picture {
+/// An Image as a PNG file in text.
+struct Base64Image {
   std::string name;  ///< "val/sample_00"
   std::int64_t step = 0;
   std::string caption = {};
-  bool is_wrong = false;  ///< what the model says about it
+  bool is_wrong = false;  ///< whether the caption shows a wrong prediction
   std::int64_t height = 0;
   std::int64_t width = 0;
   std::string png = {};  ///< the file, in base64
 };
 
+/// @param png  the file that png_of made of `image`
+Base64Image base64_image(const Image& image, const EncodedImage& png);
+
 struct Exhibits {
   std::vector<Table> tables;
-  std::vector<Picture> pictures;
+  std::vector<Base64Image> pictures;
 };
 
 /// What the files of ExhibitsWriter hold; nothing where there are none.
@@ -47,7 +45,7 @@ class ExhibitsWriter {
 
   /// Takes the place of one of the same name, and of what the group has of other steps.
   void put(Table table);
-  void put(Picture picture);
+  void put(Base64Image picture);
   /// @throws ConfigError  a file cannot be written; the message has the reason
   void save();
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/measurements.hpp>
+
 #include <cstdint>
-#include <span>
 #include <string>
 
 namespace lockstep::report {
@@ -15,16 +16,9 @@ struct EncodedImage {
   std::string bytes = {};
 };
 
-/// What a picture is made from.
-struct Bitmap {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  std::span<const std::uint8_t> pixels;  ///< [height, width, 3], red first, rows from the top
-};
-
 /// A PNG file, of one channel where all pixels are grey.
 /// @throws std::invalid_argument  there are not height * width * 3 values, or none
-EncodedImage png_of(const Bitmap& bitmap);
+EncodedImage png_of(const Image& image);
 
 /// The bytes as text: RFC 4648, section 4.
 std::string base64_of(const std::string& bytes);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/report/metrics.hpp>
+#include <lockstep/core/record.hpp>
 
 #include <cstdint>
 #include <cstdio>
@@ -20,7 +20,7 @@ class MetricsWriter {
   explicit MetricsWriter(std::string path);
 
   /// @throws ConfigError  the line could not be written; the message has the reason
-  void write(const Metrics& line);
+  void write(const Record& record);
 
   /// Drops the lines whose "step" lies beyond `step`, so that a resumed run does not tell a step twice. All others stay
   /// byte for byte.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/report/metrics.hpp>
+#include <lockstep/core/record.hpp>
 
 #include <cstdint>
 #include <string>
@@ -18,7 +18,7 @@ class SummaryWriter {
   /// A name that the table lacks becomes a new last column, empty in the rows above. In texts a comma, a quote or a
   /// line end becomes a blank.
   /// @throws ConfigError  the file cannot be written
-  void write(const Metrics& row);
+  void write(const Record& record);
 
   /// Drops the rows whose column "step" lies beyond `step`.
   void truncate_after_step(std::int64_t step);

@@ -1,33 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/measurements.hpp>
+#include <lockstep/core/record.hpp>
 #include <lockstep/report/image.hpp>
-#include <lockstep/report/metrics.hpp>
 
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
-#include <vector>
 
 namespace lockstep::report {
-
-/// How often values lie in which range.
-struct Histogram {
-  double min = 0;
-  double max = 0;
-  double count = 0;
-  double sum = 0;
-  double sum_of_squares = 0;
-  std::vector<double> limits;  ///< the upper end of each bucket, ascending; a bucket begins where the last one ends
-  std::vector<double> counts;  ///< one for each limit
-};
-
-/// Counts values in equally wide buckets; NaN and the infinities are left out.
-/// @param buckets  >= 1; where all values are the same there is one
-Histogram histogram_of(std::span<const double> values, int buckets = 30);
 
 /// A text in Markdown, with tables.
 struct MarkedText {
@@ -47,11 +31,11 @@ class TensorBoardWriter {
   /// @throws ConfigError  the file cannot be made
   TensorBoardWriter(const std::string& folder, std::int64_t first_step, WallClock clock = {});
 
-  /// The numbers of a line of metrics, each under its name, at the step that the line names; words and a line without a
-  /// step are passed over. TensorBoard keeps single precision.
-  /// @throws ConfigError  as for the other writes: the record could not be written; the message has the reason
-  void write(const Metrics& line);
-  void write(const std::string& name, std::int64_t step, const Histogram& histogram);
+  /// The numbers of `record`, each under its name, at the step that it names. Words, and a record without a step, are
+  /// not written. TensorBoard keeps single precision.
+  /// @throws ConfigError  as for the other writes: the file could not be written; the message has the reason
+  void write(const Record& record);
+  void write(const Histogram& histogram);
   void write(const std::string& name, std::int64_t step, const EncodedImage& image);
   void write(const std::string& name, std::int64_t step, const MarkedText& text);
 

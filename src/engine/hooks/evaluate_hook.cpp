@@ -82,16 +82,14 @@ class EvaluateHook : public Hook {
                              {"val/accuracy", sums.accuracy()},
                              {"val/count", sums.count}}};
     trainer.strategy().world().together([&] {  // the same everywhere, whether it can be read or not
-      const auto readings = meters.read();
+      auto readings = meters.read();
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
       const auto scope = events.scope("val");
       pictures.put_in(events);
       const bool is_told = std::any_of(readings.tables.begin(), readings.tables.end(),
-                                       [](const metrics::Table& table) { return table.name == "confusion"; });
+                                       [](const Table& table) { return table.name == "confusion"; });
       if (auto table = confusion.table(); table && !is_told) events.put(std::move(*table));
-      for (const metrics::Table& table : readings.tables) {
-        events.put(Table{.name = table.name, .columns = table.columns, .values = table.values});
-      }
+      for (Table& table : readings.tables) events.put(std::move(table));
     });
     trainer.report(record);
     for (const auto& [priority, hook] : trainer.hooks()) hook->after_evaluation(trainer, trainer.measured());

@@ -30,7 +30,7 @@ std::vector<std::uint64_t> bits_of(const metrics::Meters& meters) {
   std::vector<std::uint64_t> bits;
   const auto readings = meters.read();
   for (const auto& [name, value] : readings.numbers) bits.push_back(std::bit_cast<std::uint64_t>(value));
-  for (const metrics::Table& table : readings.tables) {
+  for (const Table& table : readings.tables) {
     for (const double value : table.values) bits.push_back(std::bit_cast<std::uint64_t>(value));
   }
   return bits;

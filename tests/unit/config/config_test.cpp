@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 
 #include "sample_specs.hpp"
@@ -46,6 +47,56 @@ TEST(ConfigTest, AKeyMayBeDeclaredByTwoRowsOfOneType) {
   EXPECT_EQ(Config(specs).section("optim").real("lr"), 0.1);
   EXPECT_EQ(Config(specs).specs().size(), sample_specs().size());
   specs.back().type = KeyType::text;
+  EXPECT_THROW(Config{specs}, std::logic_error);
+}
+
+KeySpecs renamed_specs() {
+  KeySpecs specs = sample_specs();
+  const auto old_names = [&specs](const std::string& name) -> std::vector<std::string>& {
+    return std::find_if(specs.begin(), specs.end(), [&name](const KeySpec& key) { return key.name == name; })
+        ->old_names;
+  };
+  old_names("optim.lr") = {"optim.learning_rate", "training.rate"};
+  old_names("optim.group") = {"optim.rule"};
+  old_names("resume") = {"restart"};
+  return specs;
+}
+
+TEST(ConfigTest, AnOldNameIsRefusedWithTheNewOne) {
+  Config config(renamed_specs());
+  const auto sentence = [&config](const std::string& ini) {
+    return sentence_of([&] { config.read_ini(ini, "a.ini"); });
+  };
+  EXPECT_EQ(sentence("[optim]\nlearning_rate = 1\n"),
+            "a.ini:2: key 'optim.learning_rate' was renamed; write 'optim.lr' instead");
+  EXPECT_EQ(sentence("[training]\nrate = 1\n"), "a.ini:2: key 'training.rate' was renamed; write 'optim.lr' instead");
+  EXPECT_EQ(sentence("restart = auto\n"), "a.ini:1: key 'restart' was renamed; write 'resume' instead");
+  EXPECT_EQ(sentence_of([&] { config.set("training.rate", "1", "command line"); }),
+            "command line: key 'training.rate' was renamed; write 'optim.lr' instead");
+  EXPECT_EQ(sentence("[training]\nspeed = 1\n"),
+            "a.ini:2: key 'training.speed' is unknown; --help lists the sections and --help=SECTION their keys");
+  EXPECT_TRUE(config.section("optim").is_default("lr"));
+}
+
+TEST(ConfigTest, AnOldNameInAStoredConfigurationIsTranslated) {
+  Config config(renamed_specs());
+  config.read_ini("restart = auto\n[training]\nrate = 2\n[optim]\nrule = a\nrule = b\nsteps = 7\n", "run",
+                  OldNames::translated);
+  EXPECT_EQ(config.section("").text("resume"), "auto");
+  EXPECT_EQ(config.section("optim").real("lr"), 2);
+  EXPECT_EQ(config.section("optim").cite("lr"), "optim.lr (run:3)");
+  EXPECT_EQ(config.section("optim").texts("group"), (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(config.section("optim").integer("steps"), 7);
+  EXPECT_EQ(config.specs().size(), sample_specs().size());
+}
+
+TEST(ConfigTest, AnOldNameBelongsToOneKey) {
+  KeySpecs specs = sample_specs();
+  specs[0].old_names = {"optim.lr"};
+  EXPECT_THROW(Config{specs}, std::logic_error);
+  specs[0].old_names = {"a.b"};
+  EXPECT_NO_THROW(Config{specs});
+  specs[1].old_names = {"a.b"};
   EXPECT_THROW(Config{specs}, std::logic_error);
 }
 

@@ -87,6 +87,26 @@ TEST_F(InvocationTest, FilesFollowOneAnotherAndTheCommandLineWins) {
   EXPECT_EQ(parse({"--config", b}, sample_specs()).config.section("optim").real("lr"), 3);
 }
 
+TEST_F(InvocationTest, OldNamesAreForStoredConfigurationsAlone) {
+  KeySpecs specs = sample_specs();
+  specs.push_back({.name = "train.lr_decay",
+                   .type = KeyType::real,
+                   .default_value = "1",
+                   .help = "",
+                   .old_names = {"optim.decay", "confi"}});
+  const auto sentence = [&specs](const Words& words) { return sentence_of([&] { parse(words, specs); }); };
+  const std::string renamed = "key 'optim.decay' was renamed; write 'train.lr_decay' instead";
+  EXPECT_EQ(sentence({"--optim.decay=2"}), "command line: " + renamed);
+  EXPECT_EQ(sentence({"--optim.decay", "2"}), "command line: " + renamed);
+  EXPECT_EQ(sentence({"--optim.decay="}), "command line: " + renamed);
+  EXPECT_EQ(sentence({"--confi=2"}), "command line: key 'confi' was renamed; write 'train.lr_decay' instead");
+  const std::string file = write("old.ini", "[optim]\ndecay = 2\n");
+  EXPECT_EQ(sentence({"--config", file}), file + ":2: " + renamed);
+  const IniText stored = {"checkpoint", "[optim]\ndecay = 2\n"};
+  EXPECT_EQ(parse({}, specs, {stored}).config.section("train").cite("lr_decay"), "train.lr_decay (checkpoint:2)");
+  EXPECT_EQ(parse({"--train.lr_decay=3"}, specs, {stored}).config.section("train").real("lr_decay"), 3);
+}
+
 TEST_F(InvocationTest, HelpAndVersionReadNothing) {
   EXPECT_TRUE(parse_words({"-h"}).wants_help);
   EXPECT_EQ(parse_words({"--help"}).help_section, "");

@@ -26,12 +26,6 @@ std::string error_of(const Words& words) {
   return "";
 }
 
-TEST(OptionListTest, PartsAreTrimmedAndParenthesesStayTogether) {
-  EXPECT_EQ(split_list(" a , b=(c,d) ,\te", ','), (Words{"a", "b=(c,d)", "e"}));
-  EXPECT_EQ(split_list("", ','), Words{""});
-  EXPECT_EQ(trimmed(" \t "), "");
-}
-
 TEST(OptionListTest, SlashesSeparateInsideAnOption) {
   Section section = options();
   set_option(section, "milestones = 30/60", "here");

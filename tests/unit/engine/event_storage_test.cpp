@@ -94,22 +94,6 @@ TEST(EventStorageTest, PicturesAreKeptForWritersAloneAndNotWithoutEnd) {
   EXPECT_TRUE(events.take_images().empty());
 }
 
-TEST(EventStorageTest, HistogramsCountEveryValue) {
-  const std::vector<float> same(7, 3.0F);
-  const Histogram one = histogram_of(same, 5);
-  EXPECT_EQ(one.counts, (std::vector<std::int64_t>{7, 0, 0, 0, 0}));
-  EXPECT_EQ(one.sum, 21);
-  const std::vector<float> values = {-1, -0.5F, 0, 0.5F, 1, 1};
-  const Histogram two = histogram_of(values, 2);
-  EXPECT_EQ(two.counts, (std::vector<std::int64_t>{2, 4}));  // a bucket begins with its left end
-  EXPECT_EQ(two.ends, (std::vector<double>{0, 1}));
-  EXPECT_EQ(two.sum_squares, 3.5);
-  EXPECT_THROW(static_cast<void>(histogram_of({}, 2)), std::invalid_argument);
-  EXPECT_THROW(static_cast<void>(histogram_of(values, 0)), std::invalid_argument);
-  const std::vector<float> broken = {1, std::numeric_limits<float>::quiet_NaN(), 2};
-  EXPECT_THROW(static_cast<void>(histogram_of(broken, 2)), std::invalid_argument);
-}
-
 TEST(HistoryTest, TellsWhatItIsAskedWrongly) {
   EXPECT_THROW(History(0), std::invalid_argument);
   History history(2);

@@ -49,10 +49,11 @@ TEST(SliceTest, GivesTheOddBlocksToTheFirstSlices) {
 }
 
 TEST(CommKeysTest, DeclareBackendAndTimeOut) {
-  Section section = Section::with_defaults("comm", comm_keys());
-  EXPECT_EQ(section.text("backend"), CollectivesOptions().backend);
-  EXPECT_EQ(section.real("timeout_s"), CollectivesOptions().timeout_s);
-  EXPECT_EQ(section.integer("hosts"), CollectivesOptions().hosts);
+  Section section = Section::with_defaults("comm", CommSettings::keys());
+  const CommSettings settings = CommSettings::from(section);
+  EXPECT_EQ(settings.backend, CommSettings().backend);
+  EXPECT_EQ(settings.timeout_s, CommSettings().timeout_s);
+  EXPECT_EQ(settings.hosts, CommSettings().hosts);
   for (const char* backend : {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}) {
     EXPECT_NO_THROW(section.set("backend", backend, "test"));
   }
@@ -61,7 +62,7 @@ TEST(CommKeysTest, DeclareBackendAndTimeOut) {
 
 // Case 99. A wait without an end does not exist: every wait has a deadline, and a deadline is a positive number.
 TEST(CommKeysTest, ATimeOutIsAPositiveNumber) {
-  Section section = Section::with_defaults("comm", comm_keys());
+  Section section = Section::with_defaults("comm", CommSettings::keys());
   for (const char* text : {"abc", "-1", "0", "-0", "", "1e999", "inf", "nan", "5s"}) {
     EXPECT_THROW(section.set("timeout_s", text, "test"), ConfigError) << text;
   }

@@ -25,12 +25,12 @@ std::size_t count_of(const std::string& text, const std::string& words) {
 
 bool has(const std::string& text, const std::string& words) { return count_of(text, words) > 0; }
 
-std::string page_with(const std::vector<Table>& tables, const std::vector<Picture>& pictures = {}) {
+std::string page_with(const std::vector<Table>& tables, const std::vector<Base64Image>& pictures = {}) {
   const Folder folder;
   folder.write("metrics.jsonl", kMetrics);
   ExhibitsWriter writer(folder.path());
   for (const Table& table : tables) writer.put(table);
-  for (const Picture& picture : pictures) writer.put(picture);
+  for (const Base64Image& picture : pictures) writer.put(picture);
   writer.save();
   return run_page(folder.path());
 }
@@ -78,11 +78,13 @@ TEST(TablesSectionTest, TablesWithoutAMatrixAreShownToo) {
 }
 
 TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
-  const std::array<std::uint8_t, 6> pixels = {0, 0, 0, 9, 8, 7};
-  const std::string png = base64_of(png_of({.height = 1, .width = 2, .pixels = pixels}).bytes);
+  const std::vector<std::uint8_t> pixels = {0, 0, 0, 9, 8, 7};
+  const EncodedImage file = png_of({.height = 1, .width = 2, .pixels = pixels});
+  const std::string png = base64_of(file.bytes);
   const auto picture = [&](const std::string& name, const std::string& caption, bool is_wrong) {
-    return Picture{
-        .name = name, .step = 20, .caption = caption, .is_wrong = is_wrong, .height = 1, .width = 2, .png = png};
+    return base64_image(
+        {.name = name, .step = 20, .height = 1, .width = 2, .pixels = pixels, .caption = caption, .is_wrong = is_wrong},
+        file);
   };
   const std::string page =
       page_with({}, {picture("val/sample_00", "7", false), picture("val/sample_01", "1, taken for <9>", true)});

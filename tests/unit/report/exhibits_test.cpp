@@ -12,7 +12,7 @@
 namespace lockstep::report {
 namespace exhibits_test {
 
-Picture picture(const std::string& name, std::int64_t step, const std::string& png = "QUJD") {
+Base64Image picture(const std::string& name, std::int64_t step, const std::string& png = "QUJD") {
   return {.name = name,
           .step = step,
           .caption = "7, \"taken\" for 1",
@@ -26,7 +26,7 @@ std::vector<std::string> names_in(const Folder& folder) {
   std::vector<std::string> names;
   const Exhibits read = read_exhibits(folder.path());
   for (const Table& table : read.tables) names.push_back(table.name + "@" + std::to_string(table.step));
-  for (const Picture& shown : read.pictures) names.push_back(shown.name + "@" + std::to_string(shown.step));
+  for (const Base64Image& shown : read.pictures) names.push_back(shown.name + "@" + std::to_string(shown.step));
   return names;
 }
 

@@ -19,11 +19,11 @@ TEST(MetricsReaderTest, ReadsWhatTheWriterWrote) {
   const double inf = std::numeric_limits<double>::infinity();
   {
     MetricsWriter writer(folder.path("m.jsonl"));
-    writer.write({{"step", std::int64_t{1}}, {"loss", 1.0 / 3}});
-    writer.write({{"step", std::int64_t{2}}, {"val/loss", 7.0}});
-    writer.write({{"step", std::int64_t{2}}, {"loss", -inf}});
-    writer.write({{"step", std::int64_t{3}}, {"loss", std::int64_t{4}}});
-    writer.write({{"step", std::int64_t{4}}, {"loss", std::nan("")}});
+    writer.write({.values = {{"step", std::int64_t{1}}, {"loss", 1.0 / 3}}});
+    writer.write({.values = {{"step", std::int64_t{2}}, {"val/loss", 7.0}}});
+    writer.write({.values = {{"step", std::int64_t{2}}, {"loss", -inf}}});
+    writer.write({.values = {{"step", std::int64_t{3}}, {"loss", std::int64_t{4}}}});
+    writer.write({.values = {{"step", std::int64_t{4}}, {"loss", std::nan("")}}});
   }
   const Series losses = read_series(folder.path("m.jsonl"), "loss");
   ASSERT_EQ(losses.size(), 4u);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/report/metrics.hpp>
 #include <lockstep/report/metrics_writer.hpp>
 
 #include <gtest/gtest.h>
@@ -17,7 +18,7 @@ namespace metrics_writer_test {
 
 const std::string kSchema = "{\"schema\":\"lockstep-metrics\",\"version\":1}\n";
 
-Metrics line(std::int64_t step, double loss) { return {{"step", step}, {"loss", loss}}; }
+Record line(std::int64_t step, double loss) { return {.values = {{"step", step}, {"loss", loss}}}; }
 
 TEST(MetricsTest, KeepsTheOrderAndTheTypes) {
   EXPECT_EQ(to_json({{"step", std::int64_t{12}}, {"epoch", std::int64_t{0}}, {"loss", 0.25}, {"a", "x\"\n"}}),

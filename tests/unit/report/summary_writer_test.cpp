@@ -10,7 +10,7 @@
 namespace lockstep::report {
 namespace summary_writer_test {
 
-Metrics row(std::int64_t step, double accuracy) { return {{"step", step}, {"val/accuracy", accuracy}}; }
+Record row(std::int64_t step, double accuracy) { return {.values = {{"step", step}, {"val/accuracy", accuracy}}}; }
 
 TEST(SummaryWriterTest, KeepsOneRowPerEvaluation) {
   const Folder folder;
@@ -32,7 +32,7 @@ TEST(SummaryWriterTest, ANewNameBecomesANewColumn) {
   const Folder folder;
   SummaryWriter(folder.path("s.csv")).write(row(10, 0.5));
   SummaryWriter writer(folder.path("s.csv"));
-  writer.write({{"split", "a,b\"c\nd"}, {"step", std::int64_t{20}}});
+  writer.write({.values = {{"split", "a,b\"c\nd"}, {"step", std::int64_t{20}}}});
   EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n");
   SummaryWriter(folder.path("s.csv")).write(row(30, std::nan("")));
   EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n30,nan,\n");

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What a run measures besides numbers. Meters and hooks make these, report writes and shows them. Names are those of
+// Record's values: "val/confusion".
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace lockstep {
+
+/// Numbers by class, or by class and class.
+struct Table {
+  std::string name = {};
+  std::int64_t step = 0;
+  std::size_t columns = 0;
+  std::vector<double> values = {};  ///< row by row; NaN: undefined
+
+  std::size_t rows() const { return columns == 0 ? 0 : values.size() / columns; }
+};
+
+/// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
+struct Histogram {
+  std::string name = {};
+  std::int64_t step = 0;
+  double min = 0;
+  double max = 0;
+  std::int64_t count = 0;
+  double sum = 0;
+  double sum_squares = 0;
+  std::vector<double> ends = {};          ///< of buckets, to the right; the last holds its end, too
+  std::vector<std::int64_t> counts = {};  ///< one for each of them
+};
+
+/// @param values  finite; at least one
+/// @param bins    >= 1
+/// @throws std::invalid_argument  they are not
+Histogram histogram_of(std::span<const float> values, std::size_t bins);
+
+/// A picture, such as a sample of the data set.
+struct Image {
+  std::string name = {};
+  std::int64_t step = 0;
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::vector<std::uint8_t> pixels = {};  ///< [height, width, 3], red first, rows from the top
+  std::string caption = {};
+  bool is_wrong = false;  ///< whether the caption shows a wrong prediction
+};
+
+}  // namespace lockstep
