@@ -35,7 +35,7 @@ Seal read_seal(const std::string& path);
 
 /// Reads a file into memory and checks every byte before HDF5 sees one.
 /// @param step  set to the step the file was written at
-Archive read_state_file(const std::string& path, std::uint64_t& step, const Homes& homes = {});
+Archive read_state_file(const std::string& path, std::uint64_t& step, const RestoreTargets& targets = {});
 
 /// Checks every byte and the tree, and keeps nothing.
 /// @return  the step the file was written at

@@ -180,10 +180,10 @@ void read_arrays(const ExistingFile& file, const Index& index, int threads, Dama
 struct Room {
   std::vector<std::span<std::byte>> bytes;  ///< by place
   std::vector<char> is_read;                ///< by place: here
-  std::shared_ptr<std::byte> own;           ///< of those without a home
+  std::shared_ptr<std::byte> own;           ///< of those without a target
 };
 
-Room room_for(const std::string& path, const std::vector<Place>& places, const Homes& homes) {
+Room room_for(const std::string& path, const std::vector<Place>& places, const RestoreTargets& targets) {
   Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
             .is_read = std::vector<char>(places.size(), 1),
             .own = nullptr};
@@ -193,10 +193,10 @@ Room room_for(const std::string& path, const std::vector<Place>& places, const H
   };
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].first != kNoArray) continue;
-    const auto home = homes.find(places[i].path);
-    if (home != homes.end() && home->second.memory.size() == places[i].nbytes) {
-      room.bytes[i] = home->second.memory;
-      room.is_read[i] = home->second.is_read_here ? 1 : 0;
+    const auto target = targets.find(places[i].path);
+    if (target != targets.end() && target->second.memory.size() == places[i].nbytes) {
+      room.bytes[i] = target->second.memory;
+      room.is_read[i] = target->second.is_read_here ? 1 : 0;
     } else {
       own_bytes += rounded(places[i].nbytes);
     }
@@ -219,13 +219,13 @@ Seal read_seal(const std::string& path) {
   return {envelope.step, envelope.trailer_digest};
 }
 
-Archive read_state_file(const std::string& path, std::uint64_t& step, const Homes& homes) {
+Archive read_state_file(const std::string& path, std::uint64_t& step, const RestoreTargets& targets) {
   const ExistingFile file(path);
   const Index index = read_index(path, file);
   const auto& places = index.trailer.places;
   Damage damage;
   const auto metadata = read_metadata(file, index, damage);
-  const Room room = room_for(path, places, homes);
+  const Room room = room_for(path, places, targets);
   read_arrays(file, index, io_threads(), damage, [&](const Piece& piece, std::vector<std::byte>&) {
     const bool is_read = room.is_read[piece.array] != 0;
     return is_read ? room.bytes[piece.array].subspan(piece.offset - places[piece.array].offset, piece.nbytes)

@@ -205,11 +205,11 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
   return commit(directory, staged, step, {});
 }
 
-Archive read(const std::string& path, const Homes& homes) {
+Archive read(const std::string& path, const RestoreTargets& targets) {
   const std::vector<std::string> files = state_files(path);
   std::uint64_t step = 0;
-  Archive archive = read_state_file(files.front(), step, homes);
-  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step, homes));
+  Archive archive = read_state_file(files.front(), step, targets);
+  for (std::size_t i = 1; i < files.size(); ++i) archive.append(read_state_file(files[i], step, targets));
   require_named_after(step, files.front());
   return archive;
 }

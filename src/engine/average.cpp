@@ -2,7 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
 
-#include "state_names.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

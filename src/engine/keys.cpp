@@ -3,6 +3,8 @@
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/init_from.hpp>
+#include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 
@@ -174,51 +176,11 @@ KeySpecs engine_keys(const std::vector<metrics::MeterRow>& meters, const std::ve
        .choices = {"auto", "less", "greater"}},
       count("ckpt.verify_every", "10", "the first save and every such one is read back and checked; 0: none"),
       count("ckpt.max_failures", "5", "failed saves in a row after which the run ends", 1),
-      text("resume", "none",
-           "none; auto: from the newest checkpoint of run.dir if there is one; must: from it; or a step; or a path"),
-      text(
-          "init.from", "",
-          "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or .h5"),
-      weights_key("init.weights", "which weights of a checkpoint init.from takes"),
-      {.name = "init.partial",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "take what fits by name and shape, and leave the others as they are"},
-      {.name = "init.rename",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "FROM=TO: names in that file that begin with FROM begin with TO here"},
-      count("resume.max_fallback", "3", "older checkpoints to try when the newest cannot be read"),
-      count("resume.max_starts", "3",
-            "starts of a requeued job from the same step after which it is given up; 0: it is never given up", 0, 1e6),
-      {.name = "resume.allow_fresh",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "start afresh when there are checkpoints, but none can be read"},
-      {.name = "resume.allow_nonfinite",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "go on from parameters that hold NaN or infinity"},
-      {.name = "resume.fork",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "go on in a folder with checkpoints of another run, which are set aside"},
-      {.name = "resume.schedule",
-       .type = KeyType::choice,
-       .default_value = "config",
-       .help = "which holds where sched.rule or the length of the run is not the checkpoint's: that of config, as if "
-               "it had from the first step, or that of checkpoint",
-       .choices = {"config", "checkpoint"}},
-      text("resume.partial", "", "model: take the parameters and buffers that fit, and leave the others as they are"),
-      {.name = "resume.reset",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "parts that begin anew instead: optim, sched, sampler, rng, ema"},
-      {.name = "resume.rename",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "FROM=TO: stored parameter names that begin with FROM begin with TO here"},
   };
+  const KeySpecs resume = ResumeSettings::keys();
+  keys.push_back(resume.front());  // the one without a section comes before section init
+  for (const KeySpec& key : InitSettings::keys()) keys.push_back(key);
+  keys.insert(keys.end(), resume.begin() + 1, resume.end());
   return keys_of_rows(std::move(keys), steps);
 }
 

@@ -107,7 +107,7 @@ class Bench {
     time("plain read", [&] { read_plainly(folder_ + "/plain", other_); });
     time("verify", [&] { checkpoints::verify(sync + "/step-000000000001"); });
     time("load into the run", [&] {
-      engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001", engine::homes_of(*strategy_)));
+      engine::restore(trainer_, checkpoints::read(sync + "/step-000000000001", engine::restore_targets(trainer_)));
     });
     asynchronous(number);
   }

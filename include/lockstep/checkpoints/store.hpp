@@ -77,17 +77,18 @@ void abandon(const std::string& staged) noexcept;
 std::string checkpoint_of(const std::string& directory, std::int64_t step);
 
 /// Memory that an array of a checkpoint is read straight into, where it is checked.
-struct Home {
+struct RestoreTarget {
   std::span<std::byte> memory;  ///< passed over unless it has the array's size
   bool is_read_here = true;     ///< false: another process, which shares the memory, reads and checks this array
 };
-using Homes = std::map<std::string, Home>;  ///< by path
+using RestoreTargets = std::map<std::string, RestoreTarget>;  ///< by path
 
 /// Reads a checkpoint folder, or a state file itself, and checks every byte.
-/// @param homes  where arrays are to go; others get memory of their own. After an error they hold parts of a checkpoint
+/// @param targets  where arrays are to go; others get memory of their own. After an error they hold parts of a
+/// checkpoint
 /// @throws CheckpointError  missing, torn, damaged (naming the bytes and their array), of another format version, or
 ///                          not a checkpoint (saying what it is)
-Archive read(const std::string& path, const Homes& homes = {});
+Archive read(const std::string& path, const RestoreTargets& targets = {});
 
 /// The checks of read(), in little memory.
 void verify(const std::string& path, int threads = io_threads());

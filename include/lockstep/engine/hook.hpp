@@ -17,6 +17,7 @@ class Archive;
 
 namespace lockstep::engine {
 
+class Stateful;
 class Trainer;
 struct LastBatch;
 
@@ -142,6 +143,8 @@ class Hook {
   /// Takes it back before training, where the checkpoint has the group. On every rank; not collective.
   /// @throws CheckpointError  not what save_state has put there
   virtual void load_state(const checkpoints::Archive&, const std::string& /*group*/) {}
+  /// Components of checkpoints that the hook adds to those of the run, the same ones on every rank: see Stateful.
+  virtual std::vector<std::shared_ptr<Stateful>> states() const { return {}; }
 };
 
 }  // namespace lockstep::engine

@@ -301,9 +301,9 @@ TEST_F(AverageTest, IsTakenOverInOtherForms) {
   for (const std::string shares : {"true", "false"}) {
     SmallRun run(world_, with(base, {{"ddp.shared_parameters", shares}}));
     Archive archive;
-    const checkpoints::Homes homes = homes_of(run.strategy);
-    EXPECT_TRUE(homes.contains("/ema/params/conv0.weight"));
-    run.strategy.model().parameters().write([&] { archive = checkpoints::read(path, homes); });
+    const checkpoints::RestoreTargets targets = restore_targets(run.trainer);
+    EXPECT_TRUE(targets.contains("/ema/params/conv0.weight"));
+    run.strategy.model().parameters().write([&] { archive = checkpoints::read(path, targets); });
     restore(run.trainer, archive);
     EXPECT_EQ(different_averages(through_a_file(run, "again" + shares), saved), "");
   }

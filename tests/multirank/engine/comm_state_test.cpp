@@ -65,7 +65,7 @@ TEST_F(CommStateTest, PowerSgdGoesOnBitForBit) {
     for (const std::size_t step : {1, 2, 3, 4, 7}) {
       SmallRun resumed(world_, with(kBase, settings));
       restore(resumed.trainer, straight.states[step - 1]);
-      EXPECT_EQ(exactness_of(resumed.trainer, straight.states[step - 1], {}), "bitwise");
+      EXPECT_EQ(reproducibility_of(resumed.trainer, straight.states[step - 1], {}).text(), "bitwise");
       resumed.trainer.train();
       EXPECT_EQ(resumed.losses,
                 std::vector<double>(straight.losses.begin() + static_cast<std::ptrdiff_t>(step), straight.losses.end()))
@@ -107,7 +107,7 @@ TEST_F(CommStateTest, AnotherNumberOfRanksLosesTheirErrorsOnly) {
   EXPECT_TRUE(state.tensors.empty());
   EXPECT_EQ(state.common.size(), elsewhere.arrays_in("/comm/hook/common").size());
   EXPECT_EQ(state.integers.at("step"), world_.size() == 1 ? 0 : 10);
-  EXPECT_EQ(exactness_of(resumed.trainer, elsewhere, {}).substr(0, 6), "order,");
+  EXPECT_EQ(reproducibility_of(resumed.trainer, elsewhere, {}).level, Reproducibility::Level::order);
 }
 
 TEST_F(CommStateTest, AnotherHookBeginsAnew) {
@@ -115,7 +115,7 @@ TEST_F(CommStateTest, AnotherHookBeginsAnew) {
   SmallRun resumed(world_, with(kBase, kPowerSgd));
   restore(resumed.trainer, plain);
   EXPECT_EQ(resumed.strategy.model().hook_memory()->state().integers.at("step"), 0);
-  EXPECT_EQ(exactness_of(resumed.trainer, plain, {}),
+  EXPECT_EQ(reproducibility_of(resumed.trainer, plain, {}).text(),
             world_.size() == 1 ? "bitwise" : "statistical, because ddp.comm_hook is powersgd and was none");
 }
 
@@ -142,7 +142,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   SmallRun resumed(world_, with(kBase, larger));
   restore(resumed.trainer, straight.states[4]);
   EXPECT_FALSE(resumed.strategy.model().reducer().report().is_rebuilt);
-  EXPECT_EQ(exactness_of(resumed.trainer, straight.states[4], {}), "bitwise");
+  EXPECT_EQ(reproducibility_of(resumed.trainer, straight.states[4], {}).text(), "bitwise");
   resumed.trainer.train();
   EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 5, straight.losses.end()));
 
@@ -150,7 +150,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   const Archive compressed = train(kPowerSgd).states.back();
   SmallRun other(world_, with(with(kBase, kPowerSgd), larger));
   restore(other.trainer, compressed);
-  EXPECT_EQ(exactness_of(other.trainer, compressed, {}),
+  EXPECT_EQ(reproducibility_of(other.trainer, compressed, {}).text(),
             "order, because it was written with other ddp.bucket_bytes or ddp.last_bucket_bytes");
 }
 

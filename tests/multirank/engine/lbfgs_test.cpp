@@ -3,6 +3,7 @@
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/optim/closure_step.hpp>
 
@@ -17,7 +18,6 @@
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
-#include "tensor_arrays.hpp"
 
 namespace lockstep::engine {
 namespace lbfgs_test {

@@ -409,11 +409,12 @@ TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
 TEST_F(ResumeTest, HowExactlyItGoesOn) {
   const checkpoints::Archive archive = checkpoints::read(directory_ + "/step-000000000008");
   SmallRun run(world_, kBase);
-  EXPECT_EQ(exactness_of(run.trainer, archive, {}), "bitwise");
-  EXPECT_EQ(exactness_of(run.trainer, archive, {.resets_optim = true}).substr(0, 11), "statistical");
+  EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).text(), "bitwise");
+  EXPECT_EQ(reproducibility_of(run.trainer, archive, {.resets_optim = true}).level,
+            Reproducibility::Level::statistical);
   checkpoints::Archive elsewhere = archive;
   elsewhere.set("/", "world_size", std::int64_t{7});
-  EXPECT_EQ(exactness_of(run.trainer, elsewhere, {}),
+  EXPECT_EQ(reproducibility_of(run.trainer, elsewhere, {}).text(),
             "order, because it was written by 7 ranks and train.lanes is off");
 }
 

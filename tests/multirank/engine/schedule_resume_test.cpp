@@ -163,7 +163,7 @@ TEST_F(EditedScheduleTest, WhatHoldsIsWhatTheNextCheckpointTells) {
 
 TEST_F(EditedScheduleTest, ToKeepItAndToBeginAnewExcludeEachOther) {
   const Sections sections = sections_of({{"resume.schedule", "checkpoint"}, {"resume.reset", "sched"}});
-  EXPECT_THROW(restore_options(sections.at("resume")), ConfigError);
+  EXPECT_THROW(ResumeSettings::from(sections), ConfigError);
 }
 
 }  // namespace schedule_resume_test

@@ -72,19 +72,19 @@ TEST(SharesTest, ThreadsFindTheSameDamage) {
   }
 }
 
-TEST(SharesTest, ArraysAreReadIntoTheirHomes) {
+TEST(SharesTest, ArraysAreReadIntoTheirTargets) {
   const TemporaryFolder folder;
   const std::string saved = write(folder.path(), 3, large(3));
   std::vector<std::int64_t> big(kCount, -7);
   std::vector<float> small(2, -7);
   std::vector<float> other(5, -7);
-  const auto home = [](auto& values, bool is_read_here = true) {
-    return Home{.memory = std::as_writable_bytes(std::span(values)), .is_read_here = is_read_here};
+  const auto target = [](auto& values, bool is_read_here = true) {
+    return RestoreTarget{.memory = std::as_writable_bytes(std::span(values)), .is_read_here = is_read_here};
   };
-  const Archive archive = read(saved, {{"/model/params/big", home(big)},
-                                       {"/model/params/small", home(small, false)},
-                                       {"/model/params/fc.bias", home(other)},
-                                       {"/not/there", home(other)}});
+  const Archive archive = read(saved, {{"/model/params/big", target(big)},
+                                       {"/model/params/small", target(small, false)},
+                                       {"/model/params/fc.bias", target(other)},
+                                       {"/not/there", target(other)}});
   EXPECT_EQ(archive.array("/model/params/big").bytes.data(), std::as_bytes(std::span(big)).data());
   EXPECT_EQ(big.back(), kCount + 2);
   EXPECT_EQ(archive.array("/model/params/small").bytes.data(), std::as_bytes(std::span(small)).data());

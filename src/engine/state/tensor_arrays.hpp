@@ -2,26 +2,17 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-
-#include <ATen/core/Tensor.h>
+#include <lockstep/engine/stateful.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
-// Tensors as arrays of a checkpoint, and back.
 namespace lockstep::engine {
 
-/// The tensor's values in row-major order; borrows its memory where that is row-major already and on the CPU.
-/// @param what  names it in messages
-checkpoints::Array array_of(const at::Tensor& tensor, const std::string& what);
-
-/// A tensor that borrows the array's bytes, and must not be written to.
-at::Tensor tensor_over(const checkpoints::Array& array);
-
+/// A row of numbers, which the array owns.
 template <class T>
 checkpoints::Array array_of(std::vector<T> values, DType dtype) {
   const auto kept = std::make_shared<std::vector<T>>(std::move(values));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tensor_arrays.hpp"
-
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>

@@ -4,7 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/init_from.hpp>
-#include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
@@ -14,7 +14,9 @@
 #include <filesystem>
 #include <map>
 
-#include "state_names.hpp"
+#include "model_tensors.hpp"
+#include "paths.hpp"
+#include "renames.hpp"
 
 namespace lockstep::engine {
 
@@ -23,7 +25,7 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
-constexpr std::size_t kShownDifferences = 20;
+constexpr std::size_t kMaxShownDifferences = 20;
 
 using Stored = std::map<std::string, const Array*>;  // by the model's name
 using Live = std::map<std::string, at::Tensor>;
@@ -36,13 +38,14 @@ Live tensors_of(const models::Model& model) {
 }
 
 /// With one model: the trained one, or the average beside it.
-Archive read_any(const std::string& path, const Section& init) {
+Archive read_any(const InitSettings& settings) {
+  const std::string& file = settings.file;
   const bool is_own =
-      std::filesystem::is_directory(path) || checkpoints::kind_of(path) == checkpoints::FileKind::lockstep;
-  if (!is_own) return checkpoints::read_foreign(path);
-  const Archive archive = checkpoints::read(path);
-  const bool is_average = takes_average(archive, init.text("weights"), init.cite("weights"));
-  if (is_average) log::info("init.from: the averaged weights of " + path + ", see init.weights");
+      std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
+  if (!is_own) return checkpoints::read_foreign(file);
+  const Archive archive = checkpoints::read(file);
+  const bool is_average = takes_average(archive, settings.weights, settings.weights_cited_as);
+  if (is_average) log::info("init.from: the averaged weights of " + file + ", see init.weights");
   return with_model(archive, is_average);
 }
 
@@ -108,45 +111,84 @@ std::vector<std::string> differences_of(const Stored& stored, const Live& live) 
 
 [[noreturn]] void refuse(const std::string& path, const std::vector<std::string>& differences) {
   std::string text;
-  for (std::size_t i = 0; i < std::min(kShownDifferences, differences.size()); ++i)
+  for (std::size_t i = 0; i < std::min(kMaxShownDifferences, differences.size()); ++i)
     text += (i == 0 ? "" : "; ") + differences[i];
-  if (differences.size() > kShownDifferences)
-    text += "; and " + std::to_string(differences.size() - kShownDifferences) + " more";
+  if (differences.size() > kMaxShownDifferences)
+    text += "; and " + std::to_string(differences.size() - kMaxShownDifferences) + " more";
   throw CheckpointError(
       path, "does not fit the model: " + text + "; see init.rename for other names, and init.partial to take what fits")
       .as(CheckpointFault::incompatible);
 }
 
+/// What the model takes from the file.
+struct Source {
+  Archive archive;
+  Stored stored = {};                         // in the archive
+  std::vector<std::string> differences = {};  // from the model
+};
+
+Source read_source_of(const InitSettings& settings, const Live& live) {
+  Source source{.archive = read_any(settings)};
+  source.stored = best_group(groups_of(source.archive, settings.renames), live);
+  source.differences = differences_of(source.stored, live);
+  const bool is_nothing_known = std::none_of(source.stored.begin(), source.stored.end(),
+                                             [&live](const auto& item) { return live.contains(item.first); });
+  if (is_nothing_known || (!source.differences.empty() && !settings.is_partial)) {
+    refuse(settings.file, source.differences);
+  }
+  return source;
+}
+
 }  // namespace
 
-std::vector<std::string> init_from(Strategy& strategy, const Section& init) {
-  const std::string& path = init.text("from");
-  if (path.empty()) return {};
-  Archive archive;
-  Stored stored;
-  std::vector<std::string> differences;
-  const Live live = tensors_of(strategy.model().model());
-  strategy.world().together([&] {
-    archive = read_any(path, init);
-    stored = best_group(groups_of(archive, renames_of(init)), live);
-    differences = differences_of(stored, live);
-    const bool is_nothing_known =
-        std::none_of(stored.begin(), stored.end(), [&live](const auto& item) { return live.contains(item.first); });
-    if (is_nothing_known || (!differences.empty() && !init.boolean("partial"))) refuse(path, differences);
-  });
-  const torch::NoGradGuard no_grad;
-  const auto load = [&stored](const std::string& name, const at::Tensor& tensor) {
-    const auto found = stored.find(name);
-    if (found == stored.end() || !can_convert(*found->second, tensor)) return;
-    const Array& array = *found->second;
-    tensor.copy_(at::from_blob(const_cast<std::byte*>(array.bytes.data()), array.shape,
-                               at::TensorOptions().dtype(parallel::scalar_type_of(array.dtype))));
+KeySpecs InitSettings::keys() {
+  return {
+      {.name = "init.from",
+       .type = KeyType::text,
+       .default_value = "",
+       .help = "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or "
+               ".h5"},
+      weights_key("init.weights", "which weights of a checkpoint init.from takes"),
+      {.name = "init.partial",
+       .type = KeyType::boolean,
+       .default_value = "false",
+       .help = "take what fits by name and shape, and leave the others as they are"},
+      {.name = "init.rename",
+       .type = KeyType::texts,
+       .default_value = "",
+       .help = "FROM=TO: names in that file that begin with FROM begin with TO here"},
   };
-  strategy.model().parameters().write_whole([&] {
-    for (const auto& item : strategy.model().model().named_parameters()) load(item.key(), item.value());
-  });
-  for (const auto& item : strategy.model().model().named_buffers()) load(item.key(), item.value());
-  return differences;
+}
+
+InitSettings InitSettings::from(const Section& init) {
+  if (init.text("from").empty()) return {};  // nothing else is used
+  return {.file = init.text("from"),
+          .weights = init.text("weights"),
+          .weights_cited_as = init.cite("weights"),
+          .is_partial = init.boolean("partial"),
+          .renames = renames_of(init)};
+}
+
+std::vector<std::string> init_from(Strategy& strategy, const InitSettings& settings) {
+  if (settings.file.empty()) return {};
+  const models::Model& model = strategy.model().model();
+  Source source;
+  strategy.world().together([&] { source = read_source_of(settings, tensors_of(model)); });
+  const torch::NoGradGuard no_grad;
+  const auto take = [&source](const NamedTensor& live) {
+    const auto found = source.stored.find(live.name);
+    if (found == source.stored.end() || !can_convert(*found->second, live.tensor)) return;
+    live.tensor.copy_(tensor_over(*found->second));
+  };
+  write_parameters({&strategy.model().parameters()}, parameters_of(model), take);
+  for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
+  return source.differences;
+}
+
+std::vector<std::string> init_from(Strategy& strategy, const Section& init) {
+  InitSettings settings;
+  strategy.world().together([&] { settings = InitSettings::from(init); });
+  return init_from(strategy, settings);
 }
 
 }  // namespace lockstep::engine

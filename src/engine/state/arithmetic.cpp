@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "components.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+using checkpoints::Archive;
+using Level = Reproducibility::Level;
+
+class ArithmeticState : public Stateful {
+ public:
+  explicit ArithmeticState(Strategy& strategy)
+      : ranks_(strategy.world().size()),
+        lanes_(strategy.lanes()),
+        threads_(strategy.threads()),
+        stage_(strategy.model().options().sharding.stage),
+        precision_(strategy.precision()) {}
+
+  std::string name() const override { return "arithmetic"; }
+
+  void capture(const StateWriter& writer) override {
+    writer.set("/", "world_size", ranks_);
+    writer.set("/", "lanes", lanes_);
+    writer.set("/", "threads", threads_);
+    writer.set("/", "sharding", stage_);
+    writer.set("/", "precision", precision_);
+  }
+
+  /// With lanes, the bits of a run do not depend on where it runs: what would change them is refused.
+  void compare(const Archive& archive, const RestoreOptions&, CompatibilityReport& report) override {
+    const std::int64_t lanes = archive.integer("/", "lanes");
+    if (lanes != lanes_) {
+      report.add({.kind = MismatchKind::arithmetic,
+                  .text = "its train.lanes is " + std::to_string(lanes) + ", the run's is " + std::to_string(lanes_)});
+    } else if (lanes > 0 && archive.integer("/", "threads") != threads_) {
+      report.add({.kind = MismatchKind::arithmetic,
+                  .text = "it was trained with run.threads = " + std::to_string(archive.integer("/", "threads")) +
+                          ", this run has " + std::to_string(threads_)});
+    }
+  }
+
+  void restore(const Archive&, const RestoreOptions&) override {}
+
+  Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
+    return worst_of({by_stage(archive), by_precision(archive), by_ranks(archive), by_threads(archive)});
+  }
+
+ private:
+  Reproducibility by_stage(const Archive& archive) const {
+    const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
+    if (stage == stage_ || ranks_ == 1) return {};
+    return {Level::order, "it was written by a run of sharding stage " + std::to_string(stage) +
+                              " (0: none), which rounds sums otherwise"};
+  }
+
+  Reproducibility by_precision(const Archive& archive) const {
+    if (!archive.has_attribute("/", "precision") || archive.text("/", "precision") == precision_) return {};
+    return {Level::statistical, "train.precision is " + precision_ + " and was " + archive.text("/", "precision")};
+  }
+
+  Reproducibility by_ranks(const Archive& archive) const {
+    const std::int64_t ranks = archive.integer("/", "world_size");
+    if (ranks == ranks_ || lanes_ > 0) return {};
+    return {Level::order, "it was written by " + std::to_string(ranks) + (ranks == 1 ? " rank" : " ranks") +
+                              " and train.lanes is off"};
+  }
+
+  Reproducibility by_threads(const Archive& archive) const {
+    const std::int64_t threads = archive.integer("/", "threads");
+    if (threads == threads_) return {};
+    return {Level::order, "it was written with run.threads = " + std::to_string(threads)};
+  }
+
+  std::int64_t ranks_;
+  std::int64_t lanes_;    // 0: off
+  std::int64_t threads_;  // of each rank
+  std::int64_t stage_;    // of sharding; 0: every rank has everything
+  std::string precision_;
+};
+
+}  // namespace
+
+std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy) { return std::make_shared<ArithmeticState>(strategy); }
+
+}  // namespace lockstep::engine

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+/// The checkpoints that key `resume` admits, the one to try first at the front; none for a fresh start. Collective:
+/// rank 0 looks, and every rank gets the same.
+/// @param source     value of the key
+/// @param directory  the run's checkpoint folder
+/// @throws ConfigError, CheckpointError  as load_or_resume does, on every rank
+std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
+                                           const std::string& directory);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "components.hpp"
+
+#include <set>
+#include <stdexcept>
+
+#include "paths.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+void require_unique_names(const Components& components) {
+  std::set<std::string> names;
+  for (const auto& component : components) {
+    if (names.insert(component->name()).second) continue;
+    throw std::logic_error("two components of a checkpoint have the name '" + component->name() + "'");
+  }
+}
+
+}  // namespace
+
+Components run_components(Trainer& trainer, const std::string& config_ini) {
+  Strategy& strategy = trainer.strategy();
+  parallel::DistributedDataParallel& wrapper = strategy.model();
+  // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
+  // the first gives the reason.
+  Components components = {
+      progress_state(trainer),
+      origin_state(trainer.origin(), config_ini),
+      scaler_state(kScaler, strategy.optimizer(), strategy.world()),
+      model_state(wrapper.model(), {&wrapper}),
+      optimizer_state(
+          {.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.parameters()}),
+      ema_state(strategy),
+      random_state(strategy.world()),
+      comm_hook_state(strategy),
+      arithmetic_state(strategy),
+      buckets_state(strategy),
+      hooks_state(trainer),
+  };
+  for (const auto& [priority, hook] : trainer.hooks()) {
+    for (const auto& state : hook->states()) components.push_back(state);
+  }
+  require_unique_names(components);
+  return components;
+}
+
+}  // namespace lockstep::engine

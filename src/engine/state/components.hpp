@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/engine/stateful.hpp>
+#include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/trainer.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+// The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
+namespace lockstep::engine {
+
+using Components = std::vector<std::shared_ptr<Stateful>>;
+
+/// All components of a run, in the order in which they are captured and restored: the built-in ones, then those that
+/// hooks add. The trainer outlives them.
+/// @param config_ini  the resolved configuration, which only captures need
+/// @throws std::logic_error  two components have the same name
+Components run_components(Trainer& trainer, const std::string& config_ini = "");
+
+/// Parameters, trained or not, and buffers: group /model.
+/// @param wrappers  of the model, or of its children
+std::shared_ptr<Stateful> model_state(models::Model& model, std::vector<parallel::DistributedDataParallel*> wrappers);
+
+/// An optimizer, the parameters that it updates, and where it is in an archive.
+struct OptimizerPlace {
+  std::string group;  ///< such as "/optim/0"
+  optim::Optimizer* optimizer;
+  parallel::ParameterStore* store;
+  std::string name = "";  ///< of one among several optimizers
+};
+/// Type, options of parameter groups, update counts and state arrays: group /optim/<name>.
+std::shared_ptr<Stateful> optimizer_state(OptimizerPlace place);
+
+/// Loss scaling of fp16, if the optimizer has it.
+/// @param group  such as "/scaler"
+std::shared_ptr<Stateful> scaler_state(std::string group, optim::OptimWrapper& optimizer,
+                                       const mpi::Communicator& world);
+
+/// The average of past weights, if the strategy keeps one: group /ema. After the model, in whose groups of the archive
+/// it looks up what it shares with the trained weights.
+std::shared_ptr<Stateful> ema_state(Strategy& strategy);
+
+/// LibTorch's default generator on the CPU, of every rank: group /rng. Lockstep's own random numbers never depend on
+/// it; a user's code may.
+std::shared_ptr<Stateful> random_state(const mpi::Communicator& world);
+
+/// What the communication hook has learned: group /comm/hook. What each rank keeps for itself is lost when the number
+/// of ranks has changed.
+std::shared_ptr<Stateful> comm_hook_state(Strategy& strategy);
+
+/// Which gradients are reduced together: group /comm/buckets.
+std::shared_ptr<Stateful> buckets_state(Strategy& strategy);
+
+/// Ranks, threads, lanes, sharding and precision: they decide how results are rounded, and are not restored.
+std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
+
+/// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
+std::shared_ptr<Stateful> progress_state(Trainer& trainer);
+
+/// Where the run comes from: group /meta. Stored for people and for the lineage, and not restored.
+std::shared_ptr<Stateful> origin_state(const Origin& origin, std::string config_ini);
+
+/// What hooks have learned: group /hooks.
+std::shared_ptr<Stateful> hooks_state(Trainer& trainer);
+
+/// Of a component that does not take all of its state from the checkpoint.
+inline Reproducibility incomplete_state() {
+  return {Reproducibility::Level::statistical, "not all of the state was taken over"};
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/models/model.hpp>
+#include <lockstep/parallel/parameter_store.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+struct NamedTensor {
+  std::string name;
+  at::Tensor tensor;
+};
+
+/// Under all of its names. A tied parameter has several.
+std::vector<NamedTensor> parameters_of(const models::Model& model);
+std::vector<NamedTensor> buffers_of(const models::Model& model);
+
+/// Calls `write` for each of these parameters: for those in a store where ParameterStore::write_whole allows it, for
+/// the others on every rank. Collective.
+void write_parameters(const std::vector<parallel::ParameterStore*>& stores, const std::vector<NamedTensor>& parameters,
+                      const std::function<void(const NamedTensor&)>& write);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/resume_settings.hpp>
+
+#include <string>
+
+namespace lockstep::engine {
+
+/// Key `rename` of a section.
+/// @throws ConfigError  an entry that does not have the form FROM=TO
+Renames renames_of(const Section& section);
+
+std::string new_name(const std::string& name, const Renames& renames);
+
+/// The archive with other names for its parameters and buffers, also where the optimizer, the average and the buckets
+/// name them.
+checkpoints::Archive renamed(const checkpoints::Archive& archive, const Renames& renames);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/run_state.hpp>
+
+#include "components.hpp"
+#include "local_state.hpp"
+#include "renames.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+using checkpoints::Archive;
+
+/// Those that take their state from a checkpoint with these options.
+Components restored_components(Trainer& trainer, const RestoreOptions& options) {
+  Components components = run_components(trainer);
+  std::erase_if(components, [&](const auto& component) { return !component->is_restored(options); });
+  return components;
+}
+
+/// @return  what does not fit, and need not
+/// @throws CheckpointError  what does not fit
+std::vector<std::string> compare(const Components& components, const Archive& archive, const RestoreOptions& options) {
+  CompatibilityReport report(archive);
+  for (const auto& component : components) component->compare(archive, options, report);
+  std::vector<std::string> passed_over;
+  if (options.is_partial) passed_over = report.accept(MismatchKind::model);
+  report.throw_if_any(MismatchKind::model);  // without the others, of which it is often the reason
+  report.throw_if_any();
+  return passed_over;
+}
+
+/// Divides the reading of shared memory among the ranks of a node, about as many bytes for each.
+void divide(checkpoints::RestoreTargets& shared, const mpi::Communicator& node_ranks) {
+  std::size_t total = 0;
+  for (const auto& [path, target] : shared) total += target.memory.size();
+  const std::size_t part = total / static_cast<std::size_t>(node_ranks.size()) + 1;
+  std::size_t before = 0;
+  for (auto& [path, target] : shared) {
+    target.is_read_here = before / part == static_cast<std::size_t>(node_ranks.rank());
+    before += target.memory.size();
+  }
+}
+
+}  // namespace
+
+Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
+  Archive archive;
+  const StateWriter writer(archive, is_writer);
+  for (const auto& component : run_components(trainer, config_ini)) component->capture(writer);
+  return archive;
+}
+
+checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptions& options) {
+  const parallel::ParameterStore& store = trainer.strategy().model().parameters();
+  if (options.is_partial || !options.renames.empty() || store.shards() != nullptr) return {};
+  checkpoints::RestoreTargets shared;
+  checkpoints::RestoreTargets own;
+  for (const auto& component : restored_components(trainer, options)) {
+    component->visit_arrays([&](const LocalState& local) {
+      if (!local.tensor.is_cpu() || !local.tensor.is_contiguous()) return;
+      auto* const memory = static_cast<std::byte*>(local.tensor.mutable_data_ptr());
+      (local.is_own ? own : shared)[local.path] = {.memory = {memory, local.tensor.nbytes()}};
+    });
+  }
+  divide(shared, store.sharers());
+  shared.merge(own);
+  return shared;
+}
+
+std::vector<std::string> restore(Trainer& trainer, const Archive& given, const RestoreOptions& options) {
+  const mpi::Communicator& world = trainer.strategy().world();
+  const Components components = restored_components(trainer, options);
+  Archive archive;
+  std::vector<std::string> passed_over;
+  world.together([&] {
+    archive = renamed(given, options.renames);
+    passed_over = compare(components, archive, options);
+  });
+  for (const auto& component : components) component->restore(archive, options);
+  trainer.strategy().model().parameters().read_whole([&] {
+    world.together([&] {
+      for (const auto& component : components) {
+        component->visit_arrays([&](const LocalState& local) { verify(archive, local); });
+      }
+    });
+  });
+  return passed_over;
+}
+
+Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, const RestoreOptions& options) {
+  std::vector<Reproducibility> all;
+  for (const auto& component : run_components(trainer)) all.push_back(component->reproducibility(archive, options));
+  return worst_of(all);
+}
+
+void restore_model(Strategy& strategy, const Archive& archive) {
+  const std::shared_ptr<Stateful> model = model_state(strategy.model().model(), {&strategy.model()});
+  strategy.world().together([&] {
+    CompatibilityReport report(archive);
+    model->compare(archive, {}, report);
+    report.throw_if_any();
+  });
+  model->restore(archive, {});
+}
+
+}  // namespace lockstep::engine

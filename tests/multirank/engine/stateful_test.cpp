@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Components of checkpoints: a user's own, and parameters that are not trained.
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/stateful.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include "small_run.hpp"
+#include "support/temporary_folder.hpp"
+
+namespace lockstep::engine {
+namespace stateful_test {
+
+using checkpoints::Archive;
+using Level = Reproducibility::Level;
+
+const std::string kGroup = "/hooks/memory";
+
+/// A row of numbers that every rank has.
+class Memory : public Stateful {
+ public:
+  explicit Memory(std::int64_t size, double value = 0) : values(at::full({size}, value, at::kDouble)) {}
+
+  std::string name() const override { return "memory"; }
+  bool is_restored(const RestoreOptions& options) const override { return !options.resets_rng; }
+  void capture(const StateWriter& writer) override {
+    writer.put(kGroup + "/values", values);
+    writer.set(kGroup, "ranks", std::int64_t{1});
+  }
+  void compare(const Archive& archive, const RestoreOptions&, CompatibilityReport& report) override {
+    report.expect_array(MismatchKind::other, kGroup + "/values", values);
+  }
+  void restore(const Archive& archive, const RestoreOptions&) override {
+    values.copy_(tensor_over(archive.array(kGroup + "/values")));
+  }
+  Reproducibility reproducibility(const Archive&, const RestoreOptions& options) override {
+    return options.resets_rng ? Reproducibility{Level::statistical, "the memory is empty"} : Reproducibility();
+  }
+  void visit_arrays(const std::function<void(const LocalState&)>& visit) override {
+    visit({.path = kGroup + "/values", .tensor = values, .is_own = true});
+  }
+
+  at::Tensor values;
+};
+
+class RememberingHook : public Hook {
+ public:
+  explicit RememberingHook(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
+  void after_step(Trainer&, const StepReport& report) override {
+    memory_->values[report.progress.step % memory_->values.numel()] = report.loss;
+  }
+  std::vector<std::shared_ptr<Stateful>> states() const override { return {memory_}; }
+
+ private:
+  std::shared_ptr<Memory> memory_;
+};
+
+struct RememberingRun : SmallRun {
+  RememberingRun(const mpi::Communicator& world, std::int64_t size, const Settings& more = {})
+      : SmallRun(world, with(kTwelveSteps, more)), memory(std::make_shared<Memory>(size)) {
+    trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(memory));
+  }
+
+  std::shared_ptr<Memory> memory;
+};
+
+class StatefulTest : public ::testing::Test {
+ protected:
+  StatefulTest() : path_(world_.broadcast(folder_.path())) {}
+  ~StatefulTest() override { world_.barrier(); }
+
+  /// The checkpoint of six steps, in a file.
+  std::string saved() {
+    RememberingRun run(world_, 4, {{"train.max_steps", "6"}});
+    run.trainer.train();
+    const Archive archive = capture(run.trainer, "", world_.is_root());
+    EXPECT_EQ(archive.has(kGroup + "/values"), world_.is_root());
+    if (world_.is_root()) checkpoints::write(path_, 6, archive);
+    world_.barrier();
+    return checkpoints::checkpoint_of(path_, 6);
+  }
+
+  mpi::Communicator world_ = mpi::Communicator::world();
+  testing::TemporaryFolder folder_;
+  std::string path_;  // rank 0's folder
+};
+
+TEST_F(StatefulTest, AComponentOfAHookIsSavedAndRestored) {
+  const std::string checkpoint = saved();
+  RememberingRun straight(world_, 4);
+  straight.trainer.train();
+  for (const bool reads_into_targets : {false, true}) {
+    RememberingRun resumed(world_, 4);
+    EXPECT_TRUE(at::equal(resumed.memory->values, at::zeros({4}, at::kDouble)));
+    checkpoints::RestoreTargets targets;
+    if (reads_into_targets) targets = restore_targets(resumed.trainer);
+    EXPECT_EQ(targets.contains(kGroup + "/values"), reads_into_targets);
+    Archive archive;
+    resumed.strategy.model().parameters().write([&] { archive = checkpoints::read(checkpoint, targets); });
+    restore(resumed.trainer, archive);
+    EXPECT_FALSE(at::equal(resumed.memory->values, at::zeros({4}, at::kDouble)));
+    EXPECT_EQ(reproducibility_of(resumed.trainer, archive).text(), "bitwise");
+    resumed.trainer.train();
+    EXPECT_TRUE(at::equal(resumed.memory->values, straight.memory->values));
+  }
+}
+
+TEST_F(StatefulTest, WhatDoesNotFitIsRefusedBeforeAnythingChanges) {
+  const Archive archive = checkpoints::read(saved());
+  RememberingRun other(world_, 5);
+  const at::Tensor before = other.strategy.model().model().parameters()[0].clone();
+  std::string text;
+  try {
+    restore(other.trainer, archive);
+  } catch (const CheckpointError& error) {
+    EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
+    text = error.what();
+  }
+  EXPECT_NE(text.find(kGroup + "/values is float64 [4], the run has float64 [5]"), std::string::npos) << text;
+  EXPECT_TRUE(at::equal(before, other.strategy.model().model().parameters()[0]));
+  EXPECT_EQ(other.trainer.progress().step, 0);
+}
+
+TEST_F(StatefulTest, OptionsLeaveItOut) {
+  const Archive archive = checkpoints::read(saved());
+  RememberingRun run(world_, 5);
+  const RestoreOptions options{.resets_rng = true};
+  restore(run.trainer, archive, options);
+  EXPECT_EQ(run.trainer.progress().step, 6);
+  EXPECT_TRUE(at::equal(run.memory->values, at::zeros({5}, at::kDouble)));
+  EXPECT_EQ(reproducibility_of(run.trainer, archive, options).text(), "statistical, because the memory is empty");
+  EXPECT_FALSE(restore_targets(run.trainer, options).contains(kGroup + "/values"));
+}
+
+TEST_F(StatefulTest, OneThatDoesNotTakeItsValuesIsNoticed) {
+  class Forgetful : public Memory {
+   public:
+    Forgetful() : Memory(4, 1) {}
+    void restore(const Archive&, const RestoreOptions&) override {}
+  };
+  const Archive archive = checkpoints::read(saved());
+  SmallRun run(world_, kTwelveSteps);
+  run.trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(std::make_shared<Forgetful>()));
+  EXPECT_THROW(restore(run.trainer, archive), CheckpointError);
+}
+
+TEST_F(StatefulTest, NamesAreUnique) {
+  RememberingRun run(world_, 4);
+  run.trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(run.memory));
+  EXPECT_THROW(capture(run.trainer, "", world_.is_root()), std::logic_error);
+}
+
+/// One layer is trained, the other is not.
+class HalfFrozen : public models::Model {
+ public:
+  HalfFrozen(const Section&, const Task& task) {
+    frozen = register_module("frozen", std::make_shared<models::Linear>(28 * 28, 8));
+    head = register_module("head", std::make_shared<models::Linear>(8, task.classes));
+    for (auto& parameter : frozen->parameters()) parameter.set_requires_grad(false);
+  }
+  at::Tensor forward(const at::Tensor& images) override {
+    return models::run(*head, models::run(*frozen, images.flatten(1)));
+  }
+
+  std::shared_ptr<models::Linear> frozen;
+  std::shared_ptr<models::Linear> head;
+};
+
+Tables tables_with_half_frozen() {
+  Tables tables;
+  tables.models.push_back(
+      {.name = "half_frozen", .help = "", .keys = {}, .make = [](const Section& model, const Task& task) {
+         return std::static_pointer_cast<models::Model>(std::make_shared<HalfFrozen>(model, task));
+       }});
+  return tables;
+}
+
+// The ranks of a node share the trained parameters, and each has the others for itself.
+TEST_F(StatefulTest, ParametersThatAreNotTrainedAreRestoredOnEveryRank) {
+  const Tables tables = tables_with_half_frozen();
+  for (const char* const is_shared : {"true", "false"}) {
+    const Settings settings = with(kTwelveSteps, {{"model.name", "half_frozen"}, {"ddp.shared_parameters", is_shared}});
+    SmallRun first(world_, settings, tables);
+    const auto frozen_of = [](SmallRun& run) {
+      return dynamic_cast<HalfFrozen&>(run.strategy.model().model()).frozen->weight;
+    };
+    frozen_of(first).fill_(7);
+    SmallRun resumed(world_, settings, tables);
+    EXPECT_FALSE(at::equal(frozen_of(resumed), frozen_of(first)));
+    restore(resumed.trainer, capture(first.trainer, "", true));
+    EXPECT_TRUE(at::equal(frozen_of(resumed), frozen_of(first)));
+  }
+}
+
+}  // namespace stateful_test
+}  // namespace lockstep::engine
