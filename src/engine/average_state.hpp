@@ -2,12 +2,12 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/strategy.hpp>
 
 #include <functional>
 
 #include "differences.hpp"
 #include "held_state.hpp"
+#include "setup/strategy.hpp"
 
 // The average of past weights in checkpoints: group /ema of checkpoints/FORMAT.md.
 namespace lockstep::engine {

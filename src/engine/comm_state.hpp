@@ -2,9 +2,10 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/strategy.hpp>
 
 #include <string>
+
+#include "setup/strategy.hpp"
 
 // What gradients have left behind on their way between ranks: the state of the communication hook, and the layout of
 // the buckets.

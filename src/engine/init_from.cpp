@@ -14,6 +14,7 @@
 #include <filesystem>
 #include <map>
 
+#include "setup/strategy.hpp"
 #include "state_names.hpp"
 
 namespace lockstep::engine {

@@ -14,6 +14,7 @@
 #include <sstream>
 #include <system_error>
 
+#include "loop/trainer.hpp"
 #include "state_names.hpp"
 
 namespace lockstep::engine {
@@ -187,8 +188,8 @@ std::string claim(const std::string& directory, const std::string& chosen, bool 
 
 /// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
 void note_origin(Trainer& trainer, const checkpoints::Archive& archive, const std::string& chosen) {
-  Origin& origin = trainer.origin();
-  trainer.strategy().world().together([&] { origin.parent_digest = checkpoints::read_contents(chosen).digest; });
+  RunOrigin& origin = trainer.run().origin;
+  trainer.view().world.together([&] { origin.parent_digest = checkpoints::read_contents(chosen).digest; });
   origin.lineage = checkpoints::text_of(archive.array("/meta/lineage")) + "step " +
                    std::to_string(archive.integer("/", "step")) + " digest " + origin.parent_digest + " ranks " +
                    std::to_string(archive.integer("/", "world_size")) + "\n";
@@ -201,14 +202,14 @@ void check_resume(const mpi::Communicator& world, const std::string& resume, con
 }
 
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
-  const mpi::Communicator& world = trainer.strategy().world();
+  const mpi::Communicator& world = trainer.view().world;
   const std::string& wanted = sections.at("").text("resume");
   const Section& resume = sections.at("resume");
   RestoreOptions options;
   world.together([&] { options = restore_options(resume); });
   const std::vector<std::string> found = agree_on(world, wanted, directory);
   if (found.empty()) return std::nullopt;
-  Strategy& strategy = trainer.strategy();
+  Strategy& strategy = trainer.run().strategy;
   checkpoints::Homes homes;
   if (!resume.boolean("allow_fresh")) homes = homes_of(strategy, options);  // else initial values may be needed
   checkpoints::Archive archive;
@@ -224,7 +225,7 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
   world.together([&] {
     if (world.is_root()) run = claim(directory, chosen, resume.boolean("fork"));
   });
-  trainer.origin().run_id = world.broadcast(run);
+  trainer.run().origin.run_id = world.broadcast(run);
   for (const std::string& difference : restore(trainer, archive, options)) {
     log::warning("resume.partial passes over: " + difference);
   }

@@ -15,6 +15,7 @@
 #include "comm_state.hpp"
 #include "differences.hpp"
 #include "held_state.hpp"
+#include "loop/trainer.hpp"
 #include "optimizer_state.hpp"
 #include "scaler_state.hpp"
 #include "state_names.hpp"
@@ -95,20 +96,22 @@ void capture_model(Archive& archive, Strategy& strategy, bool is_writer) {
 /// 0 where every rank holds everything.
 std::int64_t stage_of(Strategy& strategy) { return strategy.model().options().sharding.stage; }
 
-void capture_progress(Archive& archive, const Trainer& trainer, std::uint64_t seed) {
-  const Progress& at = trainer.progress();
+void capture_progress(Archive& archive, Run& run, std::uint64_t seed) {
+  const Progress& at = run.progress;
   archive.set("/", "step", at.step);
   archive.set("/", "epoch", at.epoch);
   archive.set("/", "samples_seen", at.samples);
-  archive.set("/sampler", "algorithm", trainer.sampler().algorithm());
+  archive.set("/sampler", "algorithm", run.data.sampler().algorithm());
   archive.set("/sampler", "seed", static_cast<std::int64_t>(seed));
   archive.set("/sampler", "epoch", at.epoch);
-  archive.set("/sampler", "samples_in_epoch", at.step_in_epoch * trainer.sampler().global_batch_size());
-  archive.set("/sampler", "dataset_length", trainer.splits().train->size());
-  archive.set("/sampler", "dataset_digest", static_cast<std::int64_t>(trainer.splits().train->digest()));
+  archive.set("/sampler", "samples_in_epoch", at.step_in_epoch * run.data.sampler().global_batch_size());
+  archive.set("/sampler", "dataset_length", run.data.splits().train->size());
+  archive.set("/sampler", "dataset_digest", static_cast<std::int64_t>(run.data.splits().train->digest()));
   archive.set("/sched/0", "last_step", at.step);
-  archive.set("/sched/0", "first_step", trainer.schedule_begin());
-  archive.set("/sched/0", "factor", trainer.schedule_factor(std::max(trainer.schedule_begin(), at.step - 1)));
+  archive.set("/sched/0", "first_step", run.schedule.begin());
+  archive.set("/sched/0", "factor",
+              run.schedule.factor(std::max(run.schedule.begin(), at.step - 1),
+                                  run.strategy.optimizer().optimizer().groups().front()));
 }
 
 /// LibTorch's default generator of every rank. Lockstep's own draws never depend on it; a user's code may.
@@ -124,8 +127,8 @@ void capture_generators(Archive& archive, const mpi::Communicator& world, bool i
                            .owner = all});
 }
 
-void capture_hooks(Archive& archive, const Trainer& trainer) {
-  for (const auto& [priority, hook] : trainer.hooks()) {
+void capture_hooks(Archive& archive, const HookList& hooks) {
+  for (const auto& [priority, hook] : hooks) {
     if (!hook->state_name().empty()) hook->save_state(archive, path(kHooks, hook->state_name()));
   }
 }
@@ -146,8 +149,8 @@ void compare_model(Differences& differences, const Archive& archive, const model
   compare(kBuffers, buffers_of(model));
 }
 
-void compare_data(Differences& differences, const Archive& archive, const Trainer& trainer, std::uint64_t seed) {
-  const data::Dataset& train = *trainer.splits().train;
+void compare_data(Differences& differences, const Archive& archive, const Run& run, std::uint64_t seed) {
+  const data::Dataset& train = *run.data.splits().train;
   const std::int64_t length = archive.integer("/sampler", "dataset_length");
   if (length != train.size()) {
     differences.add(
@@ -157,8 +160,8 @@ void compare_data(Differences& differences, const Archive& archive, const Traine
     differences.add("it was trained on other data of the same length", kResetSampler);
   }
   const std::string algorithm = archive.text("/sampler", "algorithm");
-  if (algorithm != trainer.sampler().algorithm()) {
-    differences.add("its samples came by " + algorithm + ", the run's come by " + trainer.sampler().algorithm(),
+  if (algorithm != run.data.sampler().algorithm()) {
+    differences.add("its samples came by " + algorithm + ", the run's come by " + run.data.sampler().algorithm(),
                     kResetSampler);
   }
   if (archive.integer("/sampler", "seed") != static_cast<std::int64_t>(seed)) {
@@ -236,9 +239,9 @@ void load_generators(const Archive& archive, const mpi::Communicator& world) {
   if (fits) generator.set_state(states[world.rank()].clone());
 }
 
-void restore_hooks(const Archive& archive, const Trainer& trainer) {
+void restore_hooks(const Archive& archive, const HookList& hooks) {
   const std::vector<std::string> stored = archive.groups_in(kHooks);
-  for (const auto& [priority, hook] : trainer.hooks()) {
+  for (const auto& [priority, hook] : hooks) {
     const std::string name = checkpoints::encode_name(hook->state_name());
     if (!name.empty() && std::find(stored.begin(), stored.end(), name) != stored.end()) {
       hook->load_state(archive, kHooks + "/" + name);
@@ -249,20 +252,21 @@ void restore_hooks(const Archive& archive, const Trainer& trainer) {
 }  // namespace
 
 checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
-  Strategy& strategy = trainer.strategy();
+  Run& run = trainer.run();
+  Strategy& strategy = run.strategy;
   strategy.model().synchronise_buffers();
   Archive archive;
   if (is_writer) {
-    capture_progress(archive, trainer, strategy.seed());
+    capture_progress(archive, run, strategy.seed());
     archive.set("/", "world_size", static_cast<std::int64_t>(strategy.world().size()));
     archive.set("/", "lanes", strategy.lanes());
     archive.set("/", "threads", static_cast<std::int64_t>(strategy.threads()));
     archive.set("/", "sharding", stage_of(strategy));
-    archive.set("/", "parent_digest", trainer.origin().parent_digest);
-    archive.set("/", "run_id", trainer.origin().run_id);
+    archive.set("/", "parent_digest", run.origin.parent_digest);
+    archive.set("/", "run_id", run.origin.run_id);
     archive.put("/meta/config_ini", checkpoints::text_array(config_ini));
-    archive.put("/meta/env_json", checkpoints::text_array(trainer.origin().environment_json));
-    archive.put("/meta/lineage", checkpoints::text_array(trainer.origin().lineage));
+    archive.put("/meta/env_json", checkpoints::text_array(run.origin.environment_json));
+    archive.put("/meta/lineage", checkpoints::text_array(run.origin.lineage));
     capture_scaler(archive, kScaler, strategy.optimizer());
     archive.set("/", "precision", strategy.precision());
   }
@@ -271,8 +275,8 @@ checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bo
   capture_average(archive, strategy, is_writer);
   capture_generators(archive, strategy.world(), is_writer);
   capture_comm(archive, strategy, is_writer);
-  for (const auto& [priority, hook] : trainer.hooks()) hook->before_save(trainer);
-  if (is_writer) capture_hooks(archive, trainer);
+  run.hooks.each(&Hook::before_save, run.view);
+  if (is_writer) capture_hooks(archive, run.hooks);
   return archive;
 }
 
@@ -307,7 +311,8 @@ checkpoints::Homes homes_of(Strategy& strategy, const RestoreOptions& options) {
 }
 
 std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& given, const RestoreOptions& options) {
-  Strategy& strategy = trainer.strategy();
+  Run& run = trainer.run();
+  Strategy& strategy = run.strategy;
   Archive archive;
   std::vector<std::string> passed_over;
   strategy.world().together([&] {
@@ -322,16 +327,16 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
     Differences differences(archive);
     if (!options.resets_optim) compare_steps(differences, archive, place_of(strategy));
     if (!options.resets_optim && !options.is_partial) compare_optimizer(differences, archive, place_of(strategy));
-    if (!options.resets_sampler) compare_data(differences, archive, trainer, strategy.seed());
+    if (!options.resets_sampler) compare_data(differences, archive, run, strategy.seed());
     if (!options.resets_rng) compare_generators(differences, archive);
     if (!options.resets_average && !options.is_partial) compare_average(differences, archive, strategy);
     compare_lanes(differences, archive, strategy);
     differences.throw_if_any();
-    trainer.restart_schedule_at(options.resets_sched ? archive.integer("/", "step")
-                                                     : archive.integer("/sched/0", "first_step"));
-    trainer.resume_at(archive.integer("/", "step"), options.resets_sampler ? 0 : archive.integer("/sampler", "epoch"),
-                      options.resets_sampler ? 0 : archive.integer("/sampler", "samples_in_epoch"),
-                      archive.integer("/", "samples_seen"));
+    run.schedule.restart_at(options.resets_sched ? archive.integer("/", "step")
+                                                 : archive.integer("/sched/0", "first_step"));
+    run.resume_at(archive.integer("/", "step"), options.resets_sampler ? 0 : archive.integer("/sampler", "epoch"),
+                  options.resets_sampler ? 0 : archive.integer("/sampler", "samples_in_epoch"),
+                  archive.integer("/", "samples_seen"));
   });
   load_model(strategy, archive);
   if (!options.resets_optim) {
@@ -342,7 +347,7 @@ std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& g
   if (!options.resets_rng) load_generators(archive, strategy.world());
   if (!options.is_partial) {
     restore_comm(strategy, archive);
-    strategy.world().together([&] { restore_hooks(archive, trainer); });
+    strategy.world().together([&] { restore_hooks(archive, run.hooks); });
   }
   strategy.model().parameters().read_whole(
       [&] { strategy.world().together([&] { verify_restored(strategy, archive, options); }); });
@@ -353,7 +358,7 @@ std::string exactness_of(Trainer& trainer, const checkpoints::Archive& archive, 
   if (options.is_partial || options.resets_optim || options.resets_sched || options.resets_sampler) {
     return "statistical, because not all of the state was taken over";
   }
-  Strategy& strategy = trainer.strategy();
+  Strategy& strategy = trainer.run().strategy;
   const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
   if (stage != stage_of(strategy) && strategy.world().size() > 1) {
     return "order, because it was written by a run of sharding stage " + std::to_string(stage) +

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
-#include <lockstep/engine/strategy.hpp>
 
 #include <string>
 #include <vector>
 
 namespace lockstep::engine {
+
+class Strategy;
 
 /// Takes initial parameters and buffers from the file that key `init.from` names, if it names one: a Lockstep
 /// checkpoint, or a safetensors, PyTorch, npz or HDF5 file. Of a file with groups (a .pt with "model" and "optimizer")

@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace lockstep::engine {
+
+class Trainer;
 
 /// Finds and restores the checkpoint that `resume` asks for: none, auto, must, a step number or a path.
 ///

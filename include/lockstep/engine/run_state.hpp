@@ -3,7 +3,7 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/checkpoints/store.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/core/section.hpp>
 
 #include <string>
 #include <utility>
@@ -11,6 +11,9 @@
 
 // Where tensors meet checkpoint archives. checkpoints/FORMAT.md names every path.
 namespace lockstep::engine {
+
+class Strategy;
+class Trainer;
 
 /// Everything a run needs to continue bit for bit. Collective; complete on ranks that say so, empty elsewhere.
 /// The arrays of parameters and buffers borrow the live tensors: use the archive before the next step.

@@ -9,8 +9,8 @@
 
 #include <filesystem>
 
-#include "checkpoint_saver.hpp"
-#include "replicas.hpp"
+#include "saving/checkpoint_saver.hpp"
+#include "saving/replicas.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -32,8 +32,7 @@ class SaverTest : public ::testing::Test {
   std::string train(const std::string& name, const Settings& settings) {
     SmallRun run(world_, with(kBase, settings));
     const std::string directory = shared_ + "/" + name;
-    run.trainer.add_hook(Priority::very_low,
-                         checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory, "config"));
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, "config"));
     run.trainer.train();
     world_.barrier();
     return directory;

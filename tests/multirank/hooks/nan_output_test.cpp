@@ -49,8 +49,8 @@ TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
   run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
   const float fault = is_last() ? kNan : 4;
   run.hook().on_forward(run.trainer, batch_with({1, 2, 3, fault}));
-  std::vector<std::string> samples =
-      world_.all_gather(std::to_string(run.trainer.samples_of(0, 1).at(1)));  // the second micro_batch's second one
+  std::vector<std::string> samples = world_.all_gather(
+      std::to_string(run.trainer.view().data.samples_of(0, 1).at(1)));  // the second micro_batch's second one
   const std::string file =
       folder_.path() + "/nan_output-step000000000001-rank0000" + std::to_string(world_.size() - 1) + ".safetensors";
   const std::string error = agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); });

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "hooked_run.hpp"
-#include "precise_statistics.hpp"
+#include "measures/precise_statistics.hpp"
 
 namespace lockstep::engine {
 namespace precise_bn_test {
@@ -135,7 +135,7 @@ class PreciseBnTest : public ::testing::Test {
     run.hook().before_evaluation(run.trainer);
     std::vector<std::int64_t> samples;
     for (const std::int64_t step : {0, 1}) {
-      const auto some = run.trainer.sampler().indices(0, step, {0, 12});
+      const auto some = run.trainer.view().data.sampler().indices(0, step, {0, 12});
       samples.insert(samples.end(), some.begin(), some.end());
     }
     const at::Tensor values = run.splits.train->get(samples).input.to(at::kDouble).flatten(1);
@@ -161,7 +161,7 @@ TEST_F(PreciseBnTest, IsDueAtTheEndOfSomeEpochsAndOfTheRun) {
   models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
   run.hook().before_train(run.trainer);
   const auto is_done_at = [&](std::int64_t step) {
-    run.trainer.resume_at(step, step / 8, step % 8 * 12, step * 12);
+    run.trainer.run().resume_at(step, step / 8, step % 8 * 12, step * 12);
     norm.running_mean.fill_(100);
     run.hook().before_evaluation(run.trainer);
     return norm.running_mean.max().item<float>() < 100;

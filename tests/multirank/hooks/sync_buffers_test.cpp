@@ -24,7 +24,7 @@ TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   set();
   run.hook().after_epoch(run.trainer);  // no step since then
   EXPECT_EQ(mean(), own);
-  run.trainer.resume_at(1, 0, 12, 12);
+  run.trainer.run().resume_at(1, 0, 12, 12);
   run.hook().after_epoch(run.trainer);
   EXPECT_EQ(mean(), average);
 }
