@@ -2,6 +2,7 @@
 // An average of past weights in a run: what it is, what it is evaluated as, and how it is saved and resumed.
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/run_state.hpp>
 
@@ -53,7 +54,7 @@ bool is_equal(const Values& a, const Values& b) {
 class WatchingHook : public Hook {
  public:
   WatchingHook(Trainer& trainer, std::vector<Values>& steps) : trainer_(&trainer), steps_(&steps) {}
-  void after_step(RunView& view, const StepReport&) override { steps_->push_back(values_of(trainer_->run().strategy)); }
+  void after_step(RunView&, const StepReport&) override { steps_->push_back(values_of(trainer_->run().strategy)); }
 
  private:
   Trainer* trainer_;

@@ -2,6 +2,7 @@
 // What is divided among ranks trains as what every rank holds, and their checkpoints are each other's.
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>

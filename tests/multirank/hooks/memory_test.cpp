@@ -23,7 +23,7 @@ TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
     EXPECT_LE(now.at(i).value, peak.at(i).value);
     EXPECT_LE(peak.at(i).value, peak_memory_mb());
   }
-  run.hook().after_train(run.trainer, Outcome::failed);  // no collective
+  run.hook().after_train(run.trainer.view(), Outcome::failed);  // no collective
 }
 
 // What a process touches it holds, until it gives it back.

@@ -41,9 +41,9 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
     fill(run.strategy);
     StepReport report;
     report.progress.step = 20;
-    run.hook().after_step(run.trainer, report);
+    run.hook().after_step(run.trainer.view(), report);
     report.progress.step = 25;  // not due
-    run.hook().after_step(run.trainer, report);
+    run.hook().after_step(run.trainer.view(), report);
     if (!world_.is_root()) continue;
     const std::string bias = "parameters/head.bias/";  // 10 elements
     EXPECT_EQ(latest(run.trainer, bias + "norm"), 5);
@@ -69,7 +69,7 @@ TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
   fill(run.strategy);
   StepReport report;
   report.progress.step = 10;
-  run.hook().after_step(run.trainer, report);
+  run.hook().after_step(run.trainer.view(), report);
   if (!world_.is_root()) return;
   const double others = 784 * 16 + 16 + 16 * 10;
   const double all = others + 10;
@@ -89,7 +89,7 @@ TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   }
   LastBatch batch;
   batch.loss_scale = 1024;
-  run.hook().on_backward(run.trainer, batch);
+  run.hook().on_backward(run.trainer.view(), batch);
   run.strategy.model().parameters().drop_gradients();
   if (!world_.is_root()) return;
   EXPECT_DOUBLE_EQ(latest(run.trainer, "gradients/norm"), 2 * std::sqrt(10));
