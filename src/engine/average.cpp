@@ -1,31 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/average.hpp>
 
 #include "state/paths.hpp"
 
 namespace lockstep::engine {
 
-void with_average(Strategy& strategy, const std::function<void()>& body) {
-  optim::ModelAverage* const average = strategy.average();
-  if (average == nullptr || !average->has_begun()) return body();
-  strategy.model().synchronise_buffers();  // training goes on as if no average were evaluated
-  average->swap();
-  try {
-    body();
-  } catch (...) {
-    average->swap_alone();
-    throw;
-  }
-  average->swap();
-}
-
 KeySpec weights_key(const std::string& name, const std::string& help) {
-  return {.name = name,
-          .type = KeyType::choice,
-          .default_value = "auto",
-          .help = help + "; auto: the average of section ema where there is one",
-          .choices = {"auto", "trained", "average"}};
+  return keys::choice(name, "auto", help + "; auto: the average of section ema where there is one",
+                      {"auto", "trained", "average"});
 }
 
 bool takes_average(const checkpoints::Archive& checkpoint, const std::string& wanted, const std::string& cited_as) {

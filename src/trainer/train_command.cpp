@@ -73,7 +73,7 @@ void write_run_files(const std::string& folder, const Job& job, const config::Co
 class StepHook : public engine::Hook {
  public:
   explicit StepHook(RunReport& report) : report_(&report) {}
-  void after_step(engine::Trainer&, const engine::StepReport& step) override { report_->on_step(step); }
+  void after_step(engine::RunView&, const engine::StepReport& step) override { report_->on_step(step); }
 
  private:
   RunReport* report_;

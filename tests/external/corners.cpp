@@ -1,10 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program of a user's own: the trainer with data, a model and a train step of its own, each with a key.
+// A program of a user's own: the trainer with data, a model and a train step of its own, each with a key, and a hook.
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
 #include <torch/types.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
 
 using namespace lockstep;
 
@@ -56,8 +61,8 @@ std::shared_ptr<models::Model> make_bumps(const Section& section, const Task& ta
 /// Trains the model's losses and a penalty on large scores.
 engine::TrainStep make_calm(const Section& section) {
   return [penalty = section.real("penalty")](engine::StepContext& at) {
-    parallel::DistributedDataParallel& wrapper = at.strategy.model();
-    optim::OptimWrapper& optimizer = at.strategy.optimizer();
+    parallel::DistributedDataParallel& wrapper = at.wrapper;
+    optim::OptimWrapper& optimizer = at.optimizer;
     const bool completes_step = optimizer.completes_step();
     const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
     engine::LastBatch last{.input = at.batch.input, .target = wrapper.on_device(at.batch.target)};
@@ -67,21 +72,33 @@ engine::TrainStep make_calm(const Section& section) {
       const auto context = wrapper.optim_context(optimizer);
       const at::Tensor scores = wrapper.forward(last.input);
       last.output = scores.detach();
-      at.tell(engine::Moment::forward, last);
+      at.notify(engine::StepEvent::forward, last);
       loss = models::total_loss(last.model->losses(scores, last.target)) + penalty * scores.square().mean();
       last.losses = {{"loss", loss.detach()}};
-      at.tell(engine::Moment::loss, last);
+      at.notify(engine::StepEvent::loss, last);
     }
     parallel::StepResult result;
     result.update = optimizer.update_params(loss, at.weight, [&] {
       if (at.reads_gradients) wrapper.parameters().finish_gradients();
-      at.tell(engine::Moment::backward, last);
+      at.notify(engine::StepEvent::backward, last);
     });
-    if (completes_step) at.tell(engine::Moment::update, last);
+    if (completes_step) at.notify(engine::StepEvent::update, last);
     result.loss = loss.item<double>();
     return result;
   };
 }
+
+/// Puts the lowest loss so far beside the loss, in the log's lines of metrics.jsonl.
+class LowestLoss : public engine::Hook {
+ public:
+  void after_step(engine::RunView& run, const engine::StepReport& step) override {
+    lowest_ = std::min(lowest_, step.loss);
+    run.events.put("lowest_loss", lowest_, {.is_smoothed = false});
+  }
+
+ private:
+  double lowest_ = std::numeric_limits<double>::infinity();
+};
 
 int main(int argc, char** argv) {
   engine::Tables tables;
@@ -97,5 +114,9 @@ int main(int argc, char** argv) {
                           .help = "trains the losses and a penalty on large scores",
                           .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
                           .make = make_calm});
+  tables.hooks.push_back({.name = "lowest_loss",
+                          .help = "measures the lowest loss so far",
+                          .keys = {},
+                          .make = [](const auto&, const auto&) { return std::make_unique<LowestLoss>(); }});
   trainer::run(argc, argv, tables);
 }

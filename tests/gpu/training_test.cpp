@@ -3,7 +3,6 @@
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/models/generators.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -11,6 +10,7 @@
 #include <algorithm>
 
 #include "gpu_test.hpp"
+#include "measures/averaged_weights.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
 #include "support/temporary_folder.hpp"
@@ -130,7 +130,7 @@ TEST_F(GpuTrainingTest, ACheckpointContinuesTheRunAndFitsTheCpu) {
   whole.trainer.train();
   SmallRun begun(world_, settings("cuda", first_half));
   begun.trainer.train();
-  const checkpoints::Archive archive = capture(begun.trainer, "", begun.trainer.strategy().world().is_root());
+  const checkpoints::Archive archive = capture(begun.trainer, "", begun.trainer.view().world.is_root());
   if (world_.size() > 1) return;  // only rank 0 has it; a file would carry it to the others
   SmallRun continued(world_, settings("cuda", common));
   restore(continued.trainer, archive);
@@ -178,10 +178,11 @@ TEST_F(GpuTrainingTest, AveragesOfWeightsAreThoseOfTheCpu) {
   std::vector<std::vector<at::Tensor>> averages;
   for (const char* const device : {"cuda", "cpu"}) {
     SmallRun run(world_, settings(device, common));
-    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.train();
     const std::vector<at::Tensor> trained = parameters_of(run.strategy);
-    with_average(run.strategy, [&] { averages.push_back(parameters_of(run.strategy)); });
+    with_average(run.strategy.model(), run.strategy.average(),
+                 [&] { averages.push_back(parameters_of(run.strategy)); });
     EXPECT_FALSE(at::equal(averages.back()[0], trained[0]));
     parallel::expect_equal(parameters_of(run.strategy), trained);
   }
@@ -203,7 +204,7 @@ TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
                            {"ema.kind", "ema"}};
   const auto trained = [&](const Settings& more) {
     auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
-    run->trainer.add_hook(Priority::high, average_hook(run->sections.at("ema")));
+    run->trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run->sections.at("ema"))));
     run->trainer.train();
     return run;
   };
@@ -214,7 +215,7 @@ TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
   };
   const auto averages_of = [&](SmallRun& run) {
     std::vector<at::Tensor> values;
-    with_average(run.strategy, [&] { values = values_of(run); });
+    with_average(run.strategy.model(), run.strategy.average(), [&] { values = values_of(run); });
     return values;
   };
   const auto replicas = trained({{"strategy.name", "ddp"}});
@@ -245,7 +246,7 @@ TEST_F(GpuTrainingTest, ShardedCheckpointsContinueTheRunAndFitReplicas) {
                            {"train.precision", "fp64"}, {"ema.kind", "ema"}};
   const auto make = [&](const Settings& more) {
     auto run = std::make_unique<SmallRun>(world_, settings("cuda", with(common, more)));
-    run->trainer.add_hook(Priority::high, average_hook(run->sections.at("ema")));
+    run->trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run->sections.at("ema"))));
     return run;
   };
   for (int stage = 1; stage <= 3; ++stage) {

@@ -2,9 +2,12 @@
 // Projects outside of this one: tests/external, built against an installed prefix and against the build tree.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <limits>
+#include <optional>
 #include <string>
 
 #include "support/program.hpp"
@@ -52,11 +55,13 @@ class ExternalTest : public ::testing::Test {
     expect_key(program, "model", "model.bumps");
     expect_key(program, "data", "data.corners");
     expect_key(program, "train", "train.penalty");
+    expect_key(program, "train", "train.hooks, lowest_loss");
     const std::string run = program + "_run";
     succeed(testing::mpirun_command(2) + " " + program + options(run));
     // A line tells three quarters of the points apart at best, a guess half of them.
     EXPECT_GT(evaluated(program, run, "val/accuracy "), 0.85);
     EXPECT_LT(evaluated(program, run, "val/loss "), 0.5);
+    expect_lowest_losses(run);
     // Where the penalty is all that counts, scores stay at 0, and the loss at ln 2: it is this step that trains.
     const std::string other = program + "_penalised";
     succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
@@ -65,9 +70,29 @@ class ExternalTest : public ::testing::Test {
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
   }
 
+  /// What the program's hook measured: in each line of the log no more than the loss, nor than in the line before.
+  static void expect_lowest_losses(const std::string& run) {
+    std::ifstream lines(run + "/metrics.jsonl");
+    double before = std::numeric_limits<double>::infinity();
+    int count = 0;
+    for (std::string line; std::getline(lines, line);) {
+      const std::optional<double> lowest = number_in(line, "\"lowest_loss\":");
+      if (!lowest) continue;
+      ++count;
+      EXPECT_LE(*lowest, std::min(before, number_in(line, "\"loss\":").value_or(0))) << line;
+      before = *lowest;
+    }
+    EXPECT_GE(count, 10) << run;
+  }
+  static std::optional<double> number_in(const std::string& line, const std::string& name) {
+    const std::size_t place = line.find(name);
+    if (place == std::string::npos) return std::nullopt;
+    return std::strtod(line.c_str() + place + name.size(), nullptr);
+  }
+
   static std::string options(const std::string& run) {
-    return " --data.name=corners --model.name=bumps --train.step=calm --train.global_batch_size=32 "
-           "--train.max_epochs=20 --optim.name=adam --optim.lr=0.02 --run.dir=" +
+    return " --data.name=corners --model.name=bumps --train.step=calm --train.hooks=lowest_loss "
+           "--train.global_batch_size=32 --train.max_epochs=20 --optim.name=adam --optim.lr=0.02 --run.dir=" +
            run;
   }
   static void expect_key(const std::string& program, const std::string& section, const std::string& key) {

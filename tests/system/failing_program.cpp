@@ -3,8 +3,8 @@
 // backward, hook or metric. When it fails it makes the file that LOCKSTEP_STAMP names.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/engine/trainer.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -65,7 +65,7 @@ class Failing : public models::Model {
 
 class FailingHook : public engine::Hook {
  public:
-  void after_step(engine::Trainer&, const engine::StepReport&) override { pass("hook"); }
+  void after_step(engine::RunView&, const engine::StepReport&) override { pass("hook"); }
 };
 
 metrics::Meter failing_meter(const Section&, std::int64_t) {

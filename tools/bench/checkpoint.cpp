@@ -6,12 +6,9 @@
 #include <lockstep/checkpoints/contents.hpp>
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/config/config.hpp>
-#include <lockstep/engine/hooks.hpp>
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
-#include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/engine/trainer.hpp>
 
 #include <torch/types.h>
 
@@ -23,7 +20,9 @@
 #include <map>
 #include <unistd.h>
 
-#include "checkpoint_saver.hpp"
+#include "loop/trainer.hpp"
+#include "saving/checkpoint_saver.hpp"
+#include "setup/strategy.hpp"
 #include "timing.hpp"
 
 namespace {

@@ -3,15 +3,17 @@
 // and train_step over an equal model. Both in one process, in blocks of steps that take turns: the bare loop is a hook.
 // A second bare loop shows how far equal loops differ.
 #include <lockstep/engine/hook_table.hpp>
-#include <lockstep/engine/strategy.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/engine/trainer.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+
+#include "setup/strategy.hpp"
 
 namespace {
 
@@ -30,16 +32,16 @@ double at_part(const std::vector<double>& sorted, double part) {
 /// Steps without anything around them.
 class BareLoop {
  public:
-  explicit BareLoop(const lockstep::Sections& run, engine::Trainer& trainer)
-      : made_(engine::make_strategy(run, trainer.strategy().world())),
-        strategy_(made_->prepare(trainer.splits().train->task())),
-        sampler_(trainer.sampler()) {
+  explicit BareLoop(const lockstep::Sections& sections, const engine::RunView& run)
+      : made_(engine::make_strategy(sections, run.world)),
+        strategy_(made_->prepare(run.data.splits().train->task())),
+        sampler_(run.data.sampler()) {
     const auto& world = strategy_.world();
     const data::Share share = data::share_of(sampler_.global_batch_size(), world.rank(), world.size());
     const auto plan = [this, share](std::int64_t k) {
       return sampler_.indices(k / sampler_.steps_per_epoch(), k % sampler_.steps_per_epoch(), share);
     };
-    loader_ = std::make_unique<data::Loader>(trainer.splits().train, plan, 0, std::int64_t{1} << 40,
+    loader_ = std::make_unique<data::Loader>(run.data.splits().train, plan, 0, std::int64_t{1} << 40,
                                              data::LoaderOptions{.workers = 1, .prefetch = 3});
     strategy_.model().model().train();
   }
@@ -61,15 +63,15 @@ class BareLoop {
 
 class BareLoopHook : public engine::Hook {
  public:
-  BareLoopHook(const lockstep::Sections& run, std::int64_t block) : run_(&run), block_(block) {}
+  BareLoopHook(const lockstep::Sections& sections, std::int64_t block) : sections_(&sections), block_(block) {}
 
-  void before_train(engine::Trainer& trainer) override {
-    bare_ = std::make_unique<BareLoop>(*run_, trainer);
-    control_ = std::make_unique<BareLoop>(*run_, trainer);
+  void before_train(engine::RunView& run) override {
+    bare_ = std::make_unique<BareLoop>(*sections_, run);
+    control_ = std::make_unique<BareLoop>(*sections_, run);
     begin_ = Clock::now();
   }
 
-  void between_steps(engine::Trainer& trainer, const engine::StepReport& report) override {
+  void between_steps(engine::RunView& run, const engine::StepReport& report) override {
     if (report.progress.step % block_ != 0) return;
     const double ours = seconds_since(begin_);
     const double bare = bare_->seconds(block_);
@@ -79,12 +81,12 @@ class BareLoopHook : public engine::Hook {
       controls_.push_back(control / bare);
       bare_ms_.push_back(1000 * bare / static_cast<double>(block_));
     }
-    if (trainer.strategy().world().size() > 1) trainer.strategy().world().barrier();
+    if (run.world.size() > 1) run.world.barrier();
     begin_ = Clock::now();
   }
 
-  void after_train(engine::Trainer& trainer, engine::Outcome outcome) override {
-    if (outcome == engine::Outcome::failed || !trainer.strategy().world().is_root() || ratios_.size() < 3) return;
+  void after_train(engine::RunView& run, engine::Outcome outcome) override {
+    if (outcome == engine::Outcome::failed || !run.world.is_root() || ratios_.size() < 3) return;
     std::sort(bare_ms_.begin(), bare_ms_.end());
     std::printf("%zu pairs of %lld steps of %.2f ms\n", ratios_.size(), static_cast<long long>(block_),
                 at_part(bare_ms_, 0.5));
@@ -107,7 +109,7 @@ class BareLoopHook : public engine::Hook {
 
   static constexpr std::int64_t kWarmUpBlocks = 2;
 
-  const lockstep::Sections* run_;
+  const lockstep::Sections* sections_;
   std::int64_t block_;
   std::unique_ptr<BareLoop> bare_;
   std::unique_ptr<BareLoop> control_;

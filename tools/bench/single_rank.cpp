@@ -2,7 +2,6 @@
 // With one rank the wrapper should cost nothing: its step beside a plain LibTorch loop with the same model and SGD, in
 // alternating blocks of steps. Prints one JSON line with the ratio of the two and its 95 % confidence interval.
 #include <lockstep/config/config.hpp>
-#include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
@@ -14,6 +13,7 @@
 #include <vector>
 
 #include "mlp6.hpp"
+#include "setup/strategy.hpp"
 #include "timing.hpp"
 
 namespace {

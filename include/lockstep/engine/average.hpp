@@ -3,20 +3,11 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/key_spec.hpp>
-#include <lockstep/engine/strategy.hpp>
 
-#include <functional>
 #include <string>
 
-// The average of past weights that section `ema` asks for, in the place of the trained ones.
+// The choice between trained weights and the average of past ones that section `ema` asks for.
 namespace lockstep::engine {
-
-/// Runs `body` with averaged weights and buffers in the model, where the strategy has an average that has begun; then,
-/// and after an exception too, the trained ones are back with all their bits. Without an average it only runs `body`.
-/// Collective. After an exception each rank puts its own parts back, and waits for nobody: where parameters are shared
-/// the others' are back once all ranks have come out of here, and where they are sharded after the next
-/// ParameterStore::write.
-void with_average(Strategy& strategy, const std::function<void()>& body);
 
 /// A key with which `trainer eval`, evaluations of a run, or init.from choose: auto (the average where there is one),
 /// trained or average.

@@ -10,22 +10,22 @@ namespace lockstep::engine {
 
 /// A function for each moment of a hook; those that are empty are passed over.
 struct Callbacks {
-  std::function<void(Trainer&)> before_train = {};
-  std::function<void(Trainer&)> before_epoch = {};
-  std::function<void(Trainer&)> before_step = {};
-  std::function<void(Trainer&, const LastBatch&)> on_forward = {};
-  std::function<void(Trainer&, const LastBatch&)> on_loss = {};
-  std::function<void(Trainer&, const LastBatch&)> on_backward = {};
-  std::function<void(Trainer&, const LastBatch&)> on_update = {};
-  std::function<void(Trainer&)> before_agreement = {};
-  std::function<void(Trainer&, const StepReport&)> after_step = {};
-  std::function<void(Trainer&)> after_epoch = {};
-  std::function<void(Trainer&, const StepReport&)> between_steps = {};
-  std::function<void(Trainer&)> before_roll_back = {};
-  std::function<void(Trainer&)> after_roll_back = {};
-  std::function<void(Trainer&)> before_evaluation = {};
-  std::function<void(Trainer&, const Measured&)> after_evaluation = {};
-  std::function<void(Trainer&, Outcome)> after_train = {};
+  std::function<void(RunView&)> before_train = {};
+  std::function<void(RunView&)> before_epoch = {};
+  std::function<void(RunView&)> before_step = {};
+  std::function<void(RunView&, const LastBatch&)> on_forward = {};
+  std::function<void(RunView&, const LastBatch&)> on_loss = {};
+  std::function<void(RunView&, const LastBatch&)> on_backward = {};
+  std::function<void(RunView&, const LastBatch&)> on_update = {};
+  std::function<void(RunView&)> before_agreement = {};
+  std::function<void(RunView&, const StepReport&)> after_step = {};
+  std::function<void(RunView&)> after_epoch = {};
+  std::function<void(RunView&, const StepReport&)> between_steps = {};
+  std::function<void(RunView&)> before_roll_back = {};
+  std::function<void(RunView&)> after_roll_back = {};
+  std::function<void(RunView&)> before_evaluation = {};
+  std::function<void(RunView&, const Measured&)> after_evaluation = {};
+  std::function<void(RunView&, Outcome)> after_train = {};
   bool reads_gradients = false;  ///< see Hook::reads_gradients
 };
 

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <lockstep/core/record.hpp>
+#include <lockstep/engine/progress.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,48 +18,11 @@ class Archive;
 namespace lockstep::engine {
 
 class Stateful;
-class Trainer;
 struct LastBatch;
+struct RunView;
 
-/// How far a run is. A step is one optimizer update.
-struct Progress {
-  std::int64_t step = 0;           ///< updates done
-  std::int64_t total_steps = 0;    ///< updates of the whole run
-  std::int64_t epoch = 0;          ///< epochs completed
-  std::int64_t step_in_epoch = 0;  ///< updates done in the current epoch
-  std::int64_t steps_per_epoch = 0;
-  std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
-
-  /// The part of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
-  double where() const {
-    return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
-  }
-};
-
-/// What one step did, the same on every rank but for the times.
-struct StepReport {
-  Progress progress;                ///< after the step
-  double loss = 0;                  ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;  ///< before clipping; none of a step that was skipped
-  double lr = 0;                    ///< of the first parameter group
-  std::int64_t samples = 0;         ///< global_batch_size
-  double seconds = 0;               ///< this rank's wall time
-  double data_seconds = 0;          ///< of which it waited for data
-  bool is_save_due = false;         ///< rank 0 asked for a checkpoint
-  bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
-  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none: they are not scaled
-  std::int64_t skipped_steps = 0;           ///< since the run began, this one included
-  std::optional<std::int64_t> evaluations;  ///< of the loss, by an optimizer that needs several
-};
-
-/// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).
-enum class Outcome { done, stopped, ended, failed };
-
-/// What has been committed in this run.
-struct Saves {
-  std::int64_t last_step = -1;  ///< -1: nothing yet
-  double longest_seconds = 0;   ///< from the snapshot to the commit
-};
+/// What has happened to the micro_batch at hand within a step.
+enum class StepEvent { forward, loss, backward, update };
 
 /// What the last evaluation gave, the same on every rank.
 struct Measured {
@@ -104,38 +67,38 @@ enum class Priority : int {
 class Hook {
  public:
   virtual ~Hook() = default;
-  virtual void before_train(Trainer&) {}
-  virtual void before_epoch(Trainer&) {}
-  virtual void before_step(Trainer&) {}
+  virtual void before_train(RunView&) {}
+  virtual void before_epoch(RunView&) {}
+  virtual void before_step(RunView&) {}
   /// In evaluations too: LastBatch::is_training tells. With autocast, and in evaluations without gradients.
-  virtual void on_forward(Trainer&, const LastBatch&) {}
+  virtual void on_forward(RunView&, const LastBatch&) {}
   /// As on_forward, when the losses are known.
-  virtual void on_loss(Trainer&, const LastBatch&) {}
+  virtual void on_loss(RunView&, const LastBatch&) {}
   /// Before the update. Gradients can be read where reads_gradients asked for them: averaged over ranks, not clipped,
   /// and multiplied by LastBatch::loss_scale.
-  virtual void on_backward(Trainer&, const LastBatch&) {}
-  virtual void on_update(Trainer&, const LastBatch&) {}
-  /// The step is computed: what is asked of the trainer here, all ranks hear of with this step.
-  virtual void before_agreement(Trainer&) {}
-  virtual void after_step(Trainer&, const StepReport&) {}
-  virtual void after_epoch(Trainer&) {}
+  virtual void on_backward(RunView&, const LastBatch&) {}
+  virtual void on_update(RunView&, const LastBatch&) {}
+  /// The step is computed: what is requested here, all ranks hear of with this step.
+  virtual void before_agreement(RunView&) {}
+  virtual void after_step(RunView&, const StepReport&) {}
+  virtual void after_epoch(RunView&) {}
   /// What a checkpoint at this step is to hold has happened before Priority::very_low of this moment.
-  virtual void between_steps(Trainer&, const StepReport&) {}
+  virtual void between_steps(RunView&, const StepReport&) {}
   /// All ranks agreed to go back to the last checkpoint: see NonfiniteHook. What is under way is finished first.
-  virtual void before_roll_back(Trainer&) {}
+  virtual void before_roll_back(RunView&) {}
   /// The state is that of the checkpoint, load_state was called.
-  virtual void after_roll_back(Trainer&) {}
-  virtual void before_evaluation(Trainer&) {}
-  virtual void after_evaluation(Trainer&, const Measured&) {}
+  virtual void after_roll_back(RunView&) {}
+  virtual void before_evaluation(RunView&) {}
+  virtual void after_evaluation(RunView&, const Measured&) {}
   /// Of every hook whose before_train returned. After Outcome::failed no collective may be used, since other ranks may
   /// be elsewhere; what is thrown then is logged, and the first error goes on.
-  virtual void after_train(Trainer&, Outcome) {}
+  virtual void after_train(RunView&, Outcome) {}
 
   /// Whether on_backward reads gradients: all of them are then gathered on every rank before it, which takes time.
   virtual bool reads_gradients() const { return false; }
 
   /// A checkpoint is about to be made: what save_state puts is brought to where all ranks have it alike. Collective.
-  virtual void before_save(Trainer&) {}
+  virtual void before_save(RunView&) {}
   /// The name under which checkpoints hold what this hook has learned, its own in a run; empty: it has learned nothing.
   virtual std::string state_name() const { return ""; }
   /// Puts that, the same on every rank, below `group`. On ranks that write checkpoints; not collective.

@@ -4,12 +4,13 @@
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/resume_settings.hpp>
-#include <lockstep/engine/strategy.hpp>
 
 #include <string>
 #include <vector>
 
 namespace lockstep::engine {
+
+class Strategy;
 
 /// Section `init`: where initial values come from.
 struct InitSettings {

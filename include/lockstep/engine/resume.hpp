@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/section.hpp>
 #include <lockstep/engine/resume_settings.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
 namespace lockstep::engine {
+
+class Trainer;
 
 /// Finds and restores the checkpoint that the settings ask for: none, auto, must, a step number or a path.
 ///

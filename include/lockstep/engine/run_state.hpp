@@ -5,13 +5,15 @@
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/compatibility.hpp>
 #include <lockstep/engine/resume_settings.hpp>
-#include <lockstep/engine/trainer.hpp>
 
 #include <string>
 #include <vector>
 
 // A run's state as the archive of a checkpoint, and back. See Stateful for what it consists of.
 namespace lockstep::engine {
+
+class Strategy;
+class Trainer;
 
 /// Everything that a run needs to continue bit for bit. Collective; complete on ranks that write, empty elsewhere.
 /// The arrays of parameters and buffers borrow the live tensors: use the archive before the next step.

@@ -4,9 +4,11 @@
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/perf_timer.hpp>
-#include <lockstep/engine/strategy.hpp>
 #include <lockstep/models/model.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
 #include <string>
@@ -30,24 +32,23 @@ struct LastBatch {
   models::Predictions predictions() const { return model->predict(output); }
 };
 
-/// Where hooks are called within a step.
-enum class Moment { forward, loss, backward, update };
-
 /// What a train step works on: one micro_batch of one rank.
 struct StepContext {
-  Strategy& strategy;
+  parallel::DistributedDataParallel& wrapper;  ///< around the model
+  optim::OptimWrapper& optimizer;
   const data::Batch& batch;
   double weight = 1;             ///< its share of the step's average on this rank, for OptimWrapper::update_params
   double where = 0;              ///< Progress::where of the step
   bool reads_gradients = false;  ///< a hook does, between backward and update
   PerfStats* perf = nullptr;     ///< takes the times of sections; null: they are not measured
   /// Calls the hooks; what has no history yet is to be detached by the step.
-  std::function<void(Moment, const LastBatch&)> tell;
+  std::function<void(StepEvent, const LastBatch&)> notify;
 };
 
 /// Forward, losses, backward and, when the optimizer completes its step, the update, of one micro_batch. Updates
-/// through OptimWrapper::update_params and nothing else, and tells every Moment, in order; backward and update only
-/// where the step is completed. Collective as parallel::DistributedDataParallel::train_step is.
+/// through OptimWrapper::update_params and nothing else, and notifies the hooks of every StepEvent, in order; of
+/// backward and update only where the step is completed. Collective as parallel::DistributedDataParallel::train_step
+/// is.
 using TrainStep = std::function<parallel::StepResult(StepContext&)>;
 
 /// A row of the table of steps, of which `train.step` takes one. A user's program adds rows.

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/optim/model_average.hpp>
 
-#include <algorithm>
+#include <utility>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
@@ -12,44 +15,51 @@ namespace {
 
 class AverageHook : public Hook {
  public:
-  explicit AverageHook(const Section& ema) : ema_(&ema) {}
+  explicit AverageHook(EmaSettings settings) : settings_(std::move(settings)) {}
 
-  void before_train(Trainer& trainer) override {
-    if (trainer.strategy().average() == nullptr) return;
-    trainer.strategy().world().together([&] { first_step_ = first_step(trainer.progress()); });
-    const optim::AverageOptions& options = trainer.strategy().average()->options();
+  void before_train(RunView& run) override {
+    if (run.average == nullptr) return;
+    run.world.together([&] { first_step_ = first_step(run.progress); });
+    const optim::AverageOptions& options = run.average->options();
     if (options.decay < 0.5) {
-      log::warning(ema_->cite("decay") + ": with " + std::to_string(options.decay) +
+      log::warning(settings_.decay_cite + ": with " + std::to_string(options.decay) +
                    " the newest weights count for more than the average of all before them");
     }
   }
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
-    optim::ModelAverage* const average = trainer.strategy().average();
+  void after_step(RunView& run, const StepReport& report) override {
+    optim::ModelAverage* const average = run.average;
     if (average != nullptr && report.progress.step >= first_step_) average->update();
   }
 
  private:
   std::int64_t first_step(const Progress& run) const {
-    const std::int64_t step = ema_->integer("begin");
-    const std::int64_t epoch = ema_->integer("begin_epoch");
+    const std::int64_t step = settings_.begin.value;
+    const std::int64_t epoch = settings_.begin_epoch.value;
     if (step > 0 && epoch > 0) {
-      throw ConfigError(ema_->cite("begin") + " and " + ema_->cite("begin_epoch") + ": set one of them");
+      throw ConfigError(settings_.begin.cite + " and " + settings_.begin_epoch.cite + ": set one of them");
     }
     const std::int64_t first = epoch > 0 ? (epoch - 1) * run.steps_per_epoch + 1 : step;
     if (first > run.total_steps) {
-      throw ConfigError(ema_->cite(epoch > 0 ? "begin_epoch" : "begin") + ": the average would begin with step " +
-                        std::to_string(first) + ", but the run ends with step " + std::to_string(run.total_steps));
+      throw ConfigError((epoch > 0 ? settings_.begin_epoch : settings_.begin).cite +
+                        ": the average would begin with step " + std::to_string(first) +
+                        ", but the run ends with step " + std::to_string(run.total_steps));
     }
     return first;
   }
 
-  const Section* ema_;
+  EmaSettings settings_;
   std::int64_t first_step_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> average_hook(const Section& ema) { return std::make_unique<AverageHook>(ema); }
+EmaSettings EmaSettings::from(const Section& ema) {
+  return {.begin = cited_integer(ema, "begin"),
+          .begin_epoch = cited_integer(ema, "begin_epoch"),
+          .decay_cite = ema.cite("decay")};
+}
+
+std::unique_ptr<Hook> average_hook(const EmaSettings& ema) { return std::make_unique<AverageHook>(ema); }
 
 }  // namespace lockstep::engine

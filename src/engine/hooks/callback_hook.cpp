@@ -16,29 +16,27 @@ class CallbackHook : public Hook {
  public:
   explicit CallbackHook(Callbacks callbacks) : call_(std::move(callbacks)) {}
 
-  void before_train(Trainer& trainer) override { call(call_.before_train, trainer); }
-  void before_epoch(Trainer& trainer) override { call(call_.before_epoch, trainer); }
-  void before_step(Trainer& trainer) override { call(call_.before_step, trainer); }
-  void on_forward(Trainer& trainer, const LastBatch& batch) override { call(call_.on_forward, trainer, batch); }
-  void on_loss(Trainer& trainer, const LastBatch& batch) override { call(call_.on_loss, trainer, batch); }
-  void on_backward(Trainer& trainer, const LastBatch& batch) override { call(call_.on_backward, trainer, batch); }
-  void on_update(Trainer& trainer, const LastBatch& batch) override { call(call_.on_update, trainer, batch); }
-  void before_agreement(Trainer& trainer) override { call(call_.before_agreement, trainer); }
-  void after_step(Trainer& trainer, const StepReport& report) override { call(call_.after_step, trainer, report); }
-  void after_epoch(Trainer& trainer) override { call(call_.after_epoch, trainer); }
-  void between_steps(Trainer& trainer, const StepReport& report) override {
-    call(call_.between_steps, trainer, report);
-  }
-  void before_roll_back(Trainer& trainer) override { call(call_.before_roll_back, trainer); }
-  void after_roll_back(Trainer& trainer) override { call(call_.after_roll_back, trainer); }
-  void before_evaluation(Trainer& trainer) override { call(call_.before_evaluation, trainer); }
-  void after_evaluation(Trainer& trainer, const Measured& measured) override {
-    call(call_.after_evaluation, trainer, measured);
+  void before_train(RunView& run) override { call(call_.before_train, run); }
+  void before_epoch(RunView& run) override { call(call_.before_epoch, run); }
+  void before_step(RunView& run) override { call(call_.before_step, run); }
+  void on_forward(RunView& run, const LastBatch& batch) override { call(call_.on_forward, run, batch); }
+  void on_loss(RunView& run, const LastBatch& batch) override { call(call_.on_loss, run, batch); }
+  void on_backward(RunView& run, const LastBatch& batch) override { call(call_.on_backward, run, batch); }
+  void on_update(RunView& run, const LastBatch& batch) override { call(call_.on_update, run, batch); }
+  void before_agreement(RunView& run) override { call(call_.before_agreement, run); }
+  void after_step(RunView& run, const StepReport& report) override { call(call_.after_step, run, report); }
+  void after_epoch(RunView& run) override { call(call_.after_epoch, run); }
+  void between_steps(RunView& run, const StepReport& report) override { call(call_.between_steps, run, report); }
+  void before_roll_back(RunView& run) override { call(call_.before_roll_back, run); }
+  void after_roll_back(RunView& run) override { call(call_.after_roll_back, run); }
+  void before_evaluation(RunView& run) override { call(call_.before_evaluation, run); }
+  void after_evaluation(RunView& run, const Measured& measured) override {
+    call(call_.after_evaluation, run, measured);
   }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     const Callbacks last = std::exchange(call_, {});
-    call(last.after_train, trainer, outcome);
+    call(last.after_train, run, outcome);
   }
 
   bool reads_gradients() const override { return call_.reads_gradients; }

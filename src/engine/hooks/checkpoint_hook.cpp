@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/run_state.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/topology.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <chrono>
 #include <optional>
 
-#include "best_values.hpp"
-#include "checkpoint_saver.hpp"
-#include "replicas.hpp"
+#include "hooks/hooks.hpp"
+#include "saving/best_values.hpp"
+#include "saving/checkpoint_saver.hpp"
+#include "saving/replicas.hpp"
+#include "saving/saves.hpp"
 
 namespace lockstep::engine {
 
@@ -18,54 +19,53 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-struct Intervals {
-  std::int64_t steps;   // 0: off
-  std::int64_t epochs;  // 0: off
-  double seconds;       // 0: off
-};
-
 class CheckpointHook : public Hook {
  public:
-  CheckpointHook(Intervals every, const mpi::Communicator& world, SaverOptions options, BestValues best,
-                 std::string config_ini)
-      : every_(every), saver_(world, std::move(options)), best_(std::move(best)), config_ini_(std::move(config_ini)) {}
+  CheckpointHook(SavingSettings settings, const mpi::Communicator& world, SaverOptions options, BestValues best,
+                 CaptureState capture)
+      : settings_(std::move(settings)),
+        saver_(world, std::move(options)),
+        best_(std::move(best)),
+        capture_(std::move(capture)) {}
 
-  void before_train(Trainer& trainer) override {
+  void before_train(RunView& run) override {
     saved_at_ = Clock::now();
-    first_step_ = trainer.progress().step;  // 0, or what was resumed
+    first_step_ = run.progress.step;  // 0, or what was resumed
     if (first_step_ > 0) saver_.keep_origin(first_step_);
   }
 
-  void before_step(Trainer& trainer) override {
+  void before_step(RunView& run) override {
     const double elapsed = std::chrono::duration<double>(Clock::now() - saved_at_).count();
-    if ((every_.seconds > 0 && elapsed >= every_.seconds) || saver_.is_retry_due()) trainer.request_save();
+    if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
+      run.requests.save();
   }
 
-  void between_steps(Trainer& trainer, const StepReport& report) override {
+  void between_steps(RunView& run, const StepReport& report) override {
     saver_.poll();
-    tell(trainer);
-    const Progress& at = trainer.progress();
-    const bool by_steps = every_.steps > 0 && at.step % every_.steps == 0;
-    const bool by_epochs = every_.epochs > 0 && at.step_in_epoch == 0 && at.epoch % every_.epochs == 0;
-    const bool is_best = note_best(trainer);
+    note_saves(run);
+    const Progress& at = run.progress;
+    const bool by_steps = settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
+    const bool by_epochs =
+        settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
+    const bool is_best = note_best(run);
     if (!by_steps && !by_epochs && !is_best && !report.is_save_due) return;
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
-    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return state_of(trainer); });
+    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return state_of(run); });
     saved_at_ = Clock::now();
-    tell(trainer);
+    note_saves(run);
   }
 
-  void before_roll_back(Trainer& trainer) override {
+  void before_roll_back(RunView& run) override {
     saver_.finish();
-    tell(trainer);
+    note_saves(run);
   }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
-    const std::int64_t step = trainer.progress().step;
+    const std::int64_t step = run.progress.step;
     if (step == first_step_) return;
-    saver_.save_now(step, [&] { return state_of(trainer); });
-    tell(trainer);
+    saver_.save_now(step, [&] { return state_of(run); });
+    note_saves(run);
   }
 
   std::string state_name() const override { return best_.is_off() ? "" : "best"; }
@@ -84,41 +84,39 @@ class CheckpointHook : public Hook {
 
  private:
   /// Whether the evaluation of this step, if there was one, is one of the best.
-  bool note_best(const Trainer& trainer) {
-    const bool is_best = trainer.measured().step == trainer.progress().step && best_.offer(trainer.measured());
+  bool note_best(const RunView& run) {
+    const bool is_best = run.measured.step == run.progress.step && best_.offer(run.measured);
     if (is_best) saver_.keep_best(best_.steps());
     return is_best;
   }
 
-  checkpoints::Archive state_of(Trainer& trainer) const {
-    require_equal_replicas(trainer.strategy());
-    return capture(trainer, config_ini_, saver_.is_writer());
+  checkpoints::Archive state_of(RunView& run) const {
+    require_equal_replicas(run.world, run.wrapper.parameters());
+    return capture_(saver_.is_writer());
   }
 
-  /// Others ask the trainer what is committed and how long it takes.
-  void tell(Trainer& trainer) const {
-    if (saver_.saved_step() >= 0) trainer.note_saved(saver_.saved_step(), saver_.longest_seconds());
+  /// Other hooks look at what is committed, and how long it takes.
+  void note_saves(RunView& run) const {
+    if (saver_.saved_step() >= 0) run.saves.note(saver_.saved_step(), saver_.longest_seconds());
   }
 
-  Intervals every_;
+  SavingSettings settings_;
   CheckpointSaver saver_;
   BestValues best_;
-  std::string config_ini_;
+  CaptureState capture_;
   Clock::time_point saved_at_;
   std::int64_t first_step_ = 0;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> checkpoint_hook(const Section& ckpt, Strategy& strategy, std::string directory,
-                                      std::string config_ini) {
-  const Intervals every{
-      .steps = ckpt.integer("every_steps"), .epochs = ckpt.integer("every_epochs"), .seconds = ckpt.real("every_secs")};
-  const int hosts = mpi::Topology::of(strategy.world()).host_count;
+std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
+                                      std::string directory, CaptureState capture) {
+  const int hosts = mpi::Topology::of(world).host_count;
   std::optional<BestValues> best;
-  strategy.world().together([&] { best.emplace(ckpt); });
-  return std::make_unique<CheckpointHook>(every, strategy.world(), saver_options(ckpt, std::move(directory), hosts),
-                                          *std::move(best), std::move(config_ini));
+  world.together([&] { best.emplace(settings.best); });
+  return std::make_unique<CheckpointHook>(settings, world, saver_options(settings, std::move(directory), hosts),
+                                          *std::move(best), std::move(capture));
 }
 
 }  // namespace lockstep::engine

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
@@ -10,10 +13,10 @@ class DdpReportHook : public Hook {
  public:
   explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> tell) : tell_(std::move(tell)) {}
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
-    const parallel::DdpReport report = trainer.strategy().model().report();
-    if (trainer.strategy().world().is_root() && tell_) tell_(report);
+    const parallel::DdpReport report = run.wrapper.report();
+    if (run.world.is_root() && tell_) tell_(report);
   }
 
  private:

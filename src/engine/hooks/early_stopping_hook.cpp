@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <utility>
 
-#include "early_stop.hpp"
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
+#include "measures/early_stop.hpp"
+#include "saving/best_values.hpp"
 
 namespace lockstep::engine {
 
@@ -18,15 +19,15 @@ class EarlyStoppingHook : public Hook {
   EarlyStoppingHook(EarlyStop stop, std::string metric, BestRule rule, bool is_strict, std::string name)
       : stop_(stop), metric_(std::move(metric)), rule_(rule), is_strict_(is_strict), name_(std::move(name)) {}
 
-  void before_train(Trainer& trainer) override { end_if_over(trainer); }  // of a run that had ended this way
+  void before_train(RunView& run) override { end_if_over(run); }  // of a run that had ended this way
 
-  void after_evaluation(Trainer& trainer, const Measured& measured) override {
+  void after_evaluation(RunView& run, const Measured& measured) override {
     if (!stop_.reason().empty()) return;  // a last one, of a run that ends
     std::string names;
     for (const auto& [name, value] : measured.values) {
       if (is_metric(name, metric_)) {
         stop_.offer(value, measured.step);
-        return end_if_over(trainer);
+        return end_if_over(run);
       }
       names += (names.empty() ? "" : ", ") + name;
     }
@@ -51,12 +52,11 @@ class EarlyStoppingHook : public Hook {
   }
 
  private:
-  void end_if_over(Trainer& trainer) {
+  void end_if_over(RunView& run) {
     const std::string reason = stop_.reason();
     if (reason.empty()) return;
-    log::info(name_ + ": " + metric_ + " " + reason + ": the run ends after step " +
-              std::to_string(trainer.progress().step));
-    trainer.request_finish();
+    log::info(name_ + ": " + metric_ + " " + reason + ": the run ends after step " + std::to_string(run.progress.step));
+    run.requests.finish();
   }
 
   void tell_missing(const std::string& names) {

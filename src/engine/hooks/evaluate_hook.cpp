@@ -1,87 +1,83 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/average.hpp>
-#include <lockstep/engine/evaluation.hpp>
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/phases.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <algorithm>
 
-#include "confusion_count.hpp"
-#include "sample_pictures.hpp"
+#include "hooks/hooks.hpp"
+#include "hooks/log_settings.hpp"
+#include "loop/phases.hpp"
+#include "measures/averaged_weights.hpp"
+#include "measures/confusion_count.hpp"
+#include "measures/evaluation.hpp"
+#include "measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-constexpr std::int64_t kMostCountedClasses = 100;
+constexpr std::int64_t kMaxCountedClasses = 100;
 
 class EvaluateHook : public Hook {
  public:
-  EvaluateHook(const Sections& sections, Phases phases, const std::vector<metrics::MeterRow>& rows)
-      : eval_(sections.at("eval")),
-        rows_(rows),
-        pictures_(sections.at("log").integer("pictures")),
-        interval_(eval_.integer("interval")),
-        phases_(std::move(phases)),
-        batch_size_(eval_.integer("batch_size")),
-        weights_(eval_.text("weights")),
-        weights_cited_(eval_.cite("weights")) {}
+  EvaluateHook(EvalSettings settings, Phases phases, std::int64_t pictures, std::vector<metrics::MeterRow> rows)
+      : settings_(std::move(settings)), phases_(std::move(phases)), pictures_(pictures), rows_(std::move(rows)) {}
 
-  void before_train(Trainer& trainer) override {
-    trainer.strategy().world().together([&] {
-      meters_ = make_meters(eval_, trainer.splits().test->task(), rows_);
-      counted_classes_ = classes_to_count(trainer.splits().test->task());
-      if (weights_ != "average" || trainer.strategy().average() != nullptr) return;
-      throw ConfigError(weights_cited_ + ": there is no average of weights, since ema.kind is none");
+  void before_train(RunView& run) override {
+    run.world.together([&] {
+      meters_ = make_meters(settings_.metrics, run.data.splits().test->task(), rows_);
+      counted_classes_ = classes_to_count(run.data.splits().test->task());
+      if (settings_.weights.value != "average" || run.average != nullptr) return;
+      throw ConfigError(settings_.weights.cite + ": there is no average of weights, since ema.kind is none");
     });
   }
 
-  void between_steps(Trainer& trainer, const StepReport&) override {
-    const Progress& at = trainer.progress();
-    const bool is_due =
-        interval_ == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false) : at.step % interval_ == 0;
-    if (is_due || at.step == at.total_steps) evaluate_now(trainer);
+  void between_steps(RunView& run, const StepReport&) override {
+    const Progress& at = run.progress;
+    const bool is_due = settings_.interval == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
+                                                : at.step % settings_.interval == 0;
+    if (is_due || at.step == at.total_steps) evaluate_now(run);
   }
 
   // Of a run that had no more steps to make.
-  void after_train(Trainer& trainer, Outcome outcome) override {
-    if (outcome == Outcome::done && trainer.measured().step != trainer.progress().step) evaluate_now(trainer);
+  void after_train(RunView& run, Outcome outcome) override {
+    if (outcome == Outcome::done && run.measured.step != run.progress.step) evaluate_now(run);
   }
 
  private:
   /// Of a confusion matrix that nobody asked for.
   std::int64_t classes_to_count(const Task& task) const {
-    const bool is_small = task.classes >= 2 && task.classes <= kMostCountedClasses;
+    const bool is_small = task.classes >= 2 && task.classes <= kMaxCountedClasses;
     return is_small && !task.is_text && task.predictions_per_sample == 1 ? task.classes : 0;
   }
 
-  void evaluate_now(Trainer& trainer) const {
-    EventStorage& events = trainer.events();
+  void evaluate_now(RunView& run) const {
+    EventStorage& events = run.events;
     metrics::ClassificationSums sums;
     metrics::Meters meters = meters_;
     ConfusionCount confusion(counted_classes_);
     SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0);
-    const auto tell = [&](Moment moment, const LastBatch& last) {
-      trainer.tell(moment, last);
-      if (moment != Moment::forward) return;
+    const auto notify = [&](StepEvent event, const LastBatch& last) {
+      run.notify(event, last);
+      if (event != StepEvent::forward) return;
       confusion.add(last);
       pictures.add(last);
     };
     const auto measure = [&] {
-      sums = evaluate(trainer.strategy(), *trainer.splits().test, batch_size_, meters, tell);
+      sums = evaluate(run.world, run.wrapper, *run.data.splits().test, settings_.batch_size, meters, notify);
     };
-    for (const auto& [priority, hook] : trainer.hooks()) hook->before_evaluation(trainer);
-    weights_ == "trained" ? measure() : with_average(trainer.strategy(), measure);
-    confusion.sum_over_ranks(trainer.strategy().collectives());
+    run.begin_evaluation();
+    settings_.weights.value == "trained" ? measure() : with_average(run.wrapper, run.average, measure);
+    confusion.sum_over_ranks(run.collectives);
     Record record{.kind = "eval",
-                  .values = {{"step", trainer.progress().step},
-                             {"epoch", trainer.progress().epoch},
+                  .values = {{"step", run.progress.step},
+                             {"epoch", run.progress.epoch},
                              {"val/loss", sums.mean_loss()},
                              {"val/accuracy", sums.accuracy()},
                              {"val/count", sums.count}}};
-    trainer.strategy().world().together([&] {  // the same everywhere, whether it can be read or not
+    run.world.together([&] {  // the same everywhere, whether it can be read or not
       auto readings = meters.read();
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
       const auto scope = events.scope("val");
@@ -91,26 +87,24 @@ class EvaluateHook : public Hook {
       if (auto table = confusion.table(); table && !is_told) events.put(std::move(*table));
       for (Table& table : readings.tables) events.put(std::move(table));
     });
-    trainer.report(record);
-    for (const auto& [priority, hook] : trainer.hooks()) hook->after_evaluation(trainer, trainer.measured());
+    run.report(record);
+    run.end_evaluation(run.measured);
   }
 
-  Section eval_;
+  EvalSettings settings_;
+  Phases phases_;
+  std::int64_t pictures_;  // maximum number; 0: none
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
-  std::int64_t pictures_;
   std::int64_t counted_classes_ = 0;
-  std::int64_t interval_;
-  Phases phases_;
-  std::int64_t batch_size_;
-  std::string weights_;
-  std::string weights_cited_;
 };
 
 }  // namespace
 
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
-  return std::make_unique<EvaluateHook>(sections, Phases(sections.at("train"), sections.at("eval")), meters);
+  const PhaseSettings phases = PhaseSettings::from(sections.at("train"), sections.at("eval"));
+  return std::make_unique<EvaluateHook>(EvalSettings::from(sections.at("eval")), Phases(phases),
+                                        LogSettings::from(sections.at("log")).pictures, meters);
 }
 
 }  // namespace lockstep::engine

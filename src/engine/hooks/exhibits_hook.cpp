@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
@@ -12,10 +13,10 @@ class ExhibitsHook : public Hook {
  public:
   explicit ExhibitsHook(std::function<void(EventStorage&)> visit) : visit_(std::move(visit)) {}
 
-  void before_train(Trainer& trainer) override { trainer.events().keep_pictures(kMost); }
-  void after_step(Trainer& trainer, const StepReport&) override { visit_(trainer.events()); }
-  void between_steps(Trainer& trainer, const StepReport&) override { visit_(trainer.events()); }
-  void after_train(Trainer& trainer, Outcome) override { visit_(trainer.events()); }
+  void before_train(RunView& run) override { run.events.keep_pictures(kMost); }
+  void after_step(RunView& run, const StepReport&) override { visit_(run.events); }
+  void between_steps(RunView& run, const StepReport&) override { visit_(run.events); }
+  void after_train(RunView& run, Outcome) override { visit_(run.events); }
 
  private:
   std::function<void(EventStorage&)> visit_;

@@ -1,13 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/option_list.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
 #include <string_view>
 
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 
@@ -39,36 +41,35 @@ class FreezeHook : public Hook {
   FreezeHook(std::vector<std::string> patterns, std::int64_t until, std::string name)
       : patterns_(std::move(patterns)), until_(until), name_(std::move(name)) {}
 
-  void before_train(Trainer& trainer) override {
-    Strategy& strategy = trainer.strategy();
-    strategy.world().together([&] { find(strategy); });
-    if (is_due(trainer.progress())) freeze(strategy);
+  void before_train(RunView& run) override {
+    run.world.together([&] { find(run); });
+    if (is_due(run.progress)) freeze(run);
   }
 
   // A run may have gone back to a checkpoint, too.
-  void before_step(Trainer& trainer) override {
-    const bool is_due_now = is_due(trainer.progress());
-    if (is_due_now && !is_frozen_) freeze(trainer.strategy());
+  void before_step(RunView& run) override {
+    const bool is_due_now = is_due(run.progress);
+    if (is_due_now && !is_frozen_) freeze(run);
     if (!is_due_now && is_frozen_) {
-      release(trainer.strategy());
+      release(run);
       log::info(name_ + ": all parameters are updated from step " + std::to_string(until_ + 1) + " on");
     }
     set_modes();
   }
 
   // An evaluation leaves all of the model in training mode.
-  void after_evaluation(Trainer&, const Measured&) override { set_modes(); }
-  void before_evaluation(Trainer&) override { set_modes(); }
+  void after_evaluation(RunView&, const Measured&) override { set_modes(); }
+  void before_evaluation(RunView&) override { set_modes(); }
 
-  void after_train(Trainer& trainer, Outcome) override {
-    if (is_frozen_) release(trainer.strategy());
+  void after_train(RunView& run, Outcome) override {
+    if (is_frozen_) release(run);
   }
 
  private:
   bool is_due(const Progress& at) const { return until_ == 0 || at.step < until_; }
 
-  void find(Strategy& strategy) {
-    const parallel::ParameterStore& store = strategy.model().parameters();
+  void find(RunView& run) {
+    const parallel::ParameterStore& store = run.wrapper.parameters();
     for (const std::string& pattern : patterns_) {
       bool is_known = false;
       for (std::size_t i = 0; i < store.size(); ++i) {
@@ -81,11 +82,11 @@ class FreezeHook : public Hook {
                           "' or lies in such a block");
       }
     }
-    if (strategy.optimizer().uses_closure()) {
-      throw ConfigError("train.hooks: freeze: " + strategy.optimizer().optimizer().rule().name +
+    if (run.optimizer.uses_closure()) {
+      throw ConfigError("train.hooks: freeze: " + run.optimizer.optimizer().rule().name +
                         " moves all parameters as one");
     }
-    for (const auto& child : strategy.model().model().named_modules({}, /*include_self=*/false)) {
+    for (const auto& child : run.wrapper.model().named_modules({}, /*include_self=*/false)) {
       const bool is_named = std::any_of(patterns_.begin(), patterns_.end(),
                                         [&](const std::string& pattern) { return matches(pattern, child.key()); });
       if (is_named) blocks_.push_back(child.value());
@@ -99,16 +100,16 @@ class FreezeHook : public Hook {
     throw ConfigError("train.hooks: freeze: no parameter is left to be updated");
   }
 
-  void freeze(Strategy& strategy) {
-    for (const std::size_t parameter : parameters_) strategy.model().parameters().hold(parameter);
+  void freeze(RunView& run) {
+    for (const std::size_t parameter : parameters_) run.wrapper.parameters().hold(parameter);
     is_frozen_ = true;
-    strategy.world().together([&] { require_some_left(strategy.model().parameters()); });
+    run.world.together([&] { require_some_left(run.wrapper.parameters()); });
     log::info(name_ + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
               (until_ == 0 ? "" : " before step " + std::to_string(until_ + 1)));
   }
 
-  void release(Strategy& strategy) {
-    for (const std::size_t parameter : parameters_) strategy.model().parameters().let_go(parameter);
+  void release(RunView& run) {
+    for (const std::size_t parameter : parameters_) run.wrapper.parameters().let_go(parameter);
     for (const auto& block : blocks_) block->train();
     is_frozen_ = false;
   }

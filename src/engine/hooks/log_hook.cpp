@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
@@ -10,7 +11,7 @@ class LogHook : public Hook {
  public:
   explicit LogHook(std::int64_t interval) : interval_(interval) {}
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
     if (!is_log_due(at, interval_)) return;
     Record record{
@@ -23,10 +24,10 @@ class LogHook : public Hook {
       record.values.emplace_back("skipped_steps", report.skipped_steps);
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
-    for (const Scalar& scalar : trainer.events().news(seen_, interval_)) {
+    for (const Scalar& scalar : run.events.news(seen_, interval_)) {
       record.values.emplace_back(scalar.name, scalar.value);
     }
-    trainer.report(record);
+    run.report(record);
   }
 
  private:
@@ -40,6 +41,6 @@ bool is_log_due(const Progress& progress, std::int64_t interval) {
   return progress.step % interval == 0 || progress.step == progress.total_steps;
 }
 
-std::unique_ptr<Hook> log_hook(const Section& log) { return std::make_unique<LogHook>(log.integer("interval")); }
+std::unique_ptr<Hook> log_hook(std::int64_t interval) { return std::make_unique<LogHook>(interval); }
 
 }  // namespace lockstep::engine

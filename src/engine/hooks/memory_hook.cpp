@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/process.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <ATen/DeviceAccelerator.h>
 #include <fmt/format.h>
 
 #include <array>
 
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 
@@ -40,30 +41,28 @@ class MemoryHook : public Hook {
  public:
   explicit MemoryHook(std::int64_t interval) : interval_(interval) {}
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
     if (at.step % interval_ != 0 && at.step != at.total_steps) return;
-    const at::Device device = trainer.strategy().device();
+    const at::Device device = run.device;
     const Memory now = memory_of(device);
-    const auto scope = trainer.events().scope("memory");
-    const auto put = [&trainer](const char* name, double value) {
-      trainer.events().put(name, value, {.is_smoothed = false});
-    };
+    const auto scope = run.events.scope("memory");
+    const auto put = [&run](const char* name, double value) { run.events.put(name, value, {.is_smoothed = false}); };
     put("rss_mb", now.resident);
     put("peak_rss_mb", now.peak);
-    trainer.events().put_of_rank("rss_mb", now.resident);
+    run.events.put_of_rank("rss_mb", now.resident);
     if (device.is_cpu()) return;
     put("gpu_allocated_mb", now.gpu_allocated);
     put("gpu_peak_mb", now.gpu_peak);
     put("gpu_reserved_mb", now.gpu_reserved);
   }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
-    const at::Device device = trainer.strategy().device();
+    const at::Device device = run.device;
     const Memory mine = memory_of(device);
     std::array<double, 2> most = {mine.peak, mine.gpu_peak};
-    trainer.strategy().world().all_reduce(std::span<double>(most), mpi::Op::max);
+    run.world.all_reduce(std::span<double>(most), mpi::Op::max);
     log::info(fmt::format("memory: at most {:.1f} MB in a rank's process", most[0]) +
               (device.is_cpu() ? "" : fmt::format(", and {:.1f} MB allocated on its GPU", most[1])));
   }

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/train_step.hpp>
-#include <lockstep/engine/trainer.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <fmt/format.h>
@@ -11,7 +13,8 @@
 
 #include <exception>
 
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
+#include "setup/process.hpp"
 
 namespace lockstep::engine {
 
@@ -41,33 +44,33 @@ class NanOutputHook : public Hook {
  public:
   NanOutputHook(std::string folder, bool dumps) : folder_(std::move(folder)), dumps_(dumps) {}
 
-  void before_step(Trainer&) override { part_ = 0; }
+  void before_step(RunView&) override { part_ = 0; }
 
-  void on_forward(Trainer& trainer, const LastBatch& batch) override {
-    const std::int64_t part = batch.is_training ? part_++ % trainer.strategy().micro_batches() : 0;
+  void on_forward(RunView& run, const LastBatch& batch) override {
+    const std::int64_t part = batch.is_training ? part_++ % run.data.layout().micro_batches : 0;
     if (!fault_.empty() || !batch.output.is_floating_point()) return;
     if (at::isfinite(batch.output).all().item<bool>()) return;
-    fault_ = describe(trainer, batch, part);
-    if (dumps_) fault_ += dump(trainer, batch);
+    fault_ = describe(run, batch, part);
+    if (dumps_) fault_ += dump(run, batch);
   }
 
-  void before_agreement(Trainer& trainer) override {
-    if (!fault_.empty()) trainer.fail(std::make_exception_ptr(NumericError(fault_)));
+  void before_agreement(RunView& run) override {
+    if (!fault_.empty()) run.requests.fail(std::make_exception_ptr(NumericError(fault_)));
   }
 
-  void after_evaluation(Trainer& trainer, const Measured&) override {
-    trainer.strategy().world().together([this] {
+  void after_evaluation(RunView& run, const Measured&) override {
+    run.world.together([this] {
       if (!fault_.empty()) throw NumericError(fault_);
     });
   }
 
  private:
-  static std::string describe(const Trainer& trainer, const LastBatch& batch, std::int64_t part) {
-    const Progress& at = trainer.progress();
+  static std::string describe(const RunView& run, const LastBatch& batch, std::int64_t part) {
+    const Progress& at = run.progress;
     const std::vector<std::int64_t> rows = faulty_rows(batch.output);
     std::vector<std::int64_t> samples = rows;
     if (batch.is_training) {
-      const auto indices = trainer.samples_of(at.epoch * at.steps_per_epoch + at.step_in_epoch, part);
+      const auto indices = run.data.samples_of(at.epoch * at.steps_per_epoch + at.step_in_epoch, part);
       for (std::int64_t& sample : samples) {
         if (static_cast<std::size_t>(sample) < indices.size()) sample = indices[static_cast<std::size_t>(sample)];
       }
@@ -85,9 +88,9 @@ class NanOutputHook : public Hook {
   }
 
   /// @return  where it is
-  std::string dump(Trainer& trainer, const LastBatch& batch) const {
-    const std::string path = fmt::format("{}/nan_output-step{:012}-rank{:05}.safetensors", folder_,
-                                         trainer.progress().step + 1, trainer.strategy().world().rank());
+  std::string dump(RunView& run, const LastBatch& batch) const {
+    const std::string path =
+        fmt::format("{}/nan_output-step{:012}-rank{:05}.safetensors", folder_, run.progress.step + 1, run.world.rank());
     std::vector<checkpoints::NamedArray> arrays;
     for (const auto& [name, tensor] : {std::pair<const char*, at::Tensor>{"input", batch.input},
                                        {"target", batch.target},
@@ -112,7 +115,7 @@ class NanOutputHook : public Hook {
 }  // namespace
 
 std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context) {
-  return std::make_unique<NanOutputHook>(context.run.at("run").text("dir"), options.boolean("dump"));
+  return std::make_unique<NanOutputHook>(RunSettings::from(context.run.at("run")).dir, options.boolean("dump"));
 }
 
 }  // namespace lockstep::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/train_step.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <torch/types.h>
 
@@ -8,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 
@@ -66,10 +68,10 @@ class ParameterStatisticsHook : public Hook {
 
   bool reads_gradients() const override { return options_.has_gradients; }
 
-  void on_backward(Trainer& trainer, const LastBatch& batch) override {
-    const std::int64_t step = trainer.progress().step + 1;
+  void on_backward(RunView& run, const LastBatch& batch) override {
+    const std::int64_t step = run.progress.step + 1;
     if (!options_.has_gradients || step % options_.interval != 0) return;
-    tell(trainer, "gradients", step, [&](const at::Tensor& parameter) {
+    tell(run, "gradients", step, [&](const at::Tensor& parameter) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) return at::Tensor();
       const at::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
@@ -77,23 +79,23 @@ class ParameterStatisticsHook : public Hook {
     });
   }
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
     if (at.step % options_.interval != 0) return;
-    trainer.strategy().model().parameters().read_whole(
-        [&] { tell(trainer, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
+    run.wrapper.parameters().read_whole(
+        [&] { tell(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
   }
 
  private:
   /// @param chosen  what is looked at; undefined: nothing
   template <class Choose>
-  void tell(Trainer& trainer, const std::string& title, std::int64_t step, const Choose& chosen) const {
-    if (!trainer.strategy().world().is_root()) return;  // all hold the same
-    EventStorage& events = trainer.events();
+  void tell(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
+    if (!run.world.is_root()) return;  // all hold the same
+    EventStorage& events = run.events;
     const std::int64_t step_before = events.step();
     events.set_step(step);
     const auto scope = events.scope(title);
-    const parallel::ParameterStore& store = trainer.strategy().model().parameters();
+    const parallel::ParameterStore& store = run.wrapper.parameters();
     Moments all;
     for (std::size_t i = 0; i < store.size(); ++i) {
       const at::Tensor values = chosen(store.parameter(i).tensor);

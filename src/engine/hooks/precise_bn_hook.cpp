@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/models/generators.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
 
-#include "hook_rows.hpp"
-#include "precise_statistics.hpp"
+#include "hooks/hook_rows.hpp"
+#include "measures/precise_statistics.hpp"
 
 namespace lockstep::engine {
 
@@ -19,31 +22,30 @@ class PreciseBnHook : public Hook {
   PreciseBnHook(std::int64_t samples, bool is_wanted, std::int64_t every_epochs)
       : samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
 
-  void before_train(Trainer& trainer) override {
-    trainer.strategy().world().together([&] {
-      const std::int64_t there = trainer.sampler().steps_per_epoch() * trainer.sampler().global_batch_size();
+  void before_train(RunView& run) override {
+    run.world.together([&] {
+      const std::int64_t there = run.data.sampler().steps_per_epoch() * run.data.sampler().global_batch_size();
       if (is_wanted_ && samples_ > there) {
         throw ConfigError("train.hooks: precise_bn: samples=" + std::to_string(samples_) + ", but an epoch has " +
                           std::to_string(there));
       }
       samples_ = std::min(samples_, there);
-      is_off_ = PreciseStatistics(trainer.strategy().model().model()).is_empty();
+      is_off_ = PreciseStatistics(run.wrapper.model()).is_empty();
     });
     if (is_off_) log::info("precise_bn: the model has no batch norm layers, so nothing is done");
   }
 
-  void before_evaluation(Trainer& trainer) override {
-    if (is_off_ || !is_due(trainer.progress())) return;
-    Strategy& strategy = trainer.strategy();
-    PreciseStatistics statistics(strategy.model().model());
-    const std::int64_t batch = trainer.sampler().global_batch_size();
+  void before_evaluation(RunView& run) override {
+    if (is_off_ || !is_due(run.progress)) return;
+    PreciseStatistics statistics(run.wrapper.model());
+    const std::int64_t batch = run.data.sampler().global_batch_size();
     const std::int64_t steps = (samples_ + batch - 1) / batch;
-    strategy.world().together([&] {
+    run.world.together([&] {
       for (std::int64_t step = 0; step < steps; ++step) {
-        for (std::int64_t part = 0; part < strategy.micro_batches(); ++part) look(trainer, statistics, step, part);
+        for (std::int64_t part = 0; part < run.data.layout().micro_batches; ++part) look(run, statistics, step, part);
       }
     });
-    statistics.finish(strategy.collectives());
+    statistics.finish(run.collectives);
   }
 
  private:
@@ -53,17 +55,17 @@ class PreciseBnHook : public Hook {
   }
 
   /// One forward, which draws what depends on the place alone.
-  static void look(Trainer& trainer, PreciseStatistics& statistics, std::int64_t step, std::int64_t part) {
-    Strategy& strategy = trainer.strategy();
-    const Progress& at = trainer.progress();
+  static void look(RunView& run, PreciseStatistics& statistics, std::int64_t step, std::int64_t part) {
+    const BatchLayout& layout = run.data.layout();
+    const Progress& at = run.progress;
     const std::int64_t position = at.epoch * at.steps_per_epoch + step;
-    const data::Batch batch = trainer.splits().train->get(trainer.samples_of(position, part));
-    const auto place = static_cast<std::uint64_t>(strategy.lanes() > 0 ? strategy.first_lane() + part : part);
-    models::seed_generators(strategy.seed(), random::Stream::forward, static_cast<std::uint64_t>(position),
-                            strategy.rank_of_draws() << 32 | place, strategy.device());
+    const data::Batch batch = run.data.splits().train->get(run.data.samples_of(position, part));
+    const auto place = static_cast<std::uint64_t>(layout.lanes > 0 ? layout.first_lane + part : part);
+    models::seed_generators(run.draws.seed, random::Stream::forward, static_cast<std::uint64_t>(position),
+                            run.draws.rank << 32 | place, run.device);
     statistics.observe([&] {
-      const auto context = strategy.model().optim_context(strategy.optimizer());
-      strategy.model().forward(batch.input, batch.more);
+      const auto context = run.wrapper.optim_context(run.optimizer);
+      run.wrapper.forward(batch.input, batch.more);
     });
   }
 

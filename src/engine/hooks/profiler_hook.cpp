@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <fmt/format.h>
 
@@ -9,8 +10,9 @@
 #include <fstream>
 #include <optional>
 
-#include "hook_rows.hpp"
-#include "trace.hpp"
+#include "hooks/hook_rows.hpp"
+#include "measures/trace.hpp"
+#include "setup/process.hpp"
 
 namespace lockstep::engine {
 
@@ -18,15 +20,15 @@ namespace {
 
 constexpr std::size_t kMostSpans = 1'000'000;  // of a rank
 
-/// Each moment ends a section of the step and begins the next one. Operators on the CPU are noted by LibTorch's own
+/// Each event ends a section of the step and begins the next one. Operators on the CPU are noted by LibTorch's own
 /// callbacks; what a GPU does with them is not seen.
 class ProfilerHook : public Hook {
  public:
   ProfilerHook(std::int64_t from_step, std::int64_t steps, std::vector<std::int64_t> ranks, std::string folder)
       : from_step_(from_step), steps_(steps), ranks_(std::move(ranks)), folder_(std::move(folder)) {}
 
-  void before_train(Trainer& trainer) override {
-    const mpi::Communicator& world = trainer.strategy().world();
+  void before_train(RunView& run) override {
+    const mpi::Communicator& world = run.world;
     for (const std::int64_t rank : ranks_) {
       if (rank < world.size()) continue;
       throw_agreed(ExitCode::configuration, "train.hooks: profiler: ranks: there is no rank " + std::to_string(rank) +
@@ -34,11 +36,11 @@ class ProfilerHook : public Hook {
     }
     is_shown_ = ranks_.empty() || std::find(ranks_.begin(), ranks_.end(), world.rank()) != ranks_.end();
     // A run that goes on behind the window has had its trace.
-    is_over_ = trainer.progress().step >= from_step_ + steps_;
+    is_over_ = run.progress.step >= from_step_ + steps_;
   }
 
-  void before_step(Trainer& trainer) override {
-    if (is_over_ || trainer.progress().step < from_step_) return;
+  void before_step(RunView& run) override {
+    if (is_over_ || run.progress.step < from_step_) return;
     end_section("between steps");
     if (!is_open_) {
       is_open_ = true;
@@ -49,23 +51,23 @@ class ProfilerHook : public Hook {
     section_begin_ = now;
   }
 
-  void on_forward(Trainer&, const LastBatch&) override { end_section("data and forward"); }
-  void on_loss(Trainer&, const LastBatch&) override { end_section("loss"); }
-  void on_backward(Trainer&, const LastBatch&) override { end_section("backward"); }
-  void on_update(Trainer&, const LastBatch&) override { end_section("update"); }
-  void before_agreement(Trainer&) override { end_section("rest of the step"); }
+  void on_forward(RunView&, const LastBatch&) override { end_section("data and forward"); }
+  void on_loss(RunView&, const LastBatch&) override { end_section("loss"); }
+  void on_backward(RunView&, const LastBatch&) override { end_section("backward"); }
+  void on_update(RunView&, const LastBatch&) override { end_section("update"); }
+  void before_agreement(RunView&) override { end_section("rest of the step"); }
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& run, const StepReport& report) override {
     if (!is_open_) return;
     end_section("agreement");
     const std::int64_t step = report.progress.step;
     if (is_shown_) spans_.push_back({fmt::format("step {}", step), 0, step_begin_, trace_now()});
-    if (step >= from_step_ + steps_) write(trainer, Outcome::done);
+    if (step >= from_step_ + steps_) write(run, Outcome::done);
   }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     if (is_open_) {
-      write(trainer, outcome);
+      write(run, outcome);
     } else if (!is_over_) {
       log::warning("profiler: the run ended before step " + std::to_string(from_step_ + 1) + ": there is no trace");
     }
@@ -80,8 +82,8 @@ class ProfilerHook : public Hook {
   }
 
   /// One file of all ranks; after a failure, which may be of this rank alone, one of its own.
-  void write(Trainer& trainer, Outcome outcome) {
-    const mpi::Communicator& world = trainer.strategy().world();
+  void write(RunView& run, Outcome outcome) {
+    const mpi::Communicator& world = run.world;
     const std::string events = own_events(world.rank());
     is_open_ = false;
     is_over_ = true;
@@ -136,7 +138,7 @@ class ProfilerHook : public Hook {
 
 std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context) {
   return std::make_unique<ProfilerHook>(options.integer("from_step"), options.integer("steps"),
-                                        options.integers("ranks"), context.run.at("run").text("dir"));
+                                        options.integers("ranks"), RunSettings::from(context.run.at("run")).dir);
 }
 
 }  // namespace lockstep::engine

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/mpi/pending_all_gather.hpp>
 
 #include <algorithm>
@@ -9,6 +8,8 @@
 #include <functional>
 #include <numeric>
 #include <optional>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
@@ -29,38 +30,38 @@ class RankEventsHook : public Hook {
  public:
   RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
-    trainer.events().put_of_rank("step_seconds", report.seconds);
-    trainer.events().put_of_rank("data_seconds", report.data_seconds);
+  void after_step(RunView& run, const StepReport& report) override {
+    run.events.put_of_rank("step_seconds", report.seconds);
+    run.events.put_of_rank("data_seconds", report.data_seconds);
     if (world_.size() == 1 || !is_log_due(report.progress, interval_)) return;
-    finish(trainer);  // the last line's, if they are still under way
-    mine_ = trainer.events().take_rank_means();
+    finish(run);  // the last line's, if they are still under way
+    mine_ = run.events.take_rank_means();
     step_ = report.progress.step;
     head_.emplace(world_, head_of(mine_));
   }
 
-  void before_agreement(Trainer& trainer) override {
+  void before_agreement(RunView& run) override {
     if (head_ && head_->is_done()) {
       const std::string error = open();  // other ranks may come to know it some steps later
-      if (!error.empty()) trainer.fail(std::make_exception_ptr(ConfigError(error)));
+      if (!error.empty()) run.requests.fail(std::make_exception_ptr(ConfigError(error)));
     }
-    if (body_ && body_->is_done()) tell(trainer);
+    if (body_ && body_->is_done()) tell(run);
   }
 
-  void before_roll_back(Trainer& trainer) override { finish(trainer); }
+  void before_roll_back(RunView& run) override { finish(run); }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
-    if (outcome != Outcome::failed) finish(trainer);
+  void after_train(RunView& run, Outcome outcome) override {
+    if (outcome != Outcome::failed) finish(run);
   }
 
  private:
   /// Waits. Collective, so that all ranks see an error at the same place.
-  void finish(Trainer& trainer) {
+  void finish(RunView& run) {
     if (head_) {
       const std::string error = open();
       if (!error.empty()) throw_agreed(ExitCode::configuration, error);
     }
-    if (body_) tell(trainer);
+    if (body_) tell(run);
   }
 
   /// Every rank has said what it has: the same everywhere, or an error that all of them come to.
@@ -83,7 +84,7 @@ class RankEventsHook : public Hook {
     return "";
   }
 
-  void tell(Trainer& trainer) {
+  void tell(RunView& run) {
     const std::span<const double> all = body_->wait();
     const std::size_t ranks = all.size() / mine_.size();
     Record record{.kind = "ranks", .values = {{"step", step_}}};
@@ -97,7 +98,7 @@ class RankEventsHook : public Hook {
       record.values.emplace_back(mine_[i].first + "/max", *most);
     }
     body_.reset();
-    trainer.report(record);
+    run.report(record);
   }
 
   std::int64_t interval_;
@@ -110,8 +111,8 @@ class RankEventsHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> rank_events_hook(const Section& log, const mpi::Communicator& world) {
-  return std::make_unique<RankEventsHook>(log.integer("interval"), world);
+std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communicator& world) {
+  return std::make_unique<RankEventsHook>(interval, world);
 }
 
 }  // namespace lockstep::engine

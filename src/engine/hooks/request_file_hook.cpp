@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <chrono>
 #include <filesystem>
 #include <system_error>
+
+#include "hooks/hooks.hpp"
+#include "saving/saves.hpp"
 
 namespace lockstep::engine {
 
@@ -31,8 +34,8 @@ class RequestFileHook : public Hook {
   explicit RequestFileHook(const std::string& directory)
       : stop_file_(directory + "/STOP"), save_file_(directory + "/SAVE") {}
 
-  void before_train(Trainer& trainer) override {
-    if (!trainer.strategy().world().is_root()) return;
+  void before_train(RunView& run) override {
+    if (!run.world.is_root()) return;
     for (const std::string& file : {stop_file_, save_file_}) {
       if (!exists(file)) continue;
       log::warning(file + " was there before this start: removed, not followed");
@@ -40,38 +43,38 @@ class RequestFileHook : public Hook {
     }
   }
 
-  void before_agreement(Trainer& trainer) override {
+  void before_agreement(RunView& run) override {
     const auto now = Clock::now();
-    if (!trainer.strategy().world().is_root() || now - looked_at_ < kLookInterval) return;
+    if (!run.world.is_root() || now - looked_at_ < kLookInterval) return;
     looked_at_ = now;
-    look_for_stop(trainer);
-    look_for_save(trainer);
+    look_for_stop(run);
+    look_for_save(run);
   }
 
-  void after_train(Trainer& trainer, Outcome outcome) override {
+  void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;  // else all is saved now
-    if (!trainer.strategy().world().is_root()) return;
+    if (!run.world.is_root()) return;
     for (const std::string& file : {stop_file_, save_file_}) {
       if (exists(file)) remove(file);
     }
   }
 
  private:
-  void look_for_stop(Trainer& trainer) const {
+  void look_for_stop(RunView& run) const {
     if (!exists(stop_file_)) return;
     log::info("found " + stop_file_ + ": saving and ending");
-    trainer.request_end();
+    run.requests.end();
   }
 
-  void look_for_save(Trainer& trainer) {
+  void look_for_save(RunView& run) {
     if (asked_at_step_ >= 0) {
-      if (trainer.saves().last_step < asked_at_step_) return;
+      if (run.saves.last_step < asked_at_step_) return;
       remove(save_file_);
       asked_at_step_ = -1;
     } else if (exists(save_file_)) {
       log::info("found " + save_file_ + ": saving");
-      trainer.request_save();
-      asked_at_step_ = trainer.progress().step + 1;
+      run.requests.save();
+      asked_at_step_ = run.progress.step + 1;
     }
   }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <chrono>
 
-#include "hook_rows.hpp"
-#include "run_clock.hpp"
+#include "hooks/hook_rows.hpp"
+#include "measures/run_clock.hpp"
 
 namespace lockstep::engine {
 
@@ -17,11 +17,11 @@ class RunTimeHook : public Hook {
  public:
   explicit RunTimeHook(std::int64_t warmup) : clock_(warmup) {}
 
-  void before_train(Trainer&) override { clock_.begin(now()); }
+  void before_train(RunView&) override { clock_.begin(now()); }
 
-  void after_step(Trainer&, const StepReport& report) override { clock_.step(report.seconds, report.data_seconds); }
+  void after_step(RunView&, const StepReport& report) override { clock_.step(report.seconds, report.data_seconds); }
 
-  void after_train(Trainer&, Outcome) override {
+  void after_train(RunView&, Outcome) override {
     const std::string speed = clock_.speed();
     if (!speed.empty()) log::info("training speed: " + speed);
     log::info("training time: " + clock_.total(now()));

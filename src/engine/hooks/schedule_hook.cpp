@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/schedule_control.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/optim/option_limits.hpp>
 
 #include <memory>
@@ -13,13 +15,13 @@
 #include <utility>
 #include <vector>
 
+#include "hooks/hooks.hpp"
+
 namespace lockstep::engine {
 
 namespace {
 
-std::vector<optim::ParamGroup>& groups_of(Trainer& trainer) {
-  return trainer.strategy().optimizer().optimizer().groups();
-}
+std::vector<optim::ParamGroup>& groups_of(RunView& run) { return run.optimizer.optimizer().groups(); }
 
 std::string one_a_line(const std::vector<std::string>& rules) {
   std::string lines;
@@ -65,47 +67,46 @@ class ScheduleHook : public Hook {
  public:
   explicit ScheduleHook(bool keeps_stored) : keeps_stored_(keeps_stored) {}
 
-  void before_train(Trainer& trainer) override {
+  void before_train(RunView& run) override {
     if (bases_.empty()) {
-      for (optim::ParamGroup& group : groups_of(trainer)) {
+      for (optim::ParamGroup& group : groups_of(run)) {
         group.is_scheduled = true;
         bases_.push_back(group.options);
         bases_.back()["lr"] = group.base_lr;
       }
     }
-    const optim::Optimizer& optimizer = trainer.strategy().optimizer().optimizer();
+    const optim::Optimizer& optimizer = run.optimizer.optimizer();
     limits_ = std::make_unique<optim::OptionLimits>(optimizer.rule(), optimizer.state_names());
-    trainer.strategy().world().together([&] {
-      if (stored_ && trainer.schedule_begin() < trainer.progress().step) go_on(trainer);
+    run.world.together([&] {
+      if (stored_ && run.schedule.begin() < run.progress.step) go_on(run);
       std::vector<std::string> groups;
-      for (const optim::ParamGroup& group : groups_of(trainer)) groups.push_back(group.name);
-      trainer.schedule().require_groups(groups);
-      require_within_limits(trainer);
-      set_options(trainer);
+      for (const optim::ParamGroup& group : groups_of(run)) groups.push_back(group.name);
+      run.schedule.schedule().require_groups(groups);
+      require_within_limits(run);
+      set_options(run);
     });
-    rules_ = {one_a_line(trainer.schedule_rules()), trainer.schedule_length()};
-    learned_ = trainer.schedule().state();
+    rules_ = {one_a_line(run.schedule.rules()), run.schedule.length()};
+    learned_ = run.schedule.schedule().state();
   }
 
-  void before_step(Trainer& trainer) override {
+  void before_step(RunView& run) override {
     try {
-      set_options(trainer);
+      set_options(run);
     } catch (const ConfigError& error) {
       throw_agreed(ExitCode::configuration, error.what());  // every rank comes to the same values
     }
   }
 
-  void after_roll_back(Trainer& trainer) override {
-    trainer.strategy().world().together([&] { trainer.schedule().load_state(learned_); });
+  void after_roll_back(RunView& run) override {
+    run.world.together([&] { run.schedule.schedule().load_state(learned_); });
   }
 
-  void between_steps(Trainer& trainer, const StepReport&) override {
-    const Measured& measured = trainer.measured();
-    if (!trainer.schedule().has_feedback() || measured.step != trainer.progress().step) return;
+  void between_steps(RunView& run, const StepReport&) override {
+    const Measured& measured = run.measured;
+    if (!run.schedule.schedule().has_feedback() || measured.step != run.progress.step) return;
     const schedule::Numbers values(measured.values.begin(), measured.values.end());
-    trainer.strategy().world().together(
-        [&] { trainer.schedule().observe(measured.step - trainer.schedule_begin(), values); });
-    learned_ = trainer.schedule().state();
+    run.world.together([&] { run.schedule.schedule().observe(measured.step - run.schedule.begin(), values); });
+    learned_ = run.schedule.schedule().state();
   }
 
   std::string state_name() const override { return "schedule"; }
@@ -133,87 +134,86 @@ class ScheduleHook : public Hook {
 
   /// After a restart. The rules that hold go on as if they had from the first step, and what was learned stays where it
   /// is still asked for.
-  void go_on(Trainer& trainer) {
-    const bool is_edited = one_a_line(trainer.schedule_rules()) != stored_->lines;
+  void go_on(RunView& run) {
+    const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
     std::string news = is_edited ? "sched.rule differs from the checkpoint's" : "";
-    if (!is_edited && is_other_with(trainer, stored_->length)) {
-      news = difference(stored_->length, trainer.schedule_length());
+    if (!is_edited && is_other_with(run, stored_->length)) {
+      news = difference(stored_->length, run.schedule.length());
     }
-    if (!news.empty()) follow_policy(trainer, news);
+    if (!news.empty()) follow_policy(run, news);
     try {
-      trainer.schedule().load_state(learned_);
+      run.schedule.schedule().load_state(learned_);
     } catch (const ConfigError& error) {
       log::warning(std::string(error.what()) + "; it is learned anew");
     }
   }
 
   /// Whether the rules that are given would come to something else in the rest of a run of `length`.
-  bool is_other_with(Trainer& trainer, const schedule::RunLength& length) const {
-    const std::vector<std::string> rules = trainer.schedule_rules();
-    const schedule::RunLength own_length = trainer.schedule_length();
-    const std::vector<optim::Options> own = preview(trainer);
+  bool is_other_with(RunView& run, const schedule::RunLength& length) const {
+    const std::vector<std::string> rules = run.schedule.rules();
+    const schedule::RunLength own_length = run.schedule.length();
+    const std::vector<optim::Options> own = preview(run);
     try {
-      trainer.follow(rules, length);
+      run.schedule.follow(rules, length);
     } catch (const ConfigError&) {  // a rule that begins behind its end
       return true;
     }
-    const bool is_other = preview(trainer) != own;
-    trainer.follow(rules, own_length);
+    const bool is_other = preview(run) != own;
+    run.schedule.follow(rules, own_length);
     return is_other;
   }
 
   /// The options of every group at even distances until the end of the run.
-  std::vector<optim::Options> preview(Trainer& trainer) const {
+  std::vector<optim::Options> preview(RunView& run) const {
     std::vector<optim::Options> seen;
     for (std::size_t place = 0; place < kPlaces; ++place) {
-      const std::int64_t step = step_at(trainer, place) - trainer.schedule_begin();
+      const std::int64_t step = step_at(run, place) - run.schedule.begin();
       for (std::size_t i = 0; i < bases_.size(); ++i) {
         seen.push_back(bases_[i]);
-        trainer.schedule().apply(step, groups_of(trainer)[i].name, bases_[i], seen.back());
+        run.schedule.schedule().apply(step, groups_of(run)[i].name, bases_[i], seen.back());
       }
     }
     return seen;
   }
 
-  static std::int64_t step_at(const Trainer& trainer, std::size_t place) {
-    const std::int64_t left = trainer.progress().total_steps - trainer.progress().step;
+  static std::int64_t step_at(const RunView& run, std::size_t place) {
+    const std::int64_t left = run.progress.total_steps - run.progress.step;
     const auto ahead = static_cast<double>(left) * static_cast<double>(place) / static_cast<double>(kPlaces);
-    return trainer.progress().step + static_cast<std::int64_t>(ahead);
+    return run.progress.step + static_cast<std::int64_t>(ahead);
   }
 
-  void follow_policy(Trainer& trainer, const std::string& news) const {
-    const bool is_root = trainer.strategy().world().is_root();
+  void follow_policy(RunView& run, const std::string& news) const {
+    const bool is_root = run.world.is_root();
     if (keeps_stored_) {
       if (is_root) log::warning(news + "; the checkpoint's schedule holds, as resume.schedule says");
-      trainer.follow(lines_of(stored_->lines), stored_->length);
+      run.schedule.follow(lines_of(stored_->lines), stored_->length);
     } else if (is_root) {
-      log::warning(news + "; from step " + std::to_string(trainer.progress().step) +
+      log::warning(news + "; from step " + std::to_string(run.progress.step) +
                    " on the schedule given now holds, as if it had from the first step "
                    "(resume.schedule=checkpoint keeps the old one)");
     }
   }
 
-  void set_options(Trainer& trainer) const {
-    const std::int64_t step = trainer.progress().step - trainer.schedule_begin();
-    std::vector<optim::ParamGroup>& groups = groups_of(trainer);
+  void set_options(RunView& run) const {
+    const std::int64_t step = run.progress.step - run.schedule.begin();
+    std::vector<optim::ParamGroup>& groups = groups_of(run);
     for (std::size_t i = 0; i < groups.size(); ++i) {
       groups[i].options["lr"] = groups[i].base_lr;
-      trainer.schedule().apply(step, groups[i].name, bases_[i], groups[i].options);
-      require_within_limits(trainer, groups[i].name, groups[i].options, trainer.progress().step);
+      run.schedule.schedule().apply(step, groups[i].name, bases_[i], groups[i].options);
+      require_within_limits(run, groups[i].name, groups[i].options, run.progress.step);
     }
   }
 
-  void require_within_limits(Trainer& trainer, const std::string& group, const optim::Options& options,
+  void require_within_limits(RunView& run, const std::string& group, const optim::Options& options,
                              std::int64_t step) const {
-    limits_->require(options, trainer.schedule().moved(group, options), group, step);
+    limits_->require(options, run.schedule.schedule().moved(group, options), group, step);
   }
 
   /// A run is not begun whose schedule leads to where it cannot go, as far as can be seen from here.
-  void require_within_limits(Trainer& trainer) const {
-    const std::vector<optim::Options> seen = preview(trainer);
+  void require_within_limits(RunView& run) const {
+    const std::vector<optim::Options> seen = preview(run);
     for (std::size_t i = 0; i < seen.size(); ++i) {
-      require_within_limits(trainer, groups_of(trainer)[i % bases_.size()].name, seen[i],
-                            step_at(trainer, i / bases_.size()));
+      require_within_limits(run, groups_of(run)[i % bases_.size()].name, seen[i], step_at(run, i / bases_.size()));
     }
   }
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <utility>
 
-#include "hook_rows.hpp"
+#include "hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 
@@ -12,13 +13,13 @@ namespace {
 /// Where nothing has trained since the last time, buffers are alike already.
 class SyncBuffersHook : public Hook {
  public:
-  void after_epoch(Trainer& trainer) override { synchronise(trainer); }
-  void before_evaluation(Trainer& trainer) override { synchronise(trainer); }
+  void after_epoch(RunView& run) override { synchronise(run); }
+  void before_evaluation(RunView& run) override { synchronise(run); }
 
  private:
-  void synchronise(Trainer& trainer) {
-    const std::int64_t step = trainer.progress().step;
-    if (std::exchange(step_, step) != step) trainer.strategy().model().synchronise_buffers();
+  void synchronise(RunView& run) {
+    const std::int64_t step = run.progress.step;
+    if (std::exchange(step_, step) != step) run.wrapper.synchronise_buffers();
   }
 
   std::int64_t step_ = -1;  // after which it was done last

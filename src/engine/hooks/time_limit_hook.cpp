@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <array>
 #include <chrono>
 #include <cstdio>
+
+#include "hooks/hooks.hpp"
+#include "saving/saves.hpp"
 
 namespace lockstep::engine {
 
@@ -28,30 +30,30 @@ class TimeLimitHook : public Hook {
  public:
   explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
 
-  void before_train(Trainer&) override {
+  void before_train(RunView&) override {
     const double left = seconds_from(Clock::now(), limit_.end);
     log::info(limit_.source + " ends this run in " + in_tenths(left) + "; it will save and stop before");
   }
 
-  void before_step(Trainer&) override { resumed_at_ = Clock::now(); }
+  void before_step(RunView&) override { resumed_at_ = Clock::now(); }
 
   // A step lasts from one agreement to the next, but for the time between between_steps and before_step, when
   // checkpoint_hook is at work.
-  void before_agreement(Trainer& trainer) override {
+  void before_agreement(RunView& run) override {
     const auto now = Clock::now();
     longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_from(resumed_at_, now));
     resumed_at_ = now;
     const double left = seconds_from(now, limit_.end);
-    const double lead = stop_lead(limit_.seconds, trainer.saves(), longest_step_);
-    if (!has_warned_ && (Trainer::is_stop_requested() || left < lead)) warn_of_grace(left, trainer.saves());
+    const double lead = stop_lead(limit_.seconds, run.saves, longest_step_);
+    if (!has_warned_ && (RunRequests::is_stop_requested() || left < lead)) warn_of_grace(left, run.saves);
     if (has_asked_ || left >= lead) return;
     has_asked_ = true;
     log::info(in_tenths(left) + " left of " + limit_.source + ", of which saving may take " + in_tenths(lead) +
               ": saving and stopping");
-    Trainer::request_stop();
+    RunRequests::stop();
   }
 
-  void between_steps(Trainer&, const StepReport&) override {
+  void between_steps(RunView&, const StepReport&) override {
     seconds_before_pause_ = seconds_from(resumed_at_, Clock::now());
   }
 

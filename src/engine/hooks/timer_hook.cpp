@@ -1,33 +1,36 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/perf_timer.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
+
+#include "hooks/hooks.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-/// Counts the steps' own time, and with trainer.perf() that of their sections: what evaluation and checkpoints take
+/// Counts the steps' own time, and with run.perf that of their sections: what evaluation and checkpoints take
 /// between them does not slow the training down.
 class TimerHook : public Hook {
  public:
   explicit TimerHook(std::int64_t interval) : interval_(interval) {}
 
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& run, const StepReport& report) override {
     ++steps_;
     seconds_ += report.seconds;
     data_seconds_ += report.data_seconds;
     if (!is_log_due(report.progress, interval_)) return;
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
-    const Task task = trainer.splits().train->task();
+    const Task task = run.data.splits().train->task();
     // Of all steps since the last line: there is nothing to smooth.
-    const auto put = [&events = trainer.events()](const std::string& name, double value) {
+    const auto put = [&events = run.events](const std::string& name, double value) {
       events.put(name, value, {.is_smoothed = false});
     };
     put("samples_per_second", samples_per_second);
     if (task.is_text) put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
     put("data_wait", data_seconds_ / seconds_);
     put("seconds_per_step", seconds_ / static_cast<double>(steps_));
-    if (PerfStats* const perf = trainer.perf()) {
+    if (PerfStats* const perf = run.perf) {
       perf->collect();
       for (const auto& [name, section] : perf->sections()) {
         put("time/" + name, section.host_ms.average());
@@ -49,6 +52,6 @@ class TimerHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> timer_hook(const Section& log) { return std::make_unique<TimerHook>(log.integer("interval")); }
+std::unique_ptr<Hook> timer_hook(std::int64_t interval) { return std::make_unique<TimerHook>(interval); }
 
 }  // namespace lockstep::engine

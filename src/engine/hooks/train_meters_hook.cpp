@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/evaluation.hpp>
-#include <lockstep/engine/hooks.hpp>
-#include <lockstep/engine/trainer.hpp>
+#include <lockstep/engine/perf_timer.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/train_step.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <algorithm>
 #include <cstring>
@@ -11,61 +13,65 @@
 #include <memory>
 #include <utility>
 
+#include "hooks/hooks.hpp"
+#include "measures/evaluation.hpp"
+
 namespace lockstep::engine {
 
 namespace {
 
 class TrainMetersHook : public Hook {
  public:
-  TrainMetersHook(const Section& train, std::vector<metrics::MeterRow> rows) : train_(train), rows_(std::move(rows)) {}
+  TrainMetersHook(MeterNames names, std::vector<metrics::MeterRow> rows)
+      : named_(std::move(names)), rows_(std::move(rows)) {}
 
-  void before_train(Trainer& trainer) override {
-    trainer.strategy().world().together([&] { fresh_ = make_meters(train_, trainer.splits().train->task(), rows_); });
+  void before_train(RunView& run) override {
+    run.world.together([&] { fresh_ = make_meters(named_, run.data.splits().train->task(), rows_); });
   }
 
-  void before_epoch(Trainer& trainer) override {
-    const mpi::Communicator& world = trainer.strategy().world();
+  void before_epoch(RunView& run) override {
+    const mpi::Communicator& world = run.world;
     meters_ = fresh_;
     samples_ = 0;
     const EpochSoFar resumed = std::exchange(so_far_, {});
-    const bool goes_on = trainer.progress().step_in_epoch > 0 && resumed.samples > 0;
+    const bool goes_on = run.progress.step_in_epoch > 0 && resumed.samples > 0;
     if (goes_on && world.is_root()) take(resumed);
     // Numbers that no other rank gives to its samples, nor gave to those that were counted before.
     next_ = (static_cast<std::int64_t>(world.rank()) << kBitsOfNumbers) + (goes_on ? resumed.samples : 0);
   }
 
-  void on_loss(Trainer& trainer, const LastBatch& last) override {
+  void on_loss(RunView& run, const LastBatch& last) override {
     if (!last.is_training || meters_.is_empty()) return;
-    const PerfScope timer("meters_update", trainer.perf());
+    const PerfScope timer("meters_update", run.perf);
     try {
       meters_.add(metrics::samples_of(last.output, last.target, next_));
     } catch (...) {
-      trainer.fail(std::current_exception());  // this rank owes backward and update to the others
+      run.requests.fail(std::current_exception());  // this rank owes backward and update to the others
     }
     next_ += last.target.size(0);
     samples_ += last.target.size(0);
   }
 
-  void after_epoch(Trainer& trainer) override {
+  void after_epoch(RunView& run) override {
     if (meters_.is_empty()) return;
-    sum_over_ranks(meters_, trainer.strategy().collectives());
+    sum_over_ranks(meters_, run.collectives);
     Record record{.kind = "epoch",
-                  .values = {{"step", trainer.progress().step},
-                             {"epoch", trainer.progress().epoch},
-                             {"train/samples", trainer.strategy().world().all_reduce(samples_)}}};
-    trainer.strategy().world().together([&] {
+                  .values = {{"step", run.progress.step},
+                             {"epoch", run.progress.epoch},
+                             {"train/samples", run.world.all_reduce(samples_)}}};
+    run.world.together([&] {
       for (const auto& [name, number] : meters_.read().numbers) record.values.emplace_back("train/" + name, number);
     });
-    trainer.report(record);
+    run.report(record);
   }
 
-  void before_save(Trainer& trainer) override {
+  void before_save(RunView& run) override {
     so_far_ = {};
-    if (trainer.progress().step_in_epoch == 0 || meters_.is_empty()) return;
+    if (run.progress.step_in_epoch == 0 || meters_.is_empty()) return;
     metrics::Meters all = meters_;
-    sum_over_ranks(all, trainer.strategy().collectives());
+    sum_over_ranks(all, run.collectives);
     so_far_ = {.names = names(),
-               .samples = trainer.strategy().world().all_reduce(samples_),
+               .samples = run.world.all_reduce(samples_),
                .sums = {all.sums().begin(), all.sums().end()},
                .packed = all.packed()};
   }
@@ -126,7 +132,7 @@ class TrainMetersHook : public Hook {
     samples_ = resumed.samples;
   }
 
-  Section train_;
+  MeterNames named_;
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters fresh_;   // that have counted nothing
   metrics::Meters meters_;  // of this epoch
@@ -137,8 +143,8 @@ class TrainMetersHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> train_meters_hook(const Section& train, const std::vector<metrics::MeterRow>& meters) {
-  return std::make_unique<TrainMetersHook>(train, meters);
+std::unique_ptr<Hook> train_meters_hook(const MeterNames& names, const std::vector<metrics::MeterRow>& meters) {
+  return std::make_unique<TrainMetersHook>(names, meters);
 }
 
 }  // namespace lockstep::engine

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "components.hpp"
+#include "state/components.hpp"
 
 namespace lockstep::engine {
 

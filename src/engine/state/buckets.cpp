@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "components.hpp"
-#include "paths.hpp"
-#include "tensor_arrays.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
+#include "state/tensor_arrays.hpp"
 
 namespace lockstep::engine {
 

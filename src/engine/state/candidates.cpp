@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "candidates.hpp"
+#include "state/candidates.hpp"
 
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>

@@ -8,8 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "components.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

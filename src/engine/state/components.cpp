@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "components.hpp"
+#include "state/components.hpp"
 
 #include <set>
 #include <stdexcept>
 
-#include "paths.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -20,14 +20,14 @@ void require_unique_names(const Components& components) {
 
 }  // namespace
 
-Components run_components(Trainer& trainer, const std::string& config_ini) {
-  Strategy& strategy = trainer.strategy();
+Components run_components(Run& run, const std::string& config_ini) {
+  Strategy& strategy = run.strategy;
   parallel::DistributedDataParallel& wrapper = strategy.model();
   // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
   // the first gives the reason.
   Components components = {
-      progress_state(trainer),
-      origin_state(trainer.origin(), config_ini),
+      progress_state(run),
+      origin_state(run.origin, config_ini),
       scaler_state(kScaler, strategy.optimizer(), strategy.world()),
       model_state(wrapper.model(), {&wrapper}),
       optimizer_state(
@@ -37,9 +37,9 @@ Components run_components(Trainer& trainer, const std::string& config_ini) {
       comm_hook_state(strategy),
       arithmetic_state(strategy),
       buckets_state(strategy),
-      hooks_state(trainer),
+      hooks_state(run),
   };
-  for (const auto& [priority, hook] : trainer.hooks()) {
+  for (const auto& [priority, hook] : run.hooks) {
     for (const auto& state : hook->states()) components.push_back(state);
   }
   require_unique_names(components);

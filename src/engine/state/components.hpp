@@ -2,8 +2,6 @@
 #pragma once
 
 #include <lockstep/engine/stateful.hpp>
-#include <lockstep/engine/strategy.hpp>
-#include <lockstep/engine/trainer.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -11,16 +9,18 @@
 #include <string>
 #include <vector>
 
+#include "loop/run.hpp"
+
 // The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
 namespace lockstep::engine {
 
 using Components = std::vector<std::shared_ptr<Stateful>>;
 
 /// All components of a run, in the order in which they are captured and restored: the built-in ones, then those that
-/// hooks add. The trainer outlives them.
+/// hooks add. The run outlives them.
 /// @param config_ini  the resolved configuration, which only captures need
 /// @throws std::logic_error  two components have the same name
-Components run_components(Trainer& trainer, const std::string& config_ini = "");
+Components run_components(Run& run, const std::string& config_ini = "");
 
 /// Parameters, trained or not, and buffers: group /model.
 /// @param wrappers  of the model, or of its children
@@ -60,13 +60,13 @@ std::shared_ptr<Stateful> buckets_state(Strategy& strategy);
 std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
 
 /// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
-std::shared_ptr<Stateful> progress_state(Trainer& trainer);
+std::shared_ptr<Stateful> progress_state(Run& run);
 
 /// Where the run comes from: group /meta. Stored for people and for the lineage, and not restored.
-std::shared_ptr<Stateful> origin_state(const Origin& origin, std::string config_ini);
+std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini);
 
 /// What hooks have learned: group /hooks.
-std::shared_ptr<Stateful> hooks_state(Trainer& trainer);
+std::shared_ptr<Stateful> hooks_state(Run& run);
 
 /// Of a component that does not take all of its state from the checkpoint.
 inline Reproducibility incomplete_state() {

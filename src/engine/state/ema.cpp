@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "components.hpp"
-#include "local_state.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/local_state.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

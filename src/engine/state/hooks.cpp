@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
-#include "components.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -12,14 +12,14 @@ using checkpoints::Archive;
 
 class HooksState : public Stateful {
  public:
-  explicit HooksState(Trainer& trainer) : trainer_(&trainer) {}
+  explicit HooksState(Run& run) : run_(&run) {}
 
   std::string name() const override { return "hooks"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
 
   void capture(const StateWriter& writer) override {
-    for (const auto& [priority, hook] : trainer_->hooks()) hook->before_save(*trainer_);
-    for (const auto& [priority, hook] : trainer_->hooks()) {
+    run_->hooks.each(&Hook::before_save, run_->view);
+    for (const auto& [priority, hook] : run_->hooks) {
       const std::string name = hook->state_name();
       if (writer.is_writer() && !name.empty()) hook->save_state(writer.archive(), path(kHooks, name));
     }
@@ -27,8 +27,8 @@ class HooksState : public Stateful {
 
   void restore(const Archive& archive, const RestoreOptions&) override {
     const std::vector<std::string> stored = archive.groups_in(kHooks);
-    trainer_->strategy().world().together([&] {
-      for (const auto& [priority, hook] : trainer_->hooks()) {
+    run_->view.world.together([&] {
+      for (const auto& [priority, hook] : run_->hooks) {
         const std::string name = checkpoints::encode_name(hook->state_name());
         const bool is_stored = std::find(stored.begin(), stored.end(), name) != stored.end();
         if (!name.empty() && is_stored) hook->load_state(archive, kHooks + "/" + name);
@@ -37,11 +37,11 @@ class HooksState : public Stateful {
   }
 
  private:
-  Trainer* trainer_;
+  Run* run_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> hooks_state(Trainer& trainer) { return std::make_shared<HooksState>(trainer); }
+std::shared_ptr<Stateful> hooks_state(Run& run) { return std::make_shared<HooksState>(run); }
 
 }  // namespace lockstep::engine

@@ -14,9 +14,10 @@
 #include <filesystem>
 #include <map>
 
-#include "model_tensors.hpp"
-#include "paths.hpp"
-#include "renames.hpp"
+#include "setup/strategy.hpp"
+#include "state/model_tensors.hpp"
+#include "state/paths.hpp"
+#include "state/renames.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "local_state.hpp"
+#include "state/local_state.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
@@ -9,7 +9,7 @@
 #include <cstring>
 #include <vector>
 
-#include "paths.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

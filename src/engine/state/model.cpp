@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "components.hpp"
-#include "local_state.hpp"
-#include "model_tensors.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/local_state.hpp"
+#include "state/model_tensors.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

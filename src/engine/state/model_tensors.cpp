@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "model_tensors.hpp"
+#include "state/model_tensors.hpp"
 
 #include <torch/types.h>
 

@@ -6,10 +6,10 @@
 #include <optional>
 #include <sstream>
 
-#include "components.hpp"
-#include "local_state.hpp"
-#include "paths.hpp"
-#include "tensor_arrays.hpp"
+#include "state/components.hpp"
+#include "state/local_state.hpp"
+#include "state/paths.hpp"
+#include "state/tensor_arrays.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "components.hpp"
+#include "state/components.hpp"
 
 namespace lockstep::engine {
 
@@ -9,7 +9,7 @@ using checkpoints::Archive;
 
 class OriginState : public Stateful {
  public:
-  OriginState(const Origin& origin, std::string config_ini) : origin_(&origin), config_ini_(std::move(config_ini)) {}
+  OriginState(const RunOrigin& origin, std::string config_ini) : origin_(&origin), config_ini_(std::move(config_ini)) {}
 
   std::string name() const override { return "origin"; }
 
@@ -24,13 +24,13 @@ class OriginState : public Stateful {
   void restore(const Archive&, const RestoreOptions&) override {}
 
  private:
-  const Origin* origin_;
+  const RunOrigin* origin_;
   std::string config_ini_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> origin_state(const Origin& origin, std::string config_ini) {
+std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini) {
   return std::make_shared<OriginState>(origin, std::move(config_ini));
 }
 

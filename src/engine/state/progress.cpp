@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
-#include "components.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -12,47 +12,46 @@ using checkpoints::Archive;
 
 class ProgressState : public Stateful {
  public:
-  explicit ProgressState(Trainer& trainer)
-      : trainer_(&trainer), seed_(static_cast<std::int64_t>(trainer.strategy().seed())) {}
+  explicit ProgressState(Run& run) : run_(&run), seed_(static_cast<std::int64_t>(run.strategy.seed())) {}
 
   std::string name() const override { return "progress"; }
 
   void capture(const StateWriter& writer) override {
-    const Progress& at = trainer_->progress();
+    const Progress& at = run_->progress;
     writer.set("/", "step", at.step);
     writer.set("/", "epoch", at.epoch);
     writer.set("/", "samples_seen", at.samples);
-    writer.set(kSampler, "algorithm", trainer_->sampler().algorithm());
+    writer.set(kSampler, "algorithm", run_->data.sampler().algorithm());
     writer.set(kSampler, "seed", seed_);
     writer.set(kSampler, "epoch", at.epoch);
-    writer.set(kSampler, "samples_in_epoch", at.step_in_epoch * trainer_->sampler().global_batch_size());
+    writer.set(kSampler, "samples_in_epoch", at.step_in_epoch * run_->data.sampler().global_batch_size());
     writer.set(kSampler, "dataset_length", train_data().size());
     writer.set(kSampler, "dataset_digest", static_cast<std::int64_t>(train_data().digest()));
-    const std::int64_t first_step = trainer_->schedule_begin();
+    const std::int64_t first_step = run_->schedule.begin();
     writer.set(kSchedule, "last_step", at.step);
     writer.set(kSchedule, "first_step", first_step);
-    writer.set(kSchedule, "factor", trainer_->schedule_factor(std::max(first_step, at.step - 1)));
+    writer.set(kSchedule, "factor", run_->schedule.factor(std::max(first_step, at.step - 1), first_group()));
   }
 
   void compare(const Archive& archive, const RestoreOptions& options, CompatibilityReport& report) override {
     if (options.resets_sampler) return;
     compare_data(archive, report);
     const std::string& algorithm = archive.text(kSampler, "algorithm");
-    if (algorithm != trainer_->sampler().algorithm()) {
-      add(report, "its samples came by " + algorithm + ", the run's come by " + trainer_->sampler().algorithm());
+    if (algorithm != run_->data.sampler().algorithm()) {
+      add(report, "its samples came by " + algorithm + ", the run's come by " + run_->data.sampler().algorithm());
     }
     const std::int64_t seed = archive.integer(kSampler, "seed");
     if (seed != seed_) add(report, "its run.seed is " + std::to_string(seed));
   }
 
   void restore(const Archive& archive, const RestoreOptions& options) override {
-    trainer_->strategy().world().together([&] {
+    run_->view.world.together([&] {
       const std::int64_t step = archive.integer("/", "step");
       const bool is_reset = options.resets_sampler;
-      trainer_->restart_schedule_at(options.resets_sched ? step : archive.integer(kSchedule, "first_step"));
-      trainer_->resume_at(step, is_reset ? 0 : archive.integer(kSampler, "epoch"),
-                          is_reset ? 0 : archive.integer(kSampler, "samples_in_epoch"),
-                          archive.integer("/", "samples_seen"));
+      run_->schedule.restart_at(options.resets_sched ? step : archive.integer(kSchedule, "first_step"));
+      run_->resume_at(step, is_reset ? 0 : archive.integer(kSampler, "epoch"),
+                      is_reset ? 0 : archive.integer(kSampler, "samples_in_epoch"),
+                      archive.integer("/", "samples_seen"));
     });
   }
 
@@ -61,7 +60,8 @@ class ProgressState : public Stateful {
   }
 
  private:
-  const data::Dataset& train_data() const { return *trainer_->splits().train; }
+  const optim::ParamGroup& first_group() const { return run_->view.optimizer.optimizer().groups().front(); }
+  const data::Dataset& train_data() const { return *run_->data.splits().train; }
 
   static void add(CompatibilityReport& report, const std::string& text) {
     report.add({.kind = MismatchKind::data, .text = text, .remedies = {Remedy::reset_sampler}});
@@ -77,12 +77,12 @@ class ProgressState : public Stateful {
     }
   }
 
-  Trainer* trainer_;
+  Run* run_;
   std::int64_t seed_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> progress_state(Trainer& trainer) { return std::make_shared<ProgressState>(trainer); }
+std::shared_ptr<Stateful> progress_state(Run& run) { return std::make_shared<ProgressState>(run); }
 
 }  // namespace lockstep::engine

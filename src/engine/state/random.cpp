@@ -5,8 +5,8 @@
 #include <torch/types.h>
 #include <torch/version.h>
 
-#include "components.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

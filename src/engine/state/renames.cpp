@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "renames.hpp"
+#include "state/renames.hpp"
 
 #include <lockstep/core/error.hpp>
 
 #include <sstream>
 
-#include "paths.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

@@ -8,10 +8,11 @@
 #include <lockstep/engine/run_state.hpp>
 #include <lockstep/log/log.hpp>
 
-#include "candidates.hpp"
-#include "paths.hpp"
-#include "read_agreed.hpp"
-#include "run_claim.hpp"
+#include "loop/trainer.hpp"
+#include "state/candidates.hpp"
+#include "state/paths.hpp"
+#include "state/read_agreed.hpp"
+#include "state/run_claim.hpp"
 
 namespace lockstep::engine {
 
@@ -20,10 +21,10 @@ namespace {
 /// Reads the checkpoint to resume from; nullopt for a fresh start.
 std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings& settings,
                                           const std::string& directory) {
-  Strategy& strategy = trainer.strategy();
-  const std::vector<std::string> found = resume_candidates(strategy.world(), settings.source, directory);
+  RunView& run = trainer.view();
+  const std::vector<std::string> found = resume_candidates(run.world, settings.source, directory);
   if (found.empty()) return std::nullopt;
-  AgreedReading reading{.world = strategy.world(), .store = strategy.model().parameters(), .targets = {}};
+  AgreedReading reading{.world = run.world, .store = run.wrapper.parameters(), .targets = {}};
   // A fresh start needs the initial values.
   if (!settings.allow_fresh) reading.targets = restore_targets(trainer, settings.restore);
   const bool may_fall_back = settings.source == "auto" || settings.source == "must";
@@ -53,7 +54,7 @@ std::string agreed_run_id(const mpi::Communicator& world, const std::string& dir
 }
 
 /// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
-void note_origin(const mpi::Communicator& world, const ReadCheckpoint& from, Origin& origin) {
+void note_origin(const mpi::Communicator& world, const ReadCheckpoint& from, RunOrigin& origin) {
   world.together([&] { origin.parent_digest = checkpoints::read_contents(from.path).digest; });
   origin.lineage = checkpoints::text_of(from.archive.array("/meta/lineage")) + "step " +
                    std::to_string(from.archive.integer("/", "step")) + " digest " + origin.parent_digest + " ranks " +
@@ -72,15 +73,15 @@ void set_later_ones_aside(const mpi::Communicator& world, const std::string& dir
 
 std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings& settings,
                                           const std::string& directory) {
-  const mpi::Communicator& world = trainer.strategy().world();
+  const mpi::Communicator& world = trainer.view().world;
   const std::optional<ReadCheckpoint> from = read_source(trainer, settings, directory);
   if (!from) return std::nullopt;
   require_finite(world, from->path, settings.allow_nonfinite);
-  trainer.origin().run_id = agreed_run_id(world, directory, from->path, settings.fork);
+  trainer.view().origin.run_id = agreed_run_id(world, directory, from->path, settings.fork);
   for (const std::string& difference : restore(trainer, from->archive, settings.restore)) {
     log::warning("resume.partial passes over: " + difference);
   }
-  note_origin(world, *from, trainer.origin());
+  note_origin(world, *from, trainer.view().origin);
   const std::int64_t step = trainer.progress().step;
   log::info("the state of step " + std::to_string(step) + " is restored and compared; exactness " +
             reproducibility_of(trainer, from->archive, settings.restore).text());
@@ -90,7 +91,7 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
 
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
   ResumeSettings settings;
-  trainer.strategy().world().together([&] { settings = ResumeSettings::from(sections); });
+  trainer.view().world.together([&] { settings = ResumeSettings::from(sections); });
   return load_or_resume(trainer, settings, directory);
 }
 

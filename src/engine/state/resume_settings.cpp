@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "renames.hpp"
+#include "state/renames.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run_claim.hpp"
+#include "state/run_claim.hpp"
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/checkpoints/contents.hpp>

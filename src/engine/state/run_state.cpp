@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_state.hpp>
 
-#include "components.hpp"
-#include "local_state.hpp"
-#include "renames.hpp"
+#include "loop/trainer.hpp"
+#include "state/components.hpp"
+#include "state/local_state.hpp"
+#include "state/renames.hpp"
 
 namespace lockstep::engine {
 
@@ -13,7 +14,7 @@ using checkpoints::Archive;
 
 /// Those that take their state from a checkpoint with these options.
 Components restored_components(Trainer& trainer, const RestoreOptions& options) {
-  Components components = run_components(trainer);
+  Components components = run_components(trainer.run());
   std::erase_if(components, [&](const auto& component) { return !component->is_restored(options); });
   return components;
 }
@@ -47,12 +48,12 @@ void divide(checkpoints::RestoreTargets& shared, const mpi::Communicator& node_r
 Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
   Archive archive;
   const StateWriter writer(archive, is_writer);
-  for (const auto& component : run_components(trainer, config_ini)) component->capture(writer);
+  for (const auto& component : run_components(trainer.run(), config_ini)) component->capture(writer);
   return archive;
 }
 
 checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptions& options) {
-  const parallel::ParameterStore& store = trainer.strategy().model().parameters();
+  const parallel::ParameterStore& store = trainer.view().wrapper.parameters();
   if (options.is_partial || !options.renames.empty() || store.shards() != nullptr) return {};
   checkpoints::RestoreTargets shared;
   checkpoints::RestoreTargets own;
@@ -69,7 +70,7 @@ checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptio
 }
 
 std::vector<std::string> restore(Trainer& trainer, const Archive& given, const RestoreOptions& options) {
-  const mpi::Communicator& world = trainer.strategy().world();
+  const mpi::Communicator& world = trainer.view().world;
   const Components components = restored_components(trainer, options);
   Archive archive;
   std::vector<std::string> passed_over;
@@ -78,7 +79,7 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
     passed_over = compare(components, archive, options);
   });
   for (const auto& component : components) component->restore(archive, options);
-  trainer.strategy().model().parameters().read_whole([&] {
+  trainer.view().wrapper.parameters().read_whole([&] {
     world.together([&] {
       for (const auto& component : components) {
         component->visit_arrays([&](const LocalState& local) { verify(archive, local); });
@@ -90,7 +91,8 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
 
 Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, const RestoreOptions& options) {
   std::vector<Reproducibility> all;
-  for (const auto& component : run_components(trainer)) all.push_back(component->reproducibility(archive, options));
+  for (const auto& component : run_components(trainer.run()))
+    all.push_back(component->reproducibility(archive, options));
   return worst_of(all);
 }
 

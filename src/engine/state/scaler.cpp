@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "components.hpp"
+#include "state/components.hpp"
 
 namespace lockstep::engine {
 

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "components.hpp"
-#include "paths.hpp"
+#include "state/components.hpp"
+#include "state/paths.hpp"
 
 namespace lockstep::engine {
 

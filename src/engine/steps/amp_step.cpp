@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rows.hpp"
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 

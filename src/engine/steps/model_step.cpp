@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <optional>
 
-#include "rows.hpp"
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 
 TrainStep model_step(const Section&) {
   return [](StepContext& at) {
-    optim::OptimWrapper& optimizer = at.strategy.optimizer();
+    optim::OptimWrapper& optimizer = at.optimizer;
     const bool completes_step = optimizer.completes_step();
     LastBatch last = begin_batch(at);
     std::optional<PerfScope> section(std::in_place, "forward", at.perf);
@@ -17,26 +17,26 @@ TrainStep model_step(const Section&) {
             [&](const at::Tensor& output, const at::Tensor&) {
               section.reset();
               last.output = output.detach();
-              at.tell(Moment::forward, last);
+              at.notify(StepEvent::forward, last);
               section.emplace("loss_compute", at.perf);
             },
         .on_loss =
             [&](const models::ParsedLosses& losses) {
               section.reset();
               last.losses = losses.values;
-              at.tell(Moment::loss, last);
+              at.notify(StepEvent::loss, last);
               update.begin();
             },
         .on_backward =
             [&] {
               update.backward_ends();
-              at.tell(Moment::backward, last);
+              at.notify(StepEvent::backward, last);
             },
         .reads_gradients = at.reads_gradients,
     };
-    parallel::StepResult result = at.strategy.model().train_step(at.batch, optimizer, at.weight, observer);
+    parallel::StepResult result = at.wrapper.train_step(at.batch, optimizer, at.weight, observer);
     update.end();
-    if (completes_step) at.tell(Moment::update, last);
+    if (completes_step) at.notify(StepEvent::update, last);
     return result;
   };
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <stdexcept>
 
-#include "rows.hpp"
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 
@@ -21,10 +21,9 @@ void UpdateTimer::end() {
 }
 
 LastBatch begin_batch(const StepContext& at) {
-  LastBatch last{.input = at.batch.input,
-                 .target = at.strategy.model().on_device(at.batch.target),
-                 .model = &at.strategy.model().model()};
-  const optim::GradScaler* const scaler = at.strategy.optimizer().scaler();
+  LastBatch last{
+      .input = at.batch.input, .target = at.wrapper.on_device(at.batch.target), .model = &at.wrapper.model()};
+  const optim::GradScaler* const scaler = at.optimizer.scaler();
   if (scaler != nullptr) last.loss_scale = scaler->scale();
   return last;
 }
@@ -33,10 +32,10 @@ at::Tensor timed_forward(StepContext& at, LastBatch& last) {
   at::Tensor output;
   {
     const PerfScope timer("forward", at.perf);
-    output = at.strategy.model().forward(last.input, at.batch.more);
+    output = at.wrapper.forward(last.input, at.batch.more);
   }
   last.output = output.detach();
-  at.tell(Moment::forward, last);
+  at.notify(StepEvent::forward, last);
   return output;
 }
 
@@ -47,20 +46,20 @@ models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, const at::Te
     losses = models::parse_losses(last.model->losses(output, last.target), sum);
   }
   last.losses = losses.values;
-  at.tell(Moment::loss, last);
+  at.notify(StepEvent::loss, last);
   return losses;
 }
 
 void require_training_mode(const StepContext& at) {
-  if (at.strategy.model().model().is_training()) return;
+  if (at.wrapper.model().is_training()) return;
   throw std::logic_error(
       "the model is in evaluation mode in a train step: whoever calls eval() must call train() again");
 }
 
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
                                  const std::function<void()>& after_backward) {
-  parallel::DistributedDataParallel& wrapper = at.strategy.model();
-  optim::OptimWrapper& optimizer = at.strategy.optimizer();
+  parallel::DistributedDataParallel& wrapper = at.wrapper;
+  optim::OptimWrapper& optimizer = at.optimizer;
   const bool completes_step = optimizer.completes_step();
   UpdateTimer timer(at.perf);
   timer.begin();
@@ -69,10 +68,10 @@ parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& lo
     if (after_backward) after_backward();
     if (at.reads_gradients) wrapper.parameters().finish_gradients();
     timer.backward_ends();
-    at.tell(Moment::backward, last);
+    at.notify(StepEvent::backward, last);
   });
   timer.end();
-  if (completes_step) at.tell(Moment::update, last);
+  if (completes_step) at.notify(StepEvent::update, last);
   result.values = models::host_values(losses);  // last: on a GPU the host waits here
   result.loss = result.values.front().second;
   result.values.erase(result.values.begin());

@@ -5,6 +5,12 @@
 
 namespace lockstep::engine {
 
+/// The row that train.step names.
+/// @throws ConfigError  an unknown name, with the nearest known one
+const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows);
+/// Key `step` of section `train`, which describes the rows.
+KeySpec step_key(const std::vector<StepRow>& rows);
+
 /// The wrapper's own step: what is trained are the losses whose names say so.
 TrainStep model_step(const Section& train);
 /// The sum of all losses, in the type of the parameters.
@@ -34,12 +40,12 @@ class UpdateTimer {
 
 /// What hooks see of the batch before its forward.
 LastBatch begin_batch(const StepContext& at);
-/// The wrapper's forward of the input, told to the hooks.
+/// The wrapper's forward of the input; the hooks are notified.
 at::Tensor timed_forward(StepContext& at, LastBatch& last);
-/// The losses of the output, told to the hooks.
+/// The losses of the output; the hooks are notified.
 models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, const at::Tensor& output, models::LossSum sum);
-/// Backward and update, told to the hooks. The losses' numbers are the result's.
-/// @param last  as it was told with Moment::loss
+/// Backward and update; the hooks are notified. The losses' numbers are the result's.
+/// @param last  as it was with StepEvent::loss
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
                                  const std::function<void()>& after_backward = {});
 

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 
-#include "rows.hpp"
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 
 parallel::StepResult step_on_all_losses(StepContext& at) {
   require_training_mode(at);
-  parallel::DistributedDataParallel& wrapper = at.strategy.model();
-  optim::OptimWrapper& optimizer = at.strategy.optimizer();
+  parallel::DistributedDataParallel& wrapper = at.wrapper;
+  optim::OptimWrapper& optimizer = at.optimizer;
   const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
   LastBatch last = begin_batch(at);
   models::ParsedLosses losses;

@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "rows.hpp"
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 
@@ -21,12 +21,12 @@ void require_not_over(const StepContext& at) {
 /// Averages gradients after backward, in place of the wrapper's reducer.
 class ByHand {
  public:
-  explicit ByHand(StepContext& at) : reducer_(at.strategy.model().model(), at.strategy.collectives()) {}
+  explicit ByHand(StepContext& at) : reducer_(at.wrapper.model(), at.wrapper.collectives()) {}
   void all_reduce() { reducer_.all_reduce(); }
 
   static void require_possible(const StepContext& at) {
-    const bool has_whole_gradients = at.strategy.world().size() == 1 || at.strategy.model().has_buckets();
-    if (has_whole_gradients && !at.strategy.optimizer().uses_closure()) return;
+    const bool has_whole_gradients = at.wrapper.collectives().world_size() == 1 || at.wrapper.has_buckets();
+    if (has_whole_gradients && !at.optimizer.uses_closure()) return;
     throw ConfigError("train.manual_reduction is for whole gradients: set train.lanes=0 and strategy.name=ddp");
   }
 
@@ -42,8 +42,8 @@ TrainStep standard_step(const Section& train) {
   return [is_manual, by_hand](StepContext& at) {
     require_training_mode(at);
     require_not_over(at);
-    parallel::DistributedDataParallel& wrapper = at.strategy.model();
-    optim::OptimWrapper& optimizer = at.strategy.optimizer();
+    parallel::DistributedDataParallel& wrapper = at.wrapper;
+    optim::OptimWrapper& optimizer = at.optimizer;
     if (is_manual && !*by_hand) {
       ByHand::require_possible(at);
       *by_hand = std::make_unique<ByHand>(at);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rows.hpp"
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/table.hpp>
+
+#include "steps/rows.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
 KeySpecs standard_keys() {
-  return {{.name = "train.manual_reduction",
-           .type = KeyType::boolean,
-           .default_value = "false",
-           .help = "standard: gradients are averaged in one go after backward, and buffers taken from rank 0 before "
-                   "forward, instead of by the wrapper's reducer"}};
+  return {keys::boolean("train.manual_reduction", "false",
+                        "standard: gradients are averaged in one go after backward, and buffers taken from rank 0 "
+                        "before forward, instead of by the wrapper's reducer")};
 }
 
 }  // namespace
@@ -33,6 +34,16 @@ const std::vector<StepRow>& builtin_steps() {
        .measures_sections = true},
   };
   return rows;
+}
+
+const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& rows) {
+  return find_row(rows, train.text("step"), train.cite("step"));
+}
+
+KeySpec step_key(const std::vector<StepRow>& rows) {
+  std::string help = "what a step is";
+  for (const StepRow& row : rows) help += "; " + row.name + ": " + row.help;
+  return keys::text("train.step", "model", help);
 }
 
 }  // namespace lockstep::engine

@@ -3,7 +3,6 @@
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/average.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/run_state.hpp>
 
@@ -16,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "measures/averaged_weights.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -53,30 +53,35 @@ bool is_equal(const Values& a, const Values& b) {
 /// Keeps the weights of every step.
 class WatchingHook : public Hook {
  public:
-  explicit WatchingHook(std::vector<Values>& steps) : steps_(&steps) {}
-  void after_step(Trainer& trainer, const StepReport&) override { steps_->push_back(values_of(trainer.strategy())); }
+  WatchingHook(Trainer& trainer, std::vector<Values>& steps) : trainer_(&trainer), steps_(&steps) {}
+  void after_step(RunView&, const StepReport&) override { steps_->push_back(values_of(trainer_->run().strategy)); }
 
  private:
+  Trainer* trainer_;
   std::vector<Values>* steps_;
 };
 
 /// Gathers the state after step 4 as a checkpoint would: that gives all ranks the same buffers.
 class CapturingHook : public Hook {
  public:
-  void after_step(Trainer& trainer, const StepReport& report) override {
-    if (report.progress.step == 4) capture(trainer, "", trainer.strategy().world().is_root());
+  explicit CapturingHook(Trainer& trainer) : trainer_(&trainer) {}
+  void after_step(RunView& view, const StepReport& report) override {
+    if (report.progress.step == 4) capture(*trainer_, "", view.world.is_root());
   }
+
+ private:
+  Trainer* trainer_;
 };
 
 struct AveragedRun : SmallRun {
   AveragedRun(const mpi::Communicator& world, const Settings& settings) : SmallRun(world, settings) {
-    trainer.add_hook(Priority::very_high, std::make_unique<WatchingHook>(steps));
-    trainer.add_hook(Priority::high, average_hook(sections.at("ema")));
+    trainer.add_hook(Priority::very_high, std::make_unique<WatchingHook>(trainer, steps));
+    trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
     trainer.add_hook(Priority::normal, evaluate_hook(sections));
   }
 
   double validation_loss() const {
-    for (const auto& [name, value] : trainer.measured().values) {
+    for (const auto& [name, value] : trainer.view().measured.values) {
       if (name == "val/loss") return value;
     }
     return -1;
@@ -202,7 +207,7 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
     run.trainer.train();
     const Archive before = through_a_file(run, "before" + shares);
     Values inside;
-    EXPECT_THROW(with_average(run.strategy,
+    EXPECT_THROW(with_average(run.strategy.model(), run.strategy.average(),
                               [&] {
                                 inside = values_of(run.strategy);
                                 world_.barrier();
@@ -268,7 +273,7 @@ TEST_P(AverageResumeTest, GoesOnBitForBit) {
   half.trainer.train();
   const Archive midway = through_a_file(half, "half");
   AveragedRun whole(world_, settings);
-  whole.trainer.add_hook(Priority::very_low, std::make_unique<CapturingHook>());
+  whole.trainer.add_hook(Priority::very_low, std::make_unique<CapturingHook>(whole.trainer));
   whole.trainer.train();
   const Archive end = through_a_file(whole, "whole");
   EXPECT_NE(testing::differences(midway, end).find("/ema/params/"), std::string::npos);
@@ -322,10 +327,10 @@ TEST_F(AverageTest, IsDividedAsTheOptimizersState) {
     const Settings sharded = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
     const Settings settings = stage == "0" ? base : with(base, sharded);
     SmallRun run(world_, settings);
-    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
     run.trainer.train();
-    const double measured = run.trainer.measured().values.front().second;
+    const double measured = run.trainer.view().measured.values.front().second;
     if (stage == "0") loss = measured;
     EXPECT_NEAR(measured, loss, 1e-5 * loss) << stage;  // sums are formed in another order
     const Archive divided = through_a_file(run, "divided" + stage);

@@ -9,8 +9,8 @@
 #include <filesystem>
 #include <map>
 
-#include "best_values.hpp"
-#include "checkpoint_saver.hpp"
+#include "saving/best_values.hpp"
+#include "saving/checkpoint_saver.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 
@@ -28,10 +28,10 @@ const Settings kBase =
 class ScriptedEvaluation : public Hook {
  public:
   explicit ScriptedEvaluation(Values values) : values_(std::move(values)) {}
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& view, const StepReport& report) override {
     const auto value = values_.find(report.progress.step);
     if (value == values_.end()) return;
-    trainer.report(
+    view.report(
         {.kind = "eval", .values = {{"step", report.progress.step}, {"val/other", 0.0}, {"val/loss", value->second}}});
   }
 
@@ -48,8 +48,7 @@ class BestTest : public ::testing::Test {
   Steps train(const Values& values, const Settings& settings = {}) {
     SmallRun run(world_, with(with(kBase, {{"resume", "auto"}}), settings));
     run.trainer.add_hook(Priority::normal, std::make_unique<ScriptedEvaluation>(values));
-    run.trainer.add_hook(Priority::very_low,
-                         checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory_, "config"));
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory_, "config"));
     load_or_resume(run.trainer, run.sections, directory_);
     run.trainer.train();
     world_.barrier();

@@ -25,9 +25,9 @@ const Settings kPowerSgd = {{"ddp.comm_hook", "powersgd"}, {"ddp.powersgd_start_
 /// Keeps the state after every step.
 class KeepingHook : public Hook {
  public:
-  explicit KeepingHook(std::vector<Archive>& states) : states_(&states) {}
-  void after_step(Trainer& trainer, const StepReport&) override {
-    const Archive live = capture(trainer, "", true);
+  KeepingHook(Trainer& trainer, std::vector<Archive>& states) : trainer_(&trainer), states_(&states) {}
+  void after_step(RunView&, const StepReport&) override {
+    const Archive live = capture(*trainer_, "", true);
     states_->push_back(live.with_bytes([](const checkpoints::Array& array) {
       const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
       return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
@@ -35,6 +35,7 @@ class KeepingHook : public Hook {
   }
 
  private:
+  Trainer* trainer_;
   std::vector<Archive>* states_;
 };
 
@@ -49,7 +50,7 @@ class CommStateTest : public ::testing::Test {
   Straight train(const Settings& settings) {
     Straight straight;
     SmallRun run(world_, with(kBase, settings));
-    run.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(straight.states));
+    run.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(run.trainer, straight.states));
     run.trainer.train();
     straight.losses = run.losses;
     return straight;
@@ -158,7 +159,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
 class CountingHook : public Hook {
  public:
   explicit CountingHook(std::int64_t& count) : count_(&count) {}
-  void after_step(Trainer&, const StepReport&) override { ++*count_; }
+  void after_step(RunView&, const StepReport&) override { ++*count_; }
   std::string state_name() const override { return "steps/all"; }
   void save_state(Archive& archive, const std::string& group) const override { archive.set(group, "count", *count_); }
   void load_state(const Archive& archive, const std::string& group) override {

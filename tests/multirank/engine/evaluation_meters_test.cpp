@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What eval.metrics measures is that of the whole data set, whoever saw which part of it.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/evaluation.hpp>
 
 #include <gtest/gtest.h>
 
 #include <bit>
 #include <numeric>
 
-#include "best_values.hpp"
+#include "saving/best_values.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -21,7 +20,8 @@ const Settings kEveryMeterOfClasses = {{"model.name", "mlp"},          {"eval.me
 
 metrics::Meters measured(SmallRun& run, std::int64_t batch_size,
                          const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters()) {
-  metrics::Meters meters = make_meters(run.sections.at("eval"), run.splits.test->task(), rows);
+  metrics::Meters meters =
+      make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.test->task(), rows);
   evaluate(run.strategy, *run.splits.test, batch_size, meters);
   return meters;
 }
@@ -103,7 +103,7 @@ TEST(EvaluationMetersTest, AgreeWithWhatIsMeasuredAnyway) {
                        {"data.test_size", "101"},
                        {"eval.metrics", "top_k,k=1"},
                        {"eval.metrics", "perplexity"}});
-  metrics::Meters meters = make_meters(run.sections.at("eval"), run.splits.test->task());
+  metrics::Meters meters = make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.test->task());
   const auto sums = evaluate(run.strategy, *run.splits.test, 10, meters);
   EXPECT_EQ(number(meters, "top_1_accuracy"), sums.accuracy());
   EXPECT_NEAR(number(meters, "cross_entropy"), sums.mean_loss(), 1e-6);  // whose batches have float32 losses
@@ -142,7 +142,7 @@ TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
   run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   run.trainer.train();
   std::vector<std::string> names;
-  for (const auto& [name, value] : run.trainer.measured().values) names.push_back(name);
+  for (const auto& [name, value] : run.trainer.view().measured.values) names.push_back(name);
   EXPECT_EQ(names,
             (std::vector<std::string>{"val/loss", "val/accuracy", "val/top_3_accuracy", "val/top_3_precision",
                                       "val/top_3_recall", "val/auroc", "val/auroc_weighted", "val/auroc_one_vs_one"}));

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/evaluation.hpp>
 
 #include <gtest/gtest.h>
 

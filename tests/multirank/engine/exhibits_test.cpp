@@ -47,7 +47,7 @@ TEST(ExhibitsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
   }
   double correct = 0;
   for (std::size_t i = 0; i < 10; ++i) correct += found.tables[1].values[11 * i];
-  EXPECT_EQ(correct / 20, run.trainer.measured().values.at(1).second) << "val/accuracy";
+  EXPECT_EQ(correct / 20, run.trainer.view().measured.values.at(1).second) << "val/accuracy";
   ASSERT_EQ(found.images.size(), 8U);
   EXPECT_EQ(found.images[7].name, "val/sample_03");
   EXPECT_EQ(found.images[7].step, 12);
@@ -73,8 +73,8 @@ TEST(ExhibitsTest, NothingIsKeptWhereNobodyLooks) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEvaluations);
   found_in(run, false);
-  EXPECT_TRUE(run.trainer.events().take_images().empty());
-  EXPECT_TRUE(run.trainer.events().take_tables().empty());
+  EXPECT_TRUE(run.trainer.view().events.take_images().empty());
+  EXPECT_TRUE(run.trainer.view().events.take_tables().empty());
   SmallRun without(world, with(kTwoEvaluations, {{"log.pictures", "0"}}));
   EXPECT_TRUE(found_in(without, true).images.empty());
 }
@@ -87,7 +87,7 @@ TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
   found_in(with_pictures, true);
   found_in(without, false);
   EXPECT_EQ(with_pictures.losses, without.losses);
-  EXPECT_EQ(with_pictures.trainer.measured().values, without.trainer.measured().values);
+  EXPECT_EQ(with_pictures.trainer.view().measured.values, without.trainer.view().measured.values);
 }
 
 }  // namespace exhibits_test

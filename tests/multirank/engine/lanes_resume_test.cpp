@@ -61,14 +61,15 @@ constexpr std::int64_t kSteps = 12;
 /// Writes a checkpoint in the middle of a run that goes on.
 class SaveHook : public Hook {
  public:
-  explicit SaveHook(std::string folder) : folder_(std::move(folder)) {}
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  SaveHook(Trainer& trainer, std::string folder) : trainer_(&trainer), folder_(std::move(folder)) {}
+  void after_step(RunView& view, const StepReport& report) override {
     if (report.progress.step != kSavedStep) return;
-    const checkpoints::Archive archive = capture(trainer, "", trainer.strategy().world().is_root());
-    if (trainer.strategy().world().is_root()) checkpoints::write(folder_, kSavedStep, archive);
+    const checkpoints::Archive archive = capture(*trainer_, "", view.world.is_root());
+    if (view.world.is_root()) checkpoints::write(folder_, kSavedStep, archive);
   }
 
  private:
+  Trainer* trainer_;
   std::string folder_;
 };
 
@@ -115,10 +116,10 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
     const mpi::Communicator ranks = world_.split(world_.rank() < size ? 0 : 1);
     if (world_.rank() < size) {
       SmallRun run(ranks, settings_on(ranks), tables_with_normed());
-      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(folder_of(size)));
+      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, folder_of(size)));
       run.trainer.train();
       if (size == 1) {
-        undisturbed = capture(run.trainer, "", run.trainer.strategy().world().is_root());
+        undisturbed = capture(run.trainer, "", run.trainer.view().world.is_root());
         losses = run.losses;
         norms = run.norms;
         checkpoints::write(folder_of(0), kSteps, undisturbed);  // its arrays are the run's, which ends here
@@ -137,7 +138,7 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
       SmallRun run(ranks, settings_on(ranks), tables_with_normed());
       restore(run.trainer, midway);
       run.trainer.train();
-      const checkpoints::Archive reached = capture(run.trainer, "", run.trainer.strategy().world().is_root());
+      const checkpoints::Archive reached = capture(run.trainer, "", run.trainer.view().world.is_root());
       if (world_.rank() != 0) continue;
       EXPECT_EQ(run.losses, std::vector<double>(losses.begin() + kSavedStep, losses.end()));
       EXPECT_EQ(run.norms, std::vector<double>(norms.begin() + kSavedStep, norms.end()));

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With lanes, a run has the same bits on any number of ranks: losses, gradient norms, parameters, buffers, metrics.
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <gtest/gtest.h>
@@ -32,7 +31,7 @@ Outcome outcome_of(SmallRun& run) {
   Outcome outcome;
   outcome.losses = run.losses;
   outcome.norms = run.norms;
-  outcome.evaluation = evaluate(run.strategy, *run.trainer.splits().test, 16).mean_loss();
+  outcome.evaluation = evaluate(run.strategy, *run.trainer.view().data.splits().test, 16).mean_loss();
   for (const auto& parameter : run.strategy.model().model().parameters()) outcome.values += bytes_of(parameter);
   for (const auto& buffer : run.strategy.model().model().buffers()) outcome.values += bytes_of(buffer);
   return outcome;

@@ -19,40 +19,40 @@ class DiaryHook : public Hook {
  public:
   DiaryHook(std::string name, std::vector<std::string>& diary, std::string fails_at = "")
       : name_(std::move(name)), diary_(&diary), fails_at_(std::move(fails_at)) {}
-  void before_train(Trainer& t) override { note(t, "before_train"); }
-  void before_epoch(Trainer& t) override { note(t, "before_epoch"); }
-  void before_step(Trainer& t) override { note(t, "before_step"); }
-  void on_forward(Trainer& t, const LastBatch& last) override {
-    note(t, last.is_training ? "on_forward" : "evaluated");
+  void before_train(RunView& view) override { note(view, "before_train"); }
+  void before_epoch(RunView& view) override { note(view, "before_epoch"); }
+  void before_step(RunView& view) override { note(view, "before_step"); }
+  void on_forward(RunView& view, const LastBatch& last) override {
+    note(view, last.is_training ? "on_forward" : "evaluated");
     EXPECT_FALSE(last.output.requires_grad());
     EXPECT_TRUE(last.losses.empty());
   }
-  void on_loss(Trainer& t, const LastBatch& last) override {
+  void on_loss(RunView& view, const LastBatch& last) override {
     if (!last.is_training) return;
-    note(t, "on_loss");
+    note(view, "on_loss");
     ASSERT_EQ(last.losses.size(), 1U);
     EXPECT_EQ(last.losses[0].first, "loss");
     EXPECT_FALSE(last.losses[0].second.requires_grad());
     EXPECT_EQ(last.predictions().classes.size(0), last.target.size(0));
   }
-  void on_backward(Trainer& t, const LastBatch&) override { note(t, "on_backward"); }
-  void on_update(Trainer& t, const LastBatch&) override { note(t, "on_update"); }
-  void before_agreement(Trainer& t) override { note(t, "before_agreement"); }
-  void after_step(Trainer& t, const StepReport&) override { note(t, "after_step"); }
-  void after_epoch(Trainer& t) override { note(t, "after_epoch"); }
-  void before_evaluation(Trainer& t) override { note(t, "before_evaluation"); }
-  void after_evaluation(Trainer& t, const Measured& measured) override {
-    note(t, "after_evaluation");
-    EXPECT_EQ(measured.step, t.progress().step);
+  void on_backward(RunView& view, const LastBatch&) override { note(view, "on_backward"); }
+  void on_update(RunView& view, const LastBatch&) override { note(view, "on_update"); }
+  void before_agreement(RunView& view) override { note(view, "before_agreement"); }
+  void after_step(RunView& view, const StepReport&) override { note(view, "after_step"); }
+  void after_epoch(RunView& view) override { note(view, "after_epoch"); }
+  void before_evaluation(RunView& view) override { note(view, "before_evaluation"); }
+  void after_evaluation(RunView& view, const Measured& measured) override {
+    note(view, "after_evaluation");
+    EXPECT_EQ(measured.step, view.progress.step);
   }
-  void between_steps(Trainer& t, const StepReport&) override { note(t, "between_steps"); }
-  void after_train(Trainer& t, Outcome outcome) override {
-    note(t, outcome == Outcome::failed ? "after_train failed" : "after_train");
+  void between_steps(RunView& view, const StepReport&) override { note(view, "between_steps"); }
+  void after_train(RunView& view, Outcome outcome) override {
+    note(view, outcome == Outcome::failed ? "after_train failed" : "after_train");
   }
 
  private:
-  void note(Trainer& trainer, const std::string& moment) {
-    diary_->push_back(name_ + moment + " " + std::to_string(trainer.progress().step));
+  void note(RunView& view, const std::string& moment) {
+    diary_->push_back(name_ + moment + " " + std::to_string(view.progress.step));
     if (moment == fails_at_) throw NumericError(moment + " fails");
   }
 
@@ -100,7 +100,7 @@ TEST(LoopTest, MicroBatchesTellForwardAndLossAndTheLastOneTheRest) {
   const mpi::Communicator world = mpi::Communicator::world();
   const std::int64_t share = 12 / world.size();
   SmallRun run(world, with(kTwoEpochs, {{"train.micro_batch", std::to_string((share + 1) / 2)}}));
-  if (run.strategy.micro_batches() != 2) GTEST_SKIP() << "ranks with shares that do not halve";
+  if (run.strategy.layout().micro_batches != 2) GTEST_SKIP() << "ranks with shares that do not halve";
   std::vector<std::string> diary;
   run.trainer.add_hook(Priority::low, std::make_unique<DiaryHook>("", diary));
   run.trainer.train();
@@ -131,7 +131,7 @@ TEST(LoopTest, HooksKeepOneOrder) {
 class WhereHook : public Hook {
  public:
   explicit WhereHook(std::vector<double>& seen) : seen_(&seen) {}
-  void before_step(Trainer& trainer) override { seen_->push_back(trainer.progress().where()); }
+  void before_step(RunView& view) override { seen_->push_back(view.progress.where()); }
 
  private:
   std::vector<double>* seen_;
@@ -205,10 +205,10 @@ TEST(LoopTest, AFailureAtTheEndReachesThoseThatHaveNotEnded) {
 /// Says on one rank that it cannot go on.
 class FailingRankHook : public Hook {
  public:
-  void before_agreement(Trainer& trainer) override {
-    const mpi::Communicator& world = trainer.strategy().world();
-    if (trainer.progress().step == 2 && world.rank() == world.size() - 1) {
-      trainer.fail(std::make_exception_ptr(DataError("shard 7", "is gone")));
+  void before_agreement(RunView& view) override {
+    const mpi::Communicator& world = view.world;
+    if (view.progress.step == 2 && world.rank() == world.size() - 1) {
+      view.requests.fail(std::make_exception_ptr(DataError("shard 7", "is gone")));
     }
   }
 };
@@ -223,8 +223,8 @@ TEST(LoopTest, AFailureOfOneRankIsEveryonesWithThatStep) {
 
 class FinishingHook : public Hook {
  public:
-  void before_agreement(Trainer& trainer) override {
-    if (trainer.progress().step == 1) trainer.request_finish();
+  void before_agreement(RunView& view) override {
+    if (view.progress.step == 1) view.requests.finish();
   }
 };
 
@@ -239,10 +239,10 @@ TEST(LoopTest, ARunMayBeDoneBeforeItsLastStep) {
 class OfRankHook : public Hook {
  public:
   explicit OfRankHook(bool differs) : differs_(differs) {}
-  void after_step(Trainer& trainer, const StepReport&) override {
-    const int rank = trainer.strategy().world().rank();
-    trainer.events().put_of_rank("l1", 1 + 2.0 * rank);
-    trainer.events().put_of_rank(differs_ && rank == 1 ? "l3" : "l2", 3 + 2.0 * rank);
+  void after_step(RunView& view, const StepReport&) override {
+    const int rank = view.world.rank();
+    view.events.put_of_rank("l1", 1 + 2.0 * rank);
+    view.events.put_of_rank(differs_ && rank == 1 ? "l3" : "l2", 3 + 2.0 * rank);
   }
 
  private:
@@ -264,7 +264,8 @@ TEST(LoopTest, NumbersOfRanksComeTogether) {
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(false));
-  run.trainer.add_hook(Priority::very_high, rank_events_hook(run.sections.at("log"), world));
+  run.trainer.add_hook(Priority::very_high,
+                       rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   run.trainer.train();
   if (!world.is_root() || world.size() == 1) return;
   ASSERT_EQ(records.size(), 4U);
@@ -285,7 +286,8 @@ TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwoEpochs, {{"log.interval", "1"}}));
   run.trainer.add_hook(Priority::highest, std::make_unique<OfRankHook>(true));
-  run.trainer.add_hook(Priority::very_high, rank_events_hook(run.sections.at("log"), world));
+  run.trainer.add_hook(Priority::very_high,
+                       rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   const std::string failure = failure_of(run);
   if (world.size() == 1) return;
   EXPECT_NE(failure.find("ranks measured different things up to step"), std::string::npos) << failure;

@@ -45,7 +45,7 @@ TEST_P(RunMisuseTest, IsToldInOneSentenceOnEveryRank) {
   bool has_trained = false;
   try {
     SmallRun run(world_, with(kTwelveSteps, GetParam().settings));
-    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
     run.trainer.train();
     has_trained = true;
   } catch (const ConfigError& error) {

@@ -69,17 +69,17 @@ struct Seen {
 class SeeingHook : public Hook {
  public:
   explicit SeeingHook(Seen& seen) : seen_(&seen) {}
-  void before_train(Trainer& trainer) override { note(trainer); }
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void before_train(RunView& view) override { note(view); }
+  void after_step(RunView& view, const StepReport& report) override {
     seen_->parameters.resize(static_cast<std::size_t>(report.progress.step));
-    note(trainer);
+    note(view);
     if (report.is_skipped) seen_->skipped.push_back(report.progress.step);
   }
 
  private:
-  void note(Trainer& trainer) const {
+  void note(RunView& view) const {
     std::vector<at::Tensor> copies;
-    for (const at::Tensor& p : trainer.strategy().model().model().parameters()) copies.push_back(p.detach().clone());
+    for (const at::Tensor& p : view.wrapper.model().parameters()) copies.push_back(p.detach().clone());
     seen_->parameters.push_back(std::move(copies));
   }
 

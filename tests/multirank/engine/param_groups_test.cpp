@@ -136,7 +136,7 @@ TEST_F(ParamGroupsRunTest, APlanIsWhatARunDoes) {
   std::vector<double> driven;
   struct RateHook : Hook {
     explicit RateHook(std::vector<double>& to) : rates(&to) {}
-    void after_step(Trainer&, const StepReport& report) override { rates->push_back(report.lr); }
+    void after_step(RunView&, const StepReport& report) override { rates->push_back(report.lr); }
     std::vector<double>* rates;
   };
   run.trainer.add_hook(Priority::normal, std::make_unique<RateHook>(driven));

@@ -25,9 +25,9 @@ class KeepingHook : public Hook {
  public:
   explicit KeepingHook(std::vector<StepReport>& reports, std::vector<at::Tensor>& parameters)
       : reports_(&reports), parameters_(&parameters) {}
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& view, const StepReport& report) override {
     reports_->push_back(report);
-    parameters_->push_back(trainer.strategy().model().model().parameters()[0].detach().clone());
+    parameters_->push_back(view.wrapper.model().parameters()[0].detach().clone());
   }
 
  private:

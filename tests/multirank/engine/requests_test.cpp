@@ -10,22 +10,24 @@ namespace requests_test {
 const Settings kSettings = {{"data.train_size", "48"},         {"data.test_size", "8"},  {"model.name", "mlp"},
                             {"train.global_batch_size", "12"}, {"train.max_steps", "6"}, {"train.max_epochs", "0"}};
 
+using Request = void (RunRequests::*)() noexcept;
+
 /// Asks at one step, on one rank; notes the steps whose report says that a save is due.
 class AskingHook : public Hook {
  public:
-  AskingHook(std::int64_t step, int rank, void (Trainer::*request)(), std::vector<std::int64_t>& saves)
+  AskingHook(std::int64_t step, int rank, Request request, std::vector<std::int64_t>& saves)
       : step_(step), rank_(rank), request_(request), saves_(&saves) {}
-  void before_agreement(Trainer& trainer) override {
-    if (trainer.progress().step + 1 == step_ && trainer.strategy().world().rank() == rank_) (trainer.*request_)();
+  void before_agreement(RunView& view) override {
+    if (view.progress.step + 1 == step_ && view.world.rank() == rank_) (view.requests.*request_)();
   }
-  void after_step(Trainer&, const StepReport& report) override {
+  void after_step(RunView&, const StepReport& report) override {
     if (report.is_save_due) saves_->push_back(report.progress.step);
   }
 
  private:
   std::int64_t step_;
   int rank_;
-  void (Trainer::*request_)();
+  Request request_;
   std::vector<std::int64_t>* saves_;
 };
 
@@ -35,7 +37,7 @@ struct Ending {
   std::vector<std::int64_t> saves;
 };
 
-Ending run_asking(int rank, std::vector<std::pair<std::int64_t, void (Trainer::*)()>> requests) {
+Ending run_asking(int rank, std::vector<std::pair<std::int64_t, Request>> requests) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kSettings);
   Ending ending{};
@@ -50,29 +52,29 @@ Ending run_asking(int rank, std::vector<std::pair<std::int64_t, void (Trainer::*
 }
 
 TEST(RequestsTest, RankZerosWishesReachAllRanksWithThatStep) {
-  const Ending ending = run_asking(0, {{2, &Trainer::request_save}, {4, &Trainer::request_save}});
+  const Ending ending = run_asking(0, {{2, &RunRequests::save}, {4, &RunRequests::save}});
   EXPECT_EQ(ending.outcome, Outcome::done);
   EXPECT_EQ(ending.saves, (std::vector<std::int64_t>{2, 4}));
 }
 
 TEST(RequestsTest, AnEndIsNoSaveAndASaveIsNoEnd) {
-  const Ending ended = run_asking(0, {{3, &Trainer::request_end}});
+  const Ending ended = run_asking(0, {{3, &RunRequests::end}});
   EXPECT_EQ(ended.outcome, Outcome::ended);
   EXPECT_EQ(ended.step, 3);
   EXPECT_TRUE(ended.saves.empty());
-  const Ending both = run_asking(0, {{3, &Trainer::request_end}, {3, &Trainer::request_save}});
+  const Ending both = run_asking(0, {{3, &RunRequests::end}, {3, &RunRequests::save}});
   EXPECT_EQ(both.outcome, Outcome::ended);
   EXPECT_EQ(both.saves, std::vector<std::int64_t>{3});
 }
 
 TEST(RequestsTest, AnEndAtTheLastStepIsDone) {
-  EXPECT_EQ(run_asking(0, {{6, &Trainer::request_end}}).outcome, Outcome::done);
+  EXPECT_EQ(run_asking(0, {{6, &RunRequests::end}}).outcome, Outcome::done);
 }
 
 TEST(RequestsTest, OtherRanksWishesAreIgnored) {
   const int last = mpi::Communicator::world().size() - 1;
   if (last == 0) GTEST_SKIP() << "needs two ranks";
-  const Ending ending = run_asking(last, {{2, &Trainer::request_save}, {3, &Trainer::request_end}});
+  const Ending ending = run_asking(last, {{2, &RunRequests::save}, {3, &RunRequests::end}});
   EXPECT_EQ(ending.outcome, Outcome::done);
   EXPECT_TRUE(ending.saves.empty());
 }
@@ -80,11 +82,11 @@ TEST(RequestsTest, OtherRanksWishesAreIgnored) {
 TEST(RequestsTest, KnowsTheLastSaveAndTheLongest) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kSettings);
-  EXPECT_EQ(run.trainer.saves().last_step, -1);
-  run.trainer.note_saved(10, 2.5);
-  run.trainer.note_saved(20, 1.5);
-  EXPECT_EQ(run.trainer.saves().last_step, 20);
-  EXPECT_EQ(run.trainer.saves().longest_seconds, 2.5);
+  EXPECT_EQ(run.trainer.view().saves.last_step, -1);
+  run.trainer.view().saves.note(10, 2.5);
+  run.trainer.view().saves.note(20, 1.5);
+  EXPECT_EQ(run.trainer.view().saves.last_step, 20);
+  EXPECT_EQ(run.trainer.view().saves.longest_seconds, 2.5);
 }
 
 // 2 saves + 1 step + 5 % of the limit, at most 30 s; twice the margin where no save has been measured.

@@ -30,7 +30,7 @@ class ResumeTest : public ::testing::Test {
   ResumeTest() {
     directory_ = world_.broadcast(folder_.path()) + "/ckpt";
     SmallRun run(world_, with(kBase, {{"train.max_steps", "8"}, {"ckpt.every_steps", "2"}, {"ckpt.keep_last", "9"}}));
-    run.trainer.add_hook(Priority::very_low, checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory_, ""));
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory_, ""));
     run.trainer.train();
     parameters_ = copies_of(run);
     world_.barrier();
@@ -137,8 +137,8 @@ TEST_F(ResumeTest, MetersOfAnEpochGoOnWhereTheyWere) {
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "epoch") epochs.push_back(record);
     });
-    run.trainer.add_hook(Priority::normal, train_meters_hook(run.sections.at("train")));
-    run.trainer.add_hook(Priority::very_low, checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory, ""));
+    run.trainer.add_hook(Priority::normal, train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, ""));
     load_or_resume(run.trainer, run.sections, directory);
     run.trainer.train();
     EXPECT_EQ(epochs.size(), world_.is_root() ? 1U : 0U);
@@ -211,13 +211,14 @@ TEST_F(ResumeTest, AScheduleThatBeganAnewGoesOnFromThere) {
   const Settings decay = {{"sched.rule", "linear,start_factor=1,end_factor=0.5,end=4"}, {"train.max_steps", "16"}};
   SmallRun run(world_, with(with(kBase, decay), {{"resume.reset", "sched"}}));
   load_or_resume(run.trainer, run.sections, directory_);
-  EXPECT_EQ(run.trainer.schedule_begin(), 8);
-  EXPECT_EQ(run.trainer.schedule_factor(8), 1.0);
-  EXPECT_EQ(run.trainer.schedule_factor(12), 0.5);
+  EXPECT_EQ(run.trainer.view().schedule.begin(), 8);
+  const optim::ParamGroup& group = run.strategy.optimizer().optimizer().groups().front();
+  EXPECT_EQ(run.trainer.view().schedule.factor(8, group), 1.0);
+  EXPECT_EQ(run.trainer.view().schedule.factor(12, group), 0.5);
   const checkpoints::Archive archive = capture(run.trainer, "", true);
   SmallRun again(world_, with(kBase, decay));
   restore(again.trainer, archive);
-  EXPECT_EQ(again.trainer.schedule_begin(), 8);
+  EXPECT_EQ(again.trainer.view().schedule.begin(), 8);
 }
 
 TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
@@ -287,7 +288,7 @@ TEST_F(ResumeTest, CheckpointsOfTwoRunsAreRefusedUnlessTheRunForks) {
   EXPECT_EQ(checkpoints::list(other), (Steps{6, 8}));
   SmallRun run(world_, with(kBase, {{"resume.fork", "true"}}));
   EXPECT_EQ(load_or_resume(run.trainer, run.sections, other), other + "/step-000000000008");
-  EXPECT_EQ(run.trainer.origin().run_id, "00000000000000bb");
+  EXPECT_EQ(run.trainer.view().origin.run_id, "00000000000000bb");
   world_.barrier();
   EXPECT_EQ(checkpoints::list(other), (Steps{8}));
   EXPECT_TRUE(fs::exists(other + "/.old-step-000000000006.1"));
@@ -298,10 +299,10 @@ TEST_F(ResumeTest, ARunKeepsItsIdAndACopiedBeginningGetsAnother) {
   const std::string other = put_changed("one", 8, of_run("00000000000000aa"));
   SmallRun run(world_, kBase);
   load_or_resume(run.trainer, run.sections, other);
-  EXPECT_EQ(run.trainer.origin().run_id, "00000000000000aa");
+  EXPECT_EQ(run.trainer.view().origin.run_id, "00000000000000aa");
   SmallRun fork(world_, with(kBase, {{"resume", other + "/step-000000000006"}}));
   load_or_resume(fork.trainer, fork.sections, directory_ + "-new");
-  EXPECT_EQ(fork.trainer.origin().run_id, "");  // the session draws one
+  EXPECT_EQ(fork.trainer.view().origin.run_id, "");  // the session draws one
 }
 
 // E-EMPTYDIR, E-MISSGRP, E-ATTRTYPE, E-MISSING, E-GROUPS, E-RNGLEN: what is said, with the way on.
@@ -343,9 +344,9 @@ TEST_F(ResumeTest, WhatIsMissingOrDiffersIsNamedWithItsRemedy) {
 /// Keeps the state after every step.
 class KeepingHook : public Hook {
  public:
-  explicit KeepingHook(std::vector<checkpoints::Archive>& states) : states_(&states) {}
-  void after_step(Trainer& trainer, const StepReport&) override {
-    const checkpoints::Archive live = capture(trainer, "", true);
+  KeepingHook(Trainer& trainer, std::vector<checkpoints::Archive>& states) : trainer_(&trainer), states_(&states) {}
+  void after_step(RunView&, const StepReport&) override {
+    const checkpoints::Archive live = capture(*trainer_, "", true);
     states_->push_back(live.with_bytes([](const checkpoints::Array& array) {
       const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
       return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
@@ -353,6 +354,7 @@ class KeepingHook : public Hook {
   }
 
  private:
+  Trainer* trainer_;
   std::vector<checkpoints::Archive>* states_;
 };
 
@@ -366,7 +368,7 @@ TEST(ExactnessTest, FromEveryOneOf60StepsTheEndIsTheSame) {
       {"train.clip_grad", "norm:1"}, {"optim.name", "adamw"},   {"sched.rule", "cosine,final_factor=0.1"}};
   std::vector<checkpoints::Archive> states;
   SmallRun straight(world, settings);
-  straight.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(states));
+  straight.trainer.add_hook(Priority::very_low, std::make_unique<KeepingHook>(straight.trainer, states));
   straight.trainer.train();
   ASSERT_EQ(states.size(), 60U);
   const std::uint64_t seed = testing::test_seed();

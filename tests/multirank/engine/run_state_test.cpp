@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
@@ -19,8 +18,8 @@ const Settings kBase = {{"model.name", "mlp"},     {"model.hidden", "16"},  {"da
 
 /// Writes what `trainer` holds, then reads it on every rank, as a run does.
 checkpoints::Archive through_a_file(Trainer& trainer, const std::string& folder) {
-  const mpi::Communicator& world = trainer.strategy().world();
-  const checkpoints::Archive archive = capture(trainer, "", trainer.strategy().world().is_root());
+  const mpi::Communicator& world = trainer.view().world;
+  const checkpoints::Archive archive = capture(trainer, "", trainer.view().world.is_root());
   if (world.is_root()) checkpoints::write(folder, trainer.progress().step, archive);
   world.barrier();
   return checkpoints::read(folder + "/" + checkpoints::folder_name(trainer.progress().step));

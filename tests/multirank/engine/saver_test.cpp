@@ -9,8 +9,8 @@
 
 #include <filesystem>
 
-#include "checkpoint_saver.hpp"
-#include "replicas.hpp"
+#include "saving/checkpoint_saver.hpp"
+#include "saving/replicas.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -32,8 +32,7 @@ class SaverTest : public ::testing::Test {
   std::string train(const std::string& name, const Settings& settings) {
     SmallRun run(world_, with(kBase, settings));
     const std::string directory = shared_ + "/" + name;
-    run.trainer.add_hook(Priority::very_low,
-                         checkpoint_hook(run.sections.at("ckpt"), run.strategy, directory, "config"));
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(directory, "config"));
     run.trainer.train();
     world_.barrier();
     return directory;
@@ -130,13 +129,13 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
 // Such ranks train different models, and their checkpoint would hide it.
 TEST_F(SaverTest, RanksThatDifferAreFoundBeforeTheySave) {
   SmallRun run(world_, with(kBase, {{"ddp.shared_parameters", "false"}}));
-  EXPECT_NO_THROW(require_equal_replicas(run.strategy));
+  EXPECT_NO_THROW(require_equal_replicas(world_, run.strategy.model().parameters()));
   if (world_.rank() == world_.size() - 1 && world_.size() > 1) {
     const torch::NoGradGuard no_grad;
     run.strategy.model().model().named_parameters()["hidden0.bias"][3].fill_(1e-30);
   }
   try {
-    require_equal_replicas(run.strategy);
+    require_equal_replicas(world_, run.strategy.model().parameters());
     EXPECT_EQ(world_.size(), 1);
   } catch (const CommError& error) {
     EXPECT_TRUE(error.is_agreed());

@@ -31,12 +31,12 @@ const Settings kBase = {{"model.name", "mlp"},
 class StepHook : public Hook {
  public:
   StepHook(std::int64_t last, std::vector<double>& rates) : last_(last), rates_(&rates) {}
-  void before_step(Trainer& trainer) override {
-    if (trainer.progress().step + 1 == last_) trainer.request_end();
+  void before_step(RunView& view) override {
+    if (view.progress.step + 1 == last_) view.requests.end();
   }
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& view, const StepReport& report) override {
     rates_->push_back(report.lr);
-    trainer.report({.kind = "eval", .values = {{"val/loss", static_cast<double>(trainer.progress().step)}}});
+    view.report({.kind = "eval", .values = {{"val/loss", static_cast<double>(view.progress.step)}}});
   }
 
  private:

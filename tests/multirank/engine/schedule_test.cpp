@@ -22,8 +22,8 @@ const Settings kPlateau = {{"sched.rule", "plateau,patience=1,factor=0.5"}};
 /// Measures a loss of 1 after every step.
 class MeasuringHook : public Hook {
  public:
-  void after_step(Trainer& trainer, const StepReport&) override {
-    trainer.report({.kind = "eval", .values = {{"val/loss", 1.0}}});
+  void after_step(RunView& view, const StepReport&) override {
+    view.report({.kind = "eval", .values = {{"val/loss", 1.0}}});
   }
 };
 

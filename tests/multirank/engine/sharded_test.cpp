@@ -2,7 +2,7 @@
 // What is divided among ranks trains as what every rank holds, and their checkpoints are each other's.
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/evaluation.hpp>
+#include <lockstep/core/table.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "process_setup.hpp"
+#include "setup/process.hpp"
 #include "small_run.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -73,16 +73,17 @@ const std::vector<Case>& cases() {
 /// Writes a checkpoint in the middle of a run that goes on.
 class SaveHook : public Hook {
  public:
-  explicit SaveHook(std::string folder) : folder_(std::move(folder)) {}
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  SaveHook(Trainer& trainer, std::string folder) : trainer_(&trainer), folder_(std::move(folder)) {}
+  void after_step(RunView& view, const StepReport& report) override {
     if (report.progress.step != kSavedStep) return;
-    const bool is_root = trainer.strategy().world().is_root();
-    const checkpoints::Archive archive = capture(trainer, "", is_root);
+    const bool is_root = view.world.is_root();
+    const checkpoints::Archive archive = capture(*trainer_, "", is_root);
     if (is_root) checkpoints::write(folder_, kSavedStep, archive);
-    trainer.strategy().world().barrier();
+    view.world.barrier();
   }
 
  private:
+  Trainer* trainer_;
   std::string folder_;
 };
 
@@ -105,7 +106,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     for (int stage = 0; stage <= 3; ++stage) {
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
       SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)), builtin_tables(), c.parameters_type);
-      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved_by(stage)));
+      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, saved_by(stage)));
       run.trainer.train();
       losses.push_back(run.losses);
       expect_near(losses.back(), losses.front(), c.tolerance);
@@ -138,7 +139,7 @@ TEST(ShardedTest, CheckpointsGoOnOnOtherNumbersOfRanks) {
     SCOPED_TRACE("stage " + std::to_string(stage));
     const std::string saved = folder + "/" + std::to_string(stage);
     SmallRun run(world, with(settings, strategy_of(stage)));
-    run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved));
+    run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, saved));
     run.trainer.train();
     const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved, kSavedStep));
     for (int size = 1; size < world.size(); ++size) {
@@ -154,20 +155,15 @@ TEST(ShardedTest, CheckpointsGoOnOnOtherNumbersOfRanks) {
 }
 
 /// Does on the CPU what is done on GPUs.
-class AsOnGpu : public ShardedStrategy {
- public:
-  using ShardedStrategy::ShardedStrategy;
-
- private:
-  void lay_out(parallel::DdpOptions& options) const override {
-    ShardedStrategy::lay_out(options);
-    options.sharding.is_as_on_gpu = true;
-  }
-};
+void shard_as_on_gpu(const StrategySettings& settings, parallel::DdpOptions& options) {
+  find_row(strategies(), "sharded", "").lay_out(settings, options);
+  options.sharding.is_as_on_gpu = true;
+}
 
 std::unique_ptr<Strategy> make_as_on_gpu(const Sections& sections, const mpi::Communicator& world,
                                          const Tables& tables) {
-  return std::make_unique<AsOnGpu>(sections, world, tables);
+  static const StrategyRow row{.name = "as_on_gpu", .help = "", .lay_out = shard_as_on_gpu};
+  return std::make_unique<Strategy>(sections, world, row, tables);
 }
 
 // Updates by tensors, or with the optimizer's state in the host's memory: their checkpoints are those of replicas, too.
@@ -177,12 +173,12 @@ TEST(ShardedTest, WhatGpusDoHasTheLossesAndCheckpointsOfReplicas) {
   const std::string folder = world.broadcast(mine.path());
   const Settings settings = with(with(kSteady, gpt({})), {{"ema.kind", "ema"}, {"ema.decay", "0.9"}});
   const auto averaging = [](SmallRun& run) {
-    run.trainer.add_hook(Priority::high, average_hook(run.sections.at("ema")));
+    run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
   };
   const auto read = [](const std::string& at) { return checkpoints::read(checkpoints::checkpoint_of(at, kSavedStep)); };
   SmallRun replicas(world, with(settings, strategy_of(0)));
   averaging(replicas);
-  replicas.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(folder + "/ddp"));
+  replicas.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(replicas.trainer, folder + "/ddp"));
   replicas.trainer.train();
   for (int stage = 1; stage <= 3; ++stage) {
     for (const char* const offload : {"false", "true"}) {
@@ -191,7 +187,7 @@ TEST(ShardedTest, WhatGpusDoHasTheLossesAndCheckpointsOfReplicas) {
       const std::string saved = folder + "/" + std::to_string(stage) + offload;
       SmallRun run(world, sharded, builtin_tables(), {}, make_as_on_gpu);
       averaging(run);
-      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(saved));
+      run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, saved));
       run.trainer.train();
       expect_near(run.losses, replicas.losses);
       SmallRun here(world, sharded, builtin_tables(), {}, make_as_on_gpu);

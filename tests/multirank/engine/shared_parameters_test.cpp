@@ -2,7 +2,6 @@
 // One copy of the parameters per host: a run starts, is saved, goes on and is evaluated with the bits that it has when
 // every rank keeps its own.
 #include <lockstep/checkpoints/store.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
@@ -72,7 +71,7 @@ class SharedParametersTest : public ::testing::Test {
 
   /// What `trainer` holds, written and read again on every rank. Collective.
   checkpoints::Archive through_a_file(Trainer& trainer, const std::string& name) const {
-    const checkpoints::Archive archive = capture(trainer, "", trainer.strategy().world().is_root());
+    const checkpoints::Archive archive = capture(trainer, "", trainer.view().world.is_root());
     const std::string folder = shared_ + "/" + name;
     if (world_.is_root()) checkpoints::write(folder, trainer.progress().step, archive);
     world_.barrier();
@@ -115,7 +114,7 @@ TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
     whole.trainer.train();
     end[shares] = through_a_file(whole.trainer, "whole" + shares);
     losses[shares] = whole.losses;
-    const checkpoints::Archive archive = capture(whole.trainer, "", whole.trainer.strategy().world().is_root());
+    const checkpoints::Archive archive = capture(whole.trainer, "", whole.trainer.view().world.is_root());
     if (!world_.is_root()) continue;
     // Nothing is gathered for the archive: it has the copy that the ranks share, and the one state of the optimizer.
     const auto* const saved = archive.array("/model/params/conv0.weight").bytes.data();
@@ -151,7 +150,7 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
     run.trainer.train();
     const checkpoints::Archive saved = through_a_file(run.trainer, "swapped" + shares);
     const std::vector<at::Tensor> trained = values_of(run.strategy);
-    const auto loss = [&] { return evaluate(run.strategy, *run.trainer.splits().test, 3).mean_loss(); };
+    const auto loss = [&] { return evaluate(run.strategy, *run.trainer.view().data.splits().test, 3).mean_loss(); };
     const double before = loss();
     std::vector<at::Tensor> average;
     for (std::size_t i = 0; i < trained.size(); ++i) average.push_back((initial[i] + trained[i]) / 2);
@@ -166,7 +165,7 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
     SmallRun longer(world_, settings_of(shares, "8"));
     restore(longer.trainer, saved);
     assign(longer.strategy, average);
-    evaluate(longer.strategy, *longer.trainer.splits().test, 3);
+    evaluate(longer.strategy, *longer.trainer.view().data.splits().test, 3);
     assign(longer.strategy, trained);
     longer.trainer.train();
     EXPECT_TRUE(is_equal(values_of(longer.strategy), values_of(undisturbed.strategy)));

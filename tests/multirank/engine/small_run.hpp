@@ -2,17 +2,21 @@
 #pragma once
 
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/hooks.hpp>
+#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
-#include <lockstep/engine/strategy.hpp>
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/engine/trainer.hpp>
 
 #include <memory>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "hooks/hooks.hpp"
+#include "hooks/log_settings.hpp"
+#include "loop/trainer.hpp"
+#include "measures/evaluation.hpp"
+#include "setup/strategy.hpp"
 
 namespace lockstep::engine {
 
@@ -47,7 +51,7 @@ inline const Settings kTwelveSteps = {
 class NotingHook : public Hook {
  public:
   NotingHook(std::vector<double>& losses, std::vector<double>& norms) : losses_(&losses), norms_(&norms) {}
-  void after_step(Trainer&, const StepReport& report) override {
+  void after_step(RunView&, const StepReport& report) override {
     losses_->push_back(report.loss);
     if (report.grad_norm) norms_->push_back(*report.grad_norm);
   }
@@ -56,6 +60,15 @@ class NotingHook : public Hook {
   std::vector<double>* losses_;
   std::vector<double>* norms_;
 };
+
+inline metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
+  return evaluate(strategy.world(), strategy.model(), dataset, batch_size);
+}
+
+inline metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
+                                            metrics::Meters& meters) {
+  return evaluate(strategy.world(), strategy.model(), dataset, batch_size, meters);
+}
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.
 struct SmallRun {
@@ -67,15 +80,22 @@ struct SmallRun {
       : sections(sections_of(settings, tables)),
         splits(data::open(sections.at("data"), tables.sources)),
         made(make(sections, world, tables)),
-        strategy(made->prepare(splits.train->task(), ready_of(parameters_type))),
+        strategy(made->prepare(splits.train->task(), overrides_of(parameters_type))),
         trainer(sections, strategy, splits, tables) {
     trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }
 
-  Ready ready_of(std::optional<at::ScalarType> type) const {
+  Overrides overrides_of(std::optional<at::ScalarType> type) const {
     if (!type) return {};
     return {.model = models::build(sections.at("model"), splits.train->task(), 5, *type)};
+  }
+
+  /// As engine::train sets it up.
+  std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
+    return engine::checkpoint_hook(
+        SavingSettings::from(sections.at("ckpt")), strategy.world(), directory,
+        [this, config_ini](bool is_writer) { return capture(trainer, config_ini, is_writer); });
   }
 
   Sections sections;

@@ -50,7 +50,7 @@ class Memory : public Stateful {
 class RememberingHook : public Hook {
  public:
   explicit RememberingHook(std::shared_ptr<Memory> memory) : memory_(std::move(memory)) {}
-  void after_step(Trainer&, const StepReport& report) override {
+  void after_step(RunView&, const StepReport& report) override {
     memory_->values[report.progress.step % memory_->values.numel()] = report.loss;
   }
   std::vector<std::shared_ptr<Stateful>> states() const override { return {memory_}; }

@@ -2,7 +2,6 @@
 // The steps that train.step chooses from.
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
@@ -204,7 +203,11 @@ TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
   SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
   const TrainStep step = find_row(builtin_steps(), "standard", "").make(run.sections.at("train"));
   const data::Batch batch = run.splits.train->get(std::vector<std::int64_t>{0, 1});
-  StepContext at{.strategy = run.strategy, .batch = batch, .where = 1, .tell = [](Moment, const LastBatch&) {}};
+  StepContext at{.wrapper = run.strategy.model(),
+                 .optimizer = run.strategy.optimizer(),
+                 .batch = batch,
+                 .where = 1,
+                 .notify = [](StepEvent, const LastBatch&) {}};
   try {
     step(at);
     FAIL() << "trained";
@@ -225,18 +228,18 @@ TEST(StepsTest, SectionsAreTimed) {
                                Settings{{"log.sections", "true"}, {"train.step", "simple"}}}) {
     SmallRun run(world, with(kTwelveSteps, more));
     run.trainer.train();
-    ASSERT_NE(run.trainer.perf(), nullptr);
+    ASSERT_NE(run.trainer.view().perf, nullptr);
     double parts = 0;
     for (const char* name :
          {"read_sample", "forward", "loss_compute", "backward", "optimizer_step", "loss_all_reduce"}) {
-      const PerfMetric& times = run.trainer.perf()->sections().at(name).host_ms;
+      const PerfMetric& times = run.trainer.view().perf->sections().at(name).host_ms;
       EXPECT_EQ(times.count(), 12) << name;
       parts += times.sum();
     }
-    EXPECT_LE(parts, run.trainer.perf()->sections().at("train_step_total").host_ms.sum());
+    EXPECT_LE(parts, run.trainer.view().perf->sections().at("train_step_total").host_ms.sum());
   }
   SmallRun silent(world, kTwelveSteps);
-  EXPECT_EQ(silent.trainer.perf(), nullptr);
+  EXPECT_EQ(silent.trainer.view().perf, nullptr);
 }
 
 // Of all samples of an epoch, whoever trained on them: with an answer that never changes, the share of that class.
@@ -249,7 +252,7 @@ TEST(StepsTest, MetersCountWhileTraining) {
                                           {"optim.lr", "0"}}));
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
-  run.trainer.add_hook(Priority::normal, train_meters_hook(run.sections.at("train")));
+  run.trainer.add_hook(Priority::normal, train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
   run.trainer.train();
   const metrics::ClassificationSums sums = evaluate(run.strategy, *run.splits.train, 48);
   if (!world.is_root()) return;
@@ -266,9 +269,9 @@ class GradientHook : public Hook {
  public:
   explicit GradientHook(std::vector<double>& norms) : norms_(&norms) {}
   bool reads_gradients() const override { return true; }
-  void on_backward(Trainer& trainer, const LastBatch&) override {
+  void on_backward(RunView& view, const LastBatch&) override {
     double squares = 0;
-    for (const at::Tensor& parameter : trainer.strategy().model().model().parameters()) {
+    for (const at::Tensor& parameter : view.wrapper.model().parameters()) {
       squares += parameter.grad().to(at::kDouble).square().sum().item<double>();
     }
     norms_->push_back(std::sqrt(squares));
@@ -296,7 +299,7 @@ TEST(StepsTest, GradientsCanBeReadBetweenBackwardAndUpdate) {
 
 class SleepyHook : public Hook {
  public:
-  void before_step(Trainer& trainer) override { trainer.strategy().model().model().eval(); }
+  void before_step(RunView& view) override { view.wrapper.model().eval(); }
 };
 
 TEST(StepsTest, AModelThatSleepsIsAMistakeOfTheProgram) {

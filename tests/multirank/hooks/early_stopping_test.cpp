@@ -18,14 +18,14 @@ class ScriptedEvaluation : public Hook {
  public:
   ScriptedEvaluation(Values values, std::int64_t last) : values_(std::move(values)), last_(last) {}
 
-  void before_agreement(Trainer& trainer) override {
-    if (trainer.progress().step + 1 == last_) trainer.request_end();
+  void before_agreement(RunView& view) override {
+    if (view.progress.step + 1 == last_) view.requests.end();
   }
-  void after_step(Trainer& trainer, const StepReport& report) override {
+  void after_step(RunView& view, const StepReport& report) override {
     const auto value = values_.find(report.progress.step);
     if (value == values_.end()) return;
     const Measured measured{.step = value->first, .values = {{"val/other", 0.0}, {"val/loss", value->second}}};
-    for (const auto& [priority, hook] : trainer.hooks()) hook->after_evaluation(trainer, measured);
+    view.end_evaluation(measured);
   }
 
  private:

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/callback_hook.hpp>
-#include <lockstep/engine/evaluation.hpp>
 #include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
@@ -32,13 +31,13 @@ std::map<std::string, std::int64_t> first_changes(HookedRun& run) {
   std::map<std::string, std::int64_t> first;
   Values before;
   run.trainer.add_hook(Priority::low,
-                       callback_hook({.before_train = [&](Trainer&) { before = values_of(run.strategy); },
+                       callback_hook({.before_train = [&](RunView&) { before = values_of(run.strategy); },
                                       .after_step =
-                                          [&](Trainer& trainer, const StepReport&) {
+                                          [&](RunView& view, const StepReport&) {
                                             Values now = values_of(run.strategy);
                                             for (const auto& [name, value] : now) {
                                               if (at::equal(value, before.at(name))) continue;
-                                              first.emplace(name, trainer.progress().step);
+                                              first.emplace(name, view.progress.step);
                                             }
                                             before = std::move(now);
                                           }}));
@@ -109,15 +108,15 @@ TEST_F(FreezeTest, ItsBlocksAreInEvaluationModeMeanwhile) {
   std::vector<bool> hidden;
   std::vector<bool> head;
   run.trainer.add_hook(Priority::low, callback_hook({.before_step =
-                                                         [&](Trainer& trainer) {
-                                                           const auto children =
-                                                               trainer.strategy().model().model().named_children();
+                                                         [&](RunView& view) {
+                                                           const auto children = view.wrapper.model().named_children();
                                                            hidden.push_back(children["hidden0"]->is_training());
                                                            head.push_back(children["head"]->is_training());
                                                          },
                                                      .after_step =
-                                                         [&](Trainer& trainer, const StepReport&) {
-                                                           evaluate(trainer.strategy(), *trainer.splits().test, 50);
+                                                         [&](RunView& view, const StepReport&) {
+                                                           evaluate(view.world, view.wrapper, *view.data.splits().test,
+                                                                    50);
                                                          }}));
   run.trainer.train();
   std::vector<bool> expected(12, true);
@@ -132,8 +131,8 @@ TEST_F(FreezeTest, AnInterruptedRunGoesOnBitForBit) {
   straight.trainer.train();
   for (const std::int64_t last : {3, 5, 7}) {
     HookedRun first(world_, settings);
-    first.trainer.add_hook(Priority::low, callback_hook({.before_agreement = [last](Trainer& trainer) {
-                             if (trainer.progress().step + 1 == last) trainer.request_end();
+    first.trainer.add_hook(Priority::low, callback_hook({.before_agreement = [last](RunView& view) {
+                             if (view.progress.step + 1 == last) view.requests.end();
                            }}));
     first.trainer.train();
     HookedRun resumed(world_, settings);

@@ -12,8 +12,8 @@ TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
   const mpi::Communicator world = mpi::Communicator::world();
   HookedRun run(world, with_hook("memory,interval=5"));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
-  const History& now = run.trainer.events().history("memory/rss_mb");
-  const History& peak = run.trainer.events().history("memory/peak_rss_mb");
+  const History& now = run.trainer.view().events.history("memory/rss_mb");
+  const History& peak = run.trainer.view().events.history("memory/peak_rss_mb");
   ASSERT_EQ(now.size(), 3U);
   EXPECT_EQ(now.at(0).step, 5);
   EXPECT_EQ(now.at(1).step, 10);
@@ -23,7 +23,7 @@ TEST(MemoryHookTest, MeasuresEveryFewStepsAndAtTheLast) {
     EXPECT_LE(now.at(i).value, peak.at(i).value);
     EXPECT_LE(peak.at(i).value, peak_memory_mb());
   }
-  run.hook().after_train(run.trainer, Outcome::failed);  // no collective
+  run.hook().after_train(run.trainer.view(), Outcome::failed);  // no collective
 }
 
 // What a process touches it holds, until it gives it back.

@@ -38,19 +38,19 @@ class NanOutputTest : public ::testing::Test {
 
 TEST_F(NanOutputTest, FiniteOutputsPass) {
   HookedRun run = run_with("nan_output");
-  run.hook().before_step(run.trainer);
-  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
+  run.hook().before_step(run.trainer.view());
+  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, 4}));
   EXPECT_EQ(run.trainer.train(), Outcome::done);
 }
 
 TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
   HookedRun run = run_with("nan_output");
-  run.hook().before_step(run.trainer);
-  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, 4}));
+  run.hook().before_step(run.trainer.view());
+  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, 4}));
   const float fault = is_last() ? kNan : 4;
-  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, fault}));
-  std::vector<std::string> samples =
-      world_.all_gather(std::to_string(run.trainer.samples_of(0, 1).at(1)));  // the second micro_batch's second one
+  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, fault}));
+  std::vector<std::string> samples = world_.all_gather(
+      std::to_string(run.trainer.view().data.samples_of(0, 1).at(1)));  // the second micro_batch's second one
   const std::string file =
       folder_.path() + "/nan_output-step000000000001-rank0000" + std::to_string(world_.size() - 1) + ".safetensors";
   const std::string error = agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); });
@@ -69,8 +69,8 @@ TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
 TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
   HookedRun run = run_with("nan_output,dump=false");
   const float fault = is_last() ? std::numeric_limits<float>::infinity() : 0;
-  run.hook().on_forward(run.trainer, batch_with({fault, 2, 3, fault}, /*is_training=*/false));
-  EXPECT_EQ(agreed_error_of<NumericError>(world_, [&] { run.hook().after_evaluation(run.trainer, {}); }),
+  run.hook().on_forward(run.trainer.view(), batch_with({fault, 2, 3, fault}, /*is_training=*/false));
+  EXPECT_EQ(agreed_error_of<NumericError>(world_, [&] { run.hook().after_evaluation(run.trainer.view(), {}); }),
             who() +
                 "the model's output is not finite in an evaluation after step 0 for 2 of 2 samples: places in their "
                 "batch 0, 1");
@@ -79,8 +79,8 @@ TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
 
 TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
   HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
-  run.hook().before_step(run.trainer);
-  run.hook().on_forward(run.trainer, batch_with({1, 2, 3, is_last() ? kNan : 4}));
+  run.hook().before_step(run.trainer.view());
+  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, is_last() ? kNan : 4}));
   EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be kept: "),
             std::string::npos);
 }

@@ -26,7 +26,7 @@ class ParameterStatisticsTest : public ::testing::Test {
   }
 
   double latest(Trainer& trainer, const std::string& name) const {
-    return trainer.events().history(name).latest().value;
+    return trainer.view().events.history(name).latest().value;
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();
@@ -37,13 +37,13 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
     Settings layout;
     if (stage != "0") layout = {{"strategy.name", "sharded"}, {"strategy.stage", stage}};
     HookedRun run(world_, with_hook("parameter_statistics,interval=10,by=parameter,bins=7", layout));
-    run.trainer.events().keep_pictures(100);
+    run.trainer.view().events.keep_pictures(100);
     fill(run.strategy);
     StepReport report;
     report.progress.step = 20;
-    run.hook().after_step(run.trainer, report);
+    run.hook().after_step(run.trainer.view(), report);
     report.progress.step = 25;  // not due
-    run.hook().after_step(run.trainer, report);
+    run.hook().after_step(run.trainer.view(), report);
     if (!world_.is_root()) continue;
     const std::string bias = "parameters/head.bias/";  // 10 elements
     EXPECT_EQ(latest(run.trainer, bias + "norm"), 5);
@@ -52,9 +52,9 @@ TEST_F(ParameterStatisticsTest, AreThoseOfEachParameter) {
     EXPECT_EQ(latest(run.trainer, bias + "max"), 4);
     EXPECT_EQ(latest(run.trainer, bias + "zeros"), 0.8);
     EXPECT_EQ(latest(run.trainer, "parameters/head.weight/std"), 0);
-    EXPECT_EQ(run.trainer.events().history(bias + "norm").size(), 1U);
-    EXPECT_EQ(run.trainer.events().history(bias + "norm").latest().step, 20);
-    const std::vector<Histogram> histograms = run.trainer.events().take_histograms();
+    EXPECT_EQ(run.trainer.view().events.history(bias + "norm").size(), 1U);
+    EXPECT_EQ(run.trainer.view().events.history(bias + "norm").latest().step, 20);
+    const std::vector<Histogram> histograms = run.trainer.view().events.take_histograms();
     ASSERT_EQ(histograms.size(), 4U);
     EXPECT_EQ(histograms.back().name, "parameters/head.bias");
     EXPECT_EQ(histograms.back().step, 20);
@@ -69,14 +69,14 @@ TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
   fill(run.strategy);
   StepReport report;
   report.progress.step = 10;
-  run.hook().after_step(run.trainer, report);
+  run.hook().after_step(run.trainer.view(), report);
   if (!world_.is_root()) return;
   const double others = 784 * 16 + 16 + 16 * 10;
   const double all = others + 10;
   EXPECT_DOUBLE_EQ(latest(run.trainer, "parameters/norm"), std::sqrt(0.25 * others + 25));
   EXPECT_DOUBLE_EQ(latest(run.trainer, "parameters/mean"), (0.5 * others - 1) / all);
   EXPECT_DOUBLE_EQ(latest(run.trainer, "parameters/zeros"), 8 / all);
-  EXPECT_EQ(run.trainer.events().latest(1).size(), 5U);
+  EXPECT_EQ(run.trainer.view().events.latest(1).size(), 5U);
 }
 
 TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
@@ -89,13 +89,13 @@ TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   }
   LastBatch batch;
   batch.loss_scale = 1024;
-  run.hook().on_backward(run.trainer, batch);
+  run.hook().on_backward(run.trainer.view(), batch);
   run.strategy.model().parameters().drop_gradients();
   if (!world_.is_root()) return;
   EXPECT_DOUBLE_EQ(latest(run.trainer, "gradients/norm"), 2 * std::sqrt(10));
   EXPECT_EQ(latest(run.trainer, "gradients/max"), 2);
-  EXPECT_EQ(run.trainer.events().history("gradients/max").latest().step, 1);
-  EXPECT_EQ(run.trainer.events().step(), 0);
+  EXPECT_EQ(run.trainer.view().events.history("gradients/max").latest().step, 1);
+  EXPECT_EQ(run.trainer.view().events.step(), 0);
 }
 
 }  // namespace parameter_statistics_test

@@ -8,7 +8,7 @@
 #include <torch/types.h>
 
 #include "hooked_run.hpp"
-#include "precise_statistics.hpp"
+#include "measures/precise_statistics.hpp"
 
 namespace lockstep::engine {
 namespace precise_bn_test {
@@ -131,11 +131,11 @@ class PreciseBnTest : public ::testing::Test {
                   tables_);
     models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
     const at::Tensor weight = norm.weight.detach().clone();
-    run.hook().before_train(run.trainer);
-    run.hook().before_evaluation(run.trainer);
+    run.hook().before_train(run.trainer.view());
+    run.hook().before_evaluation(run.trainer.view());
     std::vector<std::int64_t> samples;
     for (const std::int64_t step : {0, 1}) {
-      const auto some = run.trainer.sampler().indices(0, step, {0, 12});
+      const auto some = run.trainer.view().data.sampler().indices(0, step, {0, 12});
       samples.insert(samples.end(), some.begin(), some.end());
     }
     const at::Tensor values = run.splits.train->get(samples).input.to(at::kDouble).flatten(1);
@@ -159,11 +159,11 @@ TEST_F(PreciseBnTest, IsDueAtTheEndOfSomeEpochsAndOfTheRun) {
   HookedRun run(world_, with_hook("precise_bn,every_epochs=2", {{"model.name", "normed"}, {"train.max_steps", "40"}}),
                 tables_);
   models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
-  run.hook().before_train(run.trainer);
+  run.hook().before_train(run.trainer.view());
   const auto is_done_at = [&](std::int64_t step) {
-    run.trainer.resume_at(step, step / 8, step % 8 * 12, step * 12);
+    run.trainer.run().resume_at(step, step / 8, step % 8 * 12, step * 12);
     norm.running_mean.fill_(100);
-    run.hook().before_evaluation(run.trainer);
+    run.hook().before_evaluation(run.trainer.view());
     return norm.running_mean.max().item<float>() < 100;
   };
   for (const auto& [step, expected] : {std::pair{8, false}, {12, false}, {16, true}, {24, false}, {32, true}}) {
@@ -174,14 +174,14 @@ TEST_F(PreciseBnTest, IsDueAtTheEndOfSomeEpochsAndOfTheRun) {
 
 TEST_F(PreciseBnTest, MoreSamplesThanThereAreAreRefusedWhereTheyWereAskedFor) {
   HookedRun run(world_, with_hook("precise_bn,samples=97", {{"model.name", "normed"}}), tables_);
-  EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run.hook().before_train(run.trainer); }),
+  EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run.hook().before_train(run.trainer.view()); }),
             "train.hooks: precise_bn: samples=97, but an epoch has 96");
 }
 
 TEST_F(PreciseBnTest, WithoutSuchLayersNothingHappens) {
   HookedRun run(world_, with_hook("precise_bn"));
-  run.hook().before_train(run.trainer);
-  run.hook().before_evaluation(run.trainer);
+  run.hook().before_train(run.trainer.view());
+  run.hook().before_evaluation(run.trainer.view());
   EXPECT_TRUE(run.strategy.model().model().is_training());
 }
 

@@ -88,11 +88,11 @@ TEST_F(ProfilerTest, ARunThatEndsInsideWritesWhatThereIs) {
 
 TEST_F(ProfilerTest, AfterAFailureEachRankWritesItsOwn) {
   HookedRun run = run_with("from_step=0,steps=5");
-  run.hook().before_train(run.trainer);
-  run.hook().before_step(run.trainer);
+  run.hook().before_train(run.trainer.view());
+  run.hook().before_step(run.trainer.view());
   at::ones({3}).neg();
-  run.hook().before_agreement(run.trainer);
-  run.hook().after_train(run.trainer, Outcome::failed);  // as if each rank were alone
+  run.hook().before_agreement(run.trainer.view());
+  run.hook().after_train(run.trainer.view(), Outcome::failed);  // as if each rank were alone
   const json own = trace("trace-rank0000" + std::to_string(world_.rank()) + ".json");
   std::set<std::string> names;
   for (const json& event : own.at("traceEvents")) {

@@ -17,15 +17,15 @@ TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   const double own = 2 * world.rank();
   const double average = world.size() - 1;  // of 0, 2, ..., 2 (W - 1)
   set();
-  run.hook().before_step(run.trainer);
+  run.hook().before_step(run.trainer.view());
   EXPECT_EQ(mean(), own);
-  run.hook().before_evaluation(run.trainer);
+  run.hook().before_evaluation(run.trainer.view());
   EXPECT_EQ(mean(), average);
   set();
-  run.hook().after_epoch(run.trainer);  // no step since then
+  run.hook().after_epoch(run.trainer.view());  // no step since then
   EXPECT_EQ(mean(), own);
-  run.trainer.resume_at(1, 0, 12, 12);
-  run.hook().after_epoch(run.trainer);
+  run.trainer.run().resume_at(1, 0, 12, 12);
+  run.hook().after_epoch(run.trainer.view());
   EXPECT_EQ(mean(), average);
 }
 

@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "confusion_count.hpp"
-#include "sample_pictures.hpp"
+#include "measures/confusion_count.hpp"
+#include "measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
 namespace exhibits_test {

@@ -110,7 +110,7 @@ TEST(HookTableTest, AProgramAddsRows) {
   EXPECT_EQ(made, "mine3cnn");
 }
 
-// Called without a trainer: the functions do not look at it.
+// Called without a run: the functions do not look at it.
 TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
   std::vector<std::string> moments;
   const auto held = std::make_shared<int>(0);
@@ -135,8 +135,8 @@ TEST(CallbackHookTest, CallsEachMomentAndLetsGoAfterTheLast) {
                                                     .after_evaluation = note("after_evaluation"),
                                                     .after_train = note("after_train"),
                                                     .reads_gradients = true});
-  alignas(Trainer) std::byte memory[sizeof(Trainer)];
-  Trainer& nobody = *reinterpret_cast<Trainer*>(memory);
+  alignas(RunView) std::byte memory[sizeof(RunView)];
+  RunView& nobody = *reinterpret_cast<RunView*>(memory);
   const auto call_all = [&] {
     hook->before_train(nobody);
     hook->before_epoch(nobody);

@@ -1,27 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "loop/phases.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/phases.hpp>
 
 #include <gtest/gtest.h>
 
 namespace lockstep::engine {
 namespace phases_test {
 
-Phases phases_of(const std::string& pattern, const std::string& every = "1", const std::string& begin = "1",
-                 const std::string& interval = "0") {
-  Section train("train");
-  train.declare({.name = "train.phases", .type = KeyType::text, .default_value = "", .help = ""});
-  train.set("phases", pattern, "test");
-  Section eval("eval");
-  for (const auto& [name, value] :
-       {std::pair{"every_epochs", every}, std::pair{"begin_epoch", begin}, std::pair{"interval", interval}}) {
-    eval.declare({.name = std::string("eval.") + name, .type = KeyType::integer, .default_value = "1", .help = ""});
-    eval.set(name, value, "test");
-  }
-  return {train, eval};
+Phases phases_of(const std::string& pattern, std::int64_t every = 1, std::int64_t begin = 1) {
+  return Phases({.pattern = {pattern, "train.phases (test)"}, .every_epochs = every, .begin_epoch = begin});
 }
 
-std::string refusal(const std::string& pattern, const std::string& every = "1") {
+std::string refusal(const std::string& pattern, std::int64_t every = 1) {
   try {
     phases_of(pattern, every);
   } catch (const ConfigError& error) {
@@ -33,10 +24,10 @@ std::string refusal(const std::string& pattern, const std::string& every = "1") 
 // training-loop.md 15.1, strategy.md 13.2.2: five epochs with a test phase after every second one, which ClassyVision
 // counts from the first epoch and vissl from the second; and validation from the second epoch on.
 TEST(PhasesTest, PlansOfTheReferenceSystems) {
-  EXPECT_EQ(phases_of("", "2").plan(5), "TTtTTtTt");
+  EXPECT_EQ(phases_of("", 2).plan(5), "TTtTTtTt");
   EXPECT_EQ(phases_of("train,test,train").plan(5), "TtTTtTTt");
-  EXPECT_EQ(phases_of("", "1", "2").plan(3), "TTtTt");
-  EXPECT_EQ(phases_of("", "1000000").plan(3), "TTTt");
+  EXPECT_EQ(phases_of("", 1, 2).plan(3), "TTtTt");
+  EXPECT_EQ(phases_of("", 1000000).plan(3), "TTTt");
 }
 
 TEST(PhasesTest, APatternIsRepeated) {
@@ -55,12 +46,12 @@ TEST(PhasesTest, CountersFollowThePlan) {
 }
 
 TEST(PhasesTest, MistakesAreNamed) {
-  EXPECT_NE(refusal("train:0").find("train:0"), std::string::npos);
+  EXPECT_NE(refusal("train:0").find("train.phases (test): 'train:0'"), std::string::npos);
   EXPECT_NE(refusal("train:2x"), "");
   EXPECT_NE(refusal("training").find("'training' is neither"), std::string::npos);
   EXPECT_NE(refusal("test,train").find("begins with training"), std::string::npos);
   EXPECT_NE(refusal("train,,test"), "");
-  EXPECT_NE(refusal("train,test", "2").find("leave out"), std::string::npos);
+  EXPECT_NE(refusal("train,test", 2).find("leave out"), std::string::npos);
   EXPECT_EQ(refusal("train,test"), "");
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run_clock.hpp"
+#include "measures/run_clock.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "trace.hpp"
+#include "measures/trace.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,0 +1,112 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/core/cited.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/metrics/meter.hpp>
+#include <lockstep/parallel/ddp_report.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "measures/meter_names.hpp"
+#include "saving/saving_settings.hpp"
+
+namespace lockstep::engine {
+
+struct Saves;
+
+/// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
+/// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
+/// @param policy  which schedule holds when a run goes on with another one than its checkpoint's, or is longer:
+///                config or checkpoint
+std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
+
+/// Where the average of weights begins; the keys are optim::ema_keys.
+struct EmaSettings {
+  Cited<std::int64_t> begin = {0};        ///< step; 0: with the first
+  Cited<std::int64_t> begin_epoch = {0};  ///< 0: as `begin` says
+  std::string decay_cite = "";
+
+  static EmaSettings from(const Section& ema);
+};
+
+/// Takes the weights into the run's average after each step, from ema.begin or ema.begin_epoch on. Before the hook
+/// that evaluates: Priority::high.
+std::unique_ptr<Hook> average_hook(const EmaSettings& ema);
+
+/// Evaluates the test split every `eval.interval` steps (0: after the epochs that Phases says) and at the end, and
+/// reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
+/// eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the confusion matrix
+/// of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
+/// evaluates, with the model's predictions. Priority::normal.
+/// @param meters  which eval.metrics may name
+/// @throws ConfigError  as Phases does
+std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
+                                    const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+
+/// Measures what train.metrics names while training, and reports an "epoch" record of `train/NAME` and the number of
+/// samples behind it after every epoch. Checkpoints hold what the epoch has so far. Priority::normal.
+/// @param meters  which train.metrics may name
+std::unique_ptr<Hook> train_meters_hook(const MeterNames& names,
+                                        const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
+
+/// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
+bool is_log_due(const Progress& progress, std::int64_t interval);
+
+/// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
+/// the run's events. Priority::normal.
+std::unique_ptr<Hook> timer_hook(std::int64_t interval);
+
+/// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
+/// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training
+/// goes on, so the record comes some steps late; ranks with other names than the others' end the run together.
+/// Priority::very_high. Collective.
+std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communicator& world);
+
+/// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the run's events.
+/// Priority::below_normal.
+std::unique_ptr<Hook> log_hook(std::int64_t interval);
+
+/// Keeps tables, pictures and histograms in the run's events and shows the events to `visit` after each step and
+/// after training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
+std::unique_ptr<Hook> exhibits_hook(std::function<void(EventStorage&)> visit);
+
+/// Everything a run needs to continue. Collective; complete on ranks that write, empty elsewhere.
+using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
+
+/// Saves when steps, epochs or seconds are due, and at the end. Priority::very_low. Collective.
+/// @param directory  the run's checkpoint folder
+/// @throws CheckpointError  another run writes there, or nothing can be written there; on every rank
+std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
+                                      std::string directory, CaptureState capture);
+
+/// Has rank 0 look for the files STOP (save and end) and SAVE (save and go on) in the run's folder, at most every 0.2
+/// s, and removes them when the checkpoint is committed; those that were there before the run are removed with a
+/// warning. After checkpoint_hook, which does the saving: Priority::very_low.
+std::unique_ptr<Hook> request_file_hook(std::string run_directory);
+
+/// Seconds that saving and stopping may take: 2 x the longest save + the longest step (with what evaluation adds
+/// to it) + a margin of 5 % of the time limit, at most 30 s. While no save has been measured the margin is twice that.
+double stop_lead(double limit_seconds, const Saves& saves, double longest_step_seconds);
+
+/// What to say when a run is to stop with less time left than its longest save has taken: "12.0 s left of ..., but
+/// ..."; empty while there is enough.
+std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source);
+
+/// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's
+/// time: Priority::low, before checkpoint_hook and after the others. Says grace_warning once when a stop was asked for,
+/// by whomever.
+std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
+
+/// Tells rank 0 after training where the time of its steps went. Priority::very_low.
+std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
+
+}  // namespace lockstep::engine

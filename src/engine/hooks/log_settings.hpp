@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/section.hpp>
+
+#include <cstdint>
+
+namespace lockstep::engine {
+
+struct LogSettings {
+  std::int64_t interval = 10;   ///< steps; >= 1
+  bool has_tensorboard = true;  ///< there is a TensorBoard event file, too
+  std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0: none
+  bool sections = false;        ///< the sections of a step are timed
+
+  /// All keys of section `log`.
+  static KeySpecs keys();
+  static LogSettings from(const Section& log);
+  bool operator==(const LogSettings&) const = default;
+};
+
+}  // namespace lockstep::engine

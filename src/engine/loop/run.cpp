@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loop/run.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/engine/tables.hpp>
+
+#include <string>
+#include <utility>
+
+#include "hooks/log_settings.hpp"
+#include "steps/rows.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+RunData make_data(const Section& data, data::Splits splits, const Strategy& strategy, const Tables& tables) {
+  const BatchLayout& layout = strategy.layout();
+  data::Sampler sampler =
+      data::make_sampler(data, {splits.train.get(), layout.global_batch_size, strategy.draws().seed}, tables.samplers);
+  const data::LoaderOptions loader{.workers = strategy.loader_threads(),
+                                   .prefetch = static_cast<int>(2 + layout.micro_batches),
+                                   .name = "the training data",
+                                   .pins_memory = strategy.device().is_cuda()};
+  return {std::move(splits), std::move(sampler), layout, loader};
+}
+
+std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Tables& tables, at::Device device) {
+  const bool is_wanted = LogSettings::from(sections.at("log")).sections;
+  if (!is_wanted && !chosen_step(sections.at("train"), tables.steps).measures_sections) return nullptr;
+  return std::make_unique<PerfStats>(make_device_clock(device));
+}
+
+}  // namespace
+
+Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Tables& tables)
+    : strategy(of),
+      data(make_data(sections.at("data"), std::move(splits), strategy, tables)),
+      bounds(RunBounds::from(sections.at("train"))),
+      step(chosen_step(sections.at("train"), tables.steps).make(sections.at("train"))),
+      perf(make_perf(sections, tables, strategy.device())),
+      schedule(ScheduleSettings::from(sections.at("sched")), tables.curves),
+      progress{.steps_per_epoch = data.sampler().steps_per_epoch()},
+      view{.progress = progress,
+           .data = data,
+           .world = strategy.world(),
+           .collectives = strategy.collectives(),
+           .wrapper = strategy.model(),
+           .optimizer = strategy.optimizer(),
+           .average = strategy.average(),
+           .device = strategy.device(),
+           .draws = strategy.draws(),
+           .schedule = schedule,
+           .events = events,
+           .perf = perf.get(),
+           .requests = requests,
+           .saves = saves,
+           .origin = origin,
+           .measured = reports.measured(),
+           .reports = reports,
+           .hooks = hooks} {
+  plan();
+}
+
+/// From where the run is now: how many steps it has in all, and the schedule over them.
+void Run::plan() {
+  progress.total_steps = bounds.total_steps(progress);
+  schedule.plan({.total_steps = progress.total_steps,
+                 .steps_per_epoch = progress.steps_per_epoch,
+                 .samples_per_step = data.layout().global_batch_size});
+}
+
+void Run::resume_at(std::int64_t at_step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples) {
+  const std::int64_t global_batch = data.layout().global_batch_size;
+  if (samples_in_epoch % global_batch != 0) {
+    throw CheckpointError("the checkpoint stands at sample " + std::to_string(samples_in_epoch) +
+                          " of its epoch, which is no multiple of train.global_batch_size = " +
+                          std::to_string(global_batch) + "; resume with the global batch of that run");
+  }
+  progress.step = at_step;
+  events.set_step(at_step);
+  progress.epoch = epoch;
+  progress.step_in_epoch = samples_in_epoch / global_batch;
+  progress.samples = samples;
+  plan();
+}
+
+void Run::advance() {
+  progress.advance(data.layout().global_batch_size);
+  events.set_step(progress.step);
+}
+
+}  // namespace lockstep::engine

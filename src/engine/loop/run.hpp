@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/engine/event_storage.hpp>
+#include <lockstep/engine/perf_timer.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_requests.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/train_step.hpp>
+
+#include <cstdint>
+#include <memory>
+
+#include "loop/hook_list.hpp"
+#include "loop/record_reports.hpp"
+#include "loop/run_bounds.hpp"
+#include "loop/run_origin.hpp"
+#include "saving/saves.hpp"
+#include "setup/strategy.hpp"
+
+namespace lockstep::engine {
+
+/// Everything that a run has, beside the loop that works on it.
+struct Run {
+  /// @param sections  train, data, sched and log are read
+  /// @param strategy  prepared; outlives the run
+  /// @param tables    what the step and the schedule's curves are chosen from; outlives the run
+  /// Not collective: the ranks agree on failures afterwards.
+  Run(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables);
+  Run(const Run&) = delete;
+  Run& operator=(const Run&) = delete;
+
+  /// Continues from there: call before training. ScheduleControl::restart_at comes before it.
+  /// @param samples_in_epoch  samples of the current epoch that were trained on
+  /// @throws CheckpointError  the position is not a step boundary of this global batch
+  void resume_at(std::int64_t step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples);
+  /// One more step is done.
+  void advance();
+
+  Strategy& strategy;
+  RunData data;
+  RunBounds bounds;
+  TrainStep step;
+  std::unique_ptr<PerfStats> perf;  // null: sections are not measured
+  ScheduleControl schedule;
+  Progress progress = {};
+  EventStorage events = {};
+  RunRequests requests = {};
+  RecordReports reports = {};
+  Saves saves = {};
+  RunOrigin origin = {};
+  HookList hooks = {};
+  RunView view;  // of all these
+
+ private:
+  void plan();
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loop/run_bounds.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+
+#include <algorithm>
+#include <limits>
+
+namespace lockstep::engine {
+
+KeySpecs RunBounds::keys() {
+  return {
+      keys::integer("train.max_steps", "0", "steps after which the run ends; 0: no such bound", 0, kMaxSteps),
+      keys::integer("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
+  };
+}
+
+RunBounds RunBounds::from(const Section& train) {
+  const RunBounds bounds{.max_steps = train.integer("max_steps"), .max_epochs = train.integer("max_epochs")};
+  if (bounds.max_steps != 0 || bounds.max_epochs != 0) return bounds;
+  throw ConfigError("train.max_steps and train.max_epochs are both 0: set at least one, to say when the run ends");
+}
+
+std::int64_t RunBounds::total_steps(const Progress& at) const {
+  constexpr std::int64_t kEndless = std::numeric_limits<std::int64_t>::max();
+  const std::int64_t left_in_epochs = (max_epochs - at.epoch) * at.steps_per_epoch - at.step_in_epoch;
+  const std::int64_t by_epochs = max_epochs == 0 ? kEndless : at.step + std::max<std::int64_t>(0, left_in_epochs);
+  return std::min(max_steps == 0 ? kEndless : max_steps, by_epochs);
+}
+
+}  // namespace lockstep::engine

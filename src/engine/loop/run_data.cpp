@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/engine/run_data.hpp>
+
+#include <algorithm>
+
+namespace lockstep::engine {
+
+data::Share BatchLayout::positions_of(std::int64_t part) const {
+  const std::int64_t begin = part * micro_batch_size;
+  return {share.begin + begin, std::min(micro_batch_size, share.count - begin)};
+}
+
+std::vector<std::int64_t> RunData::samples_of(std::int64_t position, std::int64_t part) const {
+  const std::int64_t steps = sampler_.steps_per_epoch();
+  return sampler_.indices(position / steps, position % steps, layout_.positions_of(part));
+}
+
+std::unique_ptr<data::Loader> RunData::open_loader(const Progress& progress) const {
+  const std::int64_t first = progress.epoch * progress.steps_per_epoch + progress.step_in_epoch;
+  const std::int64_t steps = std::max<std::int64_t>(0, progress.total_steps - progress.step);
+  const std::int64_t parts = layout_.micro_batches;
+  const auto micro_batch_indices = [this, parts](std::int64_t k) { return samples_of(k / parts, k % parts); };
+  return std::make_unique<data::Loader>(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts,
+                                        loader_);
+}
+
+}  // namespace lockstep::engine

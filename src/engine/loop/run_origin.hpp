@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/communicator.hpp>
+
+#include <string>
+
+namespace lockstep::engine {
+
+/// Where a run came from. It is stored in every checkpoint and decides nothing.
+struct RunOrigin {
+  std::string run_id = {};            ///< 16 hexadecimal digits that no other run has
+  std::string environment_json = {};  ///< of this start
+  std::string parent_digest = {};     ///< of the checkpoint that this start resumed from; empty for none
+  std::string lineage = {};           ///< a line for each checkpoint that the run was resumed from, oldest first
+};
+
+/// The same on every rank; 64 bits of the system's entropy. Collective.
+std::string new_run_id(const mpi::Communicator& world);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loop/step_agreement.hpp"
+
+#include <cstddef>
+
+namespace lockstep::engine {
+
+namespace {
+
+// Bits of what rank 0 asks for.
+constexpr unsigned kSave = 1;
+constexpr unsigned kEnd = 2;
+
+constexpr std::size_t kNumbers = 3;  // before the losses
+
+}  // namespace
+
+std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses) {
+  const unsigned of_root = (wishes.saves ? kSave : 0) + (wishes.ends ? kEnd : 0);
+  std::vector<double> numbers = {wishes.stops ? 1.0 : 0.0, is_root ? static_cast<double>(of_root) : 0.0,
+                                 wishes.has_failed ? 1.0 : 0.0};
+  numbers.insert(numbers.end(), losses.begin(), losses.end());
+  return numbers;
+}
+
+StepAgreement unpack(std::span<const double> sums) {
+  const auto of_root = static_cast<unsigned>(sums[1]);
+  return {.stops = sums[0] > 0,
+          .saves = (of_root & kSave) != 0,
+          .ends = (of_root & kEnd) != 0,
+          .has_failed = sums[2] > 0,
+          .losses = {sums.begin() + kNumbers, sums.end()}};
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <span>
+#include <vector>
+
+// What the ranks agree on at the end of a step. Each packs what it has to say into numbers, one all_reduce adds them
+// up, and each unpacks the sums.
+namespace lockstep::engine {
+
+/// What one rank has to say.
+struct StepWishes {
+  bool stops = false;  ///< of any rank
+  bool saves = false;  ///< of rank 0, as `ends`; those of other ranks are ignored
+  bool ends = false;
+  bool has_failed = false;
+};
+
+/// What all ranks know then.
+struct StepAgreement {
+  bool stops = false;
+  bool saves = false;
+  bool ends = false;
+  bool has_failed = false;     ///< on some rank
+  std::vector<double> losses;  ///< the sums of what the ranks know of the loss
+};
+
+/// How many ranks ask for a stop, what rank 0 asks for, how many ranks have failed; then the losses.
+std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses);
+/// @param sums  of what all ranks have packed
+StepAgreement unpack(std::span<const double> sums);
+
+}  // namespace lockstep::engine

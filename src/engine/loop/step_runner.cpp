@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loop/step_runner.hpp"
+
+#include <lockstep/models/generators.hpp>
+#include <lockstep/parallel/lane_reducer.hpp>
+#include <lockstep/parallel/lane_sum.hpp>
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+namespace lockstep::engine {
+
+namespace {
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+StepRunner::StepRunner(Run& run, bool reads_gradients)
+    : run_(&run),
+      reads_gradients_(reads_gradients),
+      notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {}
+
+StepReport StepRunner::run(data::Loader& loader) {
+  const auto begin = std::chrono::steady_clock::now();
+  const double waited_before = loader.wait_seconds();
+  optim::OptimWrapper& optimizer = run_->view.optimizer;
+  const optim::GradScaler* const scaler = optimizer.scaler();
+  StepReport report;
+  report.samples = run_->data.layout().global_batch_size;
+  report.lr = optimizer.optimizer().groups().front().options.at("lr");
+  if (scaler != nullptr) report.loss_scale = scaler->scale();
+  losses_.clear();
+  optimizer.uses_closure() ? run_closure_step(loader, report) : run_micro_batches(loader, report);
+  if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
+  if (report.is_skipped) report.grad_norm.reset();
+  report.seconds = seconds_since(begin);
+  report.data_seconds = loader.wait_seconds() - waited_before;
+  return report;
+}
+
+void StepRunner::run_micro_batches(data::Loader& loader, StepReport& report) {
+  for (std::int64_t part = 0; part < run_->data.layout().micro_batches; ++part) {
+    const optim::UpdateReport update = run_micro_batch(next_of(loader), part);
+    report.grad_norm = update.grad_norm;
+    report.is_skipped = !update.is_finite;
+  }
+}
+
+/// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
+void StepRunner::run_closure_step(data::Loader& loader, StepReport& report) {
+  std::vector<data::Batch> batches;
+  for (std::int64_t part = 0; part < run_->data.layout().micro_batches; ++part) batches.push_back(next_of(loader));
+  std::vector<double> first;
+  const optim::UpdateReport update = run_->view.optimizer.update_with_closure([&] {
+    losses_.clear();
+    for (std::size_t part = 0; part < batches.size(); ++part) {
+      run_micro_batch(batches[part], static_cast<std::int64_t>(part));
+    }
+    if (first.empty()) first = losses_;
+    std::vector<double> losses = loss_parts();
+    run_->view.collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
+    return mean_loss(losses);
+  });
+  losses_ = std::move(first);
+  report.grad_norm = update.grad_norm;
+  report.evaluations = update.evaluations;
+}
+
+data::Batch StepRunner::next_of(data::Loader& loader) {
+  const PerfScope timer("read_sample", run_->perf.get());
+  return loader.next();
+}
+
+optim::UpdateReport StepRunner::run_micro_batch(const data::Batch& batch, std::int64_t part) {
+  seed_draws(part);
+  const BatchLayout& layout = run_->data.layout();
+  const bool has_lanes = layout.lanes > 0;
+  const auto samples = static_cast<double>(batch.input.size(0));
+  const auto world_size = static_cast<double>(run_->view.world.size());
+  const auto global_batch = static_cast<double>(layout.global_batch_size);
+  // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
+  const double weight = has_lanes ? 1 : world_size * samples / global_batch;
+  StepContext context{.wrapper = run_->view.wrapper,
+                      .optimizer = run_->view.optimizer,
+                      .batch = batch,
+                      .weight = weight,
+                      .where = run_->progress.where(),
+                      .reads_gradients = reads_gradients_,
+                      .perf = run_->perf.get(),
+                      .notify = notify_};
+  const parallel::StepResult result = run_->step(context);
+  for (const auto& [name, value] : result.values) run_->events.put_of_rank(name, value);
+  losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
+  return result.update;
+}
+
+/// What is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the rank.
+void StepRunner::seed_draws(std::int64_t part) const {
+  const BatchLayout& layout = run_->data.layout();
+  const DrawSeeds& draws = run_->view.draws;
+  const auto place = static_cast<std::uint64_t>(part);
+  models::seed_generators(
+      draws.seed, random::Stream::forward, static_cast<std::uint64_t>(run_->progress.step),
+      layout.lanes > 0 ? static_cast<std::uint64_t>(layout.first_lane) + place : draws.rank << 32 | place,
+      run_->view.device);
+}
+
+std::vector<double> StepRunner::loss_parts() const {
+  const BatchLayout& layout = run_->data.layout();
+  std::vector<double> parts(std::max<std::size_t>(1, static_cast<std::size_t>(layout.lanes)));
+  if (layout.lanes > 0) {
+    std::copy(losses_.begin(), losses_.end(), parts.begin() + layout.first_lane);
+  } else {
+    for (const double loss : losses_) parts[0] += loss;
+  }
+  return parts;
+}
+
+double StepRunner::mean_loss(std::span<const double> sums) const {
+  const std::int64_t lanes = run_->data.layout().lanes;
+  if (lanes == 0) return sums[0];
+  return parallel::sum_by_lanes(sums) / static_cast<double>(lanes);
+}
+
+}  // namespace lockstep::engine

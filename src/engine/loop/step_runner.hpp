@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/loader.hpp>
+#include <lockstep/engine/hook.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "loop/run.hpp"
+
+namespace lockstep::engine {
+
+/// Runs this rank's part of steps: its micro_batches, and their update.
+class StepRunner {
+ public:
+  /// @param run  outlives the runner
+  StepRunner(Run& run, bool reads_gradients);
+
+  /// The next step, without the loss in its report. Collective as TrainStep is.
+  StepReport run(data::Loader& loader);
+  /// What this rank knows of the step's loss, to be summed over ranks: a place for each lane, or its part of the mean.
+  std::vector<double> loss_parts() const;
+  /// The step's loss: the mean over the samples of the global batch.
+  /// @param sums  of loss_parts, over ranks
+  double mean_loss(std::span<const double> sums) const;
+
+ private:
+  void run_micro_batches(data::Loader& loader, StepReport& report);
+  void run_closure_step(data::Loader& loader, StepReport& report);
+  optim::UpdateReport run_micro_batch(const data::Batch& batch, std::int64_t part);
+  void seed_draws(std::int64_t part) const;
+  data::Batch next_of(data::Loader& loader);
+
+  Run* run_;
+  bool reads_gradients_;  // a hook does
+  std::function<void(StepEvent, const LastBatch&)> notify_;
+  std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
+};
+
+}  // namespace lockstep::engine

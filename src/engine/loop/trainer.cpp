@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "loop/trainer.hpp"
+
+#include <lockstep/core/message.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+
+#include "loop/step_agreement.hpp"
+
+namespace lockstep::engine {
+
+Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables) {
+  if (!strategy.is_prepared()) throw std::logic_error("Trainer: the strategy is not prepared");
+  strategy.world().together([&] { run_ = std::make_unique<Run>(sections, strategy, std::move(splits), tables); });
+  auto nonfinite = std::make_unique<NonfiniteHook>(NonfiniteSettings::from(sections.at("train")));
+  nonfinite_ = nonfinite.get();
+  add_hook(Priority::very_high, std::move(nonfinite));
+}
+
+Outcome Trainer::train() {
+  const HookList& hooks = run_->hooks;
+  std::size_t begun = 0;  // hooks that have
+  std::size_t ended = 0;
+  try {
+    for (; begun < hooks.size(); ++begun) hooks.at(begun).before_train(view());
+    const Outcome outcome = loop();
+    while (ended < begun) hooks.at(ended++).after_train(view(), outcome);
+    return outcome;
+  } catch (...) {
+    end_after_failure(ended, begun);
+    throw;
+  }
+}
+
+/// Hooks that have begun and not ended hear of it; what they throw comes second.
+void Trainer::end_after_failure(std::size_t first, std::size_t begun) noexcept {
+  for (std::size_t i = first; i < begun; ++i) {
+    try {
+      run_->hooks.at(i).after_train(view(), Outcome::failed);
+    } catch (const std::exception& error) {
+      log::warning("after the failure, a hook failed, too: " + message_of(error));
+    }
+  }
+}
+
+Outcome Trainer::loop() {
+  const HookList& hooks = run_->hooks;
+  const Progress& progress = run_->progress;
+  run_->strategy.model().model().train();
+  StepRunner runner(*run_, hooks.reads_gradients());
+  std::unique_ptr<data::Loader> loader = run_->data.open_loader(progress);
+  bool is_in_epoch = false;
+  std::optional<Outcome> outcome;
+  while (!outcome && !is_over()) {
+    if (!std::exchange(is_in_epoch, true)) hooks.each(&Hook::before_epoch, view());
+    hooks.each(&Hook::before_step, view());
+    PerfTimer whole("train_step_total", run_->perf.get());
+    whole.start();
+    StepReport report = runner.run(*loader);
+    hooks.each(&Hook::before_agreement, view());
+    const Verdict verdict = agree(runner, report);
+    whole.stop();
+    whole.record();
+    if (verdict.goes_back && go_back()) {
+      loader = run_->data.open_loader(progress);
+      is_in_epoch = false;
+      continue;
+    }
+    outcome = verdict.outcome;
+    run_->advance();
+    report.progress = progress;
+    hooks.each(&Hook::after_step, view(), report);
+    if (progress.step_in_epoch == 0) {
+      is_in_epoch = false;
+      hooks.each(&Hook::after_epoch, view());
+    }
+    hooks.each(&Hook::between_steps, view(), report);
+  }
+  return is_over() ? Outcome::done : *outcome;
+}
+
+bool Trainer::is_over() const {
+  return run_->progress.step >= run_->progress.total_steps || run_->requests.is_finish_requested();
+}
+
+/// Sums the loss over ranks, and tells every rank what any of them asks for: one all_reduce.
+Trainer::Verdict Trainer::agree(const StepRunner& runner, StepReport& report) {
+  RunRequests& requests = run_->requests;
+  const mpi::Communicator& world = view().world;
+  const StepWishes wishes{.stops = RunRequests::is_stop_requested(),
+                          .saves = requests.is_save_requested(),
+                          .ends = requests.is_end_requested(),
+                          .has_failed = requests.failure() != nullptr};
+  std::vector<double> numbers = pack(wishes, world.is_root(), runner.loss_parts());
+  {
+    const PerfScope timer("loss_all_reduce", run_->perf.get());
+    view().collectives.all_reduce(numbers.data(), numbers.size(), DType::float64, mpi::ReduceOp::sum);
+  }
+  const StepAgreement agreed = unpack(numbers);
+  if (agreed.has_failed) {
+    world.together([&requests] {
+      if (requests.failure()) std::rethrow_exception(requests.failure());
+    });
+  }
+  report.loss = runner.mean_loss(agreed.losses);
+  report.is_save_due = agreed.saves;
+  requests.clear_save();
+  const NonfiniteHook::Verdict verdict = nonfinite_->judge(run_->progress.step + 1, report, view().optimizer.scaler());
+  if (verdict == NonfiniteHook::Verdict::roll_back) return {.outcome = std::nullopt, .goes_back = true};
+  if (agreed.ends) return {.outcome = Outcome::ended};
+  if (agreed.stops) return {.outcome = Outcome::stopped};
+  return {};
+}
+
+/// Whether there was a checkpoint to go back to.
+bool Trainer::go_back() {
+  const std::string what = "step " + std::to_string(run_->progress.step + 1) + " is not finite";
+  run_->hooks.each(&Hook::before_roll_back, view());
+  if (!roll_back_ || !roll_back_()) {
+    log::warning(what + ", and there is no checkpoint to go back to: it is passed over");
+    return false;
+  }
+  log::warning(what + ": going back to step " + std::to_string(run_->progress.step));
+  run_->strategy.model().model().train();
+  run_->hooks.each(&Hook::after_roll_back, view());
+  return true;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "loop/nonfinite.hpp"
+#include "loop/run.hpp"
+#include "loop/step_runner.hpp"
+
+namespace lockstep::engine {
+
+/// The training loop: data, step, hooks, in the order that Hook describes. It owns no model and knows no file.
+class Trainer {
+ public:
+  /// Collective: all ranks agree on the plan. The parameters are those of Run.
+  /// @throws std::logic_error  the strategy is not prepared
+  Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
+
+  /// @throws std::logic_error  another hook has a state of the same name
+  void add_hook(Priority priority, std::unique_ptr<Hook> hook) { run_->hooks.add(priority, std::move(hook)); }
+  void add_reporter(Reporter reporter) { run_->reports.add(std::move(reporter)); }
+  /// How a run goes back to its last checkpoint: restores this trainer; false when there is none. Collective. Without
+  /// it a run does not go back.
+  void set_roll_back(std::function<bool()> roll_back) { roll_back_ = std::move(roll_back); }
+
+  /// What checkpoints save and restore.
+  Run& run() const noexcept { return *run_; }
+  const Progress& progress() const noexcept { return run_->progress; }
+  /// What hooks see.
+  RunView& view() const noexcept { return run_->view; }
+
+  /// Runs to the end, or to an agreed stop. Collective.
+  /// @throws NumericError  on every rank: what is trained is not finite, and train.nonfinite says to stop, or it stays
+  ///                       so; and whatever data, model and hooks throw
+  Outcome train();
+
+ private:
+  Outcome loop();
+  void end_after_failure(std::size_t first, std::size_t begun) noexcept;
+  bool is_over() const;
+  /// What the ranks have agreed on with a step.
+  struct Verdict {
+    std::optional<Outcome> outcome;  // the run is over
+    bool goes_back = false;          // to its last checkpoint, instead of being advanced
+  };
+  Verdict agree(const StepRunner& runner, StepReport& report);
+  bool go_back();
+
+  std::unique_ptr<Run> run_;
+  NonfiniteHook* nonfinite_ = nullptr;  // one of the hooks
+  std::function<bool()> roll_back_;
+};
+
+}  // namespace lockstep::engine

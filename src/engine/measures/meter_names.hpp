@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/cited.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+/// Meters with their options, as eval.metrics and train.metrics name them.
+using MeterNames = Cited<std::vector<std::string>>;
+
+}  // namespace lockstep::engine

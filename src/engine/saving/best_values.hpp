@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/engine/hook.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "saving/saving_settings.hpp"
+
+namespace lockstep::engine {
+
+/// Which of two values of a metric is the better one.
+enum class BestRule { less, greater };
+
+/// By the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is no known
+/// word, or words of both kinds.
+std::optional<BestRule> rule_of_name(const std::string& metric);
+
+/// The rule that a key says: less, greater, or auto, which is rule_of_name.
+/// @param metric_key, rule_key  how the message calls them
+/// @throws ConfigError  auto, and the name does not tell
+BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
+                     const std::string& rule_key);
+
+/// Whether an evaluation's number "val/loss" is meant by "val/loss" or just "loss".
+bool is_metric(const std::string& full, const std::string& wanted);
+
+/// The best values of a metric that a run has seen, and at which steps.
+class BestValues {
+ public:
+  struct Entry {
+    double value = 0;
+    std::int64_t step = 0;
+    bool operator==(const Entry&) const = default;
+  };
+
+  /// @throws ConfigError  the name of the metric does not tell the rule, and ckpt.best_rule is not given
+  explicit BestValues(const BestSettings& settings);
+
+  bool is_off() const noexcept { return keep_ == 0; }
+  const std::string& metric() const noexcept { return metric_; }
+  /// The best one first; at most keep_best.
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  std::vector<std::int64_t> steps() const;
+
+  /// Takes note of an evaluation.
+  /// @return  whether its value is one of the best now. A NaN never is; of equal values the first one stays
+  /// @throws ConfigError  it lacks the metric, and what it has; the same on every rank
+  bool offer(const Measured& measured);
+
+  /// Attributes `metric` and `rule`; for each of the best a group 0, 1, ... with attributes `value` and `step`.
+  void capture(checkpoints::Archive& archive, const std::string& group) const;
+  /// What was best by another metric or rule is forgotten.
+  /// @return  whether it was taken over
+  bool restore(const checkpoints::Archive& archive, const std::string& group);
+
+ private:
+  bool is_better(double left, double right) const;
+  bool insert(Entry entry);
+
+  std::int64_t keep_;  // maximum number of entries
+  std::string metric_;
+  BestRule rule_ = BestRule::less;
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep::engine

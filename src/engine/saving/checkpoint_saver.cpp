@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "saving/checkpoint_saver.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/message.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <algorithm>
+#include <cstdio>
+#include <new>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr int kTriesOfAFinalSave = 3;
+constexpr std::chrono::seconds kFirstRetryAfter{1};
+constexpr std::int64_t kMostDoublings = 6;
+
+double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
+  return std::chrono::duration<double>(end - begin).count();
+}
+
+std::string in_seconds(double seconds) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3f s", seconds);
+  return text;
+}
+
+/// A launcher may have tied the rank to the core that it computes on; the writer may use any that the job has.
+void leave_the_core_of_the_rank() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
+  ::sched_setaffinity(0, sizeof all, &all);
+}
+
+/// Writers are spread evenly over the ranks: as many as hosts are the first ranks of hosts of one size.
+std::optional<checkpoints::Part> part_of(int rank, int ranks, int writers) {
+  const auto share = [&](int r) { return static_cast<std::int64_t>(r) * writers / ranks; };
+  if (rank > 0 && share(rank) == share(rank - 1)) return std::nullopt;
+  return checkpoints::Part{static_cast<std::uint32_t>(share(rank)), static_cast<std::uint32_t>(writers)};
+}
+
+std::string words_of(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& error) {
+    return message_of(error);
+  }
+}
+
+}  // namespace
+
+SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts) {
+  return {.directory = std::move(directory),
+          .is_async = settings.is_async,
+          .is_single_file = settings.mode == "single",
+          .writers = settings.mode == "sharded" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
+          .retention = {.keep_last = settings.keep_last, .keep_every = settings.keep_every},
+          .verify_every = settings.verify_every,
+          .max_failures = settings.max_failures};
+}
+
+CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions options)
+    : world_(world), options_(std::move(options)) {
+  options_.writers = std::min(options_.writers, world_.size());
+  part_ = part_of(world_.rank(), world_.size(), options_.writers);
+  world_.together([this] {
+    if (!world_.is_root()) return;
+    lease_ = std::make_unique<checkpoints::Lease>(options_.directory);
+    if (!lease_->taken_from().empty()) {
+      log::warning("took over the checkpoints of a run that has ended: " + lease_->taken_from());
+    }
+    checkpoints::remove_leftovers(options_.directory);
+    checkpoints::probe(options_.directory);
+  });
+}
+
+CheckpointSaver::~CheckpointSaver() {
+  if (!job_) return;
+  if (job_->thread.joinable()) job_->thread.join();
+  if (world_.is_root() && job_->committed.empty()) checkpoints::abandon(job_->staged);
+}
+
+void CheckpointSaver::save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture) {
+  if (job_ && !can_wait) complete();
+  if (job_) {
+    ++passed_over_;
+    if (world_.is_root()) {
+      log::warning("no checkpoint at step " + std::to_string(step) + ": that of step " + std::to_string(job_->step) +
+                   " is still being written (" + std::to_string(passed_over_) + " passed over so far)");
+    }
+    return;
+  }
+  begin(step, capture);
+  if (!options_.is_async) complete();
+}
+
+void CheckpointSaver::save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture) {
+  if (job_) complete();
+  for (int i = 0; i < kTriesOfAFinalSave && saved_step_ != step; ++i) {
+    begin(step, capture);
+    complete();
+  }
+  world_.together([&] {
+    if (world_.is_root() && saved_step_ != step) throw CheckpointError(last_failure_);
+  });
+}
+
+/// Copies the state and starts the writers.
+void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture) {
+  const auto began = Clock::now();
+  job_ = std::make_unique<Job>();
+  job_->step = step;
+  job_->began = began;
+  job_->best_steps = best_steps_;
+  job_->is_verified = options_.verify_every > 0 && saves_ % options_.verify_every == 0;
+  checkpoints::Archive live = capture();
+  // Who writes at once needs no copy. Without memory for one the save is not asynchronous.
+  bool is_copied = options_.is_async;
+  if (is_writer()) {
+    try {
+      job_->archive = options_.is_async ? snapshot_.copy(live) : std::move(live);
+    } catch (const std::bad_alloc&) {
+      log::warning("there is no memory for a copy of the state: training waits while it is saved");
+      job_->archive = std::move(live);
+      is_copied = false;
+    }
+    try {
+      if (world_.is_root()) job_->staged = checkpoints::stage(options_.directory, step);
+    } catch (const std::exception&) {
+      job_->failure = std::current_exception();
+    }
+  }
+  if (options_.writers > 1) {
+    job_->staged = world_.broadcast(job_->staged);
+    is_copied = world_.agree(is_copied);
+  }
+  if (is_writer() && !job_->staged.empty()) {
+    job_->thread = std::thread([this, job = job_.get()] { write(*job); });
+  } else {
+    job_->is_done = true;
+  }
+  if (!is_copied && options_.is_async) {
+    if (job_->thread.joinable()) job_->thread.join();
+  }
+  job_->stalled_seconds = seconds_between(began, Clock::now());
+}
+
+/// On a thread of its own: this rank's part, and where no other rank writes, everything up to the end.
+void CheckpointSaver::write(Job& job) {
+  try {
+    leave_the_core_of_the_rank();
+    checkpoints::write_part(job.staged, job.step, job.archive, *part_, threads());
+    if (options_.writers == 1) job.committed = commit(job);
+  } catch (const std::exception&) {
+    job.failure = std::current_exception();
+  }
+  job.is_done = true;
+}
+
+std::string CheckpointSaver::commit(const Job& job) {
+  std::string folder = checkpoints::commit(
+      options_.directory, job.staged, job.step,
+      {.parts = static_cast<std::uint32_t>(options_.writers), .is_single_file = options_.is_single_file});
+  if (job.is_verified) {
+    try {
+      checkpoints::verify(folder, threads());
+    } catch (const CheckpointError& error) {
+      checkpoints::quarantine(folder);
+      throw CheckpointError(std::string("what was saved could not be read back: ") + error.what());
+    }
+    verified_step_ = job.step;
+  }
+  retain(job);
+  return folder;
+}
+
+void CheckpointSaver::retain(const Job& job) {
+  checkpoints::RetentionRule rule = options_.retention;
+  rule.best_steps = job.best_steps;
+  rule.origin_step = origin_step_;
+  const std::vector<std::int64_t> there = checkpoints::list(options_.directory);
+  const bool are_there = std::all_of(job.best_steps.begin(), job.best_steps.end(), [&there](std::int64_t step) {
+    return std::binary_search(there.begin(), there.end(), step);
+  });
+  if (are_there) kept_steps_ = job.best_steps;
+  rule.keep_steps = kept_steps_;
+  if (verified_step_) rule.keep_steps.push_back(*verified_step_);
+  checkpoints::retain(options_.directory, rule);
+}
+
+void CheckpointSaver::poll() {
+  if (lease_) lease_->renew();
+  if (!job_) return;
+  const bool is_done = options_.writers == 1 && !world_.is_root() ? true : job_->is_done.load();
+  if (world_.agree(is_done)) complete();
+}
+
+/// Waits for the writers, agrees on what became of the save, and commits where several have written.
+void CheckpointSaver::complete() {
+  const auto began = Clock::now();
+  if (job_->thread.joinable()) job_->thread.join();
+  std::string failure = job_->failure ? words_of(job_->failure) : "";
+  if (options_.writers > 1) {
+    for (const std::string& words : world_.all_gather(failure)) {
+      if (failure.empty()) failure = words;
+    }
+    if (world_.is_root() && failure.empty()) {
+      try {
+        job_->committed = commit(*job_);
+      } catch (const std::exception& error) {
+        failure = error.what();
+      }
+    } else if (world_.is_root() && !job_->staged.empty()) {
+      checkpoints::abandon(job_->staged);
+    }
+  } else if (world_.is_root() && !failure.empty() && !job_->staged.empty()) {
+    checkpoints::abandon(job_->staged);
+  }
+  const auto end = Clock::now();
+  const double stalled = job_->stalled_seconds + seconds_between(began, end);
+  const std::unique_ptr<Job> job = std::move(job_);
+  // Every rank learns how it ended: what comes next depends on it.
+  const std::int64_t failed = world_.is_root() && !failure.empty() ? 1 : 0;
+  const bool is_failed = (world_.size() > 1 ? world_.all_reduce(failed, mpi::Op::max) : failed) != 0;
+  if (is_failed) {
+    note_failure(failure);
+  } else {
+    saved_step_ = job->step;
+    ++saves_;
+    failures_ = 0;
+    longest_seconds_ = std::max(longest_seconds_, seconds_between(job->began, end));
+    if (world_.is_root()) {
+      log::info("saved " + job->committed + " in " + in_seconds(seconds_between(job->began, end)) +
+                (options_.is_async ? ", of which training waited " + in_seconds(stalled) : ""));
+    }
+  }
+}
+
+void CheckpointSaver::note_failure(const std::string& what) {
+  last_failure_ = what;
+  const std::int64_t doublings = std::min(failures_++, kMostDoublings);
+  retry_at_ = Clock::now() + kFirstRetryAfter * (1 << doublings);
+  if (failures_ >= options_.max_failures) {
+    const std::string all = world_.broadcast(what);
+    throw_agreed(ExitCode::checkpoint, "ckpt.max_failures = " + std::to_string(options_.max_failures) +
+                                           " saves in a row failed, the last one so: " + all);
+  }
+  if (world_.is_root()) {
+    log::error("training goes on without this checkpoint (failure " + std::to_string(failures_) + " of " +
+               std::to_string(options_.max_failures) + " in a row): " + what);
+  }
+}
+
+bool CheckpointSaver::is_retry_due() const { return failures_ > 0 && !job_ && Clock::now() >= retry_at_; }
+
+}  // namespace lockstep::engine

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/lease.hpp>
+#include <lockstep/checkpoints/retention.hpp>
+#include <lockstep/checkpoints/snapshot.hpp>
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "saving/saving_settings.hpp"
+
+namespace lockstep::engine {
+
+struct SaverOptions {
+  std::string directory;  ///< the run's folder of checkpoints
+  bool is_async = true;
+  bool is_single_file = false;
+  int writers = 1;  ///< ranks that write a part each
+  checkpoints::RetentionRule retention = {};
+  std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0: none
+  std::int64_t max_failures = 5;  ///< in a row, after which a failed save ends the run
+};
+
+/// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
+SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts);
+
+/// Writes checkpoints while training goes on, one at a time.
+///
+/// A save is a copy of the state at a step boundary; a thread of each writing rank writes it, and when all have, rank 0
+/// commits. No thread uses MPI: what they have done is agreed on at step boundaries. A save that fails changes nothing
+/// on the disk, is tried again, and ends the run only after `max_failures` in a row.
+class CheckpointSaver {
+ public:
+  /// Takes the lease of the directory and proves that it can be written to. Collective.
+  CheckpointSaver(const mpi::Communicator& world, SaverOptions options);
+  /// Gives up what is still being written.
+  ~CheckpointSaver();
+
+  /// Whether this rank writes a part, and must be given the whole state.
+  bool is_writer() const noexcept { return part_.has_value(); }
+  bool is_busy() const noexcept { return job_ != nullptr; }
+
+  /// Begins a save. Collective.
+  /// @param capture   gives the state, complete on every writer; collective
+  /// @param can_wait  while another save is under way this one is passed over; else training waits for that one
+  void save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture);
+  /// At every step boundary: takes note of what the writers have done. Collective while a save is under way.
+  void poll();
+  /// Waits for a save under way, then for one of `step` unless there is one, tried up to three times. Collective.
+  /// @throws CheckpointError  it failed
+  /// Waits until what is being written is committed, or has failed. Collective.
+  void finish() {
+    if (job_) complete();
+  }
+  void save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
+
+  /// Whether a save failed that should be tried again now. On rank 0.
+  bool is_retry_due() const;
+  std::int64_t saved_step() const noexcept { return saved_step_; }
+  /// From the boundary at which it began to its end, of the longest save so far; 0 before the first.
+  double longest_seconds() const noexcept { return longest_seconds_; }
+  /// From the next save on the checkpoints of these steps stay. Until all of them are there, those stay, too, that
+  /// stayed before: who names a better one has not saved it yet.
+  void keep_best(std::vector<std::int64_t> steps) { best_steps_ = std::move(steps); }
+  /// The checkpoint that the run went on from stays until there are two newer ones.
+  void keep_origin(std::int64_t step) { origin_step_ = step; }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  struct Job {
+    std::int64_t step = 0;
+    std::string staged;
+    checkpoints::Archive archive;  // empty on ranks that do not write
+    bool is_verified = false;
+    std::vector<std::int64_t> best_steps;  // that stay when it is committed
+    Clock::time_point began;
+    double stalled_seconds = 0;  // what training lost to it
+    std::string committed;       // rank 0, one writer
+    std::exception_ptr failure;
+    std::atomic<bool> is_done = false;
+    std::thread thread;
+  };
+
+  void begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
+  /// That write a part: training has the other cores.
+  int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
+  void write(Job& job);
+  void retain(const Job& job);
+  std::string commit(const Job& job);
+  void complete();
+  void note_failure(const std::string& what);
+
+  const mpi::Communicator& world_;
+  SaverOptions options_;
+  std::optional<checkpoints::Part> part_;  // that this rank writes
+  std::unique_ptr<checkpoints::Lease> lease_;
+  checkpoints::Snapshot snapshot_;
+  std::unique_ptr<Job> job_;
+  std::int64_t saved_step_ = -1;
+  std::vector<std::int64_t> best_steps_;
+  std::vector<std::int64_t> kept_steps_;  // the best ones when all of them were there last; of the thread that commits
+  std::optional<std::int64_t> origin_step_;
+  std::optional<std::int64_t> verified_step_;  // newest that was read back
+  std::int64_t saves_ = 0;
+  std::int64_t passed_over_ = 0;
+  std::int64_t failures_ = 0;  // in a row
+  Clock::time_point retry_at_;
+  double longest_seconds_ = 0;
+  std::string last_failure_;
+};
+
+}  // namespace lockstep::engine

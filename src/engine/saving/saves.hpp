@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace lockstep::engine {
+
+/// The checkpoints that have been committed in this run, as far as this rank knows: complete on rank 0.
+struct Saves {
+  std::int64_t last_step = -1;  ///< -1: nothing yet
+  double longest_seconds = 0;   ///< from the snapshot to the commit
+
+  /// A checkpoint is committed.
+  /// @param seconds  from its snapshot to its commit
+  void note(std::int64_t step, double seconds) {
+    last_step = step;
+    longest_seconds = std::max(longest_seconds, seconds);
+  }
+};
+
+}  // namespace lockstep::engine

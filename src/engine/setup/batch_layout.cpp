@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/batch_layout.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/mpi/lane_tree.hpp>
+
+#include <string>
+
+namespace lockstep::engine {
+
+namespace {
+
+void require_lanes(const BatchSettings& settings, int world_size) {
+  const std::int64_t lanes = settings.lanes.value;
+  const std::int64_t global_batch = settings.global_batch_size.value;
+  if (global_batch % lanes != 0) {
+    throw ConfigError(settings.lanes.cite + ": " + std::to_string(global_batch) +
+                      " samples of train.global_batch_size do not divide into " + std::to_string(lanes) +
+                      " lanes of the same size");
+  }
+  if (lanes < world_size) {
+    throw ConfigError(settings.lanes.cite + ": " + std::to_string(lanes) + " lanes do not give " +
+                      std::to_string(world_size) + " ranks one each");
+  }
+  if (settings.micro_batch.value != 0) {
+    throw ConfigError(settings.micro_batch.cite + " has no place beside train.lanes: a lane is one forward; raise " +
+                      "train.lanes for smaller ones");
+  }
+}
+
+BatchLayout layout_by_lanes(const BatchSettings& settings, int rank, int world_size) {
+  require_lanes(settings, world_size);
+  const std::int64_t lanes = settings.lanes.value;
+  const std::int64_t global_batch = settings.global_batch_size.value;
+  const mpi::LaneTree tree = mpi::LaneTree::even(static_cast<int>(lanes), world_size);
+  const std::int64_t first = tree.first_lane(rank);
+  const std::int64_t own_lanes = tree.first_lane(rank + 1) - first;
+  const std::int64_t size = global_batch / lanes;
+  return {.global_batch_size = global_batch,
+          .micro_batches = own_lanes,
+          .micro_batch_size = size,
+          .lanes = lanes,
+          .first_lane = first,
+          .share = {first * size, own_lanes * size}};
+}
+
+BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int world_size) {
+  const std::int64_t global_batch = settings.global_batch_size.value;
+  if (global_batch < world_size) {
+    throw ConfigError(settings.global_batch_size.cite + ": " + std::to_string(global_batch) + " samples do not give " +
+                      std::to_string(world_size) + " ranks one each");
+  }
+  const data::Share share = data::share_of(global_batch, rank, world_size);
+  const std::int64_t max_size = settings.micro_batch.value;
+  return {.global_batch_size = global_batch,
+          .micro_batches = max_size == 0 ? 1 : (share.count + max_size - 1) / max_size,
+          .micro_batch_size = max_size == 0 ? share.count : max_size,
+          .share = share};
+}
+
+}  // namespace
+
+KeySpecs BatchSettings::keys() {
+  return {
+      keys::integer("train.global_batch_size", "48", "samples of one step, over all ranks", 1, 1 << 30),
+      keys::integer("train.micro_batch", "0", "samples of one forward on one rank, at most; bounds memory; 0: no bound",
+                    0, 1 << 30),
+      keys::integer("train.lanes", "0",
+                    "parts of a global batch that are summed by one tree, so that results have the same bits on any "
+                    "number of ranks up to this; 0: off",
+                    0, 4096),
+  };
+}
+
+BatchSettings BatchSettings::from(const Section& train) {
+  return {.global_batch_size = cited_integer(train, "global_batch_size"),
+          .micro_batch = cited_integer(train, "micro_batch"),
+          .lanes = cited_integer(train, "lanes")};
+}
+
+BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size) {
+  return settings.lanes.value > 0 ? layout_by_lanes(settings, rank, world_size)
+                                  : layout_by_micro_batches(settings, rank, world_size);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/cited.hpp>
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/engine/run_data.hpp>
+
+#include <cstdint>
+
+namespace lockstep::engine {
+
+struct BatchSettings {
+  Cited<std::int64_t> global_batch_size = {48};  ///< samples of one step, over all ranks; >= 1
+  Cited<std::int64_t> micro_batch = {0};         ///< maximum number of samples of one forward on a rank; 0: unlimited
+  Cited<std::int64_t> lanes = {0};               ///< 0: off
+
+  /// Keys global_batch_size, micro_batch and lanes of section `train`.
+  static KeySpecs keys();
+  static BatchSettings from(const Section& train);
+  bool operator==(const BatchSettings&) const = default;
+};
+
+/// How one rank's part of a global batch looks. Not collective.
+/// @throws ConfigError  there is not one sample, or one lane, for each rank, or lanes have no equal sizes
+BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/optim/model_average.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "setup/precision.hpp"
+#include "setup/strategy_table.hpp"
+
+// The model of a run and its wrapper, before its first step.
+namespace lockstep::engine {
+
+/// "a, b" -> {"a", "b"}
+std::vector<std::string> names_in(const std::string& list);
+
+/// How the wrapper is to lay the model out: as sections `ddp`, `comm` and `model`, the precision and the strategy say.
+/// @param lanes  0: off
+parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
+                                     const StrategyRow& row, const StrategySettings& settings,
+                                     const mpi::Collectives& collectives);
+
+bool has_batch_norm(const models::Model& model);
+std::vector<optim::ModelAverage::NamedBuffer> buffers_in(const models::Model& model);
+
+}  // namespace lockstep::engine

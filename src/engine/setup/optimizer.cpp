@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/optimizer.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/optim/clip.hpp>
+
+#include "loop/nonfinite.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// What an optimizer needs that compares losses with their own gradients.
+void require_own_gradients(const ClipSettings& clip, const Precision& precision, const NonfiniteSettings& nonfinite,
+                           const Section& ddp, const std::string& rule) {
+  const std::string why = " has no place beside " + rule + ", which compares losses with their own gradients";
+  if (!clip.clip_grad.value.empty()) throw ConfigError(clip.clip_grad.cite + why);
+  if (precision.scaler) throw ConfigError(precision.name.cite + ": fp16" + why + "; take bf16");
+  if (nonfinite.policy.value != "stop") throw ConfigError(nonfinite.policy.cite + why);
+  const Cited<std::string> comm_hook = cited_text(ddp, "comm_hook");
+  if (comm_hook.value != "none") throw ConfigError(comm_hook.cite + why);
+}
+
+}  // namespace
+
+KeySpecs ClipSettings::keys() {
+  return {
+      keys::text("train.clip_grad", "",
+                 "norm:V scales gradients down to norm V (norm:V:p=1, norm:V:p=inf: to another norm), value:V clamps "
+                 "each element; empty: off"),
+      keys::choice("train.clip_scope", "all",
+                   "whose norm that is: that of all gradients, or of each parameter group by itself", {"all", "group"}),
+  };
+}
+
+ClipSettings ClipSettings::from(const Section& train) {
+  return {.clip_grad = cited_text(train, "clip_grad"), .is_by_group = train.text("clip_scope") == "group"};
+}
+
+const optim::Rule& chosen_rule(const Section& optim, const std::vector<optim::Rule>& rules) {
+  return find_row(rules, optim.text("name"), optim.cite("name"));
+}
+
+optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, const Precision& precision,
+                                                   std::int64_t micro_batches, const optim::Rule& rule,
+                                                   bool is_on_gpu) {
+  const ClipSettings clip = ClipSettings::from(sections.at("train"));
+  const NonfiniteSettings nonfinite = NonfiniteSettings::from(sections.at("train"));
+  optim::OptimWrapper::WrapperOptions options{.accumulation_steps = micro_batches};
+  options.scaler = precision.scaler;
+  options.skips_nonfinite = nonfinite.policy.value != "stop";
+  options.clip = optim::Clip::parse(clip.clip_grad.value, clip.clip_grad.cite);
+  options.clip.is_by_group = clip.is_by_group;
+  if (!rule.uses_closure()) return options;
+  require_own_gradients(clip, precision, nonfinite, sections.at("ddp"), rule.name);
+  if (is_on_gpu) {
+    throw ConfigError(sections.at("optim").cite("name") + ": the steps of " + rule.name +
+                      " are made on the CPU; use run.device=cpu");
+  }
+  return options;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/param_groups.hpp"
+
+#include <lockstep/models/parameter_roles.hpp>
+
+#include <algorithm>
+#include <sstream>
+
+#include "setup/batch_layout.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+std::string sentence_of(const optim::LrScale& scale, double lr) {
+  if (scale.base_batch == 0) return "";
+  std::ostringstream text;
+  text << "effective batch " << scale.batch << ", optim.base_batch_size " << scale.base_batch << ": lr " << lr << " -> "
+       << lr * scale.factor();
+  return text.str();
+}
+
+}  // namespace
+
+std::vector<optim::ParameterInfo> describe_parameters(const models::Model& model) {
+  std::vector<optim::ParameterInfo> parameters;
+  for (const models::ParameterRole& role : models::parameter_roles(model)) {
+    parameters.push_back({.name = role.name,
+                          .dims = role.tensor.dim(),
+                          .count = role.tensor.numel(),
+                          .is_norm = role.kind == models::LayerKind::norm,
+                          .is_depthwise = role.kind == models::LayerKind::depthwise,
+                          .is_offset = role.is_offset,
+                          .is_frozen = !role.tensor.requires_grad(),
+                          .same_as = role.same_as,
+                          .layers_after = role.layers_after});
+  }
+  return parameters;
+}
+
+GroupPlan plan_groups(const Sections& sections, const optim::Rule& rule, const models::Model& model, int world_size) {
+  const Section& optim = sections.at("optim");
+  const BatchSettings batch = BatchSettings::from(sections.at("train"));
+  const std::int64_t per_step = batch.global_batch_size.value;
+  const std::int64_t bound = batch.micro_batch.value;
+  const optim::LrScale scale =
+      optim::lr_scale(optim, per_step, bound == 0 ? per_step : std::min(per_step, bound * world_size));
+  optim::ParameterGroups built = optim::ParamGroupBuilder(optim, rule).build(describe_parameters(model));
+  optim::scale_lr(built.groups, scale);
+  return {.groups = std::move(built.groups),
+          .remarks = std::move(built.remarks),
+          .scaling = sentence_of(scale, optim.real("lr"))};
+}
+
+}  // namespace lockstep::engine

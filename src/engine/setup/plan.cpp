@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/optim/option_limits.hpp>
+
+#include <algorithm>
+#include <map>
+
+#include "loop/run_bounds.hpp"
+#include "setup/batch_layout.hpp"
+#include "setup/optimizer.hpp"
+#include "setup/param_groups.hpp"
+#include "setup/process.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+std::vector<Plan::Group> with_counts(const std::vector<optim::ParamGroup>& groups, const models::Model& model) {
+  std::map<std::string, std::int64_t> counts;
+  for (const optim::ParameterInfo& parameter : describe_parameters(model)) counts[parameter.name] = parameter.count;
+  std::vector<Plan::Group> described;
+  for (const optim::ParamGroup& group : groups) {
+    described.push_back({.name = group.name, .options = group.options, .parameters = {}});
+    for (const std::string& name : group.parameters) described.back().parameters.push_back({name, counts.at(name)});
+  }
+  return described;
+}
+
+/// At most `points` steps from the first to the last, evenly.
+std::vector<std::int64_t> sampled(std::int64_t total_steps, std::int64_t points) {
+  const std::int64_t parts = std::min(points, total_steps) - 1;
+  if (parts < 1) return {0};
+  std::vector<std::int64_t> steps;
+  for (std::int64_t i = 0; i <= parts; ++i) {
+    steps.push_back(static_cast<std::int64_t>(static_cast<double>(total_steps - 1) * static_cast<double>(i) /
+                                              static_cast<double>(parts)));
+  }
+  return steps;
+}
+
+/// As an optimizer of these groups keeps them.
+std::vector<std::string> state_names(const optim::Rule& rule, const std::vector<optim::ParamGroup>& groups) {
+  std::vector<std::string> longest;
+  for (const optim::ParamGroup& group : groups) {
+    std::vector<std::string> names = rule.state_names(group.options);
+    if (names.size() > longest.size()) longest = std::move(names);
+  }
+  return longest;
+}
+
+std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Schedule& schedule,
+                                   const optim::OptionLimits& limits, const std::vector<std::int64_t>& steps) {
+  const std::vector<std::string> moved = schedule.moved(group.name, group.options);
+  std::vector<std::string> options = moved;
+  if (std::find(options.begin(), options.end(), "lr") == options.end()) options.insert(options.begin(), "lr");
+  std::vector<Plan::Curve> curves;
+  for (const std::string& option : options) curves.push_back({.option = option, .group = group.name, .values = {}});
+  for (const std::int64_t step : steps) {
+    schedule::Numbers values = group.options;
+    schedule.apply(step, group.name, group.options, values);
+    limits.require(values, moved, group.name, step);
+    for (Plan::Curve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
+  }
+  return curves;
+}
+
+Plan plan_here(const Sections& sections, const Tables& tables, int world_size, std::int64_t points) {
+  const Section& train = sections.at("train");
+  const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
+  const std::int64_t global_batch = BatchSettings::from(train).global_batch_size.value;
+  const data::Splits splits = data::open(sections.at("data"), tables.sources);
+  const data::Sampler sampler =
+      data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, tables.samplers);
+  const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, tables.models);
+  const optim::Rule& rule = chosen_rule(sections.at("optim"), tables.rules);
+  const GroupPlan groups = plan_groups(sections, rule, *model, world_size);
+
+  Plan plan{.groups = with_counts(groups.groups, *model),
+            .curves = {},
+            .remarks = groups.remarks,
+            .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
+            .steps_per_epoch = sampler.steps_per_epoch()};
+  if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
+  const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
+  const schedule::Schedule schedule = schedule::parse(
+      sched.rules,
+      {.total_steps = plan.total_steps, .steps_per_epoch = plan.steps_per_epoch, .samples_per_step = global_batch},
+      sched.origin, tables.curves);
+  std::vector<std::string> names;
+  for (const Plan::Group& group : plan.groups) names.push_back(group.name);
+  schedule.require_groups(names);
+  if (schedule.has_feedback()) {
+    plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
+  }
+  const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
+  const optim::OptionLimits limits(rule, state_names(rule, groups.groups));
+  for (const Plan::Group& group : plan.groups) {
+    for (Plan::Curve& curve : curves_of(group, schedule, limits, steps)) plan.curves.push_back(std::move(curve));
+  }
+  return plan;
+}
+
+}  // namespace
+
+Plan plan(const mpi::Communicator& world, const Sections& sections, const Tables& tables, std::int64_t points) {
+  Plan plan;
+  world.together([&] { plan = plan_here(sections, tables, world.size(), points); });
+  return plan;
+}
+
+}  // namespace lockstep::engine

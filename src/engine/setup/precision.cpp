@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/precision.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/engine/progress.hpp>
+
+#include <ATen/Context.h>
+
+namespace lockstep::engine {
+
+namespace {
+
+/// A resolved configuration names every key: what has its default says nothing.
+void require_default(const Section& train, const std::string& key, const std::string& why) {
+  const KeyValue& value = train.values().at(key);
+  if (value.texts.front() != value.spec.default_value) throw ConfigError(train.cite(key) + " " + why);
+}
+
+void require_valid(const Section& train, const optim::GradScalerOptions& options) {
+  try {
+    optim::GradScaler{options};
+  } catch (const ConfigError& error) {
+    const char* const scale = options.is_dynamic ? "init_scale" : "loss_scale";
+    throw ConfigError(train.cite(options.backoff_factor < 1 ? scale : "backoff_factor") + ": " + error.what());
+  }
+}
+
+/// With train.precision=fp16.
+optim::GradScalerOptions scaler_options(const Section& train) {
+  optim::GradScalerOptions options =
+      optim::GradScalerOptions::parse(train.text("loss_scale"), train.cite("loss_scale"));
+  if (options.is_dynamic) {
+    options.init_scale = train.real("init_scale");
+  } else {
+    require_default(train, "init_scale", "is for train.loss_scale=dynamic; a scale that stays has no beginning");
+  }
+  options.growth_factor = train.real("growth_factor");
+  options.backoff_factor = train.real("backoff_factor");
+  options.growth_interval = train.integer("growth_interval");
+  require_valid(train, options);
+  return options;
+}
+
+}  // namespace
+
+KeySpecs Precision::keys() {
+  return {
+      keys::choice("train.precision", "fp32",
+                   "type of computation; bf16, fp16: parameters stay fp32, matrix products and convolutions are in 16 "
+                   "bits; tf32: they are in TF32 on GPUs; fp64: all of it",
+                   {"fp32", "fp64", "bf16", "fp16", "tf32"}),
+      keys::text("train.loss_scale", "dynamic",
+                 "fp16: what losses are multiplied by for backward: a number, or dynamic: the scale grows and backs "
+                 "off"),
+      keys::real_above("train.init_scale", 0, 1e38, "65536", "fp16: the dynamic scale at first"),
+      keys::real_above("train.growth_factor", 1, 1e6, "2",
+                       "fp16: by how much it grows after train.growth_interval steps"),
+      keys::real_above("train.backoff_factor", 0, 1, "0.5",
+                       "fp16: by how much it backs off after a step that was skipped"),
+      keys::integer("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1,
+                    kMaxSteps),
+  };
+}
+
+Precision Precision::from(const Section& train) {
+  Precision precision{.name = cited_text(train, "precision")};
+  const std::string& name = precision.name.value;
+  if (name == "fp64") precision.parameters = at::kDouble;
+  if (name == "bf16") precision.autocast = at::kBFloat16;
+  if (name == "fp16") {
+    precision.autocast = at::kHalf;
+    precision.scaler = scaler_options(train);
+    return precision;
+  }
+  for (const char* key : {"loss_scale", "init_scale", "growth_factor", "backoff_factor", "growth_interval"}) {
+    require_default(train, key, "is for train.precision=fp16; with " + name + " losses are not scaled");
+  }
+  return precision;
+}
+
+std::string set_float32_products(const std::string& name, c10::Device device) {
+  const bool is_tf32 = name == "tf32";
+  const at::Float32Precision precision = is_tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
+  for (const at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
+    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, op, precision);
+  }
+  if (!is_tf32 || device.is_cuda()) return "";
+  return "train.precision=tf32 is for GPUs: this run computes in float32";
+}
+
+}  // namespace lockstep::engine

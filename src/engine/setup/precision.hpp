@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/cited.hpp>
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/optim/grad_scaler.hpp>
+
+#include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+#include <string>
+
+namespace lockstep::engine {
+
+/// What train.precision and the keys of loss scaling come to.
+struct Precision {
+  Cited<std::string> name = {"fp32"};
+  at::ScalarType parameters = at::kFloat;
+  std::optional<at::ScalarType> autocast = {};          ///< of forwards and losses
+  std::optional<optim::GradScalerOptions> scaler = {};  ///< with float16
+
+  /// Keys precision, loss_scale, init_scale, growth_factor, backoff_factor and growth_interval of section `train`.
+  static KeySpecs keys();
+  /// @throws ConfigError  keys of loss scaling that cannot work, or that have no effect with this precision
+  static Precision from(const Section& train);
+};
+
+/// How GPUs multiply and convolve float32, in this process from now on: in TF32 with train.precision=tf32, else
+/// exactly.
+/// @param precision  its name
+/// @return  what is to be said where the precision has no effect on `device`; else empty
+std::string set_float32_products(const std::string& precision, c10::Device device);
+
+}  // namespace lockstep::engine

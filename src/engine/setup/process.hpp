@@ -1,0 +1,59 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/cited.hpp>
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/mpi/gpu.hpp>
+#include <lockstep/mpi/topology.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+// What is set once for the whole process, from section `run`.
+namespace lockstep::engine {
+
+struct RunSettings {
+  std::string name = "";
+  std::string dir = "";  ///< folder of everything that the run writes
+  std::uint64_t seed = 1;
+  std::string device = "auto";  ///< auto, cpu or cuda
+  int threads = 0;              ///< for computing; 0: see set_threads
+  bool is_deterministic = false;
+  bool has_cudnn_benchmark = false;
+  bool draws_by_rank = true;      ///< ranks draw different dropout
+  Cited<bool> compile = {false};  ///< refused
+  std::uint64_t max_open_files = 4096;
+
+  /// All keys of section `run`.
+  static KeySpecs keys();
+  static RunSettings from(const Section& run);
+  bool operator==(const RunSettings&) const = default;
+};
+
+/// Where this rank computes, and with how many threads.
+struct Processor {
+  std::shared_ptr<const mpi::Gpu> gpu;  ///< null: the CPU
+  int threads = 1;
+};
+
+/// Chooses device and threads, and says in the log what is worth knowing about them. Collective. To be called before
+/// anything asks LibTorch about CUDA.
+/// @param loader_threads  of this rank, for the log
+/// @throws ConfigError  the device is not there, on every rank
+Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes, int loader_threads);
+
+/// The soft limit of open files that is asked for: at least `wanted`, as far as the hard limit goes; never less than it
+/// was.
+std::uint64_t open_files_limit(std::uint64_t soft, std::uint64_t hard, std::uint64_t wanted);
+
+/// Sets the compute threads of this rank: run.threads, else OMP_NUM_THREADS, else this rank's part of the processors.
+/// With lanes 1, since how many threads add up a sum shows in its bits.
+int set_threads(const RunSettings& run, const mpi::Topology& topology, bool has_lanes);
+
+/// Open files (run.nofile_limit), and whether LibTorch may choose kernels that differ from run to run
+/// (run.deterministic, run.cudnn_benchmark).
+/// @throws ConfigError  run.compile: there is nothing that compiles
+void set_up_process(const RunSettings& run, bool is_root);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/checkpoints/store.hpp>
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/table.hpp>
+#include <lockstep/engine/average.hpp>
+#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/init_from.hpp>
+#include <lockstep/engine/resume.hpp>
+#include <lockstep/engine/run_state.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <filesystem>
+
+#include "hooks/hooks.hpp"
+#include "hooks/log_settings.hpp"
+#include "loop/trainer.hpp"
+#include "measures/evaluation.hpp"
+#include "setup/process.hpp"
+#include "setup/strategy.hpp"
+#include "setup/train_keys.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+data::Splits open_data(const mpi::Communicator& world, const Section& data, const Tables& tables) {
+  data::Splits splits;
+  world.together([&] { splits = data::open(data, tables.sources); });
+  return splits;
+}
+
+/// `from` itself if it is a checkpoint, else the newest one in it or in its folder ckpt.
+std::string find_checkpoint(const std::string& from) {
+  if (!fs::exists(from)) throw CheckpointError(from, "does not exist");
+  for (const std::string& directory : {from, from + "/ckpt"}) {
+    if (const auto newest = checkpoints::latest(directory)) return *newest;
+  }
+  const bool is_checkpoint = fs::is_regular_file(from) || fs::exists(from + "/state.h5");
+  if (is_checkpoint) return from;
+  throw CheckpointError(from, "holds no checkpoint (looked for step-000000000000 folders, here and in ckpt/)");
+}
+
+/// Whether there was a checkpoint; then the run stands there.
+bool roll_back(Trainer& trainer, const TrainRequest& request) {
+  const mpi::Communicator& world = trainer.view().world;
+  std::string newest;
+  world.together([&] {
+    if (world.is_root()) newest = checkpoints::latest(request.checkpoint_directory).value_or("");
+  });
+  if (world.broadcast(newest).empty()) return false;
+  Sections sections = request.sections;
+  sections.at("").set("resume", "must", "train.nonfinite=roll_back");
+  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  if (request.on_start) request.on_start(trainer.progress().step, restored);
+  return true;
+}
+
+/// The hooks that every run has, those that the configuration names, and those of the program.
+void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& request) {
+  const Sections& sections = request.sections;
+  const std::int64_t interval = LogSettings::from(sections.at("log")).interval;
+  std::unique_ptr<Hook> evaluate;
+  world.together([&] { evaluate = evaluate_hook(sections, request.tables.meters); });
+  trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
+  trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
+  trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
+  trainer.add_hook(Priority::normal,
+                   train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.tables.meters));
+  trainer.add_hook(Priority::normal, std::move(evaluate));
+  trainer.add_hook(Priority::normal, timer_hook(interval));
+  trainer.add_hook(Priority::below_normal, log_hook(interval));
+  if (request.on_exhibits) trainer.add_hook(Priority::below_normal, exhibits_hook(request.on_exhibits));
+  trainer.add_hook(Priority::very_low,
+                   checkpoint_hook(SavingSettings::from(sections.at("ckpt")), world, request.checkpoint_directory,
+                                   [&trainer, config_ini = request.config_ini](bool is_writer) {
+                                     return capture(trainer, config_ini, is_writer);
+                                   }));
+  trainer.add_hook(Priority::very_low, request_file_hook(RunSettings::from(sections.at("run")).dir));
+  if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
+  if (trainer.view().wrapper.options().reports_times) {
+    trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
+  }
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> chosen;
+  world.together([&] { chosen = make_hooks(sections, request.tables.hooks); });
+  for (auto& [priority, hook] : chosen) trainer.add_hook(priority, std::move(hook));
+  for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
+}
+
+/// From a checkpoint, from given parameters, or from the initial ones.
+void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request) {
+  const Sections& sections = request.sections;
+  RunOrigin& origin = trainer.view().origin;
+  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  if (origin.run_id.empty()) origin.run_id = new_run_id(world);
+  limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts,
+               sections.at("resume").integer("max_starts"));
+  if (!restored) {
+    for (const std::string& difference : init_from(trainer.run().strategy, sections.at("init"))) {
+      log::warning("init.partial passes over: " + difference);
+    }
+  }
+  if (request.on_start) request.on_start(trainer.progress().step, restored);
+}
+
+/// Key `resume`, which is in no section, comes before the keys of section `init`, and section `resume` after them.
+KeySpecs resume_keys() {
+  KeySpecs keys = ResumeSettings::keys();
+  const KeySpecs init = InitSettings::keys();
+  keys.insert(keys.begin() + 1, init.begin(), init.end());
+  return keys;
+}
+
+}  // namespace
+
+const Tables& builtin_tables() {
+  static const Tables tables;
+  return tables;
+}
+
+KeySpecs all_keys(const Tables& tables) {
+  const auto joined = [](KeySpecs keys, const std::vector<KeySpecs>& lists) {
+    for (const KeySpecs& more : lists) keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+  };
+  const KeySpecs own = joined(RunSettings::keys(), {train_keys(tables), EvalSettings::keys(tables.meters),
+                                                    LogSettings::keys(), SavingSettings::keys(), resume_keys()});
+  return joined(keys_of_rows(own, tables.steps),
+                {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
+                 optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
+                 parallel::ddp_keys(), mpi::CommSettings::keys(), StrategySettings::keys()});
+}
+
+Outcome train(const mpi::Communicator& world, TrainRequest request) {
+  data::Splits splits = open_data(world, request.sections.at("data"), request.tables);
+  const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.tables);
+  strategy->prepare(splits.train->task());
+  Trainer trainer(request.sections, *strategy, std::move(splits), request.tables);
+  trainer.view().origin.environment_json = request.environment_json;
+  trainer.add_reporter(request.reporter);
+  add_hooks(trainer, world, request);
+  restore_or_init(trainer, world, request);
+  trainer.set_roll_back([&] { return roll_back(trainer, request); });
+  return trainer.train();
+}
+
+void request_stop() noexcept { RunRequests::stop(); }
+
+StoredConfig stored_config(const mpi::Communicator& world, const std::string& from) {
+  StoredConfig stored;
+  world.together([&] {
+    if (!world.is_root()) return;
+    stored.checkpoint = find_checkpoint(from);
+    const checkpoints::Archive archive = checkpoints::read(stored.checkpoint);
+    stored.config_ini = checkpoints::text_of(archive.array("/meta/config_ini"));
+  });
+  return {world.broadcast(stored.checkpoint), world.broadcast(stored.config_ini)};
+}
+
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
+                               const std::string& checkpoint) {
+  const data::Splits splits = open_data(world, sections.at("data"), tables);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
+  Strategy& strategy = made->prepare(splits.train->task());
+  const EvalSettings eval = EvalSettings::from(sections.at("eval"));
+  checkpoints::Archive archive;
+  bool is_average = false;
+  world.together([&] {
+    archive = checkpoints::read(checkpoint);
+    is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
+    archive = with_model(archive, is_average);
+  });
+  restore_model(strategy, archive);
+  metrics::Meters meters;
+  world.together([&] { meters = make_meters(eval.metrics, splits.test->task(), tables.meters); });
+  const metrics::ClassificationSums sums = evaluate(world, strategy.model(), *splits.test, eval.batch_size, meters);
+  Evaluation result{archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
+  world.together([&] { result.numbers = meters.read().numbers; });
+  return result;
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/strategy.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <utility>
+
+#include "setup/batch_layout.hpp"
+#include "setup/model.hpp"
+#include "setup/optimizer.hpp"
+#include "setup/param_groups.hpp"
+#include "setup/process.hpp"
+
+namespace lockstep::engine {
+
+Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
+                   const Tables& tables)
+    : sections_(sections),
+      world_(&world),
+      row_(&row),
+      tables_(&tables),
+      settings_(StrategySettings::from(sections.at("strategy"))),
+      comm_hook_(sections.at("ddp").text("comm_hook")),
+      loader_threads_(static_cast<int>(sections.at("data").integer("workers"))) {
+  const Section& train = sections.at("train");
+  const RunSettings run = RunSettings::from(sections.at("run"));
+  const BatchSettings batch = BatchSettings::from(train);
+  const bool has_lanes = batch.lanes.value > 0;
+  const Processor processor = choose_processor(run, world, has_lanes, loader_threads_);
+  if (processor.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(processor.gpu->index()));
+  threads_ = processor.threads;
+  draws_ = {.seed = run.seed, .rank = run.draws_by_rank ? static_cast<std::uint64_t>(world.rank()) : 0};
+  const std::string remark = set_float32_products(train.text("precision"), device_);
+  if (!remark.empty()) log::info(remark);
+
+  world.together([&] {
+    set_up_process(run, world.is_root());
+    precision_ = Precision::from(train);
+    if (has_lanes && processor.gpu) {
+      throw ConfigError(batch.lanes.cite + ": sums by lanes are made on the CPU; use run.device=cpu");
+    }
+    layout_ = layout_of(batch, world.rank(), world.size());
+  });
+  const Section& comm = sections.at("comm");
+  collectives_ = mpi::make_collectives(world, {.backend = comm.text("backend"),
+                                               .timeout_s = comm.real("timeout_s"),
+                                               .hosts = static_cast<int>(comm.integer("hosts")),
+                                               .gpu = processor.gpu});
+  if (row.require != nullptr) world.together([&] { row.require(settings_, world.size()); });
+}
+
+Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
+  if (is_prepared()) return *this;
+  std::shared_ptr<models::Model> model;
+  world_->together([&] { model = build_model(task, std::move(overrides.model)); });
+  wrap(std::move(model));
+  build_optimizer(std::move(overrides));
+  return *this;
+}
+
+std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shared_ptr<models::Model> given) const {
+  const std::shared_ptr<models::Model> model =
+      given ? std::move(given)
+            : models::build(sections_.at("model"), task, seed(), precision_.parameters, tables_->models);
+  model->to(device_);
+  return model;
+}
+
+void Strategy::wrap(std::shared_ptr<models::Model> model) {
+  if (layout_.micro_batches > 1 && layout_.lanes == 0 && has_batch_norm(*model)) {
+    log::warning(
+        "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
+        "trains otherwise than in one forward");
+  }
+  model_ = std::make_unique<parallel::DistributedDataParallel>(
+      std::move(model), *world_, *collectives_,
+      wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_));
+}
+
+void Strategy::build_optimizer(Overrides overrides) {
+  parallel::ParameterStore& store = model_->parameters();
+  GroupPlan plan;
+  const optim::AverageRule* average = nullptr;
+  optim::AverageOptions average_options;
+  optim::OptimWrapper::WrapperOptions options;
+  world_->together([&] {
+    if (overrides.rule == nullptr) {
+      overrides.rule = &chosen_rule(sections_.at("optim"), tables_->rules);
+      plan = plan_groups(sections_, *overrides.rule, model_->model(), world_->size());
+      overrides.groups = std::move(plan.groups);
+    }
+    average = optim::find_average(sections_.at("ema"));
+    average_options = optim::AverageOptions::from(sections_.at("ema"));
+    options = update_options(sections_, precision_, layout_.micro_batches, *overrides.rule, device_.is_cuda());
+    if (overrides.rule->is_whole) store.own_whole_parameters();  // here all ranks refuse together
+  });
+  if (world_->is_root()) {
+    for (const std::string& remark : plan.remarks) log::warning(remark);
+    if (!plan.scaling.empty()) log::info(plan.scaling);
+  }
+  optimizer_ = std::make_unique<optim::OptimWrapper>(
+      optim::Optimizer(*overrides.rule, std::move(overrides.groups), store), store, options);
+  if (average != nullptr) {
+    average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
+                                                     [this] { return buffers_in(model_->model()); });
+  }
+}
+
+std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
+                                        const Tables& tables) {
+  const StrategySettings settings = StrategySettings::from(sections.at("strategy"));
+  return std::make_unique<Strategy>(sections, world, chosen_strategy(settings, world.size()), tables);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/optim/model_average.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "setup/precision.hpp"
+#include "setup/strategy_table.hpp"
+
+namespace lockstep::engine {
+
+/// What a program brings by itself; the configuration names the rest.
+struct Overrides {
+  std::shared_ptr<models::Model> model = nullptr;  ///< instead of model.name, with initial values
+  const optim::Rule* rule = nullptr;               ///< instead of optim.name; outlives the strategy
+  std::vector<optim::ParamGroup> groups = {};      ///< with `rule`: of all trained parameters
+};
+
+/// Brings up everything that a step needs, and says how it is laid out over the ranks. One process per rank.
+///
+/// Constructed, the process is set up: threads, open files, determinism, device, collectives. `prepare` builds the
+/// model, gives all ranks its values, wraps it, and builds the optimizer for what the wrapper holds.
+class Strategy {
+ public:
+  /// @param sections  the run's configuration: run, comm, train, data, model, optim, ema, ddp and strategy are read
+  /// @param world     all ranks; outlives the strategy
+  /// @param row       how training is laid out; outlives the strategy
+  /// @param tables    what models and optimizers are chosen from; outlives the strategy
+  /// Collective.
+  /// @throws ConfigError  from any part, on every rank
+  Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
+           const Tables& tables = builtin_tables());
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  const std::string& name() const noexcept { return row_->name; }
+
+  /// Once; later calls change nothing. Collective.
+  /// @param task  what the data set asks for
+  /// @throws ConfigError  from any part, on every rank
+  /// @return  this
+  Strategy& prepare(const Task& task, Overrides overrides = {});
+  bool is_prepared() const noexcept { return optimizer_ != nullptr; }
+
+  const mpi::Communicator& world() const noexcept { return *world_; }
+  mpi::Collectives& collectives() noexcept { return *collectives_; }
+  /// After prepare, as all that follows.
+  parallel::DistributedDataParallel& model() noexcept { return *model_; }
+  optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
+  /// Of past weights, as section `ema` asks for; null: none.
+  optim::ModelAverage* average() noexcept { return average_.get(); }
+
+  const BatchLayout& layout() const noexcept { return layout_; }
+  std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< of a step, on all ranks; 0: off
+  const DrawSeeds& draws() const noexcept { return draws_; }
+  std::uint64_t seed() const noexcept { return draws_.seed; }
+  int threads() const noexcept { return threads_; }                                ///< for computing, on this rank
+  int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
+  const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
+  const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
+  const at::Device& device() const noexcept { return device_; }                    ///< where this rank computes
+
+ private:
+  std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;
+  void wrap(std::shared_ptr<models::Model> model);
+  void build_optimizer(Overrides overrides);
+
+  Sections sections_;
+  const mpi::Communicator* world_;
+  const StrategyRow* row_;
+  const Tables* tables_;
+  StrategySettings settings_;
+  std::string comm_hook_;
+  int loader_threads_;
+  int threads_ = 1;
+  at::Device device_ = at::kCPU;
+  DrawSeeds draws_;
+  Precision precision_;
+  BatchLayout layout_;
+  std::unique_ptr<mpi::Collectives> collectives_;
+  std::unique_ptr<parallel::DistributedDataParallel> model_;
+  std::unique_ptr<optim::OptimWrapper> optimizer_;
+  std::unique_ptr<optim::ModelAverage> average_;
+};
+
+/// The one that strategy.name says; auto: single for one rank, else ddp. Collective.
+std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
+                                        const Tables& tables = builtin_tables());
+
+}  // namespace lockstep::engine

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/strategy_table.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/table.hpp>
+
+#include "setup/model.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+void require_one_rank(const StrategySettings& settings, int world_size) {
+  if (world_size == 1) return;
+  throw ConfigError(settings.name.cite + ": single is for one rank, but there are " + std::to_string(world_size) +
+                    "; use ddp");
+}
+
+/// Losses are those of ddp but for rounding, and so are checkpoints, in both directions and on any number of ranks.
+void shard(const StrategySettings& settings, parallel::DdpOptions& options) {
+  options.shares_parameters = false;
+  options.sharding = {.stage = settings.stage,
+                      .blocks = names_in(settings.blocks),
+                      .prefetches = settings.prefetches,
+                      .offloads = settings.offloads};
+}
+
+KeySpec name_key() {
+  std::string help;
+  std::vector<std::string> names = {"auto"};
+  for (const StrategyRow& row : strategies()) {
+    help += row.name + ": " + row.help + "; ";
+    names.push_back(row.name);
+  }
+  return keys::choice("strategy.name", "auto", help + "auto: single for one rank, else ddp", std::move(names));
+}
+
+}  // namespace
+
+const std::vector<StrategyRow>& strategies() {
+  static const std::vector<StrategyRow> rows = {
+      {.name = "single", .help = "one rank", .require = require_one_rank},
+      {.name = "ddp", .help = "every rank holds the whole model"},
+      {.name = "sharded", .help = "each rank holds a part of what strategy.stage says", .lay_out = shard},
+  };
+  return rows;
+}
+
+const StrategyRow& chosen_strategy(const StrategySettings& settings, int world_size) {
+  const bool is_auto = settings.name.value == "auto";
+  return find_row(strategies(), is_auto ? (world_size == 1 ? "single" : "ddp") : settings.name.value,
+                  settings.name.cite);
+}
+
+KeySpecs StrategySettings::keys() {
+  return {
+      name_key(),
+      keys::integer("strategy.stage", "3",
+                    "what sharded divides among ranks: 1: the optimizer's state; 2: gradients, too; 3: parameters, too",
+                    1, 3),
+      keys::text("strategy.blocks", "",
+                 "stage 3: blocks whose parameters are gathered together (\"block*\", several by commas); empty: the "
+                 "outermost ones that consist of blocks"),
+      keys::boolean("strategy.prefetch", "true", "stage 3: gather the next block's parameters while one computes"),
+      keys::boolean("strategy.offload", "false",
+                    "sharded on GPUs: keep the optimizer's state in the host's memory, whose processor then updates; "
+                    "on the CPU it changes nothing"),
+  };
+}
+
+StrategySettings StrategySettings::from(const Section& strategy) {
+  return {.name = cited_text(strategy, "name"),
+          .stage = static_cast<int>(strategy.integer("stage")),
+          .blocks = strategy.text("blocks"),
+          .prefetches = strategy.boolean("prefetch"),
+          .offloads = strategy.boolean("offload")};
+}
+
+}  // namespace lockstep::engine

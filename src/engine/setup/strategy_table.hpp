@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/cited.hpp>
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::engine {
+
+struct StrategySettings {
+  Cited<std::string> name = {"auto"};
+  int stage = 3;            ///< sharded: what is divided among ranks, in [1, 3]
+  std::string blocks = "";  ///< stage 3: names, separated by commas; empty: the outermost that consist of blocks
+  bool prefetches = true;   ///< stage 3
+  bool offloads = false;    ///< sharded, on GPUs
+
+  /// All keys of section `strategy`.
+  static KeySpecs keys();
+  static StrategySettings from(const Section& strategy);
+  bool operator==(const StrategySettings&) const = default;
+};
+
+/// A row of the table of strategies: how training is laid out over the ranks.
+struct StrategyRow {
+  std::string name;
+  std::string help;
+  /// Null: any number of ranks. Not collective.
+  /// @throws ConfigError  the strategy does not work on so many ranks
+  void (*require)(const StrategySettings& settings, int world_size) = nullptr;
+  /// What the wrapper does beyond what section `ddp` says; null: nothing.
+  void (*lay_out)(const StrategySettings& settings, parallel::DdpOptions& options) = nullptr;
+};
+
+/// single, ddp, sharded.
+const std::vector<StrategyRow>& strategies();
+
+/// The row that the settings name; auto: single for one rank, else ddp.
+const StrategyRow& chosen_strategy(const StrategySettings& settings, int world_size);
+
+}  // namespace lockstep::engine

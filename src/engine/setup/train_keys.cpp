@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "setup/train_keys.hpp"
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/engine/tables.hpp>
+
+#include "loop/nonfinite.hpp"
+#include "loop/phases.hpp"
+#include "loop/run_bounds.hpp"
+#include "measures/evaluation.hpp"
+#include "setup/batch_layout.hpp"
+#include "setup/optimizer.hpp"
+#include "setup/precision.hpp"
+#include "steps/rows.hpp"
+
+namespace lockstep::engine {
+
+KeySpecs train_keys(const Tables& tables) {
+  // Whoever makes a TimeLimit of it reads it.
+  const KeySpec time_limit = keys::text(
+      "train.time_limit", "",
+      "seconds or H:MM:SS from the start, before which the run saves and returns 75; empty: slurm's, else none");
+  const KeySpecs tables_of_rows = {
+      step_key(tables.steps), hooks_key(tables.hooks),
+      metrics_key("train.metrics", "NAME,key=value: what is measured while training, over every epoch", tables.meters)};
+  KeySpecs keys;
+  for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
+                               Precision::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {
+    keys.insert(keys.end(), more.begin(), more.end());
+  }
+  return keys;
+}
+
+}  // namespace lockstep::engine

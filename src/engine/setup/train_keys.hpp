@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/key_spec.hpp>
+#include <lockstep/engine/session.hpp>
+
+namespace lockstep::engine {
+
+/// The keys of section `train`, of each part that it configures, without those of the steps' own.
+KeySpecs train_keys(const Tables& tables);
+
+}  // namespace lockstep::engine

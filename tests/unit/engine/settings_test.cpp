@@ -1,0 +1,102 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Settings are what their keys say: the same defaults, and errors that name the key.
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include "hooks/log_settings.hpp"
+#include "loop/nonfinite.hpp"
+#include "loop/phases.hpp"
+#include "loop/run_bounds.hpp"
+#include "measures/evaluation.hpp"
+#include "saving/saving_settings.hpp"
+#include "setup/batch_layout.hpp"
+#include "setup/optimizer.hpp"
+#include "setup/precision.hpp"
+#include "setup/process.hpp"
+#include "setup/strategy_table.hpp"
+
+namespace lockstep::engine {
+namespace settings_test {
+
+Section defaults(const std::string& section, const KeySpecs& keys) { return Section::with_defaults(section, keys); }
+
+/// What is said about a value of a key.
+template <class Read>
+std::string refusal(Section section, const std::string& key, const std::string& value, const Read& read) {
+  try {
+    section.set(key, value, "here");
+    read(section);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+template <class Settings>
+void expect_defaults(const std::string& section) {
+  EXPECT_EQ(Settings::from(defaults(section, Settings::keys())), Settings()) << section;
+}
+
+TEST(SettingsTest, DefaultsAreThoseOfTheKeys) {
+  expect_defaults<RunSettings>("run");
+  expect_defaults<BatchSettings>("train");
+  expect_defaults<RunBounds>("train");
+  expect_defaults<ClipSettings>("train");
+  expect_defaults<NonfiniteSettings>("train");
+  expect_defaults<LogSettings>("log");
+  expect_defaults<SavingSettings>("ckpt");
+  expect_defaults<StrategySettings>("strategy");
+  const Section eval = defaults("eval", EvalSettings::keys(metrics::builtin_meters()));
+  EXPECT_EQ(EvalSettings::from(eval), EvalSettings());
+  EXPECT_EQ(PhaseSettings::from(defaults("train", PhaseSettings::keys()), eval), PhaseSettings());
+  const Precision precision = Precision::from(defaults("train", Precision::keys()));
+  EXPECT_EQ(precision.name, Precision().name);
+  EXPECT_EQ(precision.parameters, Precision().parameters);
+  EXPECT_FALSE(precision.autocast || precision.scaler);
+}
+
+/// Each key of these with a value that it does not take.
+template <class Read>
+void expect_cited(const std::string& section, const KeySpecs& keys, const Read& read) {
+  for (const KeySpec& key : keys) {
+    if (key.type == KeyType::text || key.type == KeyType::texts) continue;
+    const std::string name = key.name.substr(section.size() + 1);
+    const std::string words = refusal(defaults(section, keys), name, "nonsense", read);
+    EXPECT_TRUE(words.starts_with("here: " + key.name + ": ")) << words;
+  }
+}
+
+TEST(SettingsTest, WhatAKeyDoesNotTakeIsCited) {
+  expect_cited("run", RunSettings::keys(), RunSettings::from);
+  expect_cited("train", BatchSettings::keys(), BatchSettings::from);
+  expect_cited("train", RunBounds::keys(), RunBounds::from);
+  expect_cited("train", ClipSettings::keys(), ClipSettings::from);
+  expect_cited("train", Precision::keys(), Precision::from);
+  expect_cited("train", NonfiniteSettings::keys(), NonfiniteSettings::from);
+  expect_cited("eval", EvalSettings::keys(metrics::builtin_meters()), EvalSettings::from);
+  expect_cited("log", LogSettings::keys(), LogSettings::from);
+  expect_cited("ckpt", SavingSettings::keys(), SavingSettings::from);
+  expect_cited("strategy", StrategySettings::keys(), StrategySettings::from);
+}
+
+TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
+  const Section train = defaults("train", Precision::keys());
+  EXPECT_TRUE(refusal(train, "growth_factor", "3", Precision::from).starts_with("train.growth_factor (here) is for"));
+  EXPECT_NE(refusal(defaults("train", RunBounds::keys()), "max_epochs", "0", RunBounds::from)
+                .find("train.max_steps and train.max_epochs are both 0"),
+            std::string::npos);
+  Section compiled = defaults("run", RunSettings::keys());
+  compiled.set("compile", "true", "here");
+  EXPECT_EQ(RunSettings::from(compiled).compile.cite, "run.compile (here)");
+  Section best = defaults("ckpt", SavingSettings::keys());
+  best.set("best_metric", "recall", "here");
+  EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.best_metric (here)");
+  Section clipped = defaults("train", ClipSettings::keys());
+  clipped.set("clip_scope", "group", "here");
+  EXPECT_TRUE(ClipSettings::from(clipped).is_by_group);
+  EXPECT_EQ(ClipSettings::from(clipped).clip_grad.cite, "train.clip_grad (default)");
+}
+
+}  // namespace settings_test
+}  // namespace lockstep::engine
