@@ -33,6 +33,17 @@ void change_gradients(std::vector<at::Tensor>& gradients, const TensorChange& ch
   at::_foreach_clamp_min_(gradients, -change.limit);
 }
 
+bool begins_at_zero(const Rule& rule, const std::vector<ParamGroup>& groups, std::size_t states) {
+  if (rule.initial_state == nullptr) return true;
+  bool is_zero = true;
+  for (const ParamGroup& group : groups) {
+    for (std::size_t slot = 0; slot < states; ++slot) {
+      is_zero = is_zero && rule.initial_state(group.options, slot) == 0;
+    }
+  }
+  return is_zero;
+}
+
 /// Collects the pieces of a parameter, which come in their order, in one tensor.
 class WholeGradient {
  public:
@@ -85,14 +96,7 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
 
 /// Fills what this rank owns with the values that the rule's states begin with, if any of them is not 0.
 void Optimizer::initialize_state() {
-  if (rule_->initial_state == nullptr) return;
-  bool is_zero = true;
-  for (const ParamGroup& group : groups_) {
-    for (std::size_t slot = 0; slot < rule_states_; ++slot) {
-      is_zero = is_zero && rule_->initial_state(group.options, slot) == 0;
-    }
-  }
-  if (is_zero) return;  // memory is allocated zeroed
+  if (begins_at_zero(*rule_, groups_, rule_states_)) return;  // memory is allocated zeroed
   TensorParameters* const tensors = parameters_->as_tensors();
   const at::Device device = tensors != nullptr ? tensors->flat_parameter(0, 0).device() : at::Device(at::kCPU);
   const auto fill = [&](std::size_t b, std::size_t s, std::size_t slot) {
