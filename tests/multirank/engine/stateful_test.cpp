@@ -31,7 +31,7 @@ class Memory : public Stateful {
     writer.put(kGroup + "/values", values);
     writer.set(kGroup, "ranks", std::int64_t{1});
   }
-  void compare(const Archive& archive, const RestoreOptions&, CompatibilityReport& report) override {
+  void compare(const Archive&, const RestoreOptions&, CompatibilityReport& report) override {
     report.expect_array(MismatchKind::other, kGroup + "/values", values);
   }
   void restore(const Archive& archive, const RestoreOptions&) override {

@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "state/optimizer_arrays.hpp"
+
+#include <lockstep/parallel/tensor_collectives.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "state/paths.hpp"
+
+namespace lockstep::engine {
+
+std::string state_path(const OptimizerPlace& place, std::size_t block, std::size_t segment, std::size_t slot) {
+  return path(place.group + "/state/" + place.optimizer->state_names()[slot],
+              place.store->blocks()[block].segments[segment].name);
+}
+
+at::Tensor meta_tensor_of(const optim::StateArray& state) {
+  const at::TensorOptions options = at::TensorOptions().dtype(parallel::scalar_type_of(state.dtype));
+  const at::Tensor tensor = at::empty(state.shape, options.device(at::kMeta));
+  return state.strides.empty() ? tensor : tensor.as_strided(state.shape, state.strides);
+}
+
+std::optional<LocalState> local_state(const OptimizerPlace& place, std::size_t block, std::size_t segment,
+                                      std::size_t slot) {
+  const optim::Segment& of = place.store->blocks()[block].segments[segment];
+  const bool is_whole = place.store->shards() == nullptr || of.own_end - of.own_begin == of.count;
+  if (!is_whole && of.own_begin >= of.own_end) return std::nullopt;
+  const std::optional<optim::StateArray> state = place.optimizer->state_of(block, segment, slot);
+  if (!state) return std::nullopt;
+  const at::Device device = place.store->device();
+  LocalState local{.path = state_path(place, block, segment, slot), .tensor = meta_tensor_of(*state), .device = device};
+  if (is_whole) {
+    const at::Tensor& like = local.tensor;
+    local.tensor = at::from_blob(
+        state->values, like.sizes(), like.strides(), [](void*) {}, like.options().device(device), device);
+    return local;
+  }
+  const auto element = static_cast<std::int64_t>(local.tensor.element_size());
+  local.begin = of.own_begin;
+  local.bytes = {state->values + of.own_begin * element,
+                 static_cast<std::size_t>((of.own_end - of.own_begin) * element)};
+  return local;
+}
+
+std::string parameter_names(const OptimizerPlace& place) {
+  std::string names;
+  for (std::size_t i = 0; i < place.store->size(); ++i) names += place.store->parameter(i).name + "\n";
+  return names;
+}
+
+bool has_numbers(const checkpoints::Archive& archive, const OptimizerPlace& place) {
+  constexpr double kMaxCount = 9007199254740992;  // above it, float64 does not count exactly
+  const auto is_there = [&](const auto& number) {
+    const std::string group = place.group + "/numbers";
+    if (!archive.has_attribute(group, number.first)) return false;
+    const double value = archive.real(group, number.first);
+    return value >= 0 && value <= kMaxCount;
+  };
+  const auto& numbers = place.optimizer->numbers();
+  return std::all_of(numbers.begin(), numbers.end(), is_there);
+}
+
+}  // namespace lockstep::engine

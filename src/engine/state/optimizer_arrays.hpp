@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+#include <lockstep/engine/compatibility.hpp>
+#include <lockstep/engine/resume_settings.hpp>
+#include <lockstep/engine/stateful.hpp>
+
+#include <optional>
+#include <string>
+
+#include "state/components.hpp"
+
+// The parts of an optimizer's state that capturing, comparing and restoring have in common.
+namespace lockstep::engine {
+
+/// The path of one state array of one parameter.
+std::string state_path(const OptimizerPlace& place, std::size_t block, std::size_t segment, std::size_t slot);
+
+/// The shape, strides and type of a state array, as a meta tensor.
+at::Tensor meta_tensor_of(const optim::StateArray& state);
+
+/// What this rank holds of one state array of one parameter; nullopt: nothing.
+std::optional<LocalState> local_state(const OptimizerPlace& place, std::size_t block, std::size_t segment,
+                                      std::size_t slot);
+
+/// The names of the parameters, one per line, in the model's order.
+std::string parameter_names(const OptimizerPlace& place);
+
+/// Whether the archive has every number that the rule remembers, with a possible value.
+bool has_numbers(const checkpoints::Archive& archive, const OptimizerPlace& place);
+
+/// Calls visit(block, segment) for every parameter.
+template <class Visit>
+void for_each_segment(const OptimizerPlace& place, const Visit& visit) {
+  for (std::size_t b = 0; b < place.store->blocks().size(); ++b) {
+    for (std::size_t s = 0; s < place.store->blocks()[b].segments.size(); ++s) visit(b, s);
+  }
+}
+
+/// Adds what does not fit the run.
+void compare_optimizer(const OptimizerPlace& place, const checkpoints::Archive& archive, const RestoreOptions& options,
+                       CompatibilityReport& report);
+
+}  // namespace lockstep::engine

@@ -1,0 +1,98 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <torch/types.h>
+
+#include <algorithm>
+
+#include "state/optimizer_arrays.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+using checkpoints::Archive;
+using checkpoints::Array;
+
+class OptimizerComparison {
+ public:
+  OptimizerComparison(const OptimizerPlace& place, const Archive& archive, CompatibilityReport& report)
+      : place_(place), archive_(archive), report_(report) {}
+
+  bool has_optimizer() const { return place_.name.empty() || archive_.has_attribute(place_.group, "type"); }
+
+  void add(const std::string& text) {
+    report_.add({.kind = MismatchKind::optimizer, .text = text, .remedies = {Remedy::reset_optimizer}});
+  }
+
+  void compare_update_counts() {
+    const Array& steps = archive_.array(place_.group + "/step");
+    const std::string names = stored_names();
+    const std::vector<std::int64_t> count = {std::count(names.begin(), names.end(), '\n')};
+    if (steps.dtype == DType::int64 && steps.shape == count) return;
+    add(title() + " has not one count of updates for each of its parameters");
+  }
+
+  /// @return  whether the rules are the same, so that there is more to compare
+  bool compare_rules() {
+    const std::string& type = archive_.text(place_.group, "type");
+    const std::string& live = place_.optimizer->rule().name;
+    if (type != live) add(title() + " is " + type + ", the run's is " + live);
+    return type == live;
+  }
+
+  void compare_states() {
+    const std::vector<std::string>& slots = place_.optimizer->state_names();
+    for_each_segment(place_, [&](std::size_t b, std::size_t s) {
+      for (std::size_t slot = 0; slot < slots.size(); ++slot) {
+        const auto state = place_.optimizer->state_of(b, s, slot);
+        if (!state) continue;
+        report_.expect_array(MismatchKind::optimizer, state_path(place_, b, s, slot), meta_tensor_of(*state),
+                             {Remedy::reset_optimizer});
+      }
+    });
+    if (stored_names() != parameter_names(place_)) add(title() + " holds other parameters, or in another order");
+    for (const std::string& slot : archive_.groups_in(place_.group + "/state")) {
+      const bool is_known = std::find(slots.begin(), slots.end(), slot) != slots.end();
+      if (!is_known) add(title() + " keeps " + slot + ", the run's does not");
+    }
+  }
+
+  void compare_groups() {
+    std::string saved;
+    for (const std::string& group : archive_.groups_in(place_.group + "/groups")) {
+      saved += (saved.empty() ? "" : ", ") + archive_.text(place_.group + "/groups/" + group, "name");
+    }
+    std::string live;
+    for (const optim::ParamGroup& group : place_.optimizer->groups()) live += (live.empty() ? "" : ", ") + group.name;
+    if (saved == live) return;
+    const std::string owner = place_.name.empty() ? "its" : title() + "'s";
+    add(owner + " parameter groups are [" + saved + "], the run's are [" + live + "]");
+  }
+
+  void compare_numbers() {
+    if (!has_numbers(archive_, place_)) add(title() + " has not all numbers that it remembers");
+  }
+
+ private:
+  /// In messages.
+  std::string title() const { return "its optimizer" + (place_.name.empty() ? "" : " " + place_.name); }
+  std::string stored_names() const { return checkpoints::text_of(archive_.array(place_.group + "/param_names")); }
+
+  const OptimizerPlace& place_;
+  const Archive& archive_;
+  CompatibilityReport& report_;
+};
+
+}  // namespace
+
+void compare_optimizer(const OptimizerPlace& place, const Archive& archive, const RestoreOptions& options,
+                       CompatibilityReport& report) {
+  OptimizerComparison comparison(place, archive, report);
+  if (!comparison.has_optimizer()) return comparison.add("it has no optimizer of the name " + place.name);
+  comparison.compare_update_counts();  // which are restored whether or not the parameters fit
+  if (options.is_partial || !comparison.compare_rules()) return;
+  comparison.compare_states();
+  comparison.compare_groups();
+  comparison.compare_numbers();
+}
+
+}  // namespace lockstep::engine
