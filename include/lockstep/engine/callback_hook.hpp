@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/run_view.hpp>
 
 #include <functional>
 #include <memory>

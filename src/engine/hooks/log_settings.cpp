@@ -23,9 +23,8 @@ KeySpecs LogSettings::keys() {
 
 LogSettings LogSettings::from(const Section& log) {
   return {.interval = log.integer("interval"),
-          .has_tensorboard = log.boolean("tensorboard"),
           .pictures = log.integer("pictures"),
-          .sections = log.boolean("sections")};
+          .times_sections = log.boolean("sections")};
 }
 
 }  // namespace lockstep::engine

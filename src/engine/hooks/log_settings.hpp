@@ -10,11 +10,10 @@ namespace lockstep::engine {
 
 struct LogSettings {
   std::int64_t interval = 10;   ///< steps; >= 1
-  bool has_tensorboard = true;  ///< there is a TensorBoard event file, too
   std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0: none
-  bool sections = false;        ///< the sections of a step are timed
+  bool times_sections = false;  ///< the sections of a step are measured
 
-  /// All keys of section `log`.
+  /// All keys of section `log`; log.tensorboard is read by the program.
   static KeySpecs keys();
   static LogSettings from(const Section& log);
   bool operator==(const LogSettings&) const = default;

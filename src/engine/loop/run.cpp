@@ -27,7 +27,7 @@ RunData make_data(const Section& data, data::Splits splits, const Strategy& stra
 }
 
 std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Tables& tables, at::Device device) {
-  const bool is_wanted = LogSettings::from(sections.at("log")).sections;
+  const bool is_wanted = LogSettings::from(sections.at("log")).times_sections;
   if (!is_wanted && !chosen_step(sections.at("train"), tables.steps).measures_sections) return nullptr;
   return std::make_unique<PerfStats>(make_device_clock(device));
 }

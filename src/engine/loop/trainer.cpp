@@ -71,16 +71,21 @@ Outcome Trainer::loop() {
       continue;
     }
     outcome = verdict.outcome;
-    run_->advance();
-    report.progress = progress;
-    hooks.each(&Hook::after_step, view(), report);
-    if (progress.step_in_epoch == 0) {
-      is_in_epoch = false;
-      hooks.each(&Hook::after_epoch, view());
-    }
-    hooks.each(&Hook::between_steps, view(), report);
+    is_in_epoch = complete_step(report);
   }
   return is_over() ? Outcome::done : *outcome;
+}
+
+/// Whether the epoch goes on.
+bool Trainer::complete_step(StepReport& report) {
+  const HookList& hooks = run_->hooks;
+  run_->advance();
+  report.progress = run_->progress;
+  hooks.each(&Hook::after_step, view(), report);
+  const bool is_in_epoch = report.progress.step_in_epoch != 0;
+  if (!is_in_epoch) hooks.each(&Hook::after_epoch, view());
+  hooks.each(&Hook::between_steps, view(), report);
+  return is_in_epoch;
 }
 
 bool Trainer::is_over() const {

@@ -41,6 +41,7 @@ class Trainer {
   Outcome loop();
   void end_after_failure(std::size_t first, std::size_t begun) noexcept;
   bool is_over() const;
+  bool complete_step(StepReport& report);
   /// What the ranks have agreed on with a step.
   struct Verdict {
     std::optional<Outcome> outcome;  // the run is over

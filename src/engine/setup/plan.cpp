@@ -67,6 +67,19 @@ std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Sch
   return curves;
 }
 
+schedule::Schedule schedule_over(const Plan& plan, std::int64_t global_batch, const Sections& sections,
+                                 const Tables& tables) {
+  const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
+  schedule::Schedule schedule = schedule::parse(
+      sched.rules,
+      {.total_steps = plan.total_steps, .steps_per_epoch = plan.steps_per_epoch, .samples_per_step = global_batch},
+      sched.origin, tables.curves);
+  std::vector<std::string> names;
+  for (const Plan::Group& group : plan.groups) names.push_back(group.name);
+  schedule.require_groups(names);
+  return schedule;
+}
+
 Plan plan_here(const Sections& sections, const Tables& tables, int world_size, std::int64_t points) {
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
@@ -84,14 +97,7 @@ Plan plan_here(const Sections& sections, const Tables& tables, int world_size, s
             .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
             .steps_per_epoch = sampler.steps_per_epoch()};
   if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
-  const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
-  const schedule::Schedule schedule = schedule::parse(
-      sched.rules,
-      {.total_steps = plan.total_steps, .steps_per_epoch = plan.steps_per_epoch, .samples_per_step = global_batch},
-      sched.origin, tables.curves);
-  std::vector<std::string> names;
-  for (const Plan::Group& group : plan.groups) names.push_back(group.name);
-  schedule.require_groups(names);
+  const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, tables);
   if (schedule.has_feedback()) {
     plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
   }

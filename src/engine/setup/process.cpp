@@ -48,8 +48,7 @@ KeySpecs RunSettings::keys() {
 }
 
 RunSettings RunSettings::from(const Section& run) {
-  return {.name = run.text("name"),
-          .dir = run.text("dir"),
+  return {.dir = run.text("dir"),
           .seed = static_cast<std::uint64_t>(run.integer("seed")),
           .device = run.text("device"),
           .threads = static_cast<int>(run.integer("threads")),

@@ -14,7 +14,6 @@
 namespace lockstep::engine {
 
 struct RunSettings {
-  std::string name = "";
   std::string dir = "";  ///< folder of everything that the run writes
   std::uint64_t seed = 1;
   std::string device = "auto";  ///< auto, cpu or cuda
@@ -25,7 +24,7 @@ struct RunSettings {
   Cited<bool> compile = {false};  ///< refused
   std::uint64_t max_open_files = 4096;
 
-  /// All keys of section `run`.
+  /// All keys of section `run`; run.name is read by the program.
   static KeySpecs keys();
   static RunSettings from(const Section& run);
   bool operator==(const RunSettings&) const = default;

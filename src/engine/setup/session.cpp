@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/init_from.hpp>
@@ -19,7 +18,6 @@
 #include "measures/evaluation.hpp"
 #include "setup/process.hpp"
 #include "setup/strategy.hpp"
-#include "setup/train_keys.hpp"
 
 namespace lockstep::engine {
 
@@ -106,33 +104,7 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   if (request.on_start) request.on_start(trainer.progress().step, restored);
 }
 
-/// Key `resume`, which is in no section, comes before the keys of section `init`, and section `resume` after them.
-KeySpecs resume_keys() {
-  KeySpecs keys = ResumeSettings::keys();
-  const KeySpecs init = InitSettings::keys();
-  keys.insert(keys.begin() + 1, init.begin(), init.end());
-  return keys;
-}
-
 }  // namespace
-
-const Tables& builtin_tables() {
-  static const Tables tables;
-  return tables;
-}
-
-KeySpecs all_keys(const Tables& tables) {
-  const auto joined = [](KeySpecs keys, const std::vector<KeySpecs>& lists) {
-    for (const KeySpecs& more : lists) keys.insert(keys.end(), more.begin(), more.end());
-    return keys;
-  };
-  const KeySpecs own = joined(RunSettings::keys(), {train_keys(tables), EvalSettings::keys(tables.meters),
-                                                    LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return joined(keys_of_rows(own, tables.steps),
-                {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
-                 optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
-                 parallel::ddp_keys(), mpi::CommSettings::keys(), StrategySettings::keys()});
-}
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   data::Splits splits = open_data(world, request.sections.at("data"), request.tables);

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/table.hpp>
+#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/tables.hpp>
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/optim/model_average.hpp>
+
+#include "hooks/log_settings.hpp"
+#include "measures/evaluation.hpp"
+#include "saving/saving_settings.hpp"
+#include "setup/process.hpp"
+#include "setup/strategy_table.hpp"
+#include "setup/train_keys.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// Key `resume`, which is in no section, comes before the keys of section `init`, and section `resume` after them.
+KeySpecs resume_keys() {
+  KeySpecs keys = ResumeSettings::keys();
+  const KeySpecs init = InitSettings::keys();
+  keys.insert(keys.begin() + 1, init.begin(), init.end());
+  return keys;
+}
+
+}  // namespace
+
+const Tables& builtin_tables() {
+  static const Tables tables;
+  return tables;
+}
+
+KeySpecs all_keys(const Tables& tables) {
+  const auto joined = [](KeySpecs keys, const std::vector<KeySpecs>& lists) {
+    for (const KeySpecs& more : lists) keys.insert(keys.end(), more.begin(), more.end());
+    return keys;
+  };
+  const KeySpecs own = joined(RunSettings::keys(), {train_keys(tables), EvalSettings::keys(tables.meters),
+                                                    LogSettings::keys(), SavingSettings::keys(), resume_keys()});
+  return joined(keys_of_rows(own, tables.steps),
+                {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
+                 optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
+                 parallel::ddp_keys(), mpi::CommSettings::keys(), StrategySettings::keys()});
+}
+
+}  // namespace lockstep::engine
