@@ -2,7 +2,6 @@
 #include "loop/step_runner.hpp"
 
 #include <lockstep/models/generators.hpp>
-#include <lockstep/parallel/lane_reducer.hpp>
 #include <lockstep/parallel/lane_sum.hpp>
 
 #include <algorithm>

@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
+#include <lockstep/engine/init_from.hpp>
+#include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/model_average.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
 
 #include "hooks/log_settings.hpp"
 #include "measures/evaluation.hpp"

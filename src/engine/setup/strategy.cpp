@@ -94,7 +94,7 @@ void Strategy::build_optimizer(Overrides overrides) {
     average = optim::find_average(sections_.at("ema"));
     average_options = optim::AverageOptions::from(sections_.at("ema"));
     options = update_options(sections_, precision_, layout_.micro_batches, *overrides.rule, device_.is_cuda());
-    if (overrides.rule->is_whole) store.own_whole_parameters();  // here all ranks refuse together
+    if (overrides.rule->is_whole()) store.own_whole_parameters();  // here all ranks refuse together
   });
   if (world_->is_root()) {
     for (const std::string& remark : plan.remarks) log::warning(remark);
