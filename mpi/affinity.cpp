@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "affinity.hpp"
+#include "mpi/affinity.hpp"
 
 #include <algorithm>
 #include <bit>

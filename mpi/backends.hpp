@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "nccl_link.hpp"
-#include "rendezvous.hpp"
+#include "mpi/nccl_link.hpp"
+#include "mpi/rendezvous.hpp"
 
 namespace lockstep::mpi {
 

@@ -2,15 +2,15 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/topology.hpp>
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
 
-#include "backends.hpp"
-#include "reduction.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/reduction.hpp"
+#include "mpi/topology.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/message.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <algorithm>
@@ -8,7 +7,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "chunks.hpp"
+#include "core/message.hpp"
+#include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
 

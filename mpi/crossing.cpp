@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "crossing.hpp"
+#include "mpi/crossing.hpp"
 
 #include <algorithm>
 #include <mutex>

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "call.hpp"
+#include "mpi/call.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/testing_collectives.hpp>
-
 #include <algorithm>
 #include <chrono>
 #include <map>
 #include <thread>
 #include <utility>
+
+#include "mpi/testing_collectives.hpp"
 
 namespace lockstep::mpi {
 

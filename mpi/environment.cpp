@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/message.hpp>
 #include <lockstep/mpi/environment.hpp>
 
 #include <mpi.h>
@@ -14,8 +13,9 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "affinity.hpp"
-#include "launch.hpp"
+#include "core/message.hpp"
+#include "mpi/affinity.hpp"
+#include "mpi/launch.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/testing_collectives.hpp>
-
 #include <algorithm>
 #include <cstring>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include "backends.hpp"
-#include "ordered_collectives.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/ordered_collectives.hpp"
+#include "mpi/testing_collectives.hpp"
 
 namespace lockstep::mpi {
 

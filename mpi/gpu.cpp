@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "gpu/module_api.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {
 

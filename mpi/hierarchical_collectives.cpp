@@ -7,12 +7,12 @@
 #include <utility>
 #include <vector>
 
-#include "backends.hpp"
-#include "chunks.hpp"
-#include "host_chain.hpp"
-#include "host_memory.hpp"
-#include "messages.hpp"
-#include "ordered_collectives.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/chunks.hpp"
+#include "mpi/host_chain.hpp"
+#include "mpi/host_memory.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "host_chain.hpp"
+#include "mpi/host_chain.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -7,7 +7,7 @@
 #include <memory>
 #include <optional>
 
-#include "chunks.hpp"
+#include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
 

@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "host_memory.hpp"
-#include "job.hpp"
-#include "messages.hpp"
+#include "mpi/host_memory.hpp"
+#include "mpi/job.hpp"
+#include "mpi/messages.hpp"
 
 namespace lockstep::mpi {
 

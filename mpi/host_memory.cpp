@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "host_memory.hpp"
+#include "mpi/host_memory.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/mpi/shared_region.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -10,8 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "job.hpp"
-#include "rendezvous.hpp"
+#include "mpi/job.hpp"
+#include "mpi/rendezvous.hpp"
+#include "mpi/shared_region.hpp"
 
 namespace lockstep::mpi {
 

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstddef>
 
-#include "call.hpp"
-#include "reduction.hpp"
+#include "mpi/call.hpp"
+#include "mpi/reduction.hpp"
 
 namespace lockstep::mpi {
 

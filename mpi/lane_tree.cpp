@@ -7,7 +7,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "reduction.hpp"
+#include "mpi/reduction.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "launch.hpp"
+#include "mpi/launch.hpp"
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/mpi/slurm.hpp>
-
 #include <map>
 #include <optional>
 #include <string>
+
+#include "mpi/slurm.hpp"
 
 // What the variables of the environment say about how this program was started: pure functions, so that every
 // launcher can be tried in a test.

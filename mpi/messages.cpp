@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "messages.hpp"
+#include "mpi/messages.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -12,7 +12,7 @@
 #include <sched.h>
 #include <utility>
 
-#include "chunks.hpp"
+#include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
 

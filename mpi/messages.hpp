@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "crossing.hpp"
-#include "job.hpp"
-#include "rendezvous.hpp"
+#include "mpi/crossing.hpp"
+#include "mpi/job.hpp"
+#include "mpi/rendezvous.hpp"
 
 namespace lockstep::mpi {
 

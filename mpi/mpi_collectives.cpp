@@ -2,9 +2,9 @@
 // Plain MPI, for any number of hosts.
 #include <utility>
 
-#include "backends.hpp"
-#include "messages.hpp"
-#include "ordered_collectives.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 

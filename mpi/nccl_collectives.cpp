@@ -9,10 +9,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends.hpp"
-#include "messages.hpp"
-#include "nccl_link.hpp"
-#include "ordered_collectives.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/messages.hpp"
+#include "mpi/nccl_link.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 

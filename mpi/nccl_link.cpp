@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "nccl_link.hpp"
+#include "mpi/nccl_link.hpp"
 
-#include <lockstep/core/clock.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -12,6 +11,8 @@
 #include <sched.h>
 #include <unistd.h>
 #include <utility>
+
+#include "core/clock.hpp"
 
 namespace lockstep::mpi {
 

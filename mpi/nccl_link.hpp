@@ -15,9 +15,9 @@
 #include <string>
 #include <thread>
 
-#include "call.hpp"
-#include "gpu/module_api.hpp"
-#include "messages.hpp"
+#include "mpi/call.hpp"
+#include "mpi/gpu/module_api.hpp"
+#include "mpi/messages.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ordered_collectives.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 #include <string>
 
-#include "chunks.hpp"
-#include "job.hpp"
+#include "mpi/chunks.hpp"
+#include "mpi/job.hpp"
 
 namespace lockstep::mpi {
 

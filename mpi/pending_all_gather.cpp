@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/pending_all_gather.hpp>
+#include "mpi/pending_all_gather.hpp"
 
 #include <utility>
 
-#include "chunks.hpp"
+#include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
 

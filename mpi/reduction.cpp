@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reduction.hpp"
+#include "mpi/reduction.hpp"
 
 #include <algorithm>
 #include <array>
@@ -11,8 +11,8 @@
 #include <type_traits>
 #include <vector>
 
-#include "call.hpp"
-#include "chunks.hpp"
+#include "mpi/call.hpp"
+#include "mpi/chunks.hpp"
 
 // Everything below `run` must be inlined into the function that names the processor.
 #define LOCKSTEP_INLINE [[gnu::always_inline]] inline

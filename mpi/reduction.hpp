@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/half_format.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+
+#include "core/half_format.hpp"
 
 namespace lockstep::mpi {
 

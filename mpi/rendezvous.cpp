@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "rendezvous.hpp"
+#include "mpi/rendezvous.hpp"
 
 #include <time.h>
 

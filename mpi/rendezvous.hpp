@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "call.hpp"
-#include "crossing.hpp"
-#include "peer_watch.hpp"
+#include "mpi/call.hpp"
+#include "mpi/crossing.hpp"
+#include "mpi/peer_watch.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/memory.hpp>
-
 #include <algorithm>
 #include <utility>
 #include <vector>
 
-#include "backends.hpp"
-#include "ordered_collectives.hpp"
+#include "core/memory.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 

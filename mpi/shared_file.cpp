@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "shared_file.hpp"
+#include "mpi/shared_file.hpp"
 
 #include <array>
 #include <cerrno>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/shared_region.hpp>
+#include "mpi/shared_region.hpp"
 
 #include <algorithm>
 #include <cerrno>
@@ -8,8 +8,8 @@
 #include <sys/mman.h>
 #include <utility>
 
-#include "chunks.hpp"
-#include "shared_file.hpp"
+#include "mpi/chunks.hpp"
+#include "mpi/shared_file.hpp"
 
 namespace lockstep::mpi {
 

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends.hpp"
-#include "chunks.hpp"
-#include "host_memory.hpp"
-#include "ordered_collectives.hpp"
+#include "mpi/backends.hpp"
+#include "mpi/chunks.hpp"
+#include "mpi/host_memory.hpp"
+#include "mpi/ordered_collectives.hpp"
 
 namespace lockstep::mpi {
 

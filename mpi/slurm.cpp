@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/duration.hpp>
-#include <lockstep/mpi/slurm.hpp>
+#include "mpi/slurm.hpp"
 
 #include <array>
 #include <chrono>
 #include <cstdio>
 #include <memory>
 
-#include "launch.hpp"
+#include "core/duration.hpp"
+#include "mpi/launch.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/topology.hpp>
+#include "mpi/topology.hpp"
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <unistd.h>
 
-#include "affinity.hpp"
+#include "mpi/affinity.hpp"
 
 namespace lockstep::mpi {
 

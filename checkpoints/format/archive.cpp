@@ -5,7 +5,7 @@
 #include <optional>
 #include <stdexcept>
 
-#include "format/limits.hpp"
+#include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/dataset.hpp"
+#include "checkpoints/format/dataset.hpp"
 
 #include <lockstep/core/error.hpp>
 
 #include <array>
 
-#include "interop/source.hpp"
+#include "checkpoints/interop/source.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "format/hdf5.hpp"
+#include "checkpoints/format/hdf5.hpp"
 
 /// What both readers of HDF5 ask of a data set before they believe it. Errors have no path; callers add it.
 namespace lockstep::checkpoints {

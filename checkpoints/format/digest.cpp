@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/digest.hpp"
+#include "checkpoints/format/digest.hpp"
 
 #define XXH_INLINE_ALL  // compiled in, so that nothing more has to be linked
 #include <xxhash.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/envelope.hpp"
+#include "checkpoints/format/envelope.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "format/digest.hpp"
+#include "checkpoints/format/digest.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/hdf5.hpp"
+#include "checkpoints/format/hdf5.hpp"
 
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <cstdint>
+
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
-#include "format/envelope.hpp"
-#include "format/memory_file.hpp"
-#include "format/trailer.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/memory_file.hpp"
+#include "checkpoints/format/trailer.hpp"
 
 namespace lockstep::checkpoints {
 

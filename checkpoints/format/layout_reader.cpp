@@ -4,9 +4,9 @@
 #include <map>
 #include <utility>
 
-#include "format/dataset.hpp"
-#include "format/layout.hpp"
-#include "format/limits.hpp"
+#include "checkpoints/format/dataset.hpp"
+#include "checkpoints/format/layout.hpp"
+#include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -3,8 +3,8 @@
 
 #include <map>
 
-#include "format/layout.hpp"
-#include "format/limits.hpp"
+#include "checkpoints/format/layout.hpp"
+#include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
 

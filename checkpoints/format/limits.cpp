@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/limits.hpp"
+#include "checkpoints/format/limits.hpp"
 
 #include <algorithm>
 #include <limits>

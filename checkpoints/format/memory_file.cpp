@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/memory_file.hpp"
+#include "checkpoints/format/memory_file.hpp"
 
 #if __has_include(<H5FDdevelop.h>)
 #include <H5FDdevelop.h>  // where HDF5 1.14 keeps what a driver needs

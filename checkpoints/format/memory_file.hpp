@@ -7,7 +7,7 @@
 #include <map>
 #include <span>
 
-#include "format/hdf5.hpp"
+#include "checkpoints/format/hdf5.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/shares.hpp"
-
-#include <lockstep/checkpoints/store.hpp>
+#include "checkpoints/format/shares.hpp"
 
 #include <algorithm>
 #include <cstdint>
 #include <exception>
 #include <sched.h>
 #include <thread>
+
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
 

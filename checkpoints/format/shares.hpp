@@ -5,7 +5,7 @@
 #include <functional>
 #include <vector>
 
-#include "format/trailer.hpp"
+#include "checkpoints/format/trailer.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -2,15 +2,15 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/checkpoints/store.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
 
-#include "format/digest.hpp"
-#include "format/envelope.hpp"
-#include "format/trailer.hpp"
+#include "checkpoints/format/digest.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/trailer.hpp"
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -8,13 +8,13 @@
 #include <optional>
 #include <vector>
 
-#include "format/envelope.hpp"
-#include "format/layout.hpp"
-#include "format/memory_file.hpp"
-#include "format/shares.hpp"
-#include "format/state_file.hpp"
-#include "format/trailer.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/layout.hpp"
+#include "checkpoints/format/memory_file.hpp"
+#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/state_file.hpp"
+#include "checkpoints/format/trailer.hpp"
+#include "checkpoints/store/disk.hpp"
 
 namespace lockstep::checkpoints {
 

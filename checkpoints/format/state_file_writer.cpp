@@ -6,11 +6,11 @@
 #include <string_view>
 #include <vector>
 
-#include "format/envelope.hpp"
-#include "format/layout.hpp"
-#include "format/shares.hpp"
-#include "format/state_file.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/layout.hpp"
+#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/state_file.hpp"
+#include "checkpoints/store/disk.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/statistics.hpp>
-#include <lockstep/core/clones.hpp>
+#include "checkpoints/format/statistics.hpp"
 
 #include <algorithm>
 #include <array>
@@ -8,6 +7,8 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+
+#include "core/clones.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "format/trailer.hpp"
+#include "checkpoints/format/trailer.hpp"
 
 #include <algorithm>
 #include <cstring>
 #include <numeric>
 
-#include "format/limits.hpp"
+#include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/statistics.hpp>
 #include <lockstep/core/dtype.hpp>
 
 #include <cstddef>
@@ -11,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "format/digest.hpp"
+#include "checkpoints/format/digest.hpp"
+#include "checkpoints/format/statistics.hpp"
 
 namespace lockstep::checkpoints {
 

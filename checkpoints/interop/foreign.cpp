@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/foreign.hpp>
+#include "checkpoints/interop/foreign.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -13,17 +14,17 @@
 #include <unistd.h>
 #include <unordered_set>
 
-#include "format/envelope.hpp"
-#include "format/layout.hpp"
-#include "format/limits.hpp"
-#include "interop/foreign_hdf5.hpp"
-#include "interop/npz.hpp"
-#include "interop/pytorch.hpp"
-#include "interop/safetensors.hpp"
-#include "interop/safetensors_index.hpp"
-#include "interop/zip.hpp"
-#include "store/disk.hpp"
-#include "store/leftovers.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/layout.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/foreign_hdf5.hpp"
+#include "checkpoints/interop/npz.hpp"
+#include "checkpoints/interop/pytorch.hpp"
+#include "checkpoints/interop/safetensors.hpp"
+#include "checkpoints/interop/safetensors_index.hpp"
+#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/leftovers.hpp"
 
 namespace lockstep::checkpoints {
 

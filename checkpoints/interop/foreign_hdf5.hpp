@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/foreign.hpp>
-
-#include "interop/sandbox.hpp"
-#include "interop/source.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/sandbox.hpp"
+#include "checkpoints/interop/source.hpp"
 
 /// HDF5 files of other programs. The library is not safe against a hostile file, so a child process parses it and tells
 /// what it found.

@@ -8,10 +8,10 @@
 #include <optional>
 #include <string_view>
 
-#include "format/dataset.hpp"
-#include "format/limits.hpp"
-#include "format/memory_file.hpp"
-#include "interop/foreign_hdf5.hpp"
+#include "checkpoints/format/dataset.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/format/memory_file.hpp"
+#include "checkpoints/interop/foreign_hdf5.hpp"
 
 namespace lockstep::checkpoints {
 

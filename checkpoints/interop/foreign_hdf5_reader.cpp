@@ -6,9 +6,9 @@
 #include <cstring>
 #include <sys/mman.h>
 
-#include "format/envelope.hpp"
-#include "format/limits.hpp"
-#include "interop/foreign_hdf5.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/foreign_hdf5.hpp"
 
 namespace lockstep::checkpoints {
 

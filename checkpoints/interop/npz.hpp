@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/foreign.hpp>
-
-#include "interop/zip.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/store/disk.hpp"
 
 /// NumPy's .npz: a zip archive with a record NAME.npy for every array, which is a line of text in front of its bytes.
 namespace lockstep::checkpoints {

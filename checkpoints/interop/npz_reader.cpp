@@ -6,9 +6,9 @@
 #include <charconv>
 #include <optional>
 
-#include "format/limits.hpp"
-#include "interop/npz.hpp"
-#include "interop/pytorch.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/npz.hpp"
+#include "checkpoints/interop/pytorch.hpp"
 
 namespace lockstep::checkpoints {
 

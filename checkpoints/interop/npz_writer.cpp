@@ -5,8 +5,8 @@
 
 #include <cstring>
 
-#include "interop/npz.hpp"
-#include "interop/pytorch.hpp"
+#include "checkpoints/interop/npz.hpp"
+#include "checkpoints/interop/pytorch.hpp"
 
 namespace lockstep::checkpoints {
 

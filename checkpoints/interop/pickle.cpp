@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "interop/pickle.hpp"
+#include "checkpoints/interop/pickle.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -10,9 +10,9 @@
 #include <unordered_map>
 #include <utility>
 
-#include "format/limits.hpp"
-#include "interop/pickle_names.hpp"
-#include "interop/source.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/pickle_names.hpp"
+#include "checkpoints/interop/source.hpp"
 
 namespace lockstep::checkpoints {
 

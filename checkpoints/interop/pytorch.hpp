@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/foreign.hpp>
-
-#include "interop/zip.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/store/disk.hpp"
 
 /// PyTorch's .pt: a zip archive of a pickle, data.pkl, and a record of bytes for every storage.
 namespace lockstep::checkpoints {

@@ -6,9 +6,9 @@
 #include <tuple>
 #include <unordered_map>
 
-#include "format/limits.hpp"
-#include "interop/pickle.hpp"
-#include "interop/pytorch.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/pickle.hpp"
+#include "checkpoints/interop/pytorch.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-#include "interop/pickle_names.hpp"
-#include "interop/pytorch.hpp"
+#include "checkpoints/interop/pickle_names.hpp"
+#include "checkpoints/interop/pytorch.hpp"
 
 namespace lockstep::checkpoints {
 

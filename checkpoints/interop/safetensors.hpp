@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/foreign.hpp>
-
-#include "interop/source.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/source.hpp"
+#include "checkpoints/store/disk.hpp"
 
 /// safetensors: 8 bytes of header length, a JSON object with type, shape and place of every tensor, then their bytes.
 namespace lockstep::checkpoints {

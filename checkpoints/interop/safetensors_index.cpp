@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "interop/safetensors_index.hpp"
+#include "checkpoints/interop/safetensors_index.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -8,8 +8,8 @@
 #include <map>
 #include <set>
 
-#include "format/limits.hpp"
-#include "interop/safetensors.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/safetensors.hpp"
 
 namespace lockstep::checkpoints {
 

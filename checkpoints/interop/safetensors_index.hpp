@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "interop/source.hpp"
+#include "checkpoints/interop/source.hpp"
 
 /// A model in several safetensors files: a JSON file, "model.safetensors.index.json", whose "weight_map" says which
 /// tensor is in which file beside it.

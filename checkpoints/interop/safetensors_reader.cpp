@@ -7,9 +7,9 @@
 #include <optional>
 #include <unordered_set>
 
-#include "format/limits.hpp"
-#include "interop/safetensors.hpp"
-#include "interop/safetensors_dtypes.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/safetensors.hpp"
+#include "checkpoints/interop/safetensors_dtypes.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 
-#include "interop/safetensors.hpp"
-#include "interop/safetensors_dtypes.hpp"
+#include "checkpoints/interop/safetensors.hpp"
+#include "checkpoints/interop/safetensors_dtypes.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "interop/sandbox.hpp"
+#include "checkpoints/interop/sandbox.hpp"
 
 #include <lockstep/core/error.hpp>
 

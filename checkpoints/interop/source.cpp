@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "interop/source.hpp"
+#include "checkpoints/interop/source.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <limits>
 
-#include "format/limits.hpp"
+#include "checkpoints/format/limits.hpp"
 
 namespace lockstep::checkpoints {
 

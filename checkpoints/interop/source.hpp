@@ -12,7 +12,7 @@
 #include <string>
 #include <string_view>
 
-#include "store/disk.hpp"
+#include "checkpoints/store/disk.hpp"
 
 /// What the readers of foreign files share.
 namespace lockstep::checkpoints {

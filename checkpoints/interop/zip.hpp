@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "interop/source.hpp"
-#include "store/disk.hpp"
+#include "checkpoints/interop/source.hpp"
+#include "checkpoints/store/disk.hpp"
 
 /// Zip archives as PyTorch and NumPy use them: records stored or deflated, in one file, in either size of zip.
 namespace lockstep::checkpoints {

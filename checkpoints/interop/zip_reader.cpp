@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <array>
 
-#include "format/limits.hpp"
-#include "interop/zip.hpp"
+#include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/zip.hpp"
 
 namespace lockstep::checkpoints {
 

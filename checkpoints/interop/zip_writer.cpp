@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <zlib.h>
 
-#include "interop/zip.hpp"
+#include "checkpoints/interop/zip.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
+#include "checkpoints/store/contents.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
 
-#include "format/state_file.hpp"
-#include "store/folder.hpp"
+#include "checkpoints/format/state_file.hpp"
+#include "checkpoints/store/folder.hpp"
 
 namespace lockstep::checkpoints {
 

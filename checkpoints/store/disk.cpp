@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "store/disk.hpp"
+#include "checkpoints/store/disk.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -13,8 +13,8 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "store/leftovers.hpp"
-#include "store/syscalls.hpp"
+#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/syscalls.hpp"
 
 namespace lockstep::checkpoints {
 

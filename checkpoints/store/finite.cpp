@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/finite.hpp>
+#include "checkpoints/store/finite.hpp"
 
 #include <cstring>
 #include <vector>
+
+#include "checkpoints/store/contents.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "store/folder.hpp"
+#include "checkpoints/store/folder.hpp"
 
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <nlohmann/json.hpp>
@@ -13,7 +12,8 @@
 #include <string_view>
 #include <system_error>
 
-#include "store/disk.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
 

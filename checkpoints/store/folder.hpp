@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "format/state_file.hpp"
+#include "checkpoints/format/state_file.hpp"
 
 /// The names and files of one checkpoint: `step-000000012000/state.h5`, or in its place shards and a manifest that
 /// binds them, or the single file `step-000000012000.h5`.

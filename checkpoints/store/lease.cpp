@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/lease.hpp>
+#include "checkpoints/store/lease.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <array>
@@ -15,8 +16,8 @@
 #include <unistd.h>
 #include <utility>
 
-#include "store/disk.hpp"
-#include "store/leftovers.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/leftovers.hpp"
 
 namespace lockstep::checkpoints {
 

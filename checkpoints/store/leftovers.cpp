@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "store/leftovers.hpp"
+#include "checkpoints/store/leftovers.hpp"
 
-#include <lockstep/checkpoints/retention.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <array>
@@ -16,7 +15,8 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "store/disk.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/retention.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/retention.hpp>
-#include <lockstep/checkpoints/store.hpp>
+#include "checkpoints/store/retention.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
 #include <filesystem>
 
-#include "store/disk.hpp"
-#include "store/folder.hpp"
-#include "store/leftovers.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/folder.hpp"
+#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
 

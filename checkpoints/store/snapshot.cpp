@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/snapshot.hpp>
+#include "checkpoints/store/snapshot.hpp"
 
 #include <cstdlib>
 #include <cstring>

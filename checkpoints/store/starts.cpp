@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/starts.hpp>
+#include "checkpoints/store/starts.hpp"
 
 #include <fstream>
 #include <string>
 
-#include "store/disk.hpp"
+#include "checkpoints/store/disk.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
+#include "checkpoints/store/store.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
@@ -11,10 +12,10 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "format/state_file.hpp"
-#include "store/disk.hpp"
-#include "store/folder.hpp"
-#include "store/leftovers.hpp"
+#include "checkpoints/format/state_file.hpp"
+#include "checkpoints/store/disk.hpp"
+#include "checkpoints/store/folder.hpp"
+#include "checkpoints/store/leftovers.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -8,7 +8,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "module_api.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
 

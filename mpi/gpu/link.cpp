@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "link.hpp"
+#include "mpi/gpu/link.hpp"
 
 #include <c10/cuda/CUDAStream.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <utility>
 
-#include "fault.hpp"
+#include "mpi/gpu/fault.hpp"
 
 namespace lockstep::mpi::gpu {
 

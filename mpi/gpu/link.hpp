@@ -12,7 +12,7 @@
 #include <mutex>
 #include <vector>
 
-#include "module_api.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
 

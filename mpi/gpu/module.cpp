@@ -8,9 +8,9 @@
 #include <cstring>
 #include <string>
 
-#include "fault.hpp"
-#include "link.hpp"
-#include "module_api.hpp"
+#include "mpi/gpu/fault.hpp"
+#include "mpi/gpu/link.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
 

@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
-#include <lockstep/plot/bar_chart.hpp>
-#include <lockstep/plot/histogram_chart.hpp>
-#include <lockstep/plot/line_chart.hpp>
 
 #include <fmt/format.h>
 
 #include <fstream>
 
-#include "commands.hpp"
-#include "histogram.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "text.hpp"
-#include "values.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/histogram.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/text.hpp"
+#include "ckpt/values.hpp"
+#include "plot/bar_chart.hpp"
+#include "plot/histogram_chart.hpp"
+#include "plot/line_chart.hpp"
 
 namespace lockstep::ckpt {
 

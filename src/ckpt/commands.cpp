@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "commands.hpp"
+#include "ckpt/commands.hpp"
 
 namespace lockstep::ckpt {
 

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "failure.hpp"
-#include "options.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/options.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "compare.hpp"
+#include "ckpt/compare.hpp"
 
 #include <algorithm>
 #include <type_traits>

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "values.hpp"
+#include "ckpt/values.hpp"
 
 namespace lockstep::ckpt {
 

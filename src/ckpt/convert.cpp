@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <fmt/format.h>
@@ -8,11 +6,13 @@
 #include <algorithm>
 #include <map>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "rename.hpp"
-#include "text.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/rename.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

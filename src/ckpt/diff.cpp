@@ -3,11 +3,11 @@
 
 #include <map>
 
-#include "commands.hpp"
-#include "compare.hpp"
-#include "filter.hpp"
-#include "listing.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/compare.hpp"
+#include "ckpt/filter.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

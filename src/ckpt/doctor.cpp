@@ -1,8 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/finite.hpp>
-#include <lockstep/checkpoints/retention.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
@@ -15,10 +11,14 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "text.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/finite.hpp"
+#include "checkpoints/store/retention.hpp"
+#include "checkpoints/store/store.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "failure.hpp"
+#include "ckpt/failure.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "filter.hpp"
+#include "ckpt/filter.hpp"
 
 #include <fnmatch.h>
 
 #include <algorithm>
 
-#include "failure.hpp"
+#include "ckpt/failure.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "commands.hpp"
-#include "filter.hpp"
-#include "listing.hpp"
-#include "state_digest.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/filter.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/state_digest.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

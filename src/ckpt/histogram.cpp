@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "histogram.hpp"
+#include "ckpt/histogram.hpp"
 
 #include <algorithm>
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "values.hpp"
+#include "ckpt/values.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,10 +6,11 @@
 #include <optional>
 #include <sstream>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "text.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

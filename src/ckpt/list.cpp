@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "listing.hpp"
+#include "ckpt/listing.hpp"
 
 #include <fmt/format.h>
 
@@ -7,11 +7,11 @@
 #include <cstdio>
 #include <map>
 
-#include "failure.hpp"
-#include "filter.hpp"
-#include "locate.hpp"
-#include "slice.hpp"
-#include "text.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/filter.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/slice.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "options.hpp"
-#include "source.hpp"
+#include "ckpt/options.hpp"
+#include "ckpt/source.hpp"
 
 namespace lockstep::ckpt {
 

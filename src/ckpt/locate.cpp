@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "locate.hpp"
+#include "ckpt/locate.hpp"
 
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/key_spec.hpp>
 
 #include <filesystem>
 #include <system_error>
 
-#include "failure.hpp"
-#include "text.hpp"
+#include "checkpoints/store/store.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "options.hpp"
+#include "ckpt/options.hpp"
 
 #include <lockstep/core/key_spec.hpp>
 
@@ -11,8 +11,8 @@
 #include <charconv>
 #include <cmath>
 
-#include "failure.hpp"
-#include "text.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -12,9 +12,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "failure.hpp"
+#include "ckpt/failure.hpp"
 
 namespace lockstep::ckpt {
 

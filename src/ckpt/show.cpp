@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "commands.hpp"
-#include "compare.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "slice.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/compare.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/slice.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "slice.hpp"
+#include "ckpt/slice.hpp"
 
 #include <algorithm>
 #include <charconv>
 #include <optional>
 #include <string_view>
 
-#include "failure.hpp"
-#include "text.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "source.hpp"
+#include "ckpt/source.hpp"
 
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/foreign.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/key_spec.hpp>
 
 #include <algorithm>
 #include <filesystem>
 #include <system_error>
 
-#include "failure.hpp"
-#include "text.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/store.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

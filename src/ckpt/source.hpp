@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "values.hpp"
+#include "ckpt/values.hpp"
 
 namespace lockstep::ckpt {
 

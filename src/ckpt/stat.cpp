@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <fmt/format.h>
 
-#include "commands.hpp"
-#include "histogram.hpp"
-#include "listing.hpp"
-#include "text.hpp"
-#include "values.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/histogram.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/text.hpp"
+#include "ckpt/values.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state_digest.hpp"
-
-#include <lockstep/checkpoints/contents.hpp>
+#include "ckpt/state_digest.hpp"
 
 #include <fmt/format.h>
 
@@ -11,7 +9,8 @@
 #include <span>
 #include <string_view>
 
-#include "text.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

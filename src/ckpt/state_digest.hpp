@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "source.hpp"
+#include "ckpt/source.hpp"
 
 namespace lockstep::ckpt {
 

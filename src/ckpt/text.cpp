@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "text.hpp"
+#include "ckpt/text.hpp"
 
 #include <fmt/format.h>
 

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <map>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "text.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

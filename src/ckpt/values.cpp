@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "values.hpp"
+#include "ckpt/values.hpp"
 
 #include <fmt/format.h>
 

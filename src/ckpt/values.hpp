@@ -3,7 +3,6 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/checkpoints/statistics.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -11,6 +10,8 @@
 #include <cstring>
 #include <string>
 #include <utility>
+
+#include "checkpoints/format/statistics.hpp"
 
 namespace lockstep::ckpt {
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/finite.hpp>
-#include <lockstep/checkpoints/store.hpp>
-
 #include <fmt/format.h>
 
-#include "commands.hpp"
-#include "listing.hpp"
-#include "locate.hpp"
-#include "text.hpp"
+#include "checkpoints/store/finite.hpp"
+#include "checkpoints/store/store.hpp"
+#include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
+#include "ckpt/locate.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 

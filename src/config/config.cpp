@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/config/config.hpp>
+#include "config/config.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/text.hpp>
 

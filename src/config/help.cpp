@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/config/config.hpp>
-#include <lockstep/config/help.hpp>
-#include <lockstep/config/invocation.hpp>
+#include "config/help.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/text.hpp>
 
@@ -9,6 +8,9 @@
 #include <sstream>
 #include <utility>
 #include <vector>
+
+#include "config/config.hpp"
+#include "config/invocation.hpp"
 
 namespace lockstep::config {
 

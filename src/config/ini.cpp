@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Boost reads each line by itself, behind its section's header: so the number of the line is known.
-#include <lockstep/config/config.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/text.hpp>
 
@@ -15,6 +14,8 @@
 #include <memory>
 #include <optional>
 #include <sstream>
+
+#include "config/config.hpp"
 
 namespace lockstep::config {
 

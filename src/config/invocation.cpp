@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/config/invocation.hpp>
+#include "config/invocation.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/core/text.hpp>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/config/config.hpp>
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <array>
+
+#include "config/config.hpp"
 
 namespace lockstep::config {
 

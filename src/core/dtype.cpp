@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/bfloat16.hpp>
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <bit>
 #include <cmath>
 #include <string>
+
+#include "core/bfloat16.hpp"
 
 namespace lockstep {
 

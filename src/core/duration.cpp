@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/duration.hpp>
+#include "core/duration.hpp"
 
 #include <algorithm>
 #include <array>
@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "parse_value.hpp"
+#include "core/parse_value.hpp"
 
 namespace lockstep {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/half_format.hpp>
+#include "core/half_format.hpp"
 
 #include <cstdint>
 #include <cstring>

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "parse_value.hpp"
+#include "core/parse_value.hpp"
 
 namespace lockstep {
 

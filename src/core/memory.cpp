@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/memory.hpp>
+#include "core/memory.hpp"
 
 #include <cstdlib>
 #include <cstring>

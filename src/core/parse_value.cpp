@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "parse_value.hpp"
+#include "core/parse_value.hpp"
 
 #include <charconv>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/process.hpp>
+#include "core/process.hpp"
 
 #include <fstream>
 #include <string>

@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "parse_value.hpp"
+#include "core/parse_value.hpp"
 
 namespace lockstep {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/collate.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/collate.hpp>
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/stack.h>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/settings.hpp>
 
 #include <algorithm>
 #include <numeric>
 
-#include "sources.hpp"
+#include "data/settings.hpp"
+#include "data/sources.hpp"
 
 namespace lockstep::data {
 

@@ -5,10 +5,10 @@
 
 #include <algorithm>
 
-#include "hash.hpp"
-#include "pen.hpp"
-#include "pixels.hpp"
-#include "sources.hpp"
+#include "data/hash.hpp"
+#include "data/pen.hpp"
+#include "data/pixels.hpp"
+#include "data/sources.hpp"
 
 namespace lockstep::data {
 

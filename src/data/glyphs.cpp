@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "glyphs.hpp"
+#include "data/glyphs.hpp"
 
 #include <array>
 #include <cstddef>

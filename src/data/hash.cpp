@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "hash.hpp"
+#include "data/hash.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -12,10 +12,10 @@
 #include <system_error>
 #include <utility>
 
-#include "hash.hpp"
-#include "idx_file.hpp"
-#include "pixels.hpp"
-#include "sources.hpp"
+#include "data/hash.hpp"
+#include "data/idx_file.hpp"
+#include "data/pixels.hpp"
+#include "data/sources.hpp"
 
 namespace lockstep::data {
 

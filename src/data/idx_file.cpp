@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "idx_file.hpp"
+#include "data/idx_file.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/image_preprocessor.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/collate.hpp>
-#include <lockstep/data/image_preprocessor.hpp>
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/stack.h>
@@ -9,6 +9,8 @@
 
 #include <algorithm>
 #include <sstream>
+
+#include "data/collate.hpp"
 
 namespace lockstep::data {
 

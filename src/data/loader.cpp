@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/message.hpp>
 #include <lockstep/data/loader.hpp>
 
 #include <algorithm>
@@ -15,6 +14,8 @@
 #include <string>
 #include <thread>
 #include <utility>
+
+#include "core/message.hpp"
 
 namespace lockstep::data {
 

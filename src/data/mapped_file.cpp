@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "mapped_file.hpp"
+#include "data/mapped_file.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/order.hpp>
-#include <lockstep/data/torch_generator.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <algorithm>
@@ -10,7 +9,8 @@
 #include <string>
 #include <utility>
 
-#include "epoch_list.hpp"
+#include "data/epoch_list.hpp"
+#include "data/torch_generator.hpp"
 
 namespace lockstep::data {
 

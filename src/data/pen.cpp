@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pen.hpp"
+#include "data/pen.hpp"
 
 #include <lockstep/random/random.hpp>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "glyphs.hpp"
+#include "data/glyphs.hpp"
 
 namespace lockstep::data {
 

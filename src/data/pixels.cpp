@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "pixels.hpp"
+#include "data/pixels.hpp"
 
 #include <cstddef>
 

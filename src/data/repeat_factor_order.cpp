@@ -9,7 +9,7 @@
 #include <string>
 #include <utility>
 
-#include "epoch_list.hpp"
+#include "data/epoch_list.hpp"
 
 namespace lockstep::data {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/sample.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/sample.hpp>
 
 #include <algorithm>
 #include <set>
 #include <utility>
 
-#include "hash.hpp"
+#include "data/hash.hpp"
 
 namespace lockstep::data {
 

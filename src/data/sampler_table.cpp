@@ -2,9 +2,10 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/data/sampler_table.hpp>
-#include <lockstep/data/settings.hpp>
 
 #include <utility>
+
+#include "data/settings.hpp"
 
 namespace lockstep::data {
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/settings.hpp"
+
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/core/text.hpp>
-#include <lockstep/data/settings.hpp>
 
 namespace lockstep::data {
 

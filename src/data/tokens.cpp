@@ -5,10 +5,10 @@
 #include <algorithm>
 #include <string>
 
-#include "hash.hpp"
-#include "mapped_file.hpp"
-#include "sources.hpp"
-#include "windows.hpp"
+#include "data/hash.hpp"
+#include "data/mapped_file.hpp"
+#include "data/sources.hpp"
+#include "data/windows.hpp"
 
 namespace lockstep::data {
 

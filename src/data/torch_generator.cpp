@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/torch_generator.hpp>
+#include "data/torch_generator.hpp"
 
 #include <numeric>
 #include <stdexcept>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "windows.hpp"
+#include "data/windows.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
@@ -9,8 +9,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "hash.hpp"
-#include "sources.hpp"
+#include "data/hash.hpp"
+#include "data/sources.hpp"
 
 namespace lockstep::data {
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "engine/average.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/average.hpp>
 
-#include "state/paths.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

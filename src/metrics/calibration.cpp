@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/calibration.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/calibration.hpp>
 
 #include <algorithm>
 #include <cmath>

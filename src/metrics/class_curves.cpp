@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/class_curves.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/class_curves.hpp>
 
 #include <cmath>
 #include <limits>
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

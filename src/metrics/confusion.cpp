@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/confusion.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/confusion.hpp>
 
 #include <cmath>
 #include <limits>
 #include <stdexcept>
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Meters that count each sample into whole numbers.
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/calibration.hpp>
-#include <lockstep/metrics/confusion.hpp>
-#include <lockstep/metrics/likelihood.hpp>
-#include <lockstep/metrics/multilabel.hpp>
-#include <lockstep/metrics/precision_recall.hpp>
-#include <lockstep/metrics/probability.hpp>
-#include <lockstep/metrics/regression.hpp>
-#include <lockstep/metrics/top_k.hpp>
 
-#include "meter_rows.hpp"
+#include "metrics/calibration.hpp"
+#include "metrics/confusion.hpp"
+#include "metrics/likelihood.hpp"
+#include "metrics/meter_rows.hpp"
+#include "metrics/multilabel.hpp"
+#include "metrics/precision_recall.hpp"
+#include "metrics/probability.hpp"
+#include "metrics/regression.hpp"
+#include "metrics/top_k.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Meters that need all samples at once.
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/class_curves.hpp>
-#include <lockstep/metrics/regression.hpp>
-#include <lockstep/metrics/reidentification.hpp>
-#include <lockstep/metrics/reranking.hpp>
 
 #include <array>
 #include <limits>
 
-#include "meter_rows.hpp"
+#include "metrics/class_curves.hpp"
+#include "metrics/meter_rows.hpp"
+#include "metrics/regression.hpp"
+#include "metrics/reidentification.hpp"
+#include "metrics/reranking.hpp"
 
 namespace lockstep::metrics {
 

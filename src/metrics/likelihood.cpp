@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/likelihood.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/likelihood.hpp>
 
 #include <cmath>
 #include <numbers>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/meters.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/meters.hpp>
 
 #include <set>
 #include <stdexcept>

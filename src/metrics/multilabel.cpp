@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/multilabel.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/multilabel.hpp>
 
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/precision_recall.hpp>
+#include "metrics/precision_recall.hpp"
 
 #include <stdexcept>
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

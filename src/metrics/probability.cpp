@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/probability.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/probability.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/regression.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/regression.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +9,7 @@
 #include <numeric>
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

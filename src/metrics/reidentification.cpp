@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/reidentification.hpp>
-#include <lockstep/metrics/threshold_curve.hpp>
+#include "metrics/reidentification.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +7,8 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
+#include "metrics/threshold_curve.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/reranking.hpp>
+#include "metrics/reranking.hpp"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/metrics/meter.hpp>
 
-#include "meter_rows.hpp"
+#include "metrics/meter_rows.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/threshold_curve.hpp"
+
 #include <lockstep/metrics/samples.hpp>
-#include <lockstep/metrics/threshold_curve.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -8,7 +9,7 @@
 #include <numeric>
 #include <stdexcept>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/top_k.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/top_k.hpp>
 
 #include <string>
 
-#include "ratio.hpp"
+#include "metrics/ratio.hpp"
 
 namespace lockstep::metrics {
 

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "batch_norm_kernels.hpp"
+#include "models/batch_norm_kernels.hpp"
 
 // N samples, C channels, H x W pixels; the kernels see N * H * W rows of C channels.
 namespace lockstep::models {

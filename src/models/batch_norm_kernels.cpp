@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "batch_norm_kernels.hpp"
-
-#include <lockstep/core/clones.hpp>
+#include "models/batch_norm_kernels.hpp"
 
 #include <algorithm>
 #include <cmath>
 #include <vector>
+
+#include "core/clones.hpp"
 
 namespace lockstep::models {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/bfloat16.hpp>
-
 #include <cstdint>
+
+#include "core/bfloat16.hpp"
 
 // Batch normalisation of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
 // Sums are taken channel by channel in a fixed order: the same bits on any processor and with any number of threads.

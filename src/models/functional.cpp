@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/models/functional.hpp>
-#include <lockstep/models/gradient_sink.hpp>
 
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
@@ -13,7 +12,8 @@
 
 #include <algorithm>
 
-#include "linear_kernels.hpp"
+#include "models/gradient_sink.hpp"
+#include "models/linear_kernels.hpp"
 
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/models/generators.hpp>
+#include "models/generators.hpp"
 
 #include <ATen/Context.h>
 

@@ -10,7 +10,7 @@
 
 #include <cmath>
 
-#include "rows.hpp"
+#include "models/rows.hpp"
 
 // N samples, T tokens, E features, V vocabulary.
 namespace lockstep::models {

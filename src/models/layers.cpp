@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/models/recompute.hpp>
 
 #include <torch/nn/init.h>
 #include <torch/types.h>
 
 #include <cmath>
+
+#include "models/recompute.hpp"
 
 namespace lockstep::models {
 

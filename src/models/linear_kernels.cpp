@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "linear_kernels.hpp"
+#include "models/linear_kernels.hpp"
 
 #include <ATen/Context.h>
 #include <ATen/core/dispatch/Dispatcher.h>
@@ -8,7 +8,7 @@
 #include <optional>
 #include <string_view>
 
-#include "outer_product.hpp"
+#include "models/outer_product.hpp"
 
 namespace lockstep::models {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "outer_product.hpp"
+#include "models/outer_product.hpp"
 
 #include <ATen/Parallel.h>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "models/recompute.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/recompute.hpp>
 
 #include <ATen/Context.h>
 #include <ATen/autocast_mode.h>

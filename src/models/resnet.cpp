@@ -7,7 +7,7 @@
 
 #include <cmath>
 
-#include "rows.hpp"
+#include "models/rows.hpp"
 
 namespace lockstep::models {
 

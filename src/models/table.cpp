@@ -3,12 +3,12 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/core/text.hpp>
-#include <lockstep/models/generators.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <torch/types.h>
 
-#include "rows.hpp"
+#include "models/generators.hpp"
+#include "models/rows.hpp"
 
 namespace lockstep::models {
 

@@ -6,7 +6,7 @@
 
 #include <numeric>
 
-#include "rows.hpp"
+#include "models/rows.hpp"
 
 namespace lockstep::models {
 

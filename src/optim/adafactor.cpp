@@ -5,9 +5,9 @@
 #include <cmath>
 #include <limits>
 
-#include "adafactor_loops.hpp"
-#include "rules.hpp"
-#include "tensor_rules.hpp"
+#include "optim/adafactor_loops.hpp"
+#include "optim/rules.hpp"
+#include "optim/tensor_rules.hpp"
 
 namespace lockstep::optim {
 

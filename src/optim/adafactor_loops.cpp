@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "adafactor_loops.hpp"
+#include "optim/adafactor_loops.hpp"
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <vector>
 
-#include "kernel.hpp"
-#include "piece_sums.hpp"
+#include "optim/kernel.hpp"
+#include "optim/piece_sums.hpp"
 
 namespace lockstep::optim {
 

@@ -2,9 +2,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernel.hpp"
-#include "options.hpp"
-#include "rules.hpp"
+#include "optim/kernel.hpp"
+#include "optim/options.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "average_loops.hpp"
+#include "optim/average_loops.hpp"
 
 #include <algorithm>
 
-#include "kernel.hpp"
+#include "optim/kernel.hpp"
 
 namespace lockstep::optim {
 

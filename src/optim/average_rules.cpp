@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
-#include <lockstep/optim/model_average.hpp>
 
 #include <algorithm>
+
+#include "optim/model_average.hpp"
 
 namespace lockstep::optim {
 

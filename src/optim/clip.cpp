@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/half_format.hpp>
 #include <lockstep/optim/clip.hpp>
 
 #include <algorithm>
@@ -9,9 +8,10 @@
 #include <limits>
 #include <stdexcept>
 
-#include "kernel.hpp"
-#include "options.hpp"
-#include "piece_sums.hpp"
+#include "core/half_format.hpp"
+#include "optim/kernel.hpp"
+#include "optim/options.hpp"
+#include "optim/piece_sums.hpp"
 
 namespace lockstep::optim {
 

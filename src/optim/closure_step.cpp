@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/optim/closure_step.hpp>
+#include "optim/closure_step.hpp"
 
 #include <torch/types.h>
 
@@ -8,7 +8,7 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "piece_sums.hpp"
+#include "optim/piece_sums.hpp"
 
 namespace lockstep::optim {
 

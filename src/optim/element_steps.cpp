@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps of rules that update ranges of elements.
-#include <lockstep/core/half_format.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <array>
@@ -10,8 +9,9 @@
 #include <optional>
 #include <type_traits>
 
-#include "kernel.hpp"
-#include "piece_sums.hpp"
+#include "core/half_format.hpp"
+#include "optim/kernel.hpp"
+#include "optim/piece_sums.hpp"
 
 namespace lockstep::optim {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "options.hpp"
+#include "optim/options.hpp"
 
 namespace lockstep::optim {
 

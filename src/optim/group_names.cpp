@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Groups are named by what differs from the options of all.
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <algorithm>
 #include <set>
 #include <sstream>
 
-#include "options.hpp"
+#include "optim/options.hpp"
+#include "optim/param_groups.hpp"
 
 namespace lockstep::optim {
 

@@ -3,10 +3,10 @@
 #include <array>
 #include <cmath>
 
-#include "kernel.hpp"
-#include "options.hpp"
-#include "piece_sums.hpp"
-#include "rules.hpp"
+#include "optim/kernel.hpp"
+#include "optim/options.hpp"
+#include "optim/piece_sums.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/closure_step.hpp>
 
 #include <torch/types.h>
 
@@ -12,10 +11,11 @@
 #include <utility>
 #include <vector>
 
-#include "lbfgs_history.hpp"
-#include "line_search.hpp"
-#include "options.hpp"
-#include "rules.hpp"
+#include "optim/closure_step.hpp"
+#include "optim/lbfgs_history.hpp"
+#include "optim/line_search.hpp"
+#include "optim/options.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

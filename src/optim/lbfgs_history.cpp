@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "lbfgs_history.hpp"
+#include "optim/lbfgs_history.hpp"
 
 #include <torch/types.h>
 

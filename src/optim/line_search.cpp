@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "line_search.hpp"
+#include "optim/line_search.hpp"
 
 #include <algorithm>
 #include <cmath>

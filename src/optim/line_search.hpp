@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/closure_step.hpp>
-
 #include <cstdint>
 #include <functional>
+
+#include "optim/closure_step.hpp"
 
 namespace lockstep::optim {
 

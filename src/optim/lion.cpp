@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
-#include "kernel.hpp"
-#include "options.hpp"
-#include "rules.hpp"
+#include "optim/kernel.hpp"
+#include "optim/options.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/model_average.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/model_average.hpp>
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
 
-#include "average_loops.hpp"
+#include "optim/average_loops.hpp"
 
 namespace lockstep::optim {
 

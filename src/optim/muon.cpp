@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "options.hpp"
-#include "rules.hpp"
-#include "tensor_rules.hpp"
+#include "optim/options.hpp"
+#include "optim/rules.hpp"
+#include "optim/tensor_rules.hpp"
 
 namespace lockstep::optim {
 

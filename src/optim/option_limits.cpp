@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/option_limits.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/option_limits.hpp>
 
 #include <algorithm>
 #include <cmath>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "options.hpp"
+#include "optim/options.hpp"
 
 #include <lockstep/core/error.hpp>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/param_groups.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <set>
 
-#include "options.hpp"
+#include "optim/options.hpp"
 
 namespace lockstep::optim {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Texts of optim.paramwise.
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/option_list.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <algorithm>
 #include <cctype>
 
-#include "options.hpp"
+#include "core/option_list.hpp"
+#include "optim/options.hpp"
+#include "optim/param_groups.hpp"
 
 namespace lockstep::optim {
 

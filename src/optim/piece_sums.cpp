@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "piece_sums.hpp"
+#include "optim/piece_sums.hpp"
 
 #include <array>
 
-#include "kernel.hpp"
+#include "optim/kernel.hpp"
 
 namespace lockstep::optim {
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <algorithm>
 #include <stdexcept>
+
+#include "optim/param_groups.hpp"
 
 namespace lockstep::optim {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "kernel.hpp"
-#include "options.hpp"
-#include "rules.hpp"
+#include "optim/kernel.hpp"
+#include "optim/options.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

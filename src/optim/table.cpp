@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/table.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
-#include "options.hpp"
-#include "rules.hpp"
+#include "optim/options.hpp"
+#include "optim/param_groups.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

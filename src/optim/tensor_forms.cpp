@@ -6,7 +6,7 @@
 
 #include <optional>
 
-#include "rules.hpp"
+#include "optim/rules.hpp"
 
 namespace lockstep::optim {
 

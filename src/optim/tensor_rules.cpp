@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "tensor_rules.hpp"
+#include "optim/tensor_rules.hpp"
 
 #include <torch/types.h>
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/bar_chart.hpp>
-#include <lockstep/plot/ticks.hpp>
+#include "plot/bar_chart.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +7,8 @@
 #include <cmath>
 #include <limits>
 
-#include "svg.hpp"
+#include "plot/svg.hpp"
+#include "plot/ticks.hpp"
 
 namespace lockstep::plot {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/histogram_chart.hpp>
-#include <lockstep/plot/ticks.hpp>
+#include "plot/histogram_chart.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 
-#include "svg.hpp"
+#include "plot/svg.hpp"
+#include "plot/ticks.hpp"
 
 namespace lockstep::plot {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/markup.hpp>
+#include "plot/markup.hpp"
 
 namespace lockstep::plot {
 

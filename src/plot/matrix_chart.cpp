@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/markup.hpp>
-#include <lockstep/plot/matrix_chart.hpp>
+#include "plot/matrix_chart.hpp"
 
 #include <fmt/format.h>
 
@@ -8,7 +7,8 @@
 #include <cmath>
 #include <stdexcept>
 
-#include "svg.hpp"
+#include "plot/markup.hpp"
+#include "plot/svg.hpp"
 
 namespace lockstep::plot {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/page_style.hpp>
+#include "plot/page_style.hpp"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "svg.hpp"
+#include "plot/svg.hpp"
 
 namespace lockstep::plot {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "svg.hpp"
-
-#include <lockstep/plot/markup.hpp>
+#include "plot/svg.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
+
+#include "plot/markup.hpp"
 
 namespace lockstep::plot {
 

@@ -2,12 +2,12 @@
 // What charts are drawn with.
 #pragma once
 
-#include <lockstep/plot/ticks.hpp>
-
 #include <array>
 #include <cstddef>
 #include <string>
 #include <vector>
+
+#include "plot/ticks.hpp"
 
 namespace lockstep::plot {
 

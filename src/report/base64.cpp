@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/image.hpp>
-
 #include <algorithm>
 #include <cstddef>
+
+#include "report/image.hpp"
 
 namespace lockstep::report {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/duration.hpp>
-#include <lockstep/report/console_line.hpp>
+#include "report/console_line.hpp"
 
 #include <fmt/format.h>
 
 #include <array>
 #include <cmath>
 #include <cstdio>
+
+#include "core/duration.hpp"
 
 namespace lockstep::report {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "curve_charts.hpp"
+#include "report/curve_charts.hpp"
 
 #include <algorithm>
 #include <array>

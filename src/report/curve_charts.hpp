@@ -2,12 +2,11 @@
 // Which curves of a run are drawn how.
 #pragma once
 
-#include <lockstep/plot/line_chart.hpp>
-
 #include <string>
 #include <vector>
 
-#include "run_data.hpp"
+#include "plot/line_chart.hpp"
+#include "report/run_data.hpp"
 
 namespace lockstep::report {
 

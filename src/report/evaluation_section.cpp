@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "evaluation_section.hpp"
-
-#include <lockstep/plot/line_chart.hpp>
-#include <lockstep/plot/markup.hpp>
-#include <lockstep/plot/matrix_chart.hpp>
+#include "report/evaluation_section.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "curve_charts.hpp"
-#include "html.hpp"
+#include "plot/line_chart.hpp"
+#include "plot/markup.hpp"
+#include "plot/matrix_chart.hpp"
+#include "report/curve_charts.hpp"
+#include "report/html.hpp"
 
 namespace lockstep::report {
 

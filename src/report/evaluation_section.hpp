@@ -2,9 +2,9 @@
 // What the page of a run tells of its last evaluation beside numbers.
 #pragma once
 
-#include <lockstep/report/exhibits.hpp>
-
 #include <string>
+
+#include "report/exhibits.hpp"
 
 namespace lockstep::report {
 

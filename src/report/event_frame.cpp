@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/event_frame.hpp>
+#include "report/event_frame.hpp"
 
 #include <array>
 #include <cstddef>

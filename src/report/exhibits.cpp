@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/exhibits.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/exhibits.hpp>
-#include <lockstep/report/run_files.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -11,7 +11,8 @@
 #include <stdexcept>
 #include <utility>
 
-#include "text_file.hpp"
+#include "report/run_files.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/failure.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/message.hpp>
-#include <lockstep/report/failure.hpp>
-#include <lockstep/report/metrics.hpp>
-#include <lockstep/report/run_files.hpp>
+
+#include "core/message.hpp"
+#include "report/metrics.hpp"
+#include "report/run_files.hpp"
 
 namespace lockstep::report {
 

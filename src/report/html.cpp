@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "html.hpp"
-
-#include <lockstep/plot/markup.hpp>
-#include <lockstep/plot/page_style.hpp>
+#include "report/html.hpp"
 
 #include <algorithm>
+
+#include "plot/markup.hpp"
+#include "plot/page_style.hpp"
 
 namespace lockstep::report {
 

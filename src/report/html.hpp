@@ -2,11 +2,11 @@
 // What pages are put together from.
 #pragma once
 
-#include <lockstep/plot/line_chart.hpp>
-
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "plot/line_chart.hpp"
 
 namespace lockstep::report {
 

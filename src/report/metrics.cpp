@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/metrics.hpp>
+#include "report/metrics.hpp"
 
 #include <nlohmann/json.hpp>
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/metrics_reader.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/metrics_reader.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -8,7 +9,7 @@
 #include <optional>
 #include <sstream>
 
-#include "text_file.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

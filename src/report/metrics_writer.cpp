@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/metrics_writer.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/metrics.hpp>
-#include <lockstep/report/metrics_writer.hpp>
-#include <lockstep/report/run_files.hpp>
 
 #include <nlohmann/json.hpp>
 
@@ -12,7 +11,9 @@
 #include <sstream>
 #include <utility>
 
-#include "text_file.hpp"
+#include "report/metrics.hpp"
+#include "report/run_files.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

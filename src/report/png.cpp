@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/image.hpp>
-
 #include <png.h>
 
 #include <cstddef>
 #include <span>
 #include <stdexcept>
 #include <vector>
+
+#include "report/image.hpp"
 
 namespace lockstep::report {
 

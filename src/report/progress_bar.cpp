@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/duration.hpp>
+#include "report/progress_bar.hpp"
+
 #include <lockstep/log/log.hpp>
-#include <lockstep/report/console_line.hpp>
-#include <lockstep/report/progress_bar.hpp>
 
 #include <fmt/format.h>
 
 #include <algorithm>
+
+#include "core/duration.hpp"
+#include "report/console_line.hpp"
 
 namespace lockstep::report {
 

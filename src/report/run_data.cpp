@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run_data.hpp"
+#include "report/run_data.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -11,7 +11,7 @@
 #include <filesystem>
 #include <sstream>
 
-#include "text_file.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

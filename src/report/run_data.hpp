@@ -2,14 +2,14 @@
 // What the folder of a run tells.
 #pragma once
 
-#include <lockstep/plot/line_chart.hpp>
-#include <lockstep/report/exhibits.hpp>
-#include <lockstep/report/step_times.hpp>
-
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "plot/line_chart.hpp"
+#include "report/exhibits.hpp"
+#include "report/step_times.hpp"
 
 namespace lockstep::report {
 

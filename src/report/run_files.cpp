@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/run_files.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/text.hpp>
-#include <lockstep/report/metrics.hpp>
-#include <lockstep/report/run_files.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,7 +13,8 @@
 #include <memory>
 #include <unistd.h>
 
-#include "text_file.hpp"
+#include "report/metrics.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/markup.hpp>
-#include <lockstep/report/run_page.hpp>
+#include "report/run_page.hpp"
 
 #include <fmt/format.h>
 
@@ -8,11 +7,12 @@
 #include <cmath>
 #include <utility>
 
-#include "curve_charts.hpp"
-#include "evaluation_section.hpp"
-#include "html.hpp"
-#include "run_data.hpp"
-#include "step_section.hpp"
+#include "plot/markup.hpp"
+#include "report/curve_charts.hpp"
+#include "report/evaluation_section.hpp"
+#include "report/html.hpp"
+#include "report/run_data.hpp"
+#include "report/step_section.hpp"
 
 namespace lockstep::report {
 

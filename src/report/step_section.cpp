@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "step_section.hpp"
-
-#include <lockstep/plot/markup.hpp>
+#include "report/step_section.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "curve_charts.hpp"
-#include "html.hpp"
+#include "plot/markup.hpp"
+#include "report/curve_charts.hpp"
+#include "report/html.hpp"
 
 namespace lockstep::report {
 

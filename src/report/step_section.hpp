@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "run_data.hpp"
+#include "report/run_data.hpp"
 
 namespace lockstep::report {
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/step_times.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/run_files.hpp>
-#include <lockstep/report/step_times.hpp>
 
 #include <nlohmann/json.hpp>
 
-#include "text_file.hpp"
+#include "report/run_files.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

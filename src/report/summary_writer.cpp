@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/summary_writer.hpp"
+
 #include <lockstep/core/text.hpp>
-#include <lockstep/report/run_files.hpp>
-#include <lockstep/report/summary_writer.hpp>
 
 #include <fmt/format.h>
 
@@ -11,7 +11,8 @@
 #include <sstream>
 #include <utility>
 
-#include "text_file.hpp"
+#include "report/run_files.hpp"
+#include "report/text_file.hpp"
 
 namespace lockstep::report {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/tensorboard_writer.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/event_frame.hpp>
-#include <lockstep/report/tensorboard_writer.hpp>
 
 #include <fmt/format.h>
 
@@ -14,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "wire.hpp"
+#include "report/event_frame.hpp"
+#include "report/wire.hpp"
 
 namespace lockstep::report {
 

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "curves.hpp"
+#include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 

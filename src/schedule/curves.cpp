@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "curves.hpp"
+#include "schedule/curves.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-#include "curves.hpp"
+#include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <algorithm>
@@ -9,7 +8,8 @@
 #include <limits>
 #include <optional>
 
-#include "curves.hpp"
+#include "core/option_list.hpp"
+#include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "curves.hpp"
+#include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "curves.hpp"
+#include "schedule/curves.hpp"
 
 namespace lockstep::schedule {
 

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "batch_job.hpp"
+#include "trainer/batch_job.hpp"
 
-#include <lockstep/core/duration.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/mpi/slurm.hpp>
 
 #include <cstdlib>
 #include <string>
+
+#include "core/duration.hpp"
+#include "mpi/slurm.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/config/help.hpp>
-#include <lockstep/config/invocation.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <string>
 #include <vector>
+
+#include "config/help.hpp"
+#include "config/invocation.hpp"
 
 namespace lockstep::trainer {
 

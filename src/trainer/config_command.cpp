@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
-#include "commands.hpp"
-#include "table_text.hpp"
+#include "trainer/commands.hpp"
+#include "trainer/table_text.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "curves.hpp"
+#include "trainer/curves.hpp"
 
-#include <lockstep/plot/line_chart.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-#include <lockstep/report/run_files.hpp>
+#include "plot/line_chart.hpp"
+#include "report/metrics_reader.hpp"
+#include "report/run_files.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ddp_report.hpp"
+#include "trainer/ddp_report.hpp"
 
-#include <lockstep/plot/timeline_chart.hpp>
-#include <lockstep/report/run_files.hpp>
-#include <lockstep/report/step_times.hpp>
+#include "plot/timeline_chart.hpp"
+#include "report/run_files.hpp"
+#include "report/step_times.hpp"
 
 namespace lockstep::trainer {
 

@@ -4,7 +4,7 @@
 #include <iomanip>
 #include <sstream>
 
-#include "commands.hpp"
+#include "trainer/commands.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/log/log.hpp>
-#include <lockstep/report/run_files.hpp>
-#include <lockstep/report/run_page.hpp>
 
 #include <functional>
 
-#include "commands.hpp"
+#include "report/run_files.hpp"
+#include "report/run_page.hpp"
+#include "trainer/commands.hpp"
 
 namespace lockstep::trainer {
 

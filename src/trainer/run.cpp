@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/trainer/trainer.hpp>
@@ -10,8 +9,9 @@
 #include <malloc.h>
 #include <unistd.h>
 
-#include "commands.hpp"
-#include "signals.hpp"
+#include "core/message.hpp"
+#include "trainer/commands.hpp"
+#include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run_environment.hpp"
+#include "trainer/run_environment.hpp"
 
 #include <lockstep/core/text.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/environment.hpp>
-#include <lockstep/report/metrics.hpp>
 
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string_view>
 #include <unistd.h>
+
+#include "report/metrics.hpp"
 
 namespace lockstep::trainer {
 

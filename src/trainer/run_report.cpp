@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "run_report.hpp"
+#include "trainer/run_report.hpp"
 
-#include <lockstep/core/message.hpp>
-#include <lockstep/core/process.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/report/console_line.hpp>
-#include <lockstep/report/failure.hpp>
-#include <lockstep/report/run_files.hpp>
-#include <lockstep/report/run_page.hpp>
 
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
 #include <sstream>
 
-#include "curves.hpp"
-#include "ddp_report.hpp"
+#include "core/message.hpp"
+#include "core/process.hpp"
+#include "report/console_line.hpp"
+#include "report/failure.hpp"
+#include "report/run_files.hpp"
+#include "report/run_page.hpp"
+#include "trainer/curves.hpp"
+#include "trainer/ddp_report.hpp"
 
 namespace lockstep::trainer {
 

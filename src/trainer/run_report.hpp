@@ -7,18 +7,19 @@
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
-#include <lockstep/report/eta.hpp>
-#include <lockstep/report/exhibits.hpp>
-#include <lockstep/report/metrics_writer.hpp>
-#include <lockstep/report/progress_bar.hpp>
-#include <lockstep/report/summary_writer.hpp>
-#include <lockstep/report/tensorboard_writer.hpp>
 
 #include <chrono>
 #include <exception>
 #include <memory>
 #include <optional>
 #include <string>
+
+#include "report/eta.hpp"
+#include "report/exhibits.hpp"
+#include "report/metrics_writer.hpp"
+#include "report/progress_bar.hpp"
+#include "report/summary_writer.hpp"
+#include "report/tensorboard_writer.hpp"
 
 namespace lockstep::trainer {
 

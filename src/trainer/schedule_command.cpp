@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/log/log.hpp>
-#include <lockstep/plot/line_chart.hpp>
-#include <lockstep/report/run_files.hpp>
 
 #include <algorithm>
 
-#include "commands.hpp"
-#include "table_text.hpp"
+#include "plot/line_chart.hpp"
+#include "report/run_files.hpp"
+#include "trainer/commands.hpp"
+#include "trainer/table_text.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "commands.hpp"
+#include "trainer/commands.hpp"
 
 namespace lockstep::trainer {
 

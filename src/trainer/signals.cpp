@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "signals.hpp"
+#include "trainer/signals.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/session.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "table_text.hpp"
+#include "trainer/table_text.hpp"
 
 #include <lockstep/core/text.hpp>
 

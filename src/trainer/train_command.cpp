@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/log/log.hpp>
-#include <lockstep/mpi/topology.hpp>
-#include <lockstep/report/run_files.hpp>
 
 #include <array>
 #include <chrono>
 #include <ctime>
 #include <filesystem>
 
-#include "batch_job.hpp"
-#include "commands.hpp"
-#include "run_environment.hpp"
-#include "run_report.hpp"
+#include "mpi/topology.hpp"
+#include "report/run_files.hpp"
+#include "trainer/batch_job.hpp"
+#include "trainer/commands.hpp"
+#include "trainer/run_environment.hpp"
+#include "trainer/run_report.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An INI file; what was read is written and read back the same.
-#include <lockstep/config/config.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <cstdint>
 #include <cstdlib>
+
+#include "config/config.hpp"
 
 using namespace lockstep;
 

@@ -4,8 +4,8 @@
 
 #include <cstring>
 
-#include "format/envelope.hpp"
-#include "format/trailer.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/trailer.hpp"
 
 using namespace lockstep::checkpoints;
 

@@ -4,8 +4,8 @@
 
 #include <zlib.h>
 
-#include "interop/pickle.hpp"
-#include "interop/pytorch.hpp"
+#include "checkpoints/interop/pickle.hpp"
+#include "checkpoints/interop/pytorch.hpp"
 
 using namespace lockstep::checkpoints;
 

@@ -3,7 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/gpu.hpp>
-#include <lockstep/mpi/topology.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -12,6 +11,7 @@
 #include <memory>
 #include <string>
 
+#include "mpi/topology.hpp"
 #include "support/device.hpp"
 
 namespace lockstep {

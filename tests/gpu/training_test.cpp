@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Training on GPUs beside training on CPUs, which other tests compare with PyTorch.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/average.hpp>
-#include <lockstep/engine/run_state.hpp>
-#include <lockstep/models/generators.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/average.hpp"
+#include "engine/measures/averaged_weights.hpp"
+#include "engine/state/run_state.hpp"
 #include "gpu_test.hpp"
-#include "measures/averaged_weights.hpp"
+#include "models/generators.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/anomalous_parameters.hpp>
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <map>
 
+#include "parallel/ddp/anomalous_parameters.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

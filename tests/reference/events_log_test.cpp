@@ -7,7 +7,6 @@
 // custom_cfg (a window is a number that the caller passes; History refuses 0 alone). The time left of a run is taken
 // from the median of steps (report::Eta), so that a pause does not move it: the stored means are compared with
 // History's.
-#include <lockstep/core/duration.hpp>
 #include <lockstep/engine/event_storage.hpp>
 
 #include <gtest/gtest.h>
@@ -17,6 +16,7 @@
 #include <optional>
 #include <regex>
 
+#include "core/duration.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

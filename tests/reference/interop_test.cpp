@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Files that safetensors and PyTorch wrote: what they hold, to the bit, and what must be refused.
-#include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -12,6 +11,7 @@
 #include <fstream>
 #include <limits>
 
+#include "checkpoints/interop/foreign.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

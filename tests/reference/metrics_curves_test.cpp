@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/class_curves.hpp>
-#include <lockstep/metrics/multilabel.hpp>
-#include <lockstep/metrics/probability.hpp>
-#include <lockstep/metrics/reidentification.hpp>
-#include <lockstep/metrics/reranking.hpp>
-
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "metrics.hpp"
+#include "metrics/class_curves.hpp"
+#include "metrics/multilabel.hpp"
+#include "metrics/probability.hpp"
+#include "metrics/reidentification.hpp"
+#include "metrics/reranking.hpp"
 
 namespace lockstep::testing::reference {
 

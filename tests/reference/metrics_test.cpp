@@ -3,14 +3,14 @@
 // metrics_curves_test.cpp.
 #include "metrics.hpp"
 
-#include <lockstep/metrics/calibration.hpp>
-#include <lockstep/metrics/confusion.hpp>
-#include <lockstep/metrics/likelihood.hpp>
-#include <lockstep/metrics/precision_recall.hpp>
-#include <lockstep/metrics/regression.hpp>
-#include <lockstep/metrics/top_k.hpp>
-
 #include <gtest/gtest.h>
+
+#include "metrics/calibration.hpp"
+#include "metrics/confusion.hpp"
+#include "metrics/likelihood.hpp"
+#include "metrics/precision_recall.hpp"
+#include "metrics/regression.hpp"
+#include "metrics/top_k.hpp"
 
 namespace lockstep::testing::reference {
 namespace metrics_test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <map>
 #include <set>
 
+#include "optim/param_groups.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/data/torch_generator.hpp>
 
 #include <gtest/gtest.h>
 
+#include "data/torch_generator.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {

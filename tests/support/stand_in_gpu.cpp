@@ -16,8 +16,8 @@
 #include <thread>
 #include <utility>
 
-#include "call.hpp"
-#include "reduction.hpp"
+#include "mpi/call.hpp"
+#include "mpi/reduction.hpp"
 
 namespace lockstep::mpi::gpu {
 

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "gpu/module_api.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {
 class Gpu;

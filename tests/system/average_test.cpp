@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A run that keeps an average of its weights: evaluated in the run and afterwards, resumed, and looked at from outside.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Bad input gets one clear sentence and the documented exit code, on every rank.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdlib>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

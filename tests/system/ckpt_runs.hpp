@@ -2,8 +2,6 @@
 // Checkpoints for the tests of `ckpt`, and how they run it.
 #pragma once
 
-#include <lockstep/checkpoints/store.hpp>
-
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::testing {

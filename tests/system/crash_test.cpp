@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Pull the plug on one rank or on all, at any instant: the next start goes on as if nothing had happened, bit for bit.
-#include <lockstep/checkpoints/store.hpp>
-
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -11,6 +9,7 @@
 #include <string>
 #include <thread>
 
+#include "checkpoints/store/store.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What fails on one rank ends all of them within seconds, with one sentence and the documented exit code.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

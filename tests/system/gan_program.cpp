@@ -5,12 +5,9 @@
 // usage: gan_program FOLDER STEPS [fp16]    goes on from the newest checkpoint in FOLDER, and leaves one there
 //
 // Prints a line for each step, and at the end what the discriminator makes of digits of either kind.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/engine/separate_state.hpp>
-#include <lockstep/models/generators.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/mpi/environment.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
@@ -22,6 +19,10 @@
 #include <cstdio>
 #include <cstdlib>
 #include <string>
+
+#include "checkpoints/store/store.hpp"
+#include "engine/state/separate_state.hpp"
+#include "models/generators.hpp"
 
 namespace {
 

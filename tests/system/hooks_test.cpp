@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The hooks that a configuration names.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <set>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A run over two hosts, made of namespaces of this machine, where that is permitted.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 #include <string>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

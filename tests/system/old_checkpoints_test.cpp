@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checkpoints that older versions have written: tests/data/README.md. Every one is read, loaded and resumed.
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -11,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "report/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

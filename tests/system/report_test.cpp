@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The page of a run, at its end and on demand, and TensorBoard's event files.
-#include <lockstep/report/event_frame.hpp>
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
+#include "report/event_frame.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

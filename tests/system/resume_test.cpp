@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // 50 steps, stop, resume, 50 steps is bit for bit 100 steps: parameters, optimizer, and every logged loss.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a run will do before it starts, and what it does when its schedule was edited meanwhile.
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <sstream>
 
+#include "report/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A request to stop ends at a step boundary, saves, returns 75 on every rank, and the run goes on as if undisturbed.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <chrono>
 #include <cstdlib>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

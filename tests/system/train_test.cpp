@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/report/metrics_reader.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {

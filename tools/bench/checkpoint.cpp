@@ -3,10 +3,6 @@
 // the same bytes by plain write and fsync, by plain read, and in memory. Prints one JSON line for each.
 //
 // usage: bench_checkpoint FOLDER ROUNDS
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/config/config.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 
@@ -20,9 +16,13 @@
 #include <map>
 #include <unistd.h>
 
-#include "loop/trainer.hpp"
-#include "saving/checkpoint_saver.hpp"
-#include "setup/strategy.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/store.hpp"
+#include "config/config.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/saving/checkpoint_saver.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/state/run_state.hpp"
 #include "timing.hpp"
 
 namespace {

@@ -13,7 +13,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "setup/strategy.hpp"
+#include "engine/setup/strategy.hpp"
 
 namespace {
 

@@ -5,7 +5,6 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <ATen/Parallel.h>
 #include <torch/types.h>
@@ -17,6 +16,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of a rank and time of a step with one strategy: what tools/bench/sharding puts into a table.
-#include <lockstep/config/config.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/mpi/environment.hpp>
 
@@ -14,7 +13,8 @@
 #include <utility>
 #include <vector>
 
-#include "setup/strategy.hpp"
+#include "config/config.hpp"
+#include "engine/setup/strategy.hpp"
 #include "timing.hpp"
 
 namespace {

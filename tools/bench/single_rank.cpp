@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With one rank the wrapper should cost nothing: its step beside a plain LibTorch loop with the same model and SGD, in
 // alternating blocks of steps. Prints one JSON line with the ratio of the two and its 95 % confidence interval.
-#include <lockstep/config/config.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
@@ -12,8 +11,9 @@
 #include <utility>
 #include <vector>
 
+#include "config/config.hpp"
+#include "engine/setup/strategy.hpp"
 #include "mlp6.hpp"
-#include "setup/strategy.hpp"
 #include "timing.hpp"
 
 namespace {

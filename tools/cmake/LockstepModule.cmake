@@ -2,6 +2,9 @@
 add_library(lockstep_flags INTERFACE)
 target_include_directories(lockstep_flags INTERFACE $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                                     $<INSTALL_INTERFACE:include>)
+# Headers that modules share are named by their module, "parallel/store/write_guard.hpp". Only quotes find them.
+set(quoted_folders -iquote${PROJECT_SOURCE_DIR} -iquote${PROJECT_SOURCE_DIR}/src)
+target_compile_options(lockstep_flags INTERFACE "$<BUILD_INTERFACE:${quoted_folders}>")
 # Warnings are for targets of this project, not for those of a user's. With Debian 12's compiler they are errors,
 # but not with sanitizers, whose checks mislead some warnings.
 define_property(TARGET PROPERTY LOCKSTEP_WARNS INITIALIZE_FROM_VARIABLE LOCKSTEP_WARNS)
@@ -73,7 +76,6 @@ function(lockstep_module name)
   add_library(lockstep_${name} STATIC)
   lockstep_units(lockstep_${name} ${arg_SOURCES})
   target_link_libraries(lockstep_${name} PUBLIC lockstep_flags ${arg_LINKS})
-  target_include_directories(lockstep_${name} PRIVATE ${CMAKE_CURRENT_SOURCE_DIR}) # headers of the module's folders
   if(arg_TORCH)
     lockstep_use_torch(lockstep_${name})
   endif()

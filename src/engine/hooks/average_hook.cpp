@@ -3,11 +3,11 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/model_average.hpp>
 
 #include <utility>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "optim/model_average.hpp"
 
 namespace lockstep::engine {
 

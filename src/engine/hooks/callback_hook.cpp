@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/callback_hook.hpp>
+#include "engine/hooks/callback_hook.hpp"
 
 #include <utility>
 

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/mpi/topology.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <chrono>
 #include <optional>
 
-#include "hooks/hooks.hpp"
-#include "saving/best_values.hpp"
-#include "saving/checkpoint_saver.hpp"
-#include "saving/replicas.hpp"
-#include "saving/saves.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/saving/best_values.hpp"
+#include "engine/saving/checkpoint_saver.hpp"
+#include "engine/saving/replicas.hpp"
+#include "engine/saving/saves.hpp"
+#include "mpi/topology.hpp"
 
 namespace lockstep::engine {
 

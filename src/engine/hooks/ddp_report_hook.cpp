@@ -3,7 +3,7 @@
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
 
 namespace lockstep::engine {
 

@@ -5,9 +5,9 @@
 
 #include <utility>
 
-#include "hooks/hook_rows.hpp"
-#include "measures/early_stop.hpp"
-#include "saving/best_values.hpp"
+#include "engine/hooks/hook_rows.hpp"
+#include "engine/measures/early_stop.hpp"
+#include "engine/saving/best_values.hpp"
 
 namespace lockstep::engine {
 

@@ -6,13 +6,13 @@
 
 #include <algorithm>
 
-#include "hooks/hooks.hpp"
-#include "hooks/log_settings.hpp"
-#include "loop/phases.hpp"
-#include "measures/averaged_weights.hpp"
-#include "measures/confusion_count.hpp"
-#include "measures/evaluation.hpp"
-#include "measures/sample_pictures.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/hooks/log_settings.hpp"
+#include "engine/loop/phases.hpp"
+#include "engine/measures/averaged_weights.hpp"
+#include "engine/measures/confusion_count.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
 

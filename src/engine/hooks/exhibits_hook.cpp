@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
 
 namespace lockstep::engine {
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/option_list.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -9,7 +8,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "hooks/hook_rows.hpp"
+#include "core/option_list.hpp"
+#include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/option_list.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/progress.hpp>
@@ -10,7 +9,8 @@
 #include <cctype>
 #include <map>
 
-#include "hooks/hook_rows.hpp"
+#include "core/option_list.hpp"
+#include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 

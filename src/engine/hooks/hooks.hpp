@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/session.hpp>
@@ -16,8 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "measures/meter_names.hpp"
-#include "saving/saving_settings.hpp"
+#include "core/cited.hpp"
+#include "engine/measures/meter_names.hpp"
+#include "engine/saving/saving_settings.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "hooks/log_settings.hpp"
+#include "engine/hooks/log_settings.hpp"
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/progress.hpp>

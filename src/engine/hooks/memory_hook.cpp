@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/process.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -9,7 +8,8 @@
 
 #include <array>
 
-#include "hooks/hook_rows.hpp"
+#include "core/process.hpp"
+#include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 

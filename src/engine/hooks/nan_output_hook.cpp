@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <fmt/format.h>
 #include <torch/types.h>
 
 #include <exception>
 
-#include "hooks/hook_rows.hpp"
-#include "setup/process.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "engine/hooks/hook_rows.hpp"
+#include "engine/setup/process.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

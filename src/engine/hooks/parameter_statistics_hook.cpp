@@ -10,7 +10,7 @@
 #include <cmath>
 #include <limits>
 
-#include "hooks/hook_rows.hpp"
+#include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 

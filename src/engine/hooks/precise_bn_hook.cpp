@@ -3,14 +3,14 @@
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/models/generators.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
 
-#include "hooks/hook_rows.hpp"
-#include "measures/precise_statistics.hpp"
+#include "engine/hooks/hook_rows.hpp"
+#include "engine/measures/precise_statistics.hpp"
+#include "models/generators.hpp"
 
 namespace lockstep::engine {
 

@@ -10,9 +10,9 @@
 #include <fstream>
 #include <optional>
 
-#include "hooks/hook_rows.hpp"
-#include "measures/trace.hpp"
-#include "setup/process.hpp"
+#include "engine/hooks/hook_rows.hpp"
+#include "engine/measures/trace.hpp"
+#include "engine/setup/process.hpp"
 
 namespace lockstep::engine {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/mpi/pending_all_gather.hpp>
 
 #include <algorithm>
 #include <cstddef>
@@ -9,7 +8,8 @@
 #include <numeric>
 #include <optional>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "mpi/pending_all_gather.hpp"
 
 namespace lockstep::engine {
 

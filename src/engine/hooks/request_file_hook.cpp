@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "hooks/hooks.hpp"
-#include "saving/saves.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/saving/saves.hpp"
 
 namespace lockstep::engine {
 

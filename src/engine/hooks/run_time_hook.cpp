@@ -4,8 +4,8 @@
 
 #include <chrono>
 
-#include "hooks/hook_rows.hpp"
-#include "measures/run_clock.hpp"
+#include "engine/hooks/hook_rows.hpp"
+#include "engine/measures/run_clock.hpp"
 
 namespace lockstep::engine {
 

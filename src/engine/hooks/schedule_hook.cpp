@@ -6,7 +6,6 @@
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/optim/option_limits.hpp>
 
 #include <memory>
 #include <optional>
@@ -15,7 +14,8 @@
 #include <utility>
 #include <vector>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "optim/option_limits.hpp"
 
 namespace lockstep::engine {
 

@@ -4,7 +4,7 @@
 
 #include <utility>
 
-#include "hooks/hook_rows.hpp"
+#include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {
 

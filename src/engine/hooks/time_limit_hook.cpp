@@ -7,8 +7,8 @@
 #include <chrono>
 #include <cstdio>
 
-#include "hooks/hooks.hpp"
-#include "saving/saves.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/saving/saves.hpp"
 
 namespace lockstep::engine {
 

@@ -3,7 +3,7 @@
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 
-#include "hooks/hooks.hpp"
+#include "engine/hooks/hooks.hpp"
 
 namespace lockstep::engine {
 

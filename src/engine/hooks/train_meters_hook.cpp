@@ -13,8 +13,8 @@
 #include <memory>
 #include <utility>
 
-#include "hooks/hooks.hpp"
-#include "measures/evaluation.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/measures/evaluation.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/hook_list.hpp"
+#include "engine/loop/hook_list.hpp"
 
 #include <algorithm>
 #include <stdexcept>

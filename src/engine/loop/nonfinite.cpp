@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/nonfinite.hpp"
+#include "engine/loop/nonfinite.hpp"
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/error.hpp>

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/engine/hook.hpp>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "core/cited.hpp"
 
 namespace lockstep::optim {
 class GradScaler;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/phases.hpp"
+#include "engine/loop/phases.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/option_list.hpp>
 
 #include <charconv>
 #include <string_view>
+
+#include "core/option_list.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/record_reports.hpp"
+#include "engine/loop/record_reports.hpp"
 
 namespace lockstep::engine {
 

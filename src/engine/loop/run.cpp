@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/run.hpp"
+#include "engine/loop/run.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
@@ -8,8 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "hooks/log_settings.hpp"
-#include "steps/rows.hpp"
+#include "engine/hooks/log_settings.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

@@ -14,12 +14,12 @@
 #include <cstdint>
 #include <memory>
 
-#include "loop/hook_list.hpp"
-#include "loop/record_reports.hpp"
-#include "loop/run_bounds.hpp"
-#include "loop/run_origin.hpp"
-#include "saving/saves.hpp"
-#include "setup/strategy.hpp"
+#include "engine/loop/hook_list.hpp"
+#include "engine/loop/record_reports.hpp"
+#include "engine/loop/run_bounds.hpp"
+#include "engine/loop/run_origin.hpp"
+#include "engine/saving/saves.hpp"
+#include "engine/setup/strategy.hpp"
 
 namespace lockstep::engine {
 

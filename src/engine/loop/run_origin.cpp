@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/run_origin.hpp"
+#include "engine/loop/run_origin.hpp"
 
 #include <cstdio>
 #include <random>

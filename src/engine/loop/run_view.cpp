@@ -2,8 +2,8 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
-#include "loop/hook_list.hpp"
-#include "loop/record_reports.hpp"
+#include "engine/loop/hook_list.hpp"
+#include "engine/loop/record_reports.hpp"
 
 namespace lockstep::engine {
 

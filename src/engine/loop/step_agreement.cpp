@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/step_agreement.hpp"
+#include "engine/loop/step_agreement.hpp"
 
 #include <cstddef>
 

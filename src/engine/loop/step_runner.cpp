@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/step_runner.hpp"
-
-#include <lockstep/models/generators.hpp>
-#include <lockstep/parallel/lane_sum.hpp>
+#include "engine/loop/step_runner.hpp"
 
 #include <algorithm>
 #include <chrono>
 #include <utility>
+
+#include "models/generators.hpp"
+#include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {
 

@@ -10,7 +10,7 @@
 #include <span>
 #include <vector>
 
-#include "loop/run.hpp"
+#include "engine/loop/run.hpp"
 
 namespace lockstep::engine {
 

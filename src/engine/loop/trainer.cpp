@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/trainer.hpp"
+#include "engine/loop/trainer.hpp"
 
-#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <exception>
@@ -9,7 +8,8 @@
 #include <string>
 #include <utility>
 
-#include "loop/step_agreement.hpp"
+#include "core/message.hpp"
+#include "engine/loop/step_agreement.hpp"
 
 namespace lockstep::engine {
 

@@ -6,9 +6,9 @@
 #include <memory>
 #include <optional>
 
-#include "loop/nonfinite.hpp"
-#include "loop/run.hpp"
-#include "loop/step_runner.hpp"
+#include "engine/loop/nonfinite.hpp"
+#include "engine/loop/run.hpp"
+#include "engine/loop/step_runner.hpp"
 
 namespace lockstep::engine {
 

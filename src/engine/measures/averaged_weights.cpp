@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/averaged_weights.hpp"
+#include "engine/measures/averaged_weights.hpp"
 
 namespace lockstep::engine {
 

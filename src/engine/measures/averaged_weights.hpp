@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/model_average.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
+
+#include "optim/model_average.hpp"
 
 namespace lockstep::engine {
 

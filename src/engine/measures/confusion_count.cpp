@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/confusion_count.hpp"
+#include "engine/measures/confusion_count.hpp"
 
 #include <torch/types.h>
 

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string>
 
-#include "saving/best_values.hpp"
+#include "engine/saving/best_values.hpp"
 
 namespace lockstep::engine {
 

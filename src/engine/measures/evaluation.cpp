@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/evaluation.hpp"
+#include "engine/measures/evaluation.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/progress.hpp>
-#include <lockstep/parallel/lane_sum.hpp>
 
 #include <algorithm>
 #include <exception>
@@ -14,6 +12,9 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "engine/average.hpp"
+#include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/classification.hpp>
-#include <lockstep/metrics/meters.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -16,7 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "measures/meter_names.hpp"
+#include "core/cited.hpp"
+#include "engine/measures/meter_names.hpp"
+#include "metrics/meters.hpp"
 
 namespace lockstep::engine {
 

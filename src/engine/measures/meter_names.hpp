@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
-
 #include <string>
 #include <vector>
+
+#include "core/cited.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/session.hpp>
 
 #include <ATen/Version.h>
@@ -8,6 +7,8 @@
 #include <fstream>
 #include <sys/utsname.h>
 #include <thread>
+
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::engine {
 

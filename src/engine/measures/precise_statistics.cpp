@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/precise_statistics.hpp"
+#include "engine/measures/precise_statistics.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/run_clock.hpp"
-
-#include <lockstep/core/duration.hpp>
+#include "engine/measures/run_clock.hpp"
 
 #include <fmt/format.h>
 
 #include <cmath>
+
+#include "core/duration.hpp"
 
 namespace lockstep::engine {
 

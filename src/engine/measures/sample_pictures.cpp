@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/sample_pictures.hpp"
+#include "engine/measures/sample_pictures.hpp"
 
-#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
@@ -10,6 +9,8 @@
 #include <algorithm>
 #include <exception>
 #include <utility>
+
+#include "core/message.hpp"
 
 namespace lockstep::engine {
 

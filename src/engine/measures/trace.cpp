@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/trace.hpp"
+#include "engine/measures/trace.hpp"
 
 #include <ATen/record_function.h>
 #include <fmt/format.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "saving/best_values.hpp"
+#include "engine/saving/best_values.hpp"
 
 #include <lockstep/core/error.hpp>
 

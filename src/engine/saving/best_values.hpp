@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "saving/saving_settings.hpp"
+#include "engine/saving/saving_settings.hpp"
 
 namespace lockstep::engine {
 

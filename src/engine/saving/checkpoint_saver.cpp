@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "saving/checkpoint_saver.hpp"
+#include "engine/saving/checkpoint_saver.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/message.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
@@ -11,6 +10,8 @@
 #include <sched.h>
 #include <sys/syscall.h>
 #include <unistd.h>
+
+#include "core/message.hpp"
 
 namespace lockstep::engine {
 

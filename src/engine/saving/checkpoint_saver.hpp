@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/lease.hpp>
-#include <lockstep/checkpoints/retention.hpp>
-#include <lockstep/checkpoints/snapshot.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <atomic>
@@ -18,7 +14,11 @@
 #include <thread>
 #include <vector>
 
-#include "saving/saving_settings.hpp"
+#include "checkpoints/store/lease.hpp"
+#include "checkpoints/store/retention.hpp"
+#include "checkpoints/store/snapshot.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/saving/saving_settings.hpp"
 
 namespace lockstep::engine {
 

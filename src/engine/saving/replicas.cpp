@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "saving/replicas.hpp"
+#include "engine/saving/replicas.hpp"
 
-#include <lockstep/checkpoints/contents.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <string>
+
+#include "checkpoints/store/contents.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

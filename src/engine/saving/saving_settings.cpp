@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "saving/saving_settings.hpp"
+#include "engine/saving/saving_settings.hpp"
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/progress.hpp>

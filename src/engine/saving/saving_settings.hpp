@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 
 #include <cstdint>
 #include <string>
+
+#include "core/cited.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/batch_layout.hpp"
+#include "engine/setup/batch_layout.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>

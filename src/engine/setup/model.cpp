@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/model.hpp"
+#include "engine/setup/model.hpp"
 
-#include <lockstep/core/option_list.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <algorithm>
+
+#include "core/option_list.hpp"
 
 namespace lockstep::engine {
 

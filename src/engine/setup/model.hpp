@@ -4,7 +4,6 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/models/model.hpp>
-#include <lockstep/optim/model_average.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
@@ -12,8 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "setup/precision.hpp"
-#include "setup/strategy_table.hpp"
+#include "engine/setup/precision.hpp"
+#include "engine/setup/strategy_table.hpp"
+#include "optim/model_average.hpp"
 
 // The model of a run and its wrapper, before its first step.
 namespace lockstep::engine {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/optimizer.hpp"
+#include "engine/setup/optimizer.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/optim/clip.hpp>
 
-#include "loop/nonfinite.hpp"
+#include "engine/loop/nonfinite.hpp"
 
 namespace lockstep::engine {
 

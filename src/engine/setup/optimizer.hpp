@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
@@ -11,7 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "setup/precision.hpp"
+#include "core/cited.hpp"
+#include "engine/setup/precision.hpp"
 
 // The optimizer of a run, before its first step.
 namespace lockstep::engine {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/param_groups.hpp"
-
-#include <lockstep/models/parameter_roles.hpp>
+#include "engine/setup/param_groups.hpp"
 
 #include <algorithm>
 #include <sstream>
 
-#include "setup/batch_layout.hpp"
+#include "engine/setup/batch_layout.hpp"
+#include "models/parameter_roles.hpp"
 
 namespace lockstep::engine {
 

@@ -4,10 +4,11 @@
 
 #include <lockstep/core/section.hpp>
 #include <lockstep/models/model.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <string>
 #include <vector>
+
+#include "optim/param_groups.hpp"
 
 namespace lockstep::engine {
 

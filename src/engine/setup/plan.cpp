@@ -3,16 +3,16 @@
 #include <lockstep/engine/schedule_control.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/optim/option_limits.hpp>
 
 #include <algorithm>
 #include <map>
 
-#include "loop/run_bounds.hpp"
-#include "setup/batch_layout.hpp"
-#include "setup/optimizer.hpp"
-#include "setup/param_groups.hpp"
-#include "setup/process.hpp"
+#include "engine/loop/run_bounds.hpp"
+#include "engine/setup/batch_layout.hpp"
+#include "engine/setup/optimizer.hpp"
+#include "engine/setup/param_groups.hpp"
+#include "engine/setup/process.hpp"
+#include "optim/option_limits.hpp"
 
 namespace lockstep::engine {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/optim/grad_scaler.hpp>
 
@@ -10,6 +9,8 @@
 
 #include <optional>
 #include <string>
+
+#include "core/cited.hpp"
 
 namespace lockstep::engine {
 

@@ -1,23 +1,23 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/average.hpp>
 #include <lockstep/engine/hook_table.hpp>
-#include <lockstep/engine/init_from.hpp>
-#include <lockstep/engine/resume.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <filesystem>
 
-#include "hooks/hooks.hpp"
-#include "hooks/log_settings.hpp"
-#include "loop/trainer.hpp"
-#include "measures/evaluation.hpp"
-#include "setup/process.hpp"
-#include "setup/strategy.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/average.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/hooks/log_settings.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/setup/process.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/state/init_from.hpp"
+#include "engine/state/resume.hpp"
+#include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/strategy.hpp"
+#include "engine/setup/strategy.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/tables.hpp>
@@ -7,11 +7,11 @@
 
 #include <utility>
 
-#include "setup/batch_layout.hpp"
-#include "setup/model.hpp"
-#include "setup/optimizer.hpp"
-#include "setup/param_groups.hpp"
-#include "setup/process.hpp"
+#include "engine/setup/batch_layout.hpp"
+#include "engine/setup/model.hpp"
+#include "engine/setup/optimizer.hpp"
+#include "engine/setup/param_groups.hpp"
+#include "engine/setup/process.hpp"
 
 namespace lockstep::engine {
 

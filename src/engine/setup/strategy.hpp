@@ -9,7 +9,6 @@
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/model_average.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -18,8 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "setup/precision.hpp"
-#include "setup/strategy_table.hpp"
+#include "engine/setup/precision.hpp"
+#include "engine/setup/strategy_table.hpp"
+#include "optim/model_average.hpp"
 
 namespace lockstep::engine {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/strategy_table.hpp"
+#include "engine/setup/strategy_table.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 
-#include "setup/model.hpp"
+#include "engine/setup/model.hpp"
 
 namespace lockstep::engine {
 

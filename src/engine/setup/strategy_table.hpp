@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/cited.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <string>
 #include <vector>
+
+#include "core/cited.hpp"
 
 namespace lockstep::engine {
 

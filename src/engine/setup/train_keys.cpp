@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/train_keys.hpp"
+#include "engine/setup/train_keys.hpp"
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/tables.hpp>
 
-#include "loop/nonfinite.hpp"
-#include "loop/phases.hpp"
-#include "loop/run_bounds.hpp"
-#include "measures/evaluation.hpp"
-#include "setup/batch_layout.hpp"
-#include "setup/optimizer.hpp"
-#include "setup/precision.hpp"
-#include "steps/rows.hpp"
+#include "engine/loop/nonfinite.hpp"
+#include "engine/loop/phases.hpp"
+#include "engine/loop/run_bounds.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/setup/batch_layout.hpp"
+#include "engine/setup/optimizer.hpp"
+#include "engine/setup/precision.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

@@ -6,9 +6,9 @@
 #include <map>
 #include <sstream>
 
-#include "state/components.hpp"
-#include "state/paths.hpp"
-#include "state/tensor_arrays.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/tensor_arrays.hpp"
 
 namespace lockstep::engine {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/candidates.hpp"
+#include "engine/state/candidates.hpp"
 
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/session.hpp>
 
@@ -10,6 +9,8 @@
 #include <filesystem>
 #include <sstream>
 #include <system_error>
+
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::engine {
 

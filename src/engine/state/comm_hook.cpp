@@ -8,8 +8,8 @@
 #include <sstream>
 #include <stdexcept>
 
-#include "state/components.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

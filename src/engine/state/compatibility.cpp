@@ -2,7 +2,6 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/key_spec.hpp>
 #include <lockstep/engine/compatibility.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
@@ -11,6 +10,8 @@
 #include <map>
 #include <set>
 #include <utility>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

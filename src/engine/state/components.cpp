@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/components.hpp"
+#include "engine/state/components.hpp"
 
 #include <set>
 #include <stdexcept>
 
-#include "state/paths.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

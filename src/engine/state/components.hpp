@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "loop/run.hpp"
+#include "engine/loop/run.hpp"
 
 // The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
 namespace lockstep::engine {

@@ -6,9 +6,9 @@
 #include <map>
 #include <optional>
 
-#include "state/components.hpp"
-#include "state/local_state.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/local_state.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
 
-#include "state/components.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

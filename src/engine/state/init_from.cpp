@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/foreign.hpp>
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/state/init_from.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/average.hpp>
-#include <lockstep/engine/init_from.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
@@ -14,10 +11,14 @@
 #include <filesystem>
 #include <map>
 
-#include "setup/strategy.hpp"
-#include "state/model_tensors.hpp"
-#include "state/paths.hpp"
-#include "state/renames.hpp"
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/average.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/state/model_tensors.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/renames.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/local_state.hpp"
+#include "engine/state/local_state.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <cstring>
 #include <vector>
 
-#include "state/paths.hpp"
+#include "engine/state/paths.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

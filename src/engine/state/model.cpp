@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "state/components.hpp"
-#include "state/local_state.hpp"
-#include "state/model_tensors.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/local_state.hpp"
+#include "engine/state/model_tensors.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/model_tensors.hpp"
+#include "engine/state/model_tensors.hpp"
 
 #include <torch/types.h>
 

@@ -4,11 +4,11 @@
 #include <map>
 #include <sstream>
 
-#include "state/components.hpp"
-#include "state/local_state.hpp"
-#include "state/optimizer_arrays.hpp"
-#include "state/paths.hpp"
-#include "state/tensor_arrays.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/local_state.hpp"
+#include "engine/state/optimizer_arrays.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/tensor_arrays.hpp"
 
 namespace lockstep::engine {
 

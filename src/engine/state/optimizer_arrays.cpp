@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/optimizer_arrays.hpp"
-
-#include <lockstep/parallel/tensor_collectives.hpp>
+#include "engine/state/optimizer_arrays.hpp"
 
 #include <torch/types.h>
 
 #include <algorithm>
 
-#include "state/paths.hpp"
+#include "engine/state/paths.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

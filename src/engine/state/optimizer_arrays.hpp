@@ -9,7 +9,7 @@
 #include <optional>
 #include <string>
 
-#include "state/components.hpp"
+#include "engine/state/components.hpp"
 
 // The parts of an optimizer's state that capturing, comparing and restoring have in common.
 namespace lockstep::engine {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "state/optimizer_arrays.hpp"
+#include "engine/state/optimizer_arrays.hpp"
 
 namespace lockstep::engine {
 

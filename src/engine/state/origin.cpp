@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/components.hpp"
+#include "engine/state/components.hpp"
 
 namespace lockstep::engine {
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/tensor_collectives.hpp>
-
 #include <ATen/Context.h>
 #include <torch/types.h>
 #include <torch/version.h>
 
-#include "state/components.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

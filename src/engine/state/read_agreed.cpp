@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/read_agreed.hpp"
+#include "engine/state/read_agreed.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>

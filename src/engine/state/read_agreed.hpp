@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
@@ -10,6 +9,8 @@
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "checkpoints/store/store.hpp"
 
 // Every rank reads and checks a checkpoint, and it is taken only if all ranks can read it.
 namespace lockstep::engine {

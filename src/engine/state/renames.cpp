@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/renames.hpp"
+#include "engine/state/renames.hpp"
 
 #include <lockstep/core/error.hpp>
 
 #include <sstream>
 
-#include "state/paths.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

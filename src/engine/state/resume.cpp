@@ -1,18 +1,19 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/finite.hpp>
-#include <lockstep/checkpoints/starts.hpp>
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/state/resume.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/resume.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/log/log.hpp>
 
-#include "loop/trainer.hpp"
-#include "state/candidates.hpp"
-#include "state/paths.hpp"
-#include "state/read_agreed.hpp"
-#include "state/run_claim.hpp"
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/finite.hpp"
+#include "checkpoints/store/starts.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/state/candidates.hpp"
+#include "engine/state/paths.hpp"
+#include "engine/state/read_agreed.hpp"
+#include "engine/state/run_claim.hpp"
+#include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <sstream>
 
-#include "state/renames.hpp"
+#include "engine/state/renames.hpp"
 
 namespace lockstep::engine {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "state/run_claim.hpp"
+#include "engine/state/run_claim.hpp"
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <cstdint>
 #include <filesystem>
+
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/store.hpp"
 
 namespace lockstep::engine {
 

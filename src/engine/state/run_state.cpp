@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/run_state.hpp>
+#include "engine/state/run_state.hpp"
 
-#include "loop/trainer.hpp"
-#include "state/components.hpp"
-#include "state/local_state.hpp"
-#include "state/renames.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/local_state.hpp"
+#include "engine/state/renames.hpp"
 
 namespace lockstep::engine {
 

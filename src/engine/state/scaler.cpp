@@ -4,7 +4,7 @@
 
 #include <stdexcept>
 
-#include "state/components.hpp"
+#include "engine/state/components.hpp"
 
 namespace lockstep::engine {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/separate_state.hpp>
+#include "engine/state/separate_state.hpp"
 
 #include <set>
 #include <string>
 #include <vector>
 
-#include "state/components.hpp"
-#include "state/paths.hpp"
+#include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/stateful.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 

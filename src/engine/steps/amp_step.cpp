@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "steps/rows.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

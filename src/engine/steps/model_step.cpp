@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <optional>
 
-#include "steps/rows.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

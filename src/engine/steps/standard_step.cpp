@@ -5,7 +5,7 @@
 #include <memory>
 #include <optional>
 
-#include "steps/rows.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

@@ -2,7 +2,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 
-#include "steps/rows.hpp"
+#include "engine/steps/rows.hpp"
 
 namespace lockstep::engine {
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/parallel/comm_hook.hpp>
-#include <lockstep/parallel/power_sgd.hpp>
 
 #include <torch/types.h>
 
 #include <memory>
 #include <utility>
 
-#include "comm_hooks/message_pool.hpp"
+#include "parallel/comm_hooks/message_pool.hpp"
+#include "parallel/comm_hooks/power_sgd.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "comm_hooks/message_pool.hpp"
-
-#include <lockstep/parallel/tensor_collectives.hpp>
+#include "parallel/comm_hooks/message_pool.hpp"
 
 #include <torch/types.h>
 
 #include <algorithm>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

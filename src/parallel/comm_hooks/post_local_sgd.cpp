@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/comm_hooks/post_local_sgd.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <vector>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/comm_hooks/power_sgd.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/power_sgd.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <torch/types.h>
@@ -10,7 +11,7 @@
 #include <numeric>
 #include <utility>
 
-#include "comm_hooks/message_pool.hpp"
+#include "parallel/comm_hooks/message_pool.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/anomalous_parameters.hpp>
+#include "parallel/ddp/anomalous_parameters.hpp"
 
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
-#include "reducers/autograd_graph.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/collate.hpp>
 #include <lockstep/parallel/data_parallel.hpp>
 
 #include <torch/types.h>
+
+#include "data/collate.hpp"
 
 namespace lockstep::parallel {
 

@@ -2,12 +2,8 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/models/recompute.hpp>
-#include <lockstep/mpi/topology.hpp>
-#include <lockstep/parallel/anomalous_parameters.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
@@ -15,15 +11,19 @@
 #include <array>
 #include <exception>
 
-#include "ddp/model_buffers.hpp"
-#include "ddp/requirements.hpp"
-#include "ddp/step_recorder.hpp"
-#include "reducers/bucket_reducer.hpp"
-#include "reducers/lane_reducer.hpp"
-#include "reducers/local_reducer.hpp"
-#include "sharding/shard_blocks.hpp"
-#include "sharding/shard_reducer.hpp"
-#include "sharding/shards.hpp"
+#include "models/recompute.hpp"
+#include "mpi/topology.hpp"
+#include "parallel/ddp/anomalous_parameters.hpp"
+#include "parallel/ddp/model_buffers.hpp"
+#include "parallel/ddp/requirements.hpp"
+#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/reducers/bucket_reducer.hpp"
+#include "parallel/reducers/lane_reducer.hpp"
+#include "parallel/reducers/local_reducer.hpp"
+#include "parallel/sharding/shard_blocks.hpp"
+#include "parallel/sharding/shard_reducer.hpp"
+#include "parallel/sharding/shards.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>
 
 #include <algorithm>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

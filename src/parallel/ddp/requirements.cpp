@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ddp/requirements.hpp"
+#include "parallel/ddp/requirements.hpp"
 
 #include <lockstep/core/error.hpp>
 

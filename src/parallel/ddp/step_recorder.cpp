@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "ddp/step_recorder.hpp"
+#include "parallel/ddp/step_recorder.hpp"
 
 #include <algorithm>
 #include <cstring>

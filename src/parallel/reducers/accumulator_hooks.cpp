@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/accumulator_hooks.hpp"
 
 #include <torch/csrc/autograd/function_hook.h>
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/bucket_reducer.hpp"
+#include "parallel/reducers/bucket_reducer.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/csrc/autograd/engine.h>
 
@@ -13,10 +12,11 @@
 #include <limits>
 #include <utility>
 
-#include "ddp/step_recorder.hpp"
-#include "reducers/missing_gradients.hpp"
-#include "reducers/output_watch.hpp"
-#include "reducers/sparse_gradients.hpp"
+#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/reducers/missing_gradients.hpp"
+#include "parallel/reducers/output_watch.hpp"
+#include "parallel/reducers/sparse_gradients.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -14,11 +14,11 @@
 #include <string>
 #include <vector>
 
-#include "reducers/accumulator_hooks.hpp"
-#include "reducers/bucketed_gradients.hpp"
-#include "reducers/hook_slot.hpp"
-#include "reducers/static_graph.hpp"
-#include "reducers/unused_parameters.hpp"
+#include "parallel/reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/bucketed_gradients.hpp"
+#include "parallel/reducers/hook_slot.hpp"
+#include "parallel/reducers/static_graph.hpp"
+#include "parallel/reducers/unused_parameters.hpp"
 
 namespace lockstep::parallel {
 

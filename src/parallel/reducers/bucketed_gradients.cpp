@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/bucketed_gradients.hpp"
+#include "parallel/reducers/bucketed_gradients.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
-#include <lockstep/models/gradient_sink.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <cstring>
 #include <utility>
 
-#include "reducers/sparse_gradients.hpp"
+#include "models/gradient_sink.hpp"
+#include "parallel/reducers/sparse_gradients.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

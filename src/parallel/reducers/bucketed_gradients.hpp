@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "reducers/gradient_buckets.hpp"
+#include "parallel/reducers/gradient_buckets.hpp"
 
 namespace lockstep::parallel {
 

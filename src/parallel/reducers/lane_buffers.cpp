@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/lane_buffers.hpp"
+#include "parallel/reducers/lane_buffers.hpp"
 
 #include <torch/types.h>
 

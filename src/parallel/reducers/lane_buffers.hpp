@@ -9,7 +9,7 @@
 #include <functional>
 #include <vector>
 
-#include "reducers/node_row.hpp"
+#include "parallel/reducers/node_row.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/lane_reducer.hpp"
-
-#include <lockstep/models/gradient_sink.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
+#include "parallel/reducers/lane_reducer.hpp"
 
 #include <torch/types.h>
 
@@ -11,7 +8,9 @@
 #include <stdexcept>
 #include <utility>
 
-#include "ddp/step_recorder.hpp"
+#include "models/gradient_sink.hpp"
+#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

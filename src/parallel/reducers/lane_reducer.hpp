@@ -14,8 +14,8 @@
 #include <span>
 #include <vector>
 
-#include "reducers/lane_buffers.hpp"
-#include "reducers/node_row.hpp"
+#include "parallel/reducers/lane_buffers.hpp"
+#include "parallel/reducers/node_row.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/lane_sum.hpp>
+#include "parallel/reducers/lane_sum.hpp"
 
 #include <cstddef>
 #include <vector>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/missing_gradients.hpp"
+#include "parallel/reducers/missing_gradients.hpp"
 
 #include <algorithm>
 #include <map>

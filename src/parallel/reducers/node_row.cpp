@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/node_row.hpp"
+#include "parallel/reducers/node_row.hpp"
 
 namespace lockstep::parallel {
 

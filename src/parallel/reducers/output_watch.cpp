@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/output_watch.hpp"
+#include "parallel/reducers/output_watch.hpp"
 
 #include <torch/csrc/autograd/custom_function.h>
 

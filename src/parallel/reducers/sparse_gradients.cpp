@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/sparse_gradients.hpp"
+#include "parallel/reducers/sparse_gradients.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
 #include <functional>
 #include <span>
 #include <vector>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -7,8 +7,8 @@
 #include <span>
 #include <vector>
 
-#include "reducers/accumulator_hooks.hpp"
-#include "reducers/autograd_graph.hpp"
+#include "parallel/reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 
 namespace lockstep::parallel {
 

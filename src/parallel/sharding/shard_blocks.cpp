@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sharding/shard_blocks.hpp"
+#include "parallel/sharding/shard_blocks.hpp"
 
 #include <torch/types.h>
 
@@ -7,7 +7,7 @@
 #include <set>
 #include <utility>
 
-#include "sharding/shards.hpp"
+#include "parallel/sharding/shards.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sharding/shard_reducer.hpp"
-
-#include <lockstep/parallel/tensor_collectives.hpp>
+#include "parallel/sharding/shard_reducer.hpp"
 
 #include <torch/types.h>
 
 #include <algorithm>
 #include <utility>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

@@ -13,7 +13,7 @@
 #include <memory>
 #include <vector>
 
-#include "reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/accumulator_hooks.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sharding/shards.hpp"
-
-#include <lockstep/parallel/tensor_collectives.hpp>
+#include "parallel/sharding/shards.hpp"
 
 #include <torch/types.h>
 
@@ -10,6 +8,8 @@
 #include <mutex>
 #include <thread>
 #include <utility>
+
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

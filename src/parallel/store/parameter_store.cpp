@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/memory.hpp>
-#include <lockstep/mpi/shared_region.hpp>
 #include <lockstep/parallel/parameter_store.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/types.h>
 
@@ -11,9 +8,12 @@
 #include <set>
 #include <utility>
 
-#include "ddp/step_recorder.hpp"
-#include "sharding/shards.hpp"
-#include "store/write_guard.hpp"
+#include "core/memory.hpp"
+#include "mpi/shared_region.hpp"
+#include "parallel/ddp/step_recorder.hpp"
+#include "parallel/sharding/shards.hpp"
+#include "parallel/store/write_guard.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

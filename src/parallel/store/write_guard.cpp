@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "store/write_guard.hpp"
+#include "parallel/store/write_guard.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/environment.hpp>

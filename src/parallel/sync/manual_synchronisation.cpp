@@ -2,15 +2,15 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/manual_synchronisation.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
 
 #include <algorithm>
 
-#include "reducers/gradient_buckets.hpp"
-#include "reducers/sparse_gradients.hpp"
+#include "parallel/reducers/gradient_buckets.hpp"
+#include "parallel/reducers/sparse_gradients.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 

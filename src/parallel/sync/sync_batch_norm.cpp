@@ -19,7 +19,7 @@
 #include <utility>
 #include <vector>
 
-#include "sync/sync_batch_norm_kernels.hpp"
+#include "parallel/sync/sync_batch_norm_kernels.hpp"
 
 // N samples, C channels, W ranks.
 namespace lockstep::parallel {

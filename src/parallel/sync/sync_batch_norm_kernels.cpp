@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "sync/sync_batch_norm_kernels.hpp"
-
-#include <lockstep/core/clones.hpp>
+#include "parallel/sync/sync_batch_norm_kernels.hpp"
 
 #include <algorithm>
 #include <array>
 #include <numeric>
+
+#include "core/clones.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An average of past weights in a run: what it is, what it is evaluated as, and how it is saved and resumed.
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/average.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/average.hpp>
-#include <lockstep/engine/init_from.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -15,7 +13,10 @@
 #include <string>
 #include <vector>
 
-#include "measures/averaged_weights.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/measures/averaged_weights.hpp"
+#include "engine/state/init_from.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"

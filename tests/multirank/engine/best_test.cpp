@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The checkpoints of the best evaluations are saved and stay.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/resume.hpp>
 
 #include <gtest/gtest.h>
 
@@ -9,8 +8,9 @@
 #include <filesystem>
 #include <map>
 
-#include "saving/best_values.hpp"
-#include "saving/checkpoint_saver.hpp"
+#include "engine/saving/best_values.hpp"
+#include "engine/saving/checkpoint_saver.hpp"
+#include "engine/state/resume.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 

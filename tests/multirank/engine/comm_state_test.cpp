@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What gradients leave behind on their way between ranks, and what hooks have learned, survives a restart.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <memory>
 
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 

@@ -7,7 +7,7 @@
 #include <bit>
 #include <numeric>
 
-#include "saving/best_values.hpp"
+#include "engine/saving/best_values.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Initial parameters from a file.
-#include <lockstep/checkpoints/foreign.hpp>
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/state/init_from.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/init_from.hpp>
-#include <lockstep/engine/run_state.hpp>
-#include <lockstep/parallel/tensor_collectives.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With lanes, a checkpoint of one number of ranks goes on with any other, and nobody can tell from the bits.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
@@ -11,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"

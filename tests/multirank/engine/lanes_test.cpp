@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With lanes, a run has the same bits on any number of ranks: losses, gradient norms, parameters, buffers, metrics.
-#include <lockstep/parallel/tensor_collectives.hpp>
-
 #include <gtest/gtest.h>
 
 #include <cstdio>
 #include <cstdlib>
 
+#include "parallel/sync/tensor_collectives.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

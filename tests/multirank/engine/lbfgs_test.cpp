@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps that evaluate the loss several times: all ranks decide alike, and the numbers are those of one rank.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/optim/closure_step.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -15,6 +12,9 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
+#include "optim/closure_step.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"

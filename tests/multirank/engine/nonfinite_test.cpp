@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What train.nonfinite makes of a sample that is not finite.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <cmath>
 #include <limits>
 
+#include "checkpoints/store/store.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 #include "support/temporary_folder.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parameter groups in a run.
+#include "optim/param_groups.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <gtest/gtest.h>
 
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

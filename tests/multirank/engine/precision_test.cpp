@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // train.precision, and what loss scaling does to a run.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <gtest/gtest.h>
@@ -10,6 +9,7 @@
 #include <filesystem>
 #include <memory>
 
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which checkpoint a run goes on from, and what may differ between the two.
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/state/resume.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/resume.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -12,6 +11,8 @@
 #include <filesystem>
 #include <functional>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
+#include "engine/state/run_state.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "checkpoints/store/store.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 

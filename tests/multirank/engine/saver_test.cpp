@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Saving while training goes on: what is written, and what becomes of a save that fails.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/resume.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <filesystem>
 
-#include "saving/checkpoint_saver.hpp"
-#include "saving/replicas.hpp"
+#include "engine/saving/checkpoint_saver.hpp"
+#include "engine/saving/replicas.hpp"
+#include "engine/state/resume.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"

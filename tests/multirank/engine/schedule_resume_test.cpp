@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A run that goes on in the middle of a schedule, and one whose schedule was edited or that was prolonged.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <memory>
 #include <set>
 
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Schedules in a run: what they set, and what they learn from evaluations and keep.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 
 #include <memory>
 
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Checkpoints of a model whose children have an optimizer each.
+#include "engine/state/separate_state.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/separate_state.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is divided among ranks trains as what every rank holds, and their checkpoints are each other's.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 
@@ -13,7 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "setup/process.hpp"
+#include "checkpoints/store/store.hpp"
+#include "engine/setup/process.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One copy of the parameters per host: a run starts, is saved, goes on and is evaluated with the bits that it has when
 // every rank keeps its own.
-#include <lockstep/checkpoints/store.hpp>
-#include <lockstep/engine/run_state.hpp>
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -13,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"

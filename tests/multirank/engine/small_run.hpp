@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 
@@ -12,11 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "hooks/hooks.hpp"
-#include "hooks/log_settings.hpp"
-#include "loop/trainer.hpp"
-#include "measures/evaluation.hpp"
-#include "setup/strategy.hpp"
+#include "engine/hooks/hooks.hpp"
+#include "engine/hooks/log_settings.hpp"
+#include "engine/loop/trainer.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/setup/strategy.hpp"
+#include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
 

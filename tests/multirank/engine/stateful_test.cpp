@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Components of checkpoints: a user's own, and parameters that are not trained.
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "checkpoints/store/store.hpp"
+#include "engine/state/run_state.hpp"
 #include "small_run.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/run_state.hpp>
 
 #include <gtest/gtest.h>
 
 #include <map>
 
+#include "engine/state/run_state.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

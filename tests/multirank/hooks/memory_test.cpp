@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/process.hpp>
-
 #include <gtest/gtest.h>
 
+#include "core/process.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/foreign.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -9,6 +8,7 @@
 #include <filesystem>
 #include <limits>
 
+#include "checkpoints/interop/foreign.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

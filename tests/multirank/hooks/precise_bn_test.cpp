@@ -7,8 +7,8 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 
+#include "engine/measures/precise_statistics.hpp"
 #include "hooked_run.hpp"
-#include "measures/precise_statistics.hpp"
 
 namespace lockstep::engine {
 namespace precise_bn_test {

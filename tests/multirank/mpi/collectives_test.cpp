@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/shared_region.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 #include <thread>
 
 #include "every_backend.hpp"
+#include "mpi/shared_region.hpp"
 
 namespace lockstep::mpi {
 namespace collectives_test {

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <type_traits>
 
-#include "chunks.hpp"
+#include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
 namespace communicator_test {

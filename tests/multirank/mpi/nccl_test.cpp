@@ -14,7 +14,7 @@
 #include <thread>
 #include <vector>
 
-#include "nccl_link.hpp"
+#include "mpi/nccl_link.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"
 

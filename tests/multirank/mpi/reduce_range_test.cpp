@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/topology.hpp>
 
 #include <cstring>
 #include <numeric>
@@ -8,6 +7,7 @@
 #include <stdexcept>
 
 #include "every_backend.hpp"
+#include "mpi/topology.hpp"
 
 namespace lockstep::mpi {
 namespace reduce_range_test {

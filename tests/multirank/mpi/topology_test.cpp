@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/topology.hpp>
+#include "mpi/topology.hpp"
 
 #include <gtest/gtest.h>
 

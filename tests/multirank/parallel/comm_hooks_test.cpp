@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/power_sgd.hpp>
 
 #include <torch/nn/modules/embedding.h>
 
@@ -8,6 +7,7 @@
 #include <limits>
 #include <thread>
 
+#include "parallel/comm_hooks/power_sgd.hpp"
 #include "support/counting_collectives.hpp"
 #include "training.hpp"
 

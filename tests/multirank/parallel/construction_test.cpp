@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/tensor_collectives.hpp>
-
 #include <torch/nn/modules/embedding.h>
 
+#include "parallel/sync/tensor_collectives.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One device and no other ranks. The meta device stands for one that is not the CPU.
-#include <lockstep/data/collate.hpp>
 #include <lockstep/parallel/data_parallel.hpp>
 
+#include "data/collate.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

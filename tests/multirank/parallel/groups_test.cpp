@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/post_local_sgd.hpp>
 
+#include "parallel/comm_hooks/post_local_sgd.hpp"
 #include "training.hpp"
 
 namespace lockstep::parallel {

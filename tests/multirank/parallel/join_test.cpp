@@ -2,11 +2,11 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/join.hpp>
-#include <lockstep/parallel/power_sgd.hpp>
 
 #include <optional>
 #include <stdexcept>
 
+#include "parallel/comm_hooks/power_sgd.hpp"
 #include "support/temporary_folder.hpp"
 #include "training.hpp"
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Blocks that backward runs again: their gradients are averaged as if they had been kept.
+#include "models/recompute.hpp"
+
 #include <lockstep/models/functional.hpp>
-#include <lockstep/models/recompute.hpp>
 
 #include <functional>
 

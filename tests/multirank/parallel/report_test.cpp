@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where the time of a step goes: links and ranks that are made slow are found.
-#include <lockstep/mpi/testing_collectives.hpp>
-
 #include <thread>
 
+#include "mpi/testing_collectives.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

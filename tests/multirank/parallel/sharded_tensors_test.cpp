@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What sharded training does on GPUs, done on the CPU: updates of slices as tensors, gradients and parameters that
 // travel while others compute, and state in the host's memory. tests/gpu does the same on GPUs.
-#include <lockstep/optim/model_average.hpp>
-
 #include <cmath>
 #include <limits>
 
+#include "optim/model_average.hpp"
 #include "parallel_test.hpp"
 #include "support/stand_in_gpu.hpp"
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What can be said of a checkpoint without reading its arrays.
-#include <lockstep/checkpoints/contents.hpp>
+#include "checkpoints/store/contents.hpp"
 
 #include <cmath>
 #include <limits>

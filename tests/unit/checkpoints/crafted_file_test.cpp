@@ -2,7 +2,7 @@
 // HDF5 content that Lockstep would not write, behind digests that are right: none of it is followed or believed.
 #include <functional>
 
-#include "format/layout.hpp"
+#include "checkpoints/format/layout.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <random>
 
-#include "format/envelope.hpp"
+#include "checkpoints/format/envelope.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "store/syscalls.hpp"
+#include "checkpoints/store/syscalls.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

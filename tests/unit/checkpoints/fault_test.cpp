@@ -5,8 +5,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "checkpoints/store/leftovers.hpp"
 #include "fault_support.hpp"
-#include "store/leftovers.hpp"
 
 namespace lockstep::checkpoints {
 namespace fault_test {

@@ -5,9 +5,9 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "checkpoints/format/hdf5.hpp"
+#include "checkpoints/interop/pickle.hpp"
 #include "foreign_support.hpp"
-#include "format/hdf5.hpp"
-#include "interop/pickle.hpp"
 #include "zip_support.hpp"
 
 namespace lockstep::checkpoints {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What we write in the formats of others, we read back; and we replace nothing unasked.
+#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/store/disk.hpp"
 #include "foreign_support.hpp"
-#include "interop/zip.hpp"
-#include "store/disk.hpp"
 
 namespace lockstep::checkpoints {
 namespace foreign_round_trip_test {

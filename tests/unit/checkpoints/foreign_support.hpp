@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/foreign.hpp>
-
 #include <zlib.h>
 
 #include <array>
@@ -10,6 +8,7 @@
 #include <cstdio>
 #include <sys/wait.h>
 
+#include "checkpoints/interop/foreign.hpp"
 #include "support.hpp"
 #include "support/program.hpp"
 #include "zip_support.hpp"

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stored file of every version of the format: they must stay readable for ever.
-#include <lockstep/checkpoints/contents.hpp>
-
+#include "checkpoints/store/contents.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

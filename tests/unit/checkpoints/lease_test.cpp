@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // One run at a time writes to a folder of checkpoints.
-#include <lockstep/checkpoints/lease.hpp>
+#include "checkpoints/store/lease.hpp"
 
 #include <array>
 #include <chrono>

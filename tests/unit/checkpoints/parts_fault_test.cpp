@@ -3,8 +3,8 @@
 // as it is, the sentence names the call, and no half of the new one is ever taken for a whole.
 #include <algorithm>
 
+#include "checkpoints/store/leftovers.hpp"
 #include "fault_support.hpp"
-#include "store/leftovers.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::checkpoints {

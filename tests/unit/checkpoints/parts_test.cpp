@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A checkpoint in several files, and one that is a single file.
-#include <lockstep/checkpoints/contents.hpp>
-
+#include "checkpoints/store/contents.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Large files are written, read and checked by several threads, and arrays are read straight to where they belong.
-#include "format/shares.hpp"
+#include "checkpoints/format/shares.hpp"
 
 #include <atomic>
 #include <cstddef>
 #include <numeric>
 
-#include "format/state_file.hpp"
+#include "checkpoints/format/state_file.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

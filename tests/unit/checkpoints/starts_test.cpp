@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How often a run has started from the same step.
-#include <lockstep/checkpoints/starts.hpp>
+#include "checkpoints/store/starts.hpp"
 
-#include "store/leftovers.hpp"
+#include "checkpoints/store/leftovers.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/checkpoints/store.hpp>
+#include "checkpoints/store/store.hpp"
 
 #include <array>
 #include <chrono>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/checkpoints/retention.hpp>
-#include <lockstep/checkpoints/store.hpp>
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -20,6 +18,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/retention.hpp"
+#include "checkpoints/store/store.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::checkpoints {

@@ -3,8 +3,6 @@
 // data set, generators) is tested where runs are, in tests/multirank/engine.
 #pragma once
 
-#include <lockstep/checkpoints/store.hpp>
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -13,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
 #include "crafted.hpp"
 #include "run.hpp"
 

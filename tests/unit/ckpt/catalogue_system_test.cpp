@@ -10,7 +10,7 @@
 #include <sys/un.h>
 
 #include "catalogue.hpp"
-#include "store/syscalls.hpp"
+#include "checkpoints/store/syscalls.hpp"
 
 namespace lockstep::ckpt {
 namespace catalogue_system_test {

@@ -2,13 +2,12 @@
 // Damage of every kind to every class of bytes, seen through the commands: each case is refused by what reads those
 // bytes, with the region named, and what is printed all the same is what the whole file says. No byte of a checkpoint
 // is without a digest, so there is no damage that does not matter.
-#include <lockstep/checkpoints/store.hpp>
-
 #include <gtest/gtest.h>
 
 #include <map>
 #include <random>
 
+#include "checkpoints/store/store.hpp"
 #include "crafted.hpp"
 #include "run.hpp"
 #include "support/program.hpp"

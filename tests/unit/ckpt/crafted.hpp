@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "format/envelope.hpp"
-#include "format/layout.hpp"
+#include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/layout.hpp"
 #include "unit/checkpoints/support.hpp"
 
 namespace lockstep::ckpt {

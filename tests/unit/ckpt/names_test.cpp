@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <gtest/gtest.h>
 
-#include "failure.hpp"
-#include "filter.hpp"
-#include "rename.hpp"
-#include "source.hpp"
-#include "text.hpp"
+#include "ckpt/failure.hpp"
+#include "ckpt/filter.hpp"
+#include "ckpt/rename.hpp"
+#include "ckpt/source.hpp"
+#include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {
 namespace names_test {

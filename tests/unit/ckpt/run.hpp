@@ -12,7 +12,7 @@
 #include <unistd.h>
 #include <vector>
 
-#include "commands.hpp"
+#include "ckpt/commands.hpp"
 
 namespace lockstep::ckpt {
 

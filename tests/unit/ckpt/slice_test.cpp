@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "slice.hpp"
+#include "ckpt/slice.hpp"
 
 #include <gtest/gtest.h>
 
-#include "failure.hpp"
+#include "ckpt/failure.hpp"
 
 namespace lockstep::ckpt {
 namespace slice_test {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What a path may name: runs, folders, shards, single files, and models in several safetensors files.
-#include <lockstep/checkpoints/contents.hpp>
-#include <lockstep/checkpoints/store.hpp>
-
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
+#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/store.hpp"
 #include "crafted.hpp"
 #include "run.hpp"
 

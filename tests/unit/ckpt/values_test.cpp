@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "values.hpp"
+#include "ckpt/values.hpp"
 
 #include <gtest/gtest.h>
 
 #include <limits>
 
 #include "arrays.hpp"
-#include "histogram.hpp"
+#include "ckpt/histogram.hpp"
 
 namespace lockstep::ckpt {
 namespace values_test {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/config/help.hpp>
+#include "config/help.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/message.hpp>
+#include "core/message.hpp"
 
 #include <gtest/gtest.h>
 

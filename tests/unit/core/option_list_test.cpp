@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/option_list.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/option_list.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/collate.hpp>
+#include "data/collate.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/image_preprocessor.hpp>
+#include "data/image_preprocessor.hpp"
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "data/sample.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/sample.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

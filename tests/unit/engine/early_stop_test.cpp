@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/early_stop.hpp"
+#include "engine/measures/early_stop.hpp"
 
 #include <gtest/gtest.h>
 

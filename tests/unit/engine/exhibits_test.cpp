@@ -5,8 +5,8 @@
 
 #include <limits>
 
-#include "measures/confusion_count.hpp"
-#include "measures/sample_pictures.hpp"
+#include "engine/measures/confusion_count.hpp"
+#include "engine/measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
 namespace exhibits_test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/callback_hook.hpp>
 #include <lockstep/engine/hook_table.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/train_step.hpp>
@@ -10,6 +9,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "engine/hooks/callback_hook.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "loop/phases.hpp"
+#include "engine/loop/phases.hpp"
 
 #include <lockstep/core/error.hpp>
 

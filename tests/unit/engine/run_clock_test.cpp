@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/run_clock.hpp"
+#include "engine/measures/run_clock.hpp"
 
 #include <gtest/gtest.h>
 

@@ -4,17 +4,17 @@
 
 #include <gtest/gtest.h>
 
-#include "hooks/log_settings.hpp"
-#include "loop/nonfinite.hpp"
-#include "loop/phases.hpp"
-#include "loop/run_bounds.hpp"
-#include "measures/evaluation.hpp"
-#include "saving/saving_settings.hpp"
-#include "setup/batch_layout.hpp"
-#include "setup/optimizer.hpp"
-#include "setup/precision.hpp"
-#include "setup/process.hpp"
-#include "setup/strategy_table.hpp"
+#include "engine/hooks/log_settings.hpp"
+#include "engine/loop/nonfinite.hpp"
+#include "engine/loop/phases.hpp"
+#include "engine/loop/run_bounds.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/saving/saving_settings.hpp"
+#include "engine/setup/batch_layout.hpp"
+#include "engine/setup/optimizer.hpp"
+#include "engine/setup/precision.hpp"
+#include "engine/setup/process.hpp"
+#include "engine/setup/strategy_table.hpp"
 
 namespace lockstep::engine {
 namespace settings_test {

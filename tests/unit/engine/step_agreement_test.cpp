@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What ranks ask of the loop, and what becomes of it in the sum over ranks.
-#include "loop/step_agreement.hpp"
+#include "engine/loop/step_agreement.hpp"
 
 #include <lockstep/engine/run_requests.hpp>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "setup/strategy_table.hpp"
+#include "engine/setup/strategy_table.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/table.hpp>

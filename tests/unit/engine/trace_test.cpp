@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "measures/trace.hpp"
+#include "engine/measures/trace.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>

@@ -1,13 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is counted sample by sample: top k, confusion, overlap, likelihood, calibration, labels, probabilities.
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/calibration.hpp>
-#include <lockstep/metrics/confusion.hpp>
-#include <lockstep/metrics/likelihood.hpp>
-#include <lockstep/metrics/multilabel.hpp>
-#include <lockstep/metrics/precision_recall.hpp>
-#include <lockstep/metrics/probability.hpp>
-#include <lockstep/metrics/top_k.hpp>
 
 #include <gtest/gtest.h>
 
@@ -15,6 +8,13 @@
 #include <limits>
 
 #include "make_samples.hpp"
+#include "metrics/calibration.hpp"
+#include "metrics/confusion.hpp"
+#include "metrics/likelihood.hpp"
+#include "metrics/multilabel.hpp"
+#include "metrics/precision_recall.hpp"
+#include "metrics/probability.hpp"
+#include "metrics/top_k.hpp"
 
 namespace lockstep::metrics {
 namespace counting_test {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/regression.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/regression.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/reidentification.hpp>
-#include <lockstep/metrics/reranking.hpp>
+#include "metrics/reidentification.hpp"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
+
+#include "metrics/reranking.hpp"
 
 namespace lockstep::metrics {
 namespace reidentification_test {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "metrics/threshold_curve.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/class_curves.hpp>
-#include <lockstep/metrics/threshold_curve.hpp>
 
 #include <gtest/gtest.h>
 
@@ -10,6 +10,7 @@
 #include <random>
 
 #include "make_samples.hpp"
+#include "metrics/class_curves.hpp"
 
 namespace lockstep::metrics {
 namespace threshold_curve_test {

@@ -10,7 +10,7 @@
 #include <cmath>
 #include <vector>
 
-#include "rows.hpp"
+#include "models/rows.hpp"
 
 namespace lockstep::models {
 namespace batch_norm_test {

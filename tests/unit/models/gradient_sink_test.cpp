@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "models/gradient_sink.hpp"
+
 #include <lockstep/models/functional.hpp>
-#include <lockstep/models/gradient_sink.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/model.hpp>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Products of small integers are exact in float32, whatever the order of the sums: all ways must have the same bits.
-#include "linear_kernels.hpp"
+#include "models/linear_kernels.hpp"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
@@ -8,7 +8,7 @@
 
 #include <stdexcept>
 
-#include "outer_product.hpp"
+#include "models/outer_product.hpp"
 
 namespace lockstep::models {
 namespace linear_kernels_test {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/generators.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -8,6 +7,8 @@
 #include <torch/types.h>
 
 #include <cmath>
+
+#include "models/generators.hpp"
 
 namespace lockstep::models {
 namespace models_test {

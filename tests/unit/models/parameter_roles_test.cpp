@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "models/parameter_roles.hpp"
+
 #include <lockstep/models/layers.hpp>
-#include <lockstep/models/parameter_roles.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/nn/modules/batchnorm.h>

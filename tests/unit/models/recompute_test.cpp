@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "models/recompute.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/model.hpp>
-#include <lockstep/models/recompute.hpp>
 
 #include <ATen/autocast_mode.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "call.hpp"
+#include "mpi/call.hpp"
 
 #include <gtest/gtest.h>
 

@@ -9,7 +9,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "backends.hpp"
+#include "mpi/backends.hpp"
 
 namespace lockstep::mpi {
 namespace collectives_test {

@@ -9,7 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "gpu/module_api.hpp"
+#include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {
 namespace gpu_module_test {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "reduction.hpp"
+#include "mpi/reduction.hpp"
 
 namespace lockstep::mpi {
 namespace lane_tree_test {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "launch.hpp"
+#include "mpi/launch.hpp"
 
 #include <gtest/gtest.h>
 
 #include <vector>
 
-#include "affinity.hpp"
+#include "mpi/affinity.hpp"
 
 namespace lockstep::mpi {
 namespace launch_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reduction.hpp"
+#include "mpi/reduction.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/slurm.hpp>
+#include "mpi/slurm.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <ctime>
 #include <filesystem>
 
-#include "launch.hpp"
+#include "mpi/launch.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::mpi {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/testing_collectives.hpp>
+#include "mpi/testing_collectives.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parameters of 16 bits beside an update of the same numbers in float32.
-#include <lockstep/core/half_format.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "core/half_format.hpp"
 #include "every_loop.hpp"
 #include "make_optimizer.hpp"
 #include "support/flat_parameters_double.hpp"

@@ -2,8 +2,6 @@
 // What optimizers, their wrappers and their groups are refused for, where no other test says it.
 #include <lockstep/core/error.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
-#include <lockstep/optim/option_limits.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -12,6 +10,8 @@
 #include <limits>
 
 #include "make_optimizer.hpp"
+#include "optim/option_limits.hpp"
+#include "optim/param_groups.hpp"
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Averages of weights: what they are by their formulas, who averages which part, and what changes places with them.
+#include "optim/model_average.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/model_average.hpp>
 #include <lockstep/optim/tensor_update.hpp>
 
 #include <gtest/gtest.h>

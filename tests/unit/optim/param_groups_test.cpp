@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/param_groups.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/param_groups.hpp>
 
 #include <gtest/gtest.h>
 

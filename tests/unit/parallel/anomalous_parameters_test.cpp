@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/anomalous_parameters.hpp>
+#include "parallel/ddp/anomalous_parameters.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>

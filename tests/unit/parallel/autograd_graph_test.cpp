@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/autograd_graph.hpp"
+#include "parallel/reducers/autograd_graph.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/function.h>

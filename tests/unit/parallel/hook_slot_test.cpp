@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/hook_slot.hpp"
+#include "parallel/reducers/hook_slot.hpp"
 
 #include <lockstep/core/error.hpp>
 

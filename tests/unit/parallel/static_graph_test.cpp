@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/static_graph.hpp"
+#include "parallel/reducers/static_graph.hpp"
 
 #include <gtest/gtest.h>
 

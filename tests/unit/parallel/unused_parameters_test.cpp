@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "reducers/unused_parameters.hpp"
+#include "parallel/reducers/unused_parameters.hpp"
 
 #include <lockstep/parallel/named_parameter.hpp>
 

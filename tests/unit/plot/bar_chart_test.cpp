@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/bar_chart.hpp>
-#include <lockstep/plot/histogram_chart.hpp>
+#include "plot/bar_chart.hpp"
 
 #include <gtest/gtest.h>
 
+#include "plot/histogram_chart.hpp"
 #include "svg_reading.hpp"
 
 namespace lockstep::plot {

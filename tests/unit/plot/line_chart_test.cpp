@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/line_chart.hpp>
+#include "plot/line_chart.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/line_chart.hpp>
-#include <lockstep/plot/matrix_chart.hpp>
-#include <lockstep/plot/page_style.hpp>
-#include <lockstep/plot/timeline_chart.hpp>
+#include "plot/page_style.hpp"
 
 #include <gtest/gtest.h>
 
 #include <regex>
+
+#include "plot/line_chart.hpp"
+#include "plot/matrix_chart.hpp"
+#include "plot/timeline_chart.hpp"
 
 namespace lockstep::plot {
 namespace page_style_test {

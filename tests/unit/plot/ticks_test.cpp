@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/ticks.hpp>
+#include "plot/ticks.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/plot/timeline_chart.hpp>
+#include "plot/timeline_chart.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/log/log.hpp>
-#include <lockstep/report/console_line.hpp>
-#include <lockstep/report/progress_bar.hpp>
 
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -11,6 +9,9 @@
 #include <functional>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "report/console_line.hpp"
+#include "report/progress_bar.hpp"
 
 namespace lockstep::report {
 namespace console_test {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/eta.hpp>
+#include "report/eta.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Classes and pictures on the page of a run.
-#include <lockstep/report/exhibits.hpp>
-#include <lockstep/report/image.hpp>
-#include <lockstep/report/run_page.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
 #include <cmath>
 
 #include "folder.hpp"
+#include "report/exhibits.hpp"
+#include "report/image.hpp"
+#include "report/run_page.hpp"
 
 namespace lockstep::report {
 namespace evaluation_section_test {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/exhibits.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/exhibits.hpp>
-#include <lockstep/report/image.hpp>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "folder.hpp"
+#include "report/image.hpp"
 
 namespace lockstep::report {
 namespace exhibits_test {

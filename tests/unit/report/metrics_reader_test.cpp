@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/metrics_reader.hpp>
-#include <lockstep/report/metrics_writer.hpp>
+#include "report/metrics_reader.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,6 +7,7 @@
 #include <limits>
 
 #include "folder.hpp"
+#include "report/metrics_writer.hpp"
 
 namespace lockstep::report {
 namespace metrics_reader_test {

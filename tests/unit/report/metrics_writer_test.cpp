@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/metrics.hpp>
-#include <lockstep/report/metrics_writer.hpp>
+#include "report/metrics_writer.hpp"
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -12,6 +11,7 @@
 #include <sys/resource.h>
 
 #include "folder.hpp"
+#include "report/metrics.hpp"
 
 namespace lockstep::report {
 namespace metrics_writer_test {

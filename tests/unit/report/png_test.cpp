@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/image.hpp>
-
 #include <gtest/gtest.h>
 #include <zlib.h>
 
@@ -8,6 +6,8 @@
 #include <cstdlib>
 #include <stdexcept>
 #include <vector>
+
+#include "report/image.hpp"
 
 namespace lockstep::report {
 namespace png_test {

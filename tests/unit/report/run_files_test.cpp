@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/failure.hpp>
-#include <lockstep/report/run_files.hpp>
+#include "report/run_files.hpp"
 
 #include <gtest/gtest.h>
 
 #include <stdexcept>
 
 #include "folder.hpp"
+#include "report/failure.hpp"
 
 namespace lockstep::report {
 namespace run_files_test {

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "report/run_page.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/report/run_page.hpp>
-#include <lockstep/report/step_times.hpp>
 
 #include <gtest/gtest.h>
 
 #include <filesystem>
 
 #include "folder.hpp"
+#include "report/step_times.hpp"
 
 namespace lockstep::report {
 namespace run_page_test {

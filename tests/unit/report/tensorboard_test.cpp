@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/report/event_frame.hpp>
-#include <lockstep/report/tensorboard_writer.hpp>
-
 #include <gtest/gtest.h>
 
 #include <array>
@@ -10,6 +7,8 @@
 #include <vector>
 
 #include "folder.hpp"
+#include "report/event_frame.hpp"
+#include "report/tensorboard_writer.hpp"
 #include "support/program.hpp"
 
 namespace lockstep::report {

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/checkpoints/statistics.hpp>
 
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
+
+#include "checkpoints/format/statistics.hpp"
 
 // What a checkpoint holds, without reading its arrays: for programs that look into checkpoints.
 namespace lockstep::checkpoints {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/reidentification.hpp>
-
 #include <cstddef>
+
+#include "metrics/reidentification.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/plot/timeline_chart.hpp>
-
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "plot/timeline_chart.hpp"
 
 namespace lockstep::report {
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/precision_recall.hpp>
 #include <lockstep/metrics/samples.hpp>
-#include <lockstep/metrics/threshold_curve.hpp>
 
 #include <vector>
+
+#include "metrics/precision_recall.hpp"
+#include "metrics/threshold_curve.hpp"
 
 namespace lockstep::metrics {
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
-#include <lockstep/data/sample.hpp>
 #include <lockstep/data/sampler_table.hpp>
 
 #include <string>
 #include <vector>
+
+#include "data/sample.hpp"
 
 namespace lockstep::data {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
 #include <lockstep/metrics/samples.hpp>
 
 #include <array>
@@ -9,6 +8,8 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "metrics/exact_sum.hpp"
 
 // y is a target and p its prediction; units are those of the targets. Every value is NaN of no sample.
 namespace lockstep::metrics {

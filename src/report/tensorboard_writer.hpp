@@ -3,13 +3,14 @@
 
 #include <lockstep/core/measurements.hpp>
 #include <lockstep/core/record.hpp>
-#include <lockstep/report/image.hpp>
 
 #include <cstdint>
 #include <cstdio>
 #include <functional>
 #include <memory>
 #include <string>
+
+#include "report/image.hpp"
 
 namespace lockstep::report {
 

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/exact_sum.hpp>
-#include <lockstep/metrics/precision_recall.hpp>
 #include <lockstep/metrics/samples.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "metrics/exact_sum.hpp"
+#include "metrics/precision_recall.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/clones.hpp>
-
 #include <bit>
 #include <cstdint>
+
+#include "core/clones.hpp"
 
 namespace lockstep {
 

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/report/image.hpp>
 
 #include <cstdint>
 #include <string>
 #include <vector>
+
+#include "report/image.hpp"
 
 // What a run shows beside numbers that are drawn over the steps.
 namespace lockstep::report {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/confusion.hpp>
-
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
+
+#include "metrics/confusion.hpp"
 
 namespace lockstep::metrics {
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/config/config.hpp>
 #include <lockstep/core/key_spec.hpp>
 
 #include <map>
 #include <string>
 #include <vector>
+
+#include "config/config.hpp"
 
 namespace lockstep::config {
 
