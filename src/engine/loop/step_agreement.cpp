@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/step_agreement.hpp"
 
+#include <lockstep/engine/perf_timer.hpp>
+
 #include <cstddef>
+#include <exception>
 
 namespace lockstep::engine {
 
@@ -30,6 +33,26 @@ StepAgreement unpack(std::span<const double> sums) {
           .ends = (of_root & kEnd) != 0,
           .has_failed = sums[2] > 0,
           .losses = {sums.begin() + kNumbers, sums.end()}};
+}
+
+StepAgreement agree(const RunRequests& requests, std::span<const double> losses, const mpi::Communicator& world,
+                    mpi::Collectives& collectives, PerfStats* perf) {
+  const StepWishes wishes{.stops = RunRequests::is_stop_requested(),
+                          .saves = requests.is_save_requested(),
+                          .ends = requests.is_end_requested(),
+                          .has_failed = requests.failure() != nullptr};
+  std::vector<double> numbers = pack(wishes, world.is_root(), losses);
+  {
+    const PerfScope timer("loss_all_reduce", perf);
+    collectives.all_reduce(numbers.data(), numbers.size(), DType::float64, mpi::ReduceOp::sum);
+  }
+  StepAgreement agreed = unpack(numbers);
+  if (agreed.has_failed) {
+    world.together([&requests] {
+      if (requests.failure()) std::rethrow_exception(requests.failure());
+    });
+  }
+  return agreed;
 }
 
 }  // namespace lockstep::engine

@@ -1,12 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/engine/run_requests.hpp>
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
 #include <span>
 #include <vector>
 
 // What the ranks agree on at the end of a step. Each packs what it has to say into numbers, one all_reduce adds them
 // up, and each unpacks the sums.
 namespace lockstep::engine {
+
+class PerfStats;
 
 /// What one rank has to say.
 struct StepWishes {
@@ -29,5 +35,12 @@ struct StepAgreement {
 std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses);
 /// @param sums  of what all ranks have packed
 StepAgreement unpack(std::span<const double> sums);
+
+/// Agrees on the requests of all ranks and on the loss, with one all_reduce. Collective.
+/// @param losses  what this rank knows of the loss
+/// @param perf    takes the time of the all_reduce; may be null
+/// @throws  on every rank, the failure of the lowest rank that has one
+StepAgreement agree(const RunRequests& requests, std::span<const double> losses, const mpi::Communicator& world,
+                    mpi::Collectives& collectives, PerfStats* perf);
 
 }  // namespace lockstep::engine

@@ -62,7 +62,7 @@ Outcome Trainer::loop() {
     whole.start();
     StepReport report = runner.run(*loader);
     hooks.each(&Hook::before_agreement, view());
-    const Verdict verdict = agree(runner, report);
+    const Verdict verdict = judge(runner, report);
     whole.stop();
     whole.record();
     if (verdict.goes_back && go_back()) {
@@ -92,28 +92,13 @@ bool Trainer::is_over() const {
   return run_->progress.step >= run_->progress.total_steps || run_->requests.is_finish_requested();
 }
 
-/// Sums the loss over ranks, and tells every rank what any of them asks for: one all_reduce.
-Trainer::Verdict Trainer::agree(const StepRunner& runner, StepReport& report) {
-  RunRequests& requests = run_->requests;
-  const mpi::Communicator& world = view().world;
-  const StepWishes wishes{.stops = RunRequests::is_stop_requested(),
-                          .saves = requests.is_save_requested(),
-                          .ends = requests.is_end_requested(),
-                          .has_failed = requests.failure() != nullptr};
-  std::vector<double> numbers = pack(wishes, world.is_root(), runner.loss_parts());
-  {
-    const PerfScope timer("loss_all_reduce", run_->perf.get());
-    view().collectives.all_reduce(numbers.data(), numbers.size(), DType::float64, mpi::ReduceOp::sum);
-  }
-  const StepAgreement agreed = unpack(numbers);
-  if (agreed.has_failed) {
-    world.together([&requests] {
-      if (requests.failure()) std::rethrow_exception(requests.failure());
-    });
-  }
+/// What the ranks have agreed on with this step, whose report gets its loss.
+Trainer::Verdict Trainer::judge(const StepRunner& runner, StepReport& report) {
+  const StepAgreement agreed =
+      agree(run_->requests, runner.loss_parts(), view().world, view().collectives, run_->perf.get());
   report.loss = runner.mean_loss(agreed.losses);
   report.is_save_due = agreed.saves;
-  requests.clear_save();
+  run_->requests.clear_save();
   const NonfiniteHook::Verdict verdict = nonfinite_->judge(run_->progress.step + 1, report, view().optimizer.scaler());
   if (verdict == NonfiniteHook::Verdict::roll_back) return {.outcome = std::nullopt, .goes_back = true};
   if (agreed.ends) return {.outcome = Outcome::ended};

@@ -42,12 +42,12 @@ class Trainer {
   void end_after_failure(std::size_t first, std::size_t begun) noexcept;
   bool is_over() const;
   bool complete_step(StepReport& report);
-  /// What the ranks have agreed on with a step.
+  /// What is to become of the run after a step, the same on every rank.
   struct Verdict {
     std::optional<Outcome> outcome;  // the run is over
     bool goes_back = false;          // to its last checkpoint, instead of being advanced
   };
-  Verdict agree(const StepRunner& runner, StepReport& report);
+  Verdict judge(const StepRunner& runner, StepReport& report);
   bool go_back();
 
   std::unique_ptr<Run> run_;
