@@ -10,6 +10,7 @@
 #include "checkpoints/store/store.hpp"
 #include "engine/state/run_state.hpp"
 #include "small_run.hpp"
+#include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -152,6 +153,72 @@ TEST_F(StatefulTest, NamesAreUnique) {
   RememberingRun run(world_, 4);
   run.trainer.add_hook(Priority::normal, std::make_unique<RememberingHook>(run.memory));
   EXPECT_THROW(capture(run.trainer, "", world_.is_root()), std::logic_error);
+}
+
+// Of the differences that lower it to the same level, the first in the list of components is named.
+TEST_F(StatefulTest, TheReproducibilityOfARunIsThatOfItsWorstComponent) {
+  SmallRun first(world_, kTwelveSteps);
+  const Archive same = capture(first.trainer, "", true);
+  const auto text_of = [&](const Settings& settings, const Archive& archive, const RestoreOptions& options = {}) {
+    SmallRun run(world_, with(kTwelveSteps, settings));
+    return reproducibility_of(run.trainer, archive, options).text();
+  };
+  const Settings hook = {{"ddp.comm_hook", "powersgd"}};
+  const Settings precision = {{"train.precision", "bf16"}};
+  EXPECT_EQ(text_of({}, same), "bitwise");
+  EXPECT_EQ(text_of({}, same, {.resets_rng = true, .resets_average = true}), "bitwise");
+  Archive threads = same;
+  threads.set("/", "threads", std::int64_t{99});
+  EXPECT_EQ(text_of({}, threads), "order, because it was written with run.threads = 99");
+  Archive ranks = threads;
+  ranks.set("/", "world_size", std::int64_t{7});
+  const std::string by_ranks = "order, because it was written by 7 ranks and train.lanes is off";
+  EXPECT_EQ(text_of({}, ranks), by_ranks);
+  Archive stage = ranks;
+  stage.set("/", "sharding", std::int64_t{2});
+  EXPECT_EQ(text_of({}, stage), world_.size() == 1 ? by_ranks
+                                                   : "order, because it was written by a run of sharding stage 2 (0: "
+                                                     "none), which rounds sums otherwise");
+  EXPECT_EQ(text_of(precision, stage), "statistical, because train.precision is bf16 and was fp32");
+  EXPECT_EQ(text_of(with(precision, hook), stage), "statistical, because ddp.comm_hook is powersgd and was none");
+  for (const RestoreOptions& options : {RestoreOptions{.is_partial = true}, RestoreOptions{.resets_optim = true},
+                                        RestoreOptions{.resets_sched = true}, RestoreOptions{.resets_sampler = true}}) {
+    EXPECT_EQ(text_of(with(precision, hook), stage, options),
+              "statistical, because not all of the state was taken over");
+  }
+}
+
+// All ranks of a node read a part of what they share, and then the run holds what the file holds.
+TEST_F(StatefulTest, ACheckpointIsReadIntoTheMemoryOfTheRun) {
+  const Settings averaged = {{"ema.kind", "ema"}};
+  const std::vector<Settings> kinds = {
+      averaged, averaged, {{"train.precision", "fp16"}, {"ddp.shared_parameters", "false"}}};
+  for (std::size_t i = 0; i < kinds.size(); ++i) {
+    SCOPED_TRACE(i);
+    const Settings settings = with(kTwelveSteps, with(kinds[i], {{"train.max_steps", "6"}}));
+    SmallRun first(world_, settings);
+    const bool has_begun = i == 0;  // else the average, if there is one, has no updates
+    if (has_begun) first.trainer.add_hook(Priority::high, average_hook(first.sections.at("ema")));
+    first.trainer.train();
+    const Archive archive = capture(first.trainer, "", world_.is_root());
+    const std::string folder = path_ + "/" + std::to_string(i);
+    if (world_.is_root()) checkpoints::write(folder, 6, archive);
+    world_.barrier();
+    SmallRun resumed(world_, settings);
+    const checkpoints::RestoreTargets targets = restore_targets(resumed.trainer);
+    EXPECT_TRUE(targets.contains("/model/params/hidden0.weight"));
+    EXPECT_TRUE(targets.contains("/optim/0/state/exp_avg/hidden0.weight"));
+    Archive read;
+    resumed.strategy.model().parameters().write(
+        [&] { read = checkpoints::read(checkpoints::checkpoint_of(folder, 6), targets); });
+    EXPECT_EQ(read.array("/model/params/hidden0.weight").bytes.data(),
+              targets.at("/model/params/hidden0.weight").memory.data());
+    restore(resumed.trainer, read);
+    EXPECT_EQ(testing::differences(capture(resumed.trainer, "", true), read), "");
+    const optim::ModelAverage* const average = resumed.strategy.average();
+    EXPECT_EQ(average != nullptr, i < 2);
+    EXPECT_EQ(average != nullptr && average->has_begun(), has_begun);
+  }
 }
 
 /// One layer is trained, the other is not.
