@@ -43,28 +43,28 @@ std::string find_checkpoint(const std::string& from) {
 }
 
 /// Whether there was a checkpoint; then the run stands there.
-bool roll_back(Trainer& trainer, const TrainRequest& request) {
+bool roll_back(Trainer& trainer, const TrainRequest& request, ResumeSettings resume) {
   const mpi::Communicator& world = trainer.view().world;
   std::string newest;
   world.together([&] {
     if (world.is_root()) newest = checkpoints::latest(request.checkpoint_directory).value_or("");
   });
   if (world.broadcast(newest).empty()) return false;
-  Sections sections = request.sections;
-  sections.at("").set("resume", "must", "train.nonfinite=roll_back");
-  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  resume.source = "must";
+  const auto restored = load_or_resume(trainer, resume, request.checkpoint_directory);
   if (request.on_start) request.on_start(trainer.progress().step, restored);
   return true;
 }
 
 /// The hooks that every run has, those that the configuration names, and those of the program.
-void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& request) {
+void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& request,
+               const std::string& schedule_policy) {
   const Sections& sections = request.sections;
   const std::int64_t interval = LogSettings::from(sections.at("log")).interval;
   std::unique_ptr<Hook> evaluate;
   world.together([&] { evaluate = evaluate_hook(sections, request.tables.meters); });
   trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
-  trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
+  trainer.add_hook(Priority::low, schedule_hook(schedule_policy));
   trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
   trainer.add_hook(Priority::normal,
                    train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.tables.meters));
@@ -89,15 +89,14 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
 }
 
 /// From a checkpoint, from given parameters, or from the initial ones.
-void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request) {
-  const Sections& sections = request.sections;
+void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request,
+                     const ResumeSettings& resume) {
   RunOrigin& origin = trainer.view().origin;
-  const auto restored = load_or_resume(trainer, sections, request.checkpoint_directory);
+  const auto restored = load_or_resume(trainer, resume, request.checkpoint_directory);
   if (origin.run_id.empty()) origin.run_id = new_run_id(world);
-  limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts,
-               sections.at("resume").integer("max_starts"));
+  limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts, resume.max_starts);
   if (!restored) {
-    for (const std::string& difference : init_from(trainer.run().strategy, sections.at("init"))) {
+    for (const std::string& difference : init_from(trainer.run().strategy, request.sections.at("init"))) {
       log::warning("init.partial passes over: " + difference);
     }
   }
@@ -107,15 +106,17 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
 }  // namespace
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
+  ResumeSettings resume;
+  world.together([&] { resume = ResumeSettings::from(request.sections); });
   data::Splits splits = open_data(world, request.sections.at("data"), request.tables);
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.tables);
   strategy->prepare(splits.train->task());
   Trainer trainer(request.sections, *strategy, std::move(splits), request.tables);
   trainer.view().origin.environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
-  add_hooks(trainer, world, request);
-  restore_or_init(trainer, world, request);
-  trainer.set_roll_back([&] { return roll_back(trainer, request); });
+  add_hooks(trainer, world, request, resume.schedule);
+  restore_or_init(trainer, world, request, resume);
+  trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });
   return trainer.train();
 }
 
