@@ -198,7 +198,7 @@ TEST_F(StatefulTest, ACheckpointIsReadIntoTheMemoryOfTheRun) {
     const Settings settings = with(kTwelveSteps, with(kinds[i], {{"train.max_steps", "6"}}));
     SmallRun first(world_, settings);
     const bool has_begun = i == 0;  // else the average, if there is one, has no updates
-    if (has_begun) first.trainer.add_hook(Priority::high, average_hook(first.sections.at("ema")));
+    if (has_begun) first.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(first.sections.at("ema"))));
     first.trainer.train();
     const Archive archive = capture(first.trainer, "", world_.is_root());
     const std::string folder = path_ + "/" + std::to_string(i);
