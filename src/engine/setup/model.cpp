@@ -5,24 +5,16 @@
 
 #include <algorithm>
 
-#include "core/option_list.hpp"
-
 namespace lockstep::engine {
-
-std::vector<std::string> names_in(const std::string& list) {
-  std::vector<std::string> names = split_list(list, ',');
-  std::erase(names, "");
-  return names;
-}
 
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
                                      const StrategyRow& row, const StrategySettings& settings,
                                      const mpi::Collectives& collectives) {
   parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), collectives);
   options.lanes = static_cast<int>(lanes);
-  options.hosts = static_cast<int>(sections.at("comm").integer("hosts"));
+  options.hosts = mpi::CommSettings::from(sections.at("comm")).hosts;
   options.autocast = precision.autocast;
-  options.recompute = names_in(sections.at("model").text("recompute"));
+  options.recompute = models::ModelSettings::from(sections.at("model")).recompute;
   if (row.lay_out != nullptr) row.lay_out(settings, options);
   return options;
 }

@@ -18,9 +18,6 @@
 // The model of a run and its wrapper, before its first step.
 namespace lockstep::engine {
 
-/// "a, b" -> {"a", "b"}
-std::vector<std::string> names_in(const std::string& list);
-
 /// How the wrapper is to lay the model out: as sections `ddp`, `comm` and `model`, the precision and the strategy say.
 /// @param lanes  0: off
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,

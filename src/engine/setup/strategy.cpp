@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "data/settings.hpp"
 #include "engine/setup/batch_layout.hpp"
 #include "engine/setup/model.hpp"
 #include "engine/setup/optimizer.hpp"
@@ -23,7 +24,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
       tables_(&tables),
       settings_(StrategySettings::from(sections.at("strategy"))),
       comm_hook_(sections.at("ddp").text("comm_hook")),
-      loader_threads_(static_cast<int>(sections.at("data").integer("workers"))) {
+      loader_threads_(data::DataSettings::from(sections.at("data")).workers) {
   const Section& train = sections.at("train");
   const RunSettings run = RunSettings::from(sections.at("run"));
   const BatchSettings batch = BatchSettings::from(train);
@@ -43,11 +44,9 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
     }
     layout_ = layout_of(batch, world.rank(), world.size());
   });
-  const Section& comm = sections.at("comm");
-  collectives_ = mpi::make_collectives(world, {.backend = comm.text("backend"),
-                                               .timeout_s = comm.real("timeout_s"),
-                                               .hosts = static_cast<int>(comm.integer("hosts")),
-                                               .gpu = processor.gpu});
+  mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
+  comm.gpu = processor.gpu;
+  collectives_ = mpi::make_collectives(world, comm);
   if (row.require != nullptr) world.together([&] { row.require(settings_, world.size()); });
 }
 

@@ -21,7 +21,7 @@ void require_one_rank(const StrategySettings& settings, int world_size) {
 void shard(const StrategySettings& settings, parallel::DdpOptions& options) {
   options.shares_parameters = false;
   options.sharding = {.stage = settings.stage,
-                      .blocks = names_in(settings.blocks),
+                      .blocks = words_in(settings.blocks),
                       .prefetches = settings.prefetches,
                       .offloads = settings.offloads};
 }

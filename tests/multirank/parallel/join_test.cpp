@@ -316,6 +316,8 @@ TEST_F(JoinTest, AWrapperThatCannotJoinIsRefused) {
   EXPECT_NE(refusal(*weighing).find("ddp.weigh_samples=false"), std::string::npos);
   auto lanes = wrap(std::make_shared<TwoLayers>(), {.lanes = 8});
   EXPECT_NE(refusal(*lanes).find("train.lanes=0"), std::string::npos);
+  auto sharded = wrap(std::make_shared<TwoLayers>(), {.sharding = {.stage = 2}});
+  EXPECT_NE(refusal(*sharded).find("strategy.name=ddp"), std::string::npos);
   auto plain = wrap(std::make_shared<TwoLayers>());
   {
     const Join first(*plain);
