@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <cmath>
 
 #include "optim/kernel.hpp"
@@ -62,13 +64,7 @@ Rule adadelta_rule() {
   return {
       .name = "adadelta",
       .help = "gives every change the unit of the parameter; lr is mostly 1",
-      .keys = {eps_key(),
-               {.name = "optim.rho",
-                .type = KeyType::real,
-                .default_value = "0.9",
-                .help = "adadelta: decay rate of the mean squares",
-                .min = 0,
-                .max = 1}},
+      .keys = {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

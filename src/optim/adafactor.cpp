@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <torch/types.h>
 
 #include <algorithm>
@@ -119,32 +121,20 @@ std::optional<Shape> adafactor_state_shape(const Options&, std::size_t slot, con
 }  // namespace
 
 Rule adafactor_rule() {
-  return {.name = "adafactor",
-          .help = "Adam-like steps from mean squares of rows and columns only, in proportion to the parameter",
-          .keys = {{.name = "optim.beta2_decay",
-                    .type = KeyType::real,
-                    .default_value = "-0.8",
-                    .help = "adafactor: mean squares move by step^beta2_decay",
-                    .max = 0},
-                   {.name = "optim.eps1",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "adafactor: least root of a mean square; 0: the rounding unit of the parameter's type",
-                    .min = 0},
-                   {.name = "optim.eps2",
-                    .type = KeyType::real,
-                    .default_value = "0.001",
-                    .help = "adafactor: least size of a parameter that its steps are in proportion to",
-                    .min = 0},
-                   {.name = "optim.d",
-                    .type = KeyType::real,
-                    .default_value = "1",
-                    .help = "adafactor: steps of a larger root mean square are shortened to it",
-                    .min = 0,
-                    .min_is_exclusive = true}},
-          .read = read_adafactor,
-          .state_names = adafactor_state_names,
-          .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};
+  return {
+      .name = "adafactor",
+      .help = "Adam-like steps from mean squares of rows and columns only, in proportion to the parameter",
+      .keys = {keys::real("optim.beta2_decay", "-0.8", "adafactor: mean squares move by step^beta2_decay",
+                          -keys::kUnlimited, 0),
+               keys::real("optim.eps1", "0",
+                          "adafactor: least root of a mean square; 0: the rounding unit of the parameter's type", 0),
+               keys::real("optim.eps2", "0.001",
+                          "adafactor: least size of a parameter that its steps are in proportion to", 0),
+               keys::real_above("optim.d", 0, keys::kUnlimited, "1",
+                                "adafactor: steps of a larger root mean square are shortened to it")},
+      .read = read_adafactor,
+      .state_names = adafactor_state_names,
+      .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};
 }
 
 }  // namespace lockstep::optim

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <cmath>
 
 #include "optim/kernel.hpp"
@@ -62,25 +64,18 @@ double initial_state(const Options& options, std::size_t) { return options.at("i
 }  // namespace
 
 Rule adagrad_rule() {
-  return {.name = "adagrad",
-          .help = "divides by the root of the sum of all squared gradients",
-          .keys = {eps_key(),
-                   {.name = "optim.lr_decay",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "adagrad: divides lr by 1 + lr_decay * updates before this one",
-                    .min = 0},
-                   {.name = "optim.initial_accumulator_value",
-                    .type = KeyType::real,
-                    .default_value = "0",
-                    .help = "adagrad: where the sums of squares begin",
-                    .min = 0}},
-          .read = read,
-          .state_names = state_names,
-          .kind = ElementRule{.coefficients = erased<coefficients>,
-                              .update32 = erased<update<float>>,
-                              .update64 = erased<update<double>>},
-          .initial_state = initial_state};
+  return {
+      .name = "adagrad",
+      .help = "divides by the root of the sum of all squared gradients",
+      .keys = {eps_key(),
+               keys::real("optim.lr_decay", "0", "adagrad: divides lr by 1 + lr_decay * updates before this one", 0),
+               keys::real("optim.initial_accumulator_value", "0", "adagrad: where the sums of squares begin", 0)},
+      .read = read,
+      .state_names = state_names,
+      .kind = ElementRule{.coefficients = erased<coefficients>,
+                          .update32 = erased<update<float>>,
+                          .update64 = erased<update<double>>},
+      .initial_state = initial_state};
 }
 
 }  // namespace lockstep::optim

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <algorithm>
 #include <cmath>
 
@@ -74,20 +76,9 @@ Rule asgd_rule() {
   return {
       .name = "asgd",
       .help = "gradient descent that averages the parameters of late steps in its state 'ax'",
-      .keys = {{.name = "optim.lambd",
-                .type = KeyType::real,
-                .default_value = "0.0001",
-                .help = "asgd: decay of the parameter and of the step size",
-                .min = 0},
-               {.name = "optim.eta_power",
-                .type = KeyType::real,
-                .default_value = "0.75",
-                .help = "asgd: power at which the step size falls"},
-               {.name = "optim.t0",
-                .type = KeyType::real,
-                .default_value = "1000000",
-                .help = "asgd: updates before averaging begins",
-                .min = 0}},
+      .keys = {keys::real("optim.lambd", "0.0001", "asgd: decay of the parameter and of the step size", 0),
+               keys::real("optim.eta_power", "0.75", "asgd: power at which the step size falls"),
+               keys::real("optim.t0", "1000000", "asgd: updates before averaging begins", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 
 #include <algorithm>
@@ -22,7 +23,7 @@ double weight_of_annealing(const AverageOptions& options, std::int64_t update) {
 }
 
 KeySpec count_key(const char* name, const char* value, const char* help, double min) {
-  return {.name = name, .type = KeyType::integer, .default_value = value, .help = help, .min = min, .max = 1e12};
+  return keys::integer(name, value, help, min, 1e12);
 }
 
 }  // namespace
@@ -56,35 +57,22 @@ KeySpecs ema_keys() {
   std::vector<std::string> kinds = {"none"};
   for (const AverageRule& row : average_rules()) kinds.push_back(row.name);
   return {
-      {.name = "ema.kind",
-       .type = KeyType::choice,
-       .default_value = "none",
-       .help = "average of past weights that is kept, saved and evaluated; swa: all count the same, ema: the latest "
-               "most, annealing: ema that forgets the first ones",
-       .choices = std::move(kinds)},
-      {.name = "ema.decay",
-       .type = KeyType::real,
-       .default_value = "0.9998",
-       .help = "what stays of the average when new weights come in",
-       .min = 0,
-       .max = 1,
-       .min_is_exclusive = true},
-      {.name = "ema.gamma",
-       .type = KeyType::real,
-       .default_value = "100",
-       .help =
-           "annealing: after n updates new weights count for gamma / (gamma + n), as long as this is more than ema's",
-       .min = 0,
-       .min_is_exclusive = true},
+      keys::choice(
+          "ema.kind", "none",
+          "average of past weights that is kept, saved and evaluated; swa: all count the same, ema: the latest "
+          "most, annealing: ema that forgets the first ones",
+          std::move(kinds)),
+      keys::real_above("ema.decay", 0, 1, "0.9998", "what stays of the average when new weights come in"),
+      keys::real_above(
+          "ema.gamma", 0, keys::kUnlimited, "100",
+          "annealing: after n updates new weights count for gamma / (gamma + n), as long as this is more than ema's"),
       count_key("ema.interval", "1", "steps from one that is averaged to the next", 1),
       count_key("ema.begin", "0", "first step that is averaged; until then the average is what the weights are", 0),
       count_key("ema.begin_epoch", "0", "the same in epochs: the first one whose steps are averaged, from 1; 0: off",
                 0),
-      {.name = "ema.buffers",
-       .type = KeyType::choice,
-       .default_value = "copy",
-       .help = "running statistics of the averaged model: copy: those of the trained one, average: averaged, too",
-       .choices = {"copy", "average"}},
+      keys::choice("ema.buffers", "copy",
+                   "running statistics of the averaged model: copy: those of the trained one, average: averaged, too",
+                   {"copy", "average"}),
   };
 }
 

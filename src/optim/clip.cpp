@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/optim/clip.hpp>
 
 #include <algorithm>
@@ -112,12 +113,7 @@ Clip Clip::parse(const std::string& text, const std::string& origin) {
   if (text.empty()) return {};
   Section numbers;
   for (const char* kind : {"norm", "value"}) {
-    numbers.declare({.name = kind,
-                     .type = KeyType::real,
-                     .default_value = "0",
-                     .help = "the limit",
-                     .min = 0,
-                     .min_is_exclusive = true});
+    numbers.declare(keys::real_above(kind, 0, keys::kUnlimited, "0", "the limit"));
   }
   const std::size_t colon = text.find(':');
   const std::size_t second = colon == std::string::npos ? colon : text.find(':', colon + 1);

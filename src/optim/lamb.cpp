@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -129,24 +131,12 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 Rule lamb_rule() {
   return {.name = "lamb",
           .help = "Adam with steps in proportion to each parameter's norm, for large batches",
-          .keys = {betas_key(),
-                   eps_key(),
-                   decoupled_weight_decay_key(),
-                   trust_clip_key(),
-                   always_adapt_key(),
-                   {.name = "optim.max_grad_norm",
-                    .type = KeyType::real,
-                    .default_value = "1",
-                    .help = "lamb: scale all gradients down to this 2-norm together; 0: as they are",
-                    .min = 0},
-                   {.name = "optim.bias_correction",
-                    .type = KeyType::boolean,
-                    .default_value = "true",
-                    .help = "lamb: correct the means for beginning at zero"},
-                   {.name = "optim.grad_averaging",
-                    .type = KeyType::boolean,
-                    .default_value = "true",
-                    .help = "lamb: the mean takes 1 - beta1 of the gradient, not all of it"}},
+          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(), trust_clip_key(), always_adapt_key(),
+                   keys::real("optim.max_grad_norm", "1",
+                              "lamb: scale all gradients down to this 2-norm together; 0: as they are", 0),
+                   keys::boolean("optim.bias_correction", "true", "lamb: correct the means for beginning at zero"),
+                   keys::boolean("optim.grad_averaging", "true",
+                                 "lamb: the mean takes 1 - beta1 of the gradient, not all of it")},
           .read = read,
           .state_names = state_names,
           .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <array>
@@ -147,21 +148,16 @@ std::vector<std::string> state_names(const Options& options) {
 KeySpecs keys() {
   KeySpecs keys = momentum_keys();
   keys.push_back(eps_key());
-  keys.push_back({.name = "optim.trust_coefficient",
-                  .type = KeyType::real,
-                  .default_value = "0.001",
-                  .help = "lars, larc: length of a step by that of the parameter, at lr 1; 0.02 is usual for larc",
-                  .min = 0});
+  keys.push_back(keys::real("optim.trust_coefficient", "0.001",
+                            "lars, larc: length of a step by that of the parameter, at lr 1; 0.02 is usual for larc",
+                            0));
   keys.push_back(trust_clip_key());
   keys.push_back(always_adapt_key());
-  keys.push_back({.name = "optim.joint_norm",
-                  .type = KeyType::boolean,
-                  .default_value = "false",
-                  .help = "lars: divide by the norm of gradient and weight decay together, not by the sum of norms"});
-  keys.push_back({.name = "optim.adapt_vectors",
-                  .type = KeyType::boolean,
-                  .default_value = "true",
-                  .help = "lars: adapt to the norms of parameters of one dimension, too"});
+  keys.push_back(
+      keys::boolean("optim.joint_norm", "false",
+                    "lars: divide by the norm of gradient and weight decay together, not by the sum of norms"));
+  keys.push_back(
+      keys::boolean("optim.adapt_vectors", "true", "lars: adapt to the norms of parameters of one dimension, too"));
   return keys;
 }
 

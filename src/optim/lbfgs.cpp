@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <torch/types.h>
 
@@ -168,40 +169,20 @@ std::optional<Shape> state_shape(const Options& options, std::size_t slot, const
 }
 
 KeySpecs keys() {
-  return {{.name = "optim.max_iter",
-           .type = KeyType::integer,
-           .default_value = "20",
-           .help = "lbfgs: iterations of a step, at most",
-           .min = 1,
-           .max = 1e6},
-          {.name = "optim.max_eval",
-           .type = KeyType::integer,
-           .default_value = "0",
-           .help = "lbfgs: evaluations of the loss after which a step ends; 0: 5/4 of optim.max_iter",
-           .min = 0,
-           .max = 1e9},
-          {.name = "optim.tolerance_grad",
-           .type = KeyType::real,
-           .default_value = "1e-7",
-           .help = "lbfgs: a step ends once no element of the gradient is larger",
-           .min = 0},
-          {.name = "optim.tolerance_change",
-           .type = KeyType::real,
-           .default_value = "1e-9",
-           .help = "lbfgs: a step ends once neither a parameter nor the loss changes by more",
-           .min = 0},
-          {.name = "optim.history_size",
-           .type = KeyType::integer,
-           .default_value = "100",
-           .help = "lbfgs: iterations that the curvature is learnt from; the memory is that of twice as many models",
-           .min = 1,
-           .max = 10000},
-          {.name = "optim.line_search_fn",
-           .type = KeyType::choice,
-           .default_value = "none",
-           .help = "lbfgs: how far an iteration goes along its direction: as far as lr says, or with strong_wolfe to "
+  return {
+      keys::integer("optim.max_iter", "20", "lbfgs: iterations of a step, at most", 1, 1e6),
+      keys::integer("optim.max_eval", "0",
+                    "lbfgs: evaluations of the loss after which a step ends; 0: 5/4 of optim.max_iter", 0, 1e9),
+      keys::real("optim.tolerance_grad", "1e-7", "lbfgs: a step ends once no element of the gradient is larger", 0),
+      keys::real("optim.tolerance_change", "1e-9",
+                 "lbfgs: a step ends once neither a parameter nor the loss changes by more", 0),
+      keys::integer("optim.history_size", "100",
+                    "lbfgs: iterations that the curvature is learnt from; the memory is that of twice as many models",
+                    1, 10000),
+      keys::choice("optim.line_search_fn", "none",
+                   "lbfgs: how far an iteration goes along its direction: as far as lr says, or with strong_wolfe to "
                    "where the loss is low and flat enough, from lr on",
-           .choices = {"none", "strong_wolfe"}}};
+                   {"none", "strong_wolfe"})};
 }
 
 }  // namespace

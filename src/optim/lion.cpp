@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <algorithm>
 
 #include "optim/kernel.hpp"
@@ -93,10 +95,7 @@ Rule lion_rule() {
   return {.name = "lion",
           .help = "steps of one length along the sign of a mean, with decoupled weight decay; lr a third of adamw's",
           .keys = {betas_key(),
-                   {.name = "optim.caution",
-                    .type = KeyType::boolean,
-                    .default_value = "false",
-                    .help = "lion: leave alone what would move against its gradient"}},
+                   keys::boolean("optim.caution", "false", "lion: leave alone what would move against its gradient")},
           .read = read,
           .state_names = state_names,
           .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,

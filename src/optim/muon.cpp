@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <torch/types.h>
 
@@ -99,25 +100,14 @@ KeySpecs keys() {
   KeySpecs keys = momentum_keys();
   keys.push_back(betas_key());
   keys.push_back(eps_key());
-  keys.push_back({.name = "optim.ns_coefficients",
-                  .type = KeyType::reals,
-                  .default_value = "3.4445, -4.775, 2.0315",
-                  .help = "muon: of the polynomial that a matrix is orthogonalised by"});
-  keys.push_back({.name = "optim.ns_steps",
-                  .type = KeyType::integer,
-                  .default_value = "5",
-                  .help = "muon: how often it is applied",
-                  .min = 0,
-                  .max = 99});
-  keys.push_back({.name = "optim.ns_bf16",
-                  .type = KeyType::boolean,
-                  .default_value = "true",
-                  .help = "muon: orthogonalise in bfloat16; false: in the parameter's own type"});
-  keys.push_back({.name = "optim.adjust_lr_fn",
-                  .type = KeyType::choice,
-                  .default_value = "original",
-                  .help = "muon: how the lr follows a matrix's shape; with match_rms_adamw an lr for adamw fits",
-                  .choices = {"original", "match_rms_adamw"}});
+  keys.push_back(keys::reals("optim.ns_coefficients", "3.4445, -4.775, 2.0315",
+                             "muon: of the polynomial that a matrix is orthogonalised by"));
+  keys.push_back(keys::integer("optim.ns_steps", "5", "muon: how often it is applied", 0, 99));
+  keys.push_back(
+      keys::boolean("optim.ns_bf16", "true", "muon: orthogonalise in bfloat16; false: in the parameter's own type"));
+  keys.push_back(keys::choice("optim.adjust_lr_fn", "original",
+                              "muon: how the lr follows a matrix's shape; with match_rms_adamw an lr for adamw fits",
+                              {"original", "match_rms_adamw"}));
   return keys;
 }
 

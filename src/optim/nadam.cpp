@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <cmath>
 
 #include "optim/kernel.hpp"
@@ -95,14 +97,8 @@ Rule nadam_rule() {
   return {
       .name = "nadam",
       .help = "Adam that looks ahead along its mean",
-      .keys = {betas_key(),
-               eps_key(),
-               decoupled_weight_decay_key(),
-               {.name = "optim.momentum_decay",
-                .type = KeyType::real,
-                .default_value = "0.004",
-                .help = "nadam: how fast the momentum rises to beta1",
-                .min = 0}},
+      .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(),
+               keys::real("optim.momentum_decay", "0.004", "nadam: how fast the momentum rises to beta1", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

@@ -2,6 +2,7 @@
 #include "optim/option_limits.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -51,7 +52,7 @@ void OptionLimits::require(const Options& options, const std::vector<std::string
 
 /// "" where nothing is wrong.
 std::string OptionLimits::fault_in(const Options& options, const std::vector<std::string>& names) const {
-  static const KeySpec any_number{.name = "", .type = KeyType::real, .default_value = "0", .help = ""};
+  static const KeySpec any_number = keys::real("", "0", "");
   bool may_need_states = false;
   for (const std::string& name : names) {
     const auto key = keys_.find(name);

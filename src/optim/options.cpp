@@ -2,6 +2,7 @@
 #include "optim/options.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -10,20 +11,12 @@ namespace lockstep::optim {
 
 KeySpecs shared_option_keys() {
   return {
-      {.name = "optim.lr",
-       .type = KeyType::real,
-       .default_value = "0.001",
-       .help = "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
-       .min = 0},
-      {.name = "optim.weight_decay",
-       .type = KeyType::real,
-       .default_value = "0",
-       .help = "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)",
-       .min = 0},
-      {.name = "optim.maximize",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "climb instead of descend"}};
+      keys::real("optim.lr", "0.001", "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
+                 0),
+      keys::real(
+          "optim.weight_decay", "0",
+          "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)", 0),
+      keys::boolean("optim.maximize", "false", "climb instead of descend")};
 }
 
 void read_shared_options(const Section& optim, Options& options) {
@@ -32,14 +25,11 @@ void read_shared_options(const Section& optim, Options& options) {
 }
 
 KeySpec betas_key() {
-  return {.name = "optim.betas",
-          .type = KeyType::reals,
-          .default_value = "0.9, 0.999",
-          .help =
-              "adam and its kin, lamb, lion (0.9, 0.99 there): decay rates of the mean and of the mean square of the "
-              "gradient, both below 1",
-          .min = 0,
-          .max = 1};
+  return keys::reals(
+      "optim.betas", "0.9, 0.999",
+      "adam and its kin, lamb, lion (0.9, 0.99 there): decay rates of the mean and of the mean square of the "
+      "gradient, both below 1",
+      0, 1);
 }
 
 void read_betas(const Section& optim, Options& options) {
@@ -53,57 +43,37 @@ void read_betas(const Section& optim, Options& options) {
 }
 
 KeySpec eps_key() {
-  return {.name = "optim.eps",
-          .type = KeyType::real,
-          .default_value = "1e-8",
-          .help = "added to what an update is divided by; usual are 1e-10 for adagrad, 1e-6 for adadelta and lamb",
-          .min = 0};
+  return keys::real("optim.eps", "1e-8",
+                    "added to what an update is divided by; usual are 1e-10 for adagrad, 1e-6 for adadelta and lamb",
+                    0);
 }
 
 KeySpec amsgrad_key() {
-  return {.name = "optim.amsgrad",
-          .type = KeyType::boolean,
-          .default_value = "false",
-          .help = "adam, adamw: divide by the largest mean square so far"};
+  return keys::boolean("optim.amsgrad", "false", "adam, adamw: divide by the largest mean square so far");
 }
 
 KeySpec decoupled_weight_decay_key() {
-  return {.name = "optim.decoupled_weight_decay",
-          .type = KeyType::boolean,
-          .default_value = "false",
-          .help = "nadam, radam, lamb: shrink the parameter instead of changing the update"};
+  return keys::boolean("optim.decoupled_weight_decay", "false",
+                       "nadam, radam, lamb: shrink the parameter instead of changing the update");
 }
 
 KeySpec trust_clip_key() {
-  return {.name = "optim.trust_clip",
-          .type = KeyType::boolean,
-          .default_value = "false",
-          .help = "lars, larc: never step further than lr allows; lamb: nor than without the ratio"};
+  return keys::boolean("optim.trust_clip", "false",
+                       "lars, larc: never step further than lr allows; lamb: nor than without the ratio");
 }
 
 KeySpec always_adapt_key() {
-  return {.name = "optim.always_adapt",
-          .type = KeyType::boolean,
-          .default_value = "false",
-          .help = "lars, lamb: adapt to the parameter's norm also where weight_decay is 0"};
+  return keys::boolean("optim.always_adapt", "false",
+                       "lars, lamb: adapt to the parameter's norm also where weight_decay is 0");
 }
 
 KeySpecs momentum_keys() {
-  return {{.name = "optim.momentum",
-           .type = KeyType::real,
-           .default_value = "0",
-           .help = "sgd, rmsprop, lars, larc: share of the last velocity that is kept; often 0.9",
-           .min = 0},
-          {.name = "optim.dampening",
-           .type = KeyType::real,
-           .default_value = "0",
-           .help = "sgd, lars, larc: share of the gradient that does not enter the velocity",
-           .min = 0,
-           .max = 1},
-          {.name = "optim.nesterov",
-           .type = KeyType::boolean,
-           .default_value = "false",
-           .help = "sgd, lars, larc: look ahead along the velocity; needs momentum and no dampening"}};
+  return {keys::real("optim.momentum", "0",
+                     "sgd, rmsprop, lars, larc: share of the last velocity that is kept; often 0.9", 0),
+          keys::real("optim.dampening", "0", "sgd, lars, larc: share of the gradient that does not enter the velocity",
+                     0, 1),
+          keys::boolean("optim.nesterov", "false",
+                        "sgd, lars, larc: look ahead along the velocity; needs momentum and no dampening")};
 }
 
 void read_momentum(const Section& optim, Options& options) {
@@ -122,8 +92,7 @@ void read_flags(const Section& optim, Options& options, const std::vector<std::s
 }
 
 std::optional<double> positive_number(const std::string& text) {
-  const KeySpec spec{
-      .name = "number", .type = KeyType::real, .default_value = "1", .help = "", .min = 0, .min_is_exclusive = true};
+  const KeySpec spec = keys::real_above("number", 0, keys::kUnlimited, "1", "");
   if (!fault_in(spec, text).empty()) return std::nullopt;
   Section section;
   section.declare(spec);

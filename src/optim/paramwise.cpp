@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Texts of optim.paramwise.
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <cctype>
@@ -16,18 +17,12 @@ namespace {
 const std::string kCustom = "custom:";
 const std::string kPattern = "re:";
 
-KeySpec multiplier_key(const std::string& name, const std::string& help) {
-  return {.name = name, .type = KeyType::real, .default_value = "", .help = help, .min = 0};
-}
+KeySpec multiplier_key(const std::string& name, const std::string& help) { return keys::real(name, "", help, 0); }
 
 /// Beside options of the optimizer.
 KeySpecs selection_keys() {
-  return {multiplier_key("lr_mult", "factor on the lr"),
-          multiplier_key("decay_mult", "factor on the weight decay"),
-          {.name = "group",
-           .type = KeyType::text,
-           .default_value = "",
-           .help = "a group of their own by this name, for sched.rule"}};
+  return {multiplier_key("lr_mult", "factor on the lr"), multiplier_key("decay_mult", "factor on the weight decay"),
+          keys::text("group", "", "a group of their own by this name, for sched.rule")};
 }
 
 /// What stands in a text of `optim.paramwise`, for help.
@@ -98,17 +93,9 @@ KeySpecs KindSettings::keys() {
           multiplier_key("dwconv_decay_mult", "factor on the weight decay of depthwise convolutions"),
           multiplier_key("flat_decay_mult", "factor on the weight decay of parameters of one dimension"),
           multiplier_key("dcn_offset_lr_mult", "factor on the lr of what deformable convolutions compute offsets with"),
-          {.name = "layer_decay",
-           .type = KeyType::real,
-           .default_value = "1",
-           .help = "factor on the lr for each layer between a parameter's own and the output",
-           .min = 0,
-           .max = 1,
-           .min_is_exclusive = true},
-          {.name = "bypass_duplicate",
-           .type = KeyType::boolean,
-           .default_value = "false",
-           .help = "a parameter with several names has the options of the first"}};
+          keys::real_above("layer_decay", 0, 1, "1",
+                           "factor on the lr for each layer between a parameter's own and the output"),
+          keys::boolean("bypass_duplicate", "false", "a parameter with several names has the options of the first")};
 }
 
 KindSettings KindSettings::from(const Section& options) {
@@ -126,16 +113,14 @@ KindSettings KindSettings::from(const Section& options) {
 }
 
 KeySpecs GroupSettings::keys() {
-  return {{.name = "optim.no_decay",
-           .type = KeyType::choice,
-           .default_value = "none",
-           .help = "norms_biases: no weight decay on parameters of fewer than two dimensions",
-           .choices = {"none", "norms_biases"}},
-          {.name = "optim.paramwise",
-           .type = KeyType::texts,
-           .default_value = "",
-           .help = "other options for some of the parameters; `trainer config --groups` shows what comes of it",
-           .parts = paramwise_parts()}};
+  return {
+      keys::choice("optim.no_decay", "none", "norms_biases: no weight decay on parameters of fewer than two dimensions",
+                   {"none", "norms_biases"}),
+      {.name = "optim.paramwise",
+       .type = KeyType::texts,
+       .default_value = "",
+       .help = "other options for some of the parameters; `trainer config --groups` shows what comes of it",
+       .parts = paramwise_parts()}};
 }
 
 GroupSettings GroupSettings::from(const Section& optim) {

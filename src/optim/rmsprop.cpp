@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
+
 #include <cmath>
 
 #include "optim/kernel.hpp"
@@ -94,18 +96,9 @@ Rule rmsprop_rule() {
   return {
       .name = "rmsprop",
       .help = "divides by the root of the mean square of the gradient",
-      .keys = {momentum_keys().front(),
-               eps_key(),
-               {.name = "optim.alpha",
-                .type = KeyType::real,
-                .default_value = "0.99",
-                .help = "rmsprop: decay rate of the mean square",
-                .min = 0,
-                .max = 1},
-               {.name = "optim.centered",
-                .type = KeyType::boolean,
-                .default_value = "false",
-                .help = "rmsprop: divide by the root of the variance instead"}},
+      .keys = {momentum_keys().front(), eps_key(),
+               keys::real("optim.alpha", "0.99", "rmsprop: decay rate of the mean square", 0, 1),
+               keys::boolean("optim.centered", "false", "rmsprop: divide by the root of the variance instead")},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
@@ -78,16 +79,10 @@ Rule rprop_rule() {
   return {
       .name = "rprop",
       .help = "a step size for each element, which the signs of its gradients change; for whole-set gradients",
-      .keys = {{.name = "optim.etas",
-                .type = KeyType::reals,
-                .default_value = "0.5, 1.2",
-                .help = "rprop: factors of a step size when the gradient changes its sign and when it does not",
-                .min = 0},
-               {.name = "optim.step_sizes",
-                .type = KeyType::reals,
-                .default_value = "1e-6, 50",
-                .help = "rprop: smallest and largest step size; lr is the first one",
-                .min = 0}},
+      .keys = {keys::reals("optim.etas", "0.5, 1.2",
+                           "rprop: factors of a step size when the gradient changes its sign and when it does not", 0),
+               keys::reals("optim.step_sizes", "1e-6, 50", "rprop: smallest and largest step size; lr is the first one",
+                           0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

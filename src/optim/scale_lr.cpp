@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <stdexcept>
@@ -9,21 +10,13 @@
 namespace lockstep::optim {
 
 KeySpecs LrScaleSettings::keys() {
-  return {{.name = "optim.auto_scale_lr",
-           .type = KeyType::boolean,
-           .default_value = "false",
-           .help = "multiply every lr by the batch of a step over optim.base_batch_size"},
-          {.name = "optim.base_batch_size",
-           .type = KeyType::integer,
-           .default_value = "0",
-           .help = "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr",
-           .min = 0,
-           .max = 1 << 30},
-          {.name = "optim.include_accumulation",
-           .type = KeyType::boolean,
-           .default_value = "true",
-           .help = "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
-                   "train.micro_batch bounds it"}};
+  return {keys::boolean("optim.auto_scale_lr", "false",
+                        "multiply every lr by the batch of a step over optim.base_batch_size"),
+          keys::integer("optim.base_batch_size", "0",
+                        "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr", 0, 1 << 30),
+          keys::boolean("optim.include_accumulation", "true",
+                        "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
+                        "train.micro_batch bounds it")};
 }
 
 LrScaleSettings LrScaleSettings::from(const Section& optim) {

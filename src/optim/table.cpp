@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 
 #include "optim/options.hpp"
@@ -16,11 +17,7 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
 }
 
 KeySpec name_key(const std::vector<Rule>& rules) {
-  return {.name = "optim.name",
-          .type = KeyType::choice,
-          .default_value = "adamw",
-          .help = "how a step updates the parameters",
-          .choices = names_of(rules)};
+  return keys::choice("optim.name", "adamw", "how a step updates the parameters", names_of(rules));
 }
 
 /// The keys that do not depend on the rule.

@@ -6,8 +6,8 @@
 #include <algorithm>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/average.hpp"
 #include "engine/measures/averaged_weights.hpp"
+#include "engine/state/average.hpp"
 #include "engine/state/run_state.hpp"
 #include "gpu_test.hpp"
 #include "models/generators.hpp"

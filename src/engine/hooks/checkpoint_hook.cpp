@@ -6,6 +6,7 @@
 #include <chrono>
 #include <optional>
 
+#include "core/clock.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
@@ -35,7 +36,7 @@ class CheckpointHook : public Hook {
   }
 
   void before_step(RunView& run) override {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - saved_at_).count();
+    const double elapsed = seconds_since(saved_at_);
     if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
       run.requests.save();
   }

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cstdio>
 
+#include "core/clock.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/saves.hpp"
 
@@ -15,10 +16,6 @@ namespace lockstep::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-double seconds_from(Clock::time_point begin, Clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
 
 std::string in_tenths(double seconds) {
   std::array<char, 32> text{};
@@ -31,7 +28,7 @@ class TimeLimitHook : public Hook {
   explicit TimeLimitHook(TimeLimit limit) : limit_(std::move(limit)) {}
 
   void before_train(RunView&) override {
-    const double left = seconds_from(Clock::now(), limit_.end);
+    const double left = seconds_between(Clock::now(), limit_.end);
     log::info(limit_.source + " ends this run in " + in_tenths(left) + "; it will save and stop before");
   }
 
@@ -41,9 +38,9 @@ class TimeLimitHook : public Hook {
   // checkpoint_hook is at work.
   void before_agreement(RunView& run) override {
     const auto now = Clock::now();
-    longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_from(resumed_at_, now));
+    longest_step_ = std::max(longest_step_, seconds_before_pause_ + seconds_between(resumed_at_, now));
     resumed_at_ = now;
-    const double left = seconds_from(now, limit_.end);
+    const double left = seconds_between(now, limit_.end);
     const double lead = stop_lead(limit_.seconds, run.saves, longest_step_);
     if (!has_warned_ && (RunRequests::is_stop_requested() || left < lead)) warn_of_grace(left, run.saves);
     if (has_asked_ || left >= lead) return;
@@ -54,7 +51,7 @@ class TimeLimitHook : public Hook {
   }
 
   void between_steps(RunView&, const StepReport&) override {
-    seconds_before_pause_ = seconds_from(resumed_at_, Clock::now());
+    seconds_before_pause_ = seconds_between(resumed_at_, Clock::now());
   }
 
  private:

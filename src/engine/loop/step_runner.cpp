@@ -5,18 +5,11 @@
 #include <chrono>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "models/generators.hpp"
 #include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {
-
-namespace {
-
-double seconds_since(std::chrono::steady_clock::time_point begin) {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-}
-
-}  // namespace
 
 StepRunner::StepRunner(Run& run, bool reads_gradients)
     : run_(&run),

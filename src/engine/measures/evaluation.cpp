@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/average.hpp"
+#include "engine/state/average.hpp"
 #include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {

@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/clock.hpp"
 #include "core/message.hpp"
 
 namespace lockstep::engine {
@@ -20,10 +21,6 @@ namespace {
 constexpr int kTriesOfAFinalSave = 3;
 constexpr std::chrono::seconds kFirstRetryAfter{1};
 constexpr std::int64_t kMostDoublings = 6;
-
-double seconds_between(std::chrono::steady_clock::time_point begin, std::chrono::steady_clock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
 
 std::string in_seconds(double seconds) {
   char text[32];

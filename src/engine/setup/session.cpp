@@ -8,13 +8,13 @@
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
-#include "engine/average.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"

@@ -2,6 +2,7 @@
 #include "engine/state/init_from.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/log/log.hpp>
 
@@ -13,8 +14,8 @@
 
 #include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/store/store.hpp"
-#include "engine/average.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/state/average.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/renames.hpp"
@@ -145,20 +146,13 @@ Source read_source_of(const InitSettings& settings, const Live& live) {
 
 KeySpecs InitSettings::keys() {
   return {
-      {.name = "init.from",
-       .type = KeyType::text,
-       .default_value = "",
-       .help = "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or "
-               ".h5"},
+      keys::text(
+          "init.from", "",
+          "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or "
+          ".h5"),
       weights_key("init.weights", "which weights of a checkpoint init.from takes"),
-      {.name = "init.partial",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "take what fits by name and shape, and leave the others as they are"},
-      {.name = "init.rename",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "FROM=TO: names in that file that begin with FROM begin with TO here"},
+      keys::boolean("init.partial", "false", "take what fits by name and shape, and leave the others as they are"),
+      keys::texts("init.rename", "", "FROM=TO: names in that file that begin with FROM begin with TO here"),
   };
 }
 

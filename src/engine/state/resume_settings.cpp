@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/engine/resume_settings.hpp>
 
 #include <map>
-#include <sstream>
+#include <utility>
 
 #include "engine/state/renames.hpp"
 
@@ -12,16 +14,13 @@ namespace lockstep::engine {
 namespace {
 
 /// "optim,rng" and "optim" followed by "rng" are the same.
-std::vector<std::string> words_of(const std::vector<std::string>& lists) {
-  std::vector<std::string> words;
+std::vector<std::string> parts_of(const std::vector<std::string>& lists) {
+  std::vector<std::string> parts;
   for (const std::string& list : lists) {
-    std::istringstream text(list);
-    for (std::string word; std::getline(text, word, ',');) {
-      std::erase(word, ' ');
-      words.push_back(word);
-    }
+    if (list.empty()) continue;
+    for (std::string& part : split_list(list, ',')) parts.push_back(std::move(part));
   }
-  return words;
+  return parts;
 }
 
 bool is_partial(const Section& resume) {
@@ -38,7 +37,7 @@ void read_resets(const Section& resume, RestoreOptions& options) {
                                                                       {"sampler", &RestoreOptions::resets_sampler},
                                                                       {"rng", &RestoreOptions::resets_rng},
                                                                       {"ema", &RestoreOptions::resets_average}};
-  for (const std::string& word : words_of(resume.texts("reset"))) {
+  for (const std::string& word : parts_of(resume.texts("reset"))) {
     const auto part = parts.find(word);
     if (part == parts.end()) {
       throw ConfigError(resume.cite("reset") + ": '" + word +
@@ -48,52 +47,29 @@ void read_resets(const Section& resume, RestoreOptions& options) {
   }
 }
 
-KeySpec flag(const char* name, const char* help) {
-  return {.name = name, .type = KeyType::boolean, .default_value = "false", .help = help};
-}
-
 }  // namespace
 
 KeySpecs ResumeSettings::keys() {
   return {
-      {.name = "resume",
-       .type = KeyType::text,
-       .default_value = "none",
-       .help =
-           "none; auto: from the newest checkpoint of run.dir if there is one; must: from it; or a step; or a path"},
-      {.name = "resume.max_fallback",
-       .type = KeyType::integer,
-       .default_value = "3",
-       .help = "older checkpoints to try when the newest cannot be read",
-       .min = 0,
-       .max = 1e12},
-      {.name = "resume.max_starts",
-       .type = KeyType::integer,
-       .default_value = "3",
-       .help = "starts of a requeued job from the same step after which it is given up; 0: it is never given up",
-       .min = 0,
-       .max = 1e6},
-      flag("resume.allow_fresh", "start afresh when there are checkpoints, but none can be read"),
-      flag("resume.allow_nonfinite", "go on from parameters that hold NaN or infinity"),
-      flag("resume.fork", "go on in a folder with checkpoints of another run, which are set aside"),
-      {.name = "resume.schedule",
-       .type = KeyType::choice,
-       .default_value = "config",
-       .help = "which holds where sched.rule or the length of the run is not the checkpoint's: that of config, as if "
-               "it had from the first step, or that of checkpoint",
-       .choices = {"config", "checkpoint"}},
-      {.name = "resume.partial",
-       .type = KeyType::text,
-       .default_value = "",
-       .help = "model: take the parameters and buffers that fit, and leave the others as they are"},
-      {.name = "resume.reset",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "parts that begin anew instead: optim, sched, sampler, rng, ema"},
-      {.name = "resume.rename",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "FROM=TO: stored parameter names that begin with FROM begin with TO here"},
+      keys::text(
+          "resume", "none",
+          "none; auto: from the newest checkpoint of run.dir if there is one; must: from it; or a step; or a path"),
+      keys::integer("resume.max_fallback", "3", "older checkpoints to try when the newest cannot be read", 0, 1e12),
+      keys::integer("resume.max_starts", "3",
+                    "starts of a requeued job from the same step after which it is given up; 0: it is never given up",
+                    0, 1e6),
+      keys::boolean("resume.allow_fresh", "false", "start afresh when there are checkpoints, but none can be read"),
+      keys::boolean("resume.allow_nonfinite", "false", "go on from parameters that hold NaN or infinity"),
+      keys::boolean("resume.fork", "false", "go on in a folder with checkpoints of another run, which are set aside"),
+      keys::choice(
+          "resume.schedule", "config",
+          "which holds where sched.rule or the length of the run is not the checkpoint's: that of config, as if "
+          "it had from the first step, or that of checkpoint",
+          {"config", "checkpoint"}),
+      keys::text("resume.partial", "",
+                 "model: take the parameters and buffers that fit, and leave the others as they are"),
+      keys::texts("resume.reset", "", "parts that begin anew instead: optim, sched, sampler, rng, ema"),
+      keys::texts("resume.rename", "", "FROM=TO: stored parameter names that begin with FROM begin with TO here"),
   };
 }
 

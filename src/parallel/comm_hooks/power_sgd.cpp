@@ -2,6 +2,7 @@
 #include "parallel/comm_hooks/power_sgd.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <torch/types.h>
@@ -247,33 +248,16 @@ PowerSgdOptions PowerSgdOptions::from(const Section& ddp) {
 
 KeySpecs power_sgd_keys() {
   return {
-      {.name = "ddp.powersgd_rank",
-       .type = KeyType::integer,
-       .default_value = "1",
-       .help = "powersgd: rank of the matrices that stand for gradients",
-       .min = 1},
-      {.name = "ddp.powersgd_start_step",
-       .type = KeyType::integer,
-       .default_value = "1000",
-       .help = "powersgd: steps before it begins; at least 2 with error feedback or warm start",
-       .min = 0},
-      {.name = "ddp.powersgd_min_compression_rate",
-       .type = KeyType::real,
-       .default_value = "2",
-       .help = "powersgd: gradients that shrink less travel as they are",
-       .min = 0},
-      {.name = "ddp.powersgd_error_feedback",
-       .type = KeyType::boolean,
-       .default_value = "true",
-       .help = "powersgd: what a step loses is added to the next; costs the memory of one more gradient"},
-      {.name = "ddp.powersgd_warm_start",
-       .type = KeyType::boolean,
-       .default_value = "true",
-       .help = "powersgd: begin with the matrices of the last step"},
-      {.name = "ddp.powersgd_batched",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "powersgd: take a whole bucket for one matrix, which is faster and coarser"},
+      keys::integer("ddp.powersgd_rank", "1", "powersgd: rank of the matrices that stand for gradients", 1),
+      keys::integer("ddp.powersgd_start_step", "1000",
+                    "powersgd: steps before it begins; at least 2 with error feedback or warm start", 0),
+      keys::real("ddp.powersgd_min_compression_rate", "2", "powersgd: gradients that shrink less travel as they are",
+                 0),
+      keys::boolean("ddp.powersgd_error_feedback", "true",
+                    "powersgd: what a step loses is added to the next; costs the memory of one more gradient"),
+      keys::boolean("ddp.powersgd_warm_start", "true", "powersgd: begin with the matrices of the last step"),
+      keys::boolean("ddp.powersgd_batched", "false",
+                    "powersgd: take a whole bucket for one matrix, which is faster and coarser"),
   };
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/table.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
@@ -49,58 +50,38 @@ KeySpecs ddp_keys() {
     hook_help += ", " + row.name + " (" + row.help + ")";
   }
   const KeySpecs common = {
-      {.name = "ddp.bucket_bytes",
-       .type = KeyType::integers,
-       .default_value = "26214400",
-       .help = "gradient bytes that are reduced together; a list: of the first buckets in order, the last repeats",
-       .min = 1},
-      {.name = "ddp.last_bucket_bytes",
-       .type = KeyType::integer,
-       .default_value = "1048576",
-       .help = "the same for the bucket that is reduced last, which no computation hides; 0: like the others",
-       .min = 0},
-      {.name = "ddp.find_unused_parameters",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "search each step's graph for parameters that the loss does not use; else every one must be used"},
-      {.name = "ddp.static_graph",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "the graph is the same in every step: parameters may be used several times or never"},
-      {.name = "ddp.buffers",
-       .type = KeyType::choice,
-       .default_value = "off",
-       .help = "buffers between ranks: off (averaged before an evaluation or checkpoint only), broadcast (rank 0's, "
-               "before each step) or average (before each step)",
-       .choices = {"off", "broadcast", "average"}},
-      {.name = "ddp.comm_hook", .type = KeyType::choice, .default_value = "none", .help = hook_help, .choices = hooks},
-      {.name = "ddp.sync_batch_norm",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "normalise training batches by the statistics of all ranks' samples"},
-      {.name = "ddp.detect_anomalous_params",
-       .type = KeyType::choice,
-       .default_value = "off",
-       .help = "name trained parameters outside the loss's graph: in the first step or in every step",
-       .choices = {"off", "once", "always"}},
-      {.name = "ddp.shared_parameters",
-       .type = KeyType::choice,
-       .default_value = "auto",
-       .help = "keep one copy of the parameters per host; auto: where the backend has shared memory",
-       .choices = {"auto", "true", "false"}},
-      {.name = "ddp.weigh_samples",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "a step that is not told its weight counts samples instead of ranks; trainer always does, by its plan"},
-      {.name = "ddp.check_writes",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "for finding mistakes: who writes to a parameter outside of an update is named, and the run ends"},
-      {.name = "ddp.report",
-       .type = KeyType::boolean,
-       .default_value = "false",
-       .help = "tell at the end what bounds a step, with the times of each bucket on the slowest rank, and draw them "
-               "into ddp.svg"},
+      keys::integers(
+          "ddp.bucket_bytes", "26214400",
+          "gradient bytes that are reduced together; a list: of the first buckets in order, the last repeats", 1),
+      keys::integer("ddp.last_bucket_bytes", "1048576",
+                    "the same for the bucket that is reduced last, which no computation hides; 0: like the others", 0),
+      keys::boolean("ddp.find_unused_parameters", "false",
+                    "search each step's graph for parameters that the loss does not use; else every one must be used"),
+      keys::boolean("ddp.static_graph", "false",
+                    "the graph is the same in every step: parameters may be used several times or never"),
+      keys::choice(
+          "ddp.buffers", "off",
+          "buffers between ranks: off (averaged before an evaluation or checkpoint only), broadcast (rank 0's, "
+          "before each step) or average (before each step)",
+          {"off", "broadcast", "average"}),
+      keys::choice("ddp.comm_hook", "none", hook_help, hooks),
+      keys::boolean("ddp.sync_batch_norm", "false",
+                    "normalise training batches by the statistics of all ranks' samples"),
+      keys::choice("ddp.detect_anomalous_params", "off",
+                   "name trained parameters outside the loss's graph: in the first step or in every step",
+                   {"off", "once", "always"}),
+      keys::choice("ddp.shared_parameters", "auto",
+                   "keep one copy of the parameters per host; auto: where the backend has shared memory",
+                   {"auto", "true", "false"}),
+      keys::boolean(
+          "ddp.weigh_samples", "false",
+          "a step that is not told its weight counts samples instead of ranks; trainer always does, by its plan"),
+      keys::boolean("ddp.check_writes", "false",
+                    "for finding mistakes: who writes to a parameter outside of an update is named, and the run ends"),
+      keys::boolean(
+          "ddp.report", "false",
+          "tell at the end what bounds a step, with the times of each bucket on the slowest rank, and draw them "
+          "into ddp.svg"),
   };
   return keys_of_rows(common, builtin_comm_hooks());
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
@@ -241,8 +241,7 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
   if (options_.anomaly_check == AnomalyCheck::once && std::exchange(has_named_anomalous_, true)) return;
   std::vector<NamedParameter> trained;
   for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
-  std::string names;
-  for (const std::string& name : anomalous_parameters(loss, trained)) names += (names.empty() ? "" : ", ") + name;
+  const std::string names = joined(anomalous_parameters(loss, trained));
   if (!names.empty()) log::warning("outside of the loss's graph, so never trained: " + names);
 }
 

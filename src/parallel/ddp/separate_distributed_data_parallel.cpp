@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/text.hpp>
 #include <lockstep/parallel/separate_distributed_data_parallel.hpp>
 
 #include <torch/types.h>
@@ -119,9 +120,7 @@ std::vector<std::string> SeparateDistributedDataParallel::names() const {
 DistributedDataParallel& SeparateDistributedDataParallel::child(const std::string& name) {
   const auto found = children_.find(name);
   if (found != children_.end()) return *found->second.wrapper;
-  std::string known;
-  for (const std::string& each : names()) known += (known.empty() ? "" : ", ") + each;
-  throw ConfigError("ddp: no child '" + name + "' is trained; the trained ones are: " + known);
+  throw ConfigError("ddp: no child '" + name + "' is trained; the trained ones are: " + joined(names()));
 }
 
 }  // namespace lockstep::parallel

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // An average of past weights in a run: what it is, what it is evaluated as, and how it is saved and resumed.
-#include "engine/average.hpp"
+#include "engine/state/average.hpp"
 
 #include <lockstep/core/error.hpp>
 

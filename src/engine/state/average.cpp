@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/average.hpp"
+#include "engine/state/average.hpp"
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
