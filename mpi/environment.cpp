@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <mpi.h>
 

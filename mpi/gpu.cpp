@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "mpi/gpu.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/gpu.hpp>
 
 #include <dlfcn.h>
 

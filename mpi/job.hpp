@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/mpi/lane_tree.hpp>
-
 #include <algorithm>
 #include <cstddef>
 
 #include "mpi/call.hpp"
+#include "mpi/lane_tree.hpp"
 #include "mpi/reduction.hpp"
 
 namespace lockstep::mpi {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/lane_tree.hpp>
+#include "mpi/lane_tree.hpp"
 
 #include <algorithm>
 #include <bit>

@@ -3,7 +3,6 @@
 
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/mpi/gpu.hpp>
 
 #include <atomic>
 #include <chrono>
@@ -16,6 +15,7 @@
 #include <thread>
 
 #include "mpi/call.hpp"
+#include "mpi/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
 #include "mpi/messages.hpp"
 

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/table.hpp>
-
 #include <fmt/format.h>
 
 #include <fstream>
@@ -11,6 +9,7 @@
 #include "ckpt/locate.hpp"
 #include "ckpt/text.hpp"
 #include "ckpt/values.hpp"
+#include "core/table.hpp"
 #include "plot/bar_chart.hpp"
 #include "plot/histogram_chart.hpp"
 #include "plot/line_chart.hpp"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/table.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +11,7 @@
 #include "ckpt/locate.hpp"
 #include "ckpt/rename.hpp"
 #include "ckpt/text.hpp"
+#include "core/table.hpp"
 
 namespace lockstep::ckpt {
 

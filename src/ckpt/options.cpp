@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ckpt/options.hpp"
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <boost/program_options/errors.hpp>
 #include <boost/program_options/options_description.hpp>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <fmt/format.h>
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "ckpt/source.hpp"
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <filesystem>

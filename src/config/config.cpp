@@ -2,11 +2,12 @@
 #include "config/config.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <stdexcept>
 #include <utility>
+
+#include "core/text.hpp"
 
 namespace lockstep::config {
 

@@ -2,7 +2,6 @@
 #include "config/help.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <sstream>
@@ -11,6 +10,7 @@
 
 #include "config/config.hpp"
 #include "config/invocation.hpp"
+#include "core/text.hpp"
 
 namespace lockstep::config {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Boost reads each line by itself, behind its section's header: so the number of the line is known.
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <boost/program_options/option.hpp>
 #include <boost/program_options/options_description.hpp>
@@ -16,6 +15,7 @@
 #include <sstream>
 
 #include "config/config.hpp"
+#include "core/text.hpp"
 
 namespace lockstep::config {
 

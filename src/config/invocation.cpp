@@ -2,8 +2,6 @@
 #include "config/invocation.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <boost/program_options/errors.hpp>
 #include <boost/program_options/option.hpp>
@@ -12,6 +10,9 @@
 #include <boost/program_options/value_semantic.hpp>
 
 #include <algorithm>
+
+#include "core/table.hpp"
+#include "core/text.hpp"
 
 namespace lockstep::config {
 

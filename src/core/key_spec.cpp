@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/text.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -8,6 +7,7 @@
 #include <utility>
 
 #include "core/parse_value.hpp"
+#include "core/text.hpp"
 
 namespace lockstep {
 

@@ -2,9 +2,10 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <string>
+
+#include "core/text.hpp"
 
 // Values that hold options of their own, such as "cosine,begin=100,final_factor=0.1".
 namespace lockstep {

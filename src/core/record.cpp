@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/record.hpp>
+#include <lockstep/core/measurements.hpp>
 
 namespace lockstep {
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/table.hpp>
 #include <lockstep/data/dataset.hpp>
 
 #include <algorithm>
 #include <numeric>
 
+#include "core/table.hpp"
 #include "data/settings.hpp"
 #include "data/sources.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/order.hpp>
+#include <lockstep/data/sampler.hpp>
 
 #include <map>
 #include <mutex>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/order.hpp>
+#include <lockstep/data/sampler.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <algorithm>

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/data/sampler_table.hpp>
+#include <lockstep/data/sampler.hpp>
 
 #include <utility>
 
+#include "core/table.hpp"
 #include "data/settings.hpp"
 
 namespace lockstep::data {

@@ -2,8 +2,9 @@
 #include "data/settings.hpp"
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/core/text.hpp>
+
+#include "core/table.hpp"
+#include "core/text.hpp"
 
 namespace lockstep::data {
 

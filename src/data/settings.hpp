@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
-#include <lockstep/data/sampler_table.hpp>
+#include <lockstep/data/sampler.hpp>
 
 #include <string>
 #include <vector>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/classification.hpp>
-#include <lockstep/metrics/samples.hpp>
+#include "metrics/classification.hpp"
+
+#include <lockstep/metrics/meter.hpp>
 
 #include <torch/types.h>
 

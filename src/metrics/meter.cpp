@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/metrics/meter.hpp>
 
 #include "core/option_list.hpp"
+#include "core/table.hpp"
 
 namespace lockstep::metrics {
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/metrics/meter.hpp>
-#include <lockstep/metrics/samples.hpp>
 
 #include <cstddef>
 #include <cstdint>

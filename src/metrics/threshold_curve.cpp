@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "metrics/threshold_curve.hpp"
 
-#include <lockstep/metrics/samples.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 #include <algorithm>
 #include <cmath>

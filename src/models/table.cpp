@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/table.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/core/text.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <torch/types.h>
 
+#include "core/text.hpp"
 #include "models/generators.hpp"
 #include "models/rows.hpp"
 

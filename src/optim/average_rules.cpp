@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
 
 #include <algorithm>
 
+#include "core/table.hpp"
 #include "optim/model_average.hpp"
 
 namespace lockstep::optim {

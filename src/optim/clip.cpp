@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/clip.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/optim/clip.hpp>
 
 #include <algorithm>
 #include <array>

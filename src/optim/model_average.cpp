@@ -2,13 +2,13 @@
 #include "optim/model_average.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/tensor_update.hpp>
 
 #include <torch/types.h>
 
 #include <algorithm>
 
 #include "optim/average_loops.hpp"
+#include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 

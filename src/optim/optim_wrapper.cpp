@@ -2,12 +2,14 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/optim/tensor_update.hpp>
 
 #include <torch/types.h>
 
 #include <cmath>
 #include <stdexcept>
+
+#include "optim/clip.hpp"
+#include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "core/table.hpp"
+
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
 
 #include "optim/options.hpp"
 #include "optim/param_groups.hpp"

@@ -9,6 +9,8 @@
 #include <map>
 #include <tuple>
 
+#include "optim/tensor_parameters.hpp"
+
 namespace lockstep::optim {
 
 namespace {

@@ -7,6 +7,8 @@
 #include <map>
 #include <stdexcept>
 
+#include "optim/tensor_parameters.hpp"
+
 namespace lockstep::optim {
 
 namespace {

@@ -2,7 +2,6 @@
 #include "report/run_files.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <array>
@@ -13,6 +12,7 @@
 #include <memory>
 #include <unistd.h>
 
+#include "core/text.hpp"
 #include "report/metrics.hpp"
 #include "report/text_file.hpp"
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "report/summary_writer.hpp"
 
-#include <lockstep/core/text.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/text.hpp"
 #include "report/run_files.hpp"
 #include "report/text_file.hpp"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/record.hpp>
+#include <lockstep/core/measurements.hpp>
 
 #include <cstdint>
 #include <string>

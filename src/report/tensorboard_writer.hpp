@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/core/record.hpp>
 
 #include <cstdint>
 #include <cstdio>

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/text.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <numeric>
 
+#include "core/text.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <algorithm>
 
+#include "core/text.hpp"
 #include "schedule/curves.hpp"
 
 namespace lockstep::schedule {

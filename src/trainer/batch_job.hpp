@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <chrono>
 #include <optional>
 
 #include "config/config.hpp"
+#include "engine/setup/session.hpp"
 
 // What a run does because a batch system started it.
 namespace lockstep::trainer {

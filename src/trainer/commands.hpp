@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <string>
@@ -10,6 +9,7 @@
 
 #include "config/help.hpp"
 #include "config/invocation.hpp"
+#include "engine/setup/session.hpp"
 
 namespace lockstep::trainer {
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trainer/run_environment.hpp"
 
-#include <lockstep/core/text.hpp>
-#include <lockstep/engine/session.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <algorithm>
 #include <array>
@@ -11,6 +9,8 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "core/text.hpp"
+#include "engine/setup/session.hpp"
 #include "report/metrics.hpp"
 
 namespace lockstep::trainer {

@@ -3,7 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/core/record.hpp>
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/parallel/ddp_report.hpp>

@@ -2,7 +2,6 @@
 #include "trainer/signals.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/session.hpp>
 
 #include <atomic>
 #include <csignal>
@@ -10,6 +9,8 @@
 #include <ctime>
 #include <string_view>
 #include <unistd.h>
+
+#include "engine/setup/session.hpp"
 
 namespace lockstep::trainer {
 

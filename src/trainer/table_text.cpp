@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "trainer/table_text.hpp"
 
-#include <lockstep/core/text.hpp>
-
 #include <algorithm>
+
+#include "core/text.hpp"
 
 namespace lockstep::trainer {
 

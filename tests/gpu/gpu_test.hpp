@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/gpu.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -11,6 +10,7 @@
 #include <memory>
 #include <string>
 
+#include "mpi/gpu.hpp"
 #include "mpi/topology.hpp"
 #include "support/device.hpp"
 

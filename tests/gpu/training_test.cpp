@@ -13,6 +13,8 @@
 #include "models/generators.hpp"
 #include "multirank/engine/small_run.hpp"
 #include "multirank/parallel/parallel_test.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -210,7 +212,7 @@ TEST_F(GpuTrainingTest, ShardedStagesTrainLikeReplicas) {
   };
   const auto values_of = [&](SmallRun& run) {
     std::vector<at::Tensor> values;
-    run.strategy.model().parameters().read_whole([&] { values = parameters_of(run.strategy); });
+    run.strategy.model().store().read_whole([&] { values = parameters_of(run.strategy); });
     return values;
   };
   const auto averages_of = [&](SmallRun& run) {

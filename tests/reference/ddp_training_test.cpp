@@ -12,6 +12,8 @@
 
 #include "ddp.hpp"
 #include "ddp_models.hpp"
+#include "optim/clip.hpp"
+#include "parallel/reducers/reducer.hpp"
 #include "support/optimizer.hpp"
 
 namespace lockstep::testing::reference {

@@ -2,7 +2,7 @@
 // What the tests against reference/metrics share.
 #pragma once
 
-#include <lockstep/metrics/samples.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 #include <string>
 

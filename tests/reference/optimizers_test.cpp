@@ -6,6 +6,7 @@
 #include <map>
 #include <set>
 
+#include "optim/clip.hpp"
 #include "support/flat_parameters_double.hpp"
 #include "support/reference.hpp"
 

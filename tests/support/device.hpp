@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/mpi/gpu.hpp>
-
 #include <cstddef>
 #include <memory>
+
+#include "mpi/gpu.hpp"
 
 namespace lockstep::mpi {
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "support/stand_in_gpu.hpp"
 
-#include <lockstep/mpi/gpu.hpp>
-
 #include <mpi.h>
 
 #include <algorithm>
@@ -17,6 +15,7 @@
 #include <utility>
 
 #include "mpi/call.hpp"
+#include "mpi/gpu.hpp"
 #include "mpi/reduction.hpp"
 
 namespace lockstep::mpi::gpu {

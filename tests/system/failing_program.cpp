@@ -2,7 +2,7 @@
 // The trainer with a part of each kind that fails on the last rank in the fifth step, as LOCKSTEP_FAILS says: forward,
 // backward, hook or metric. When it fails it makes the file that LOCKSTEP_STAMP names.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>

@@ -9,7 +9,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/models/layers.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/separate_distributed_data_parallel.hpp>
 
@@ -92,15 +92,17 @@ models::LossMap step_of(parallel::SeparateDistributedDataParallel& wrapper, Gan&
   return {{"loss_discriminator", judged.detach()}, {"loss_generator", deceived.detach()}};
 }
 
-optim::OptimWrapper make_optimizer(parallel::ParameterStore& store, const lockstep::Section& optim, bool is_fp16) {
+optim::OptimWrapper make_optimizer(optim::FlatParameters& trained, const lockstep::Section& optim, bool is_fp16) {
   const optim::Rule& rule = optim::find_rule(optim.text("name"));
   std::vector<optim::ParameterInfo> parameters;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    parameters.push_back({store.parameter(i).name, store.parameter(i).tensor.dim()});
+  for (const optim::Block& block : trained.blocks()) {
+    for (const optim::Segment& segment : block.segments) {
+      parameters.push_back({segment.name, static_cast<std::int64_t>(segment.shape.size())});
+    }
   }
   optim::OptimWrapper::WrapperOptions options;
   if (is_fp16) options.scaler = optim::GradScalerOptions{.init_scale = 1e8, .growth_interval = 5};
-  return {optim::Optimizer(rule, optim::build_groups(optim, rule, parameters), store), store, options};
+  return {optim::Optimizer(rule, optim::build_groups(optim, rule, parameters), trained), trained, options};
 }
 
 void run(const mpi::Communicator& world, const std::string& folder, std::int64_t steps, bool is_fp16) {

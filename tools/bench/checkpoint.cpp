@@ -3,7 +3,6 @@
 // the same bytes by plain write and fsync, by plain read, and in memory. Prints one JSON line for each.
 //
 // usage: bench_checkpoint FOLDER ROUNDS
-#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 
 #include <torch/types.h>
@@ -21,6 +20,7 @@
 #include "config/config.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/run_state.hpp"
 #include "timing.hpp"

@@ -2,7 +2,6 @@
 // A user's program whose steps are timed: the trainer with a data source and models that do what the peers of
 // tools/bench/ddp_bench do, on the same numbers. It prints one JSON line.
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -19,6 +18,7 @@
 #include <sstream>
 
 #include "core/process.hpp"
+#include "core/table.hpp"
 #include "mlp6.hpp"
 #include "timing.hpp"
 

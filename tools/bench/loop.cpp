@@ -2,7 +2,7 @@
 // What the training loop costs: the whole program with its default hooks, logs and files beside a bare loop of loader
 // and train_step over an equal model. Both in one process, in blocks of steps that take turns: the bare loop is a hook.
 // A second bare loop shows how far equal loops differ.
-#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>

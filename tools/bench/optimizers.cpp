@@ -4,7 +4,6 @@
 // parameters after it.
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optimizer.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <ATen/Parallel.h>
 #include <torch/types.h>
@@ -17,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace {

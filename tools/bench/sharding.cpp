@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of a rank and time of a step with one strategy: what tools/bench/sharding puts into a table.
 #include <lockstep/engine/tables.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <torch/types.h>
 

@@ -1,15 +1,37 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What a run measures besides numbers. Meters and hooks make these, report writes and shows them. Names are those of
-// Record's values: "val/confusion".
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
+// What a run measures. Meters and hooks make these, and report writes and shows them. Names of tables, histograms and
+// images are those of Record's values: "val/confusion".
 namespace lockstep {
+
+/// A number or a word.
+using NamedValue = std::variant<double, std::int64_t, std::string>;
+
+/// Values by name, in the order in which files show them.
+using NamedValues = std::vector<std::pair<std::string, NamedValue>>;
+
+/// The number that `value` holds; none for a word.
+std::optional<double> number_in(const NamedValue& value);
+
+/// What was measured at one step: one line of the metrics files. The step itself is the value "step".
+struct Record {
+  using Value = NamedValue;
+  std::string kind = {};  ///< "train", "eval", ...
+  NamedValues values = {};
+
+  /// The number called `name`; none where there is no such number.
+  std::optional<double> number(const std::string& name) const;
+};
 
 /// Numbers by class, or by class and class.
 struct Table {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <cstdint>
 #include <map>

@@ -1,15 +1,71 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/record.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/measurements.hpp>
+#include <lockstep/core/section.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+namespace lockstep::checkpoints {
+class Archive;
+}
+
+namespace lockstep::engine {
+
+/// The largest number of steps: what twelve digits of a checkpoint's name hold.
+inline constexpr double kMaxSteps = 1e12;
+
+/// How far a run is. A step is one optimizer update.
+struct Progress {
+  std::int64_t step = 0;           ///< updates done
+  std::int64_t total_steps = 0;    ///< updates of the whole run
+  std::int64_t epoch = 0;          ///< epochs completed
+  std::int64_t step_in_epoch = 0;  ///< updates done in the current epoch
+  std::int64_t steps_per_epoch = 0;
+  std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
+
+  /// The part of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
+  double where() const {
+    return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
+  }
+
+  /// One more step, on so many samples, is done.
+  void advance(std::int64_t samples_of_step) {
+    ++step;
+    samples += samples_of_step;
+    if (++step_in_epoch < steps_per_epoch) return;
+    step_in_epoch = 0;
+    ++epoch;
+  }
+};
+
+/// What one step did, the same on every rank but for the times.
+struct StepReport {
+  Progress progress;                ///< after the step
+  double loss = 0;                  ///< mean over the samples of the global batch
+  std::optional<double> grad_norm;  ///< before clipping; none of a step that was skipped
+  double lr = 0;                    ///< of the first parameter group
+  std::int64_t samples = 0;         ///< global_batch_size
+  double seconds = 0;               ///< this rank's wall time
+  double data_seconds = 0;          ///< of which it waited for data
+  bool is_save_due = false;         ///< rank 0 asked for a checkpoint
+  bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
+  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none: they are not scaled
+  std::int64_t skipped_steps = 0;           ///< since the run began, this one included
+  std::optional<std::int64_t> evaluations;  ///< of the loss, by an optimizer that needs several
+};
+
+/// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).
+enum class Outcome { done, stopped, ended, failed };
+
+}  // namespace lockstep::engine
 
 namespace lockstep::checkpoints {
 class Archive;
@@ -109,5 +165,38 @@ class Hook {
   /// Components of checkpoints that the hook adds to those of the run, the same ones on every rank: see Stateful.
   virtual std::vector<std::shared_ptr<Stateful>> states() const { return {}; }
 };
+
+/// What a hook of the table is made from, beside its options.
+struct HookContext {
+  const Sections& run;  ///< its whole configuration; outlives the hook
+  std::string name;     ///< among the run's hooks: the row's, "early_stopping#2" for the second one. For state_name
+};
+
+/// A row of the table of hooks. A user's program adds rows to Tables::hooks.
+struct HookRow {
+  std::string name;
+  std::string help;
+  KeySpecs keys;  ///< of its options
+  Priority priority = Priority::normal;
+  /// Not collective. @throws ConfigError  options that do not fit each other
+  std::function<std::unique_ptr<Hook>(const Section& options, const HookContext& context)> make;
+};
+
+/// early_stopping, precise_bn, sync_buffers, freeze, memory, profiler, parameter_statistics, nan_output, run_time.
+const std::vector<HookRow>& builtin_hooks();
+
+/// The hooks that `train.hooks` names ("early_stopping,metric=val/accuracy,patience=3"), in its order, at the priority
+/// of their rows or of an option `priority` ("low", or 0 to 100).
+/// @throws ConfigError  an unknown row or option, with the nearest known ones, or what a row refuses
+/// Not collective.
+std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
+                                                                   const std::vector<HookRow>& rows = builtin_hooks());
+
+/// "highest", ..., "lowest", in any case, or a number in [0, 100].
+/// @throws ConfigError  neither; begins with `place`
+Priority priority_of(const std::string& text, const std::string& place);
+
+/// The key `train.hooks`, which describes the rows.
+KeySpec hooks_key(const std::vector<HookRow>& rows);
 
 }  // namespace lockstep::engine

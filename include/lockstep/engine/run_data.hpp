@@ -4,7 +4,7 @@
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/loader.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 #include <cstdint>
 #include <memory>

@@ -2,9 +2,8 @@
 #pragma once
 
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/data/sampler_table.hpp>
-#include <lockstep/engine/hook_table.hpp>
-#include <lockstep/engine/session.hpp>
+#include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
@@ -26,5 +25,8 @@ struct Tables {
   std::vector<StepRow> steps = builtin_steps();
   std::vector<HookRow> hooks = builtin_hooks();
 };
+
+/// The built-in rows alone.
+const Tables& builtin_tables();
 
 }  // namespace lockstep::engine

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/measurements.hpp>
 #include <lockstep/core/section.hpp>
-#include <lockstep/metrics/samples.hpp>
+#include <lockstep/core/tensor_fwd.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -13,7 +13,71 @@
 #include <string>
 #include <vector>
 
+// Letters of this module: N samples (each prediction of a text or a picture is one), C classes, K outputs and L targets
+// of a sample.
 namespace lockstep::metrics {
+
+/// A target with this value is not counted (data::kIgnored).
+inline constexpr std::int64_t kIgnored = -100;
+
+/// What a model said about samples, and what was asked. Numbers are doubles, so that every float32 and every class
+/// number is kept as it is.
+struct Samples {
+  std::vector<std::int64_t> indices;  ///< [N] which samples of the data set they are
+  std::vector<double> outputs;        ///< [N, K]
+  std::vector<double> targets;        ///< [N, L]
+  std::size_t output_columns = 0;     ///< K
+  std::size_t target_columns = 0;     ///< L
+
+  std::size_t size() const noexcept { return indices.size(); }
+  std::span<const double> output(std::size_t i) const {
+    return std::span(outputs).subspan(i * output_columns, output_columns);
+  }
+  std::span<const double> target(std::size_t i) const {
+    return std::span(targets).subspan(i * target_columns, target_columns);
+  }
+  /// Whether each of several classes has a target of its own, 0 or 1, instead of one class being asked.
+  bool has_target_of_each_class() const noexcept { return output_columns > 1 && target_columns == output_columns; }
+};
+
+/// The predictions of one batch.
+/// @param output  with a dimension more than `target`, either the last or, in pictures, the second, over which K runs:
+///                [N, C] for [N], [N, T, C] for [N, T], [N, C, H, W] for [N, H, W]; then L is 1. With as many
+///                dimensions: [N, ...] for [N, ...], of which all but the first are K and L
+/// @param first   number of the batch's first sample; a sample with P predictions has the indices P * number onwards
+/// @throws DataError  shapes that do not fit each other
+Samples samples_of(const Tensor& output, const Tensor& target, std::int64_t first);
+
+/// Numbers in [0, classes) of a target or of an output that is a class; kIgnored stays as it is.
+/// @param ignored  another number that becomes kIgnored
+/// @throws DataError  another number, or one that is not whole
+std::int64_t class_of(double value, std::int64_t classes, std::int64_t ignored = kIgnored);
+
+/// 0, 1, or -1 for "not counted".
+/// @throws DataError  another number
+int label_of(double value);
+
+/// The class with the highest score, of equal ones the first. NaN is lower than any number.
+std::size_t best_class(std::span<const double> scores);
+
+/// How many classes go before class `of`: those with a higher score, and of equal ones the earlier. NaN is lower than
+/// any number.
+std::size_t place_of(std::span<const double> scores, std::size_t of);
+
+/// The probabilities that unnormalised scores stand for.
+void softmax(std::span<double> scores);
+/// Their natural logarithms.
+void log_softmax(std::span<double> scores);
+
+/// Adds `more` to the end of `samples`, which may be empty.
+/// @throws DataError  with other numbers of outputs or targets
+void append(Samples& samples, const Samples& more);
+
+/// Bytes of `samples` for all_gather_any: none of no sample.
+std::vector<std::byte> pack(const Samples& samples);
+/// What several ranks packed, by index. A sample that several ranks brought is taken once, from the first of them.
+/// @throws DataError  ranks with different numbers of outputs or targets
+Samples unpack(std::span<const std::vector<std::byte>> parts);
 
 /// A number that a meter gives.
 struct Result {

@@ -4,8 +4,6 @@
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/mpi/gpu.hpp>
-#include <lockstep/mpi/lane_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -17,6 +15,9 @@
 #include <vector>
 
 namespace lockstep::mpi {
+
+class Gpu;
+class LaneTree;
 
 /// Memory of one bucket, aligned to 64 bytes and zeroed. Freed with the last copy; `owner` keeps the mapping alive.
 struct BucketMemory {

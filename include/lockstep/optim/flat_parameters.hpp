@@ -62,7 +62,7 @@ void for_each_part(const GradientPiece& given, std::int64_t longest, std::size_t
   }
 }
 
-class TensorParameters;  // of tensor_update.hpp
+class TensorParameters;
 
 /// How optimizers see parameters; parallel::ParameterStore is the implementation.
 class FlatParameters {

@@ -2,17 +2,29 @@
 #pragma once
 
 #include <lockstep/core/tensor_fwd.hpp>
-#include <lockstep/optim/clip.hpp>
 #include <lockstep/optim/grad_scaler.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::optim {
+
+/// How gradients are clipped before an update.
+struct Clip {
+  double max_norm = 0;       ///< > 0: scale gradients down to this norm; 0: off
+  double norm_type = 2;      ///< the p of the norm; infinity for the largest magnitude
+  double max_value = 0;      ///< > 0: clamp every element to [-max_value, max_value]; 0: off
+  bool is_by_group = false;  ///< the norm is that of each parameter group by itself, not of all gradients
+
+  /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
+  /// @throws ConfigError  citing `origin`
+  static Clip parse(const std::string& text, const std::string& origin);
+};
 
 /// What one call of update_params did.
 struct UpdateReport {

@@ -65,7 +65,7 @@ struct ClosureResult {
   double grad_norm = 0;  ///< where the step began; not finite: no parameter was changed
 };
 
-struct TensorChange;  // of tensor_update.hpp
+struct TensorChange;
 
 /// Updates flat blocks by a rule; each rank the parts that it owns. Parameters of 16 bits are updated in float32, in a
 /// state array "master", and rounded to even.

@@ -1,34 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/rule.hpp>
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <limits>
 #include <vector>
 
 namespace lockstep::optim {
-
-/// FlatParameters as tensors.
-class TensorParameters {
- public:
-  virtual ~TensorParameters() = default;
-
-  /// [own_end - own_begin] A view of this rank's part of a segment: all of it, unless is_divided.
-  virtual at::Tensor flat_parameter(std::size_t block, std::size_t segment) = 0;
-  /// Its averaged gradient, laid out like it; an update may change it. After finish_gradients, while has_gradient.
-  virtual at::Tensor flat_gradient(std::size_t block, std::size_t segment) = 0;
-
-  /// Whether other ranks own the other parts.
-  virtual bool is_divided() const noexcept { return false; }
-  /// Where is_divided: put the sum, or the maximum, over all ranks in the place of each element. Of the device of the
-  /// parameters, float32 or float64. Collective.
-  virtual void sum_over_ranks(const at::Tensor&) {}
-  virtual void maximum_over_ranks(const at::Tensor&) {}
-};
 
 /// One update of parameters that have the same options, the same number of updates so far and one type, as tensors: P
 /// parameters, of each what this rank owns, flat, or of its shape if the rule is whole.
@@ -40,23 +20,5 @@ struct TensorUpdate {
   std::int64_t step = 0;  ///< updates of these parameters including this one, from 1
   at::Tensor is_void;     ///< [] float32: 1 where nothing shall change; undefined: change
 };
-
-/// What happens to gradients on their way into an update by tensors, without the host knowing the numbers.
-struct TensorChange {
-  std::vector<at::Tensor> factors;  ///< [] of each group, multiplies every element; undefined: 1; none at all: 1
-  double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]
-  at::Tensor is_void;                                      ///< as in TensorUpdate
-};
-
-/// The same as gradient_norm, on the device of the gradients. [] float64. Collective where is_divided, as what follows.
-at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);
-/// The same for each group; undefined for one without gradients on any rank.
-std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters, double norm_type);
-/// Divides all gradients by `scale`, in place.
-/// @return  [] float32: 1 where any was not finite on any rank, on their device
-at::Tensor unscale_gradients(FlatParameters& parameters, double scale);
-/// The same as change_by, for the norm by which each group is clipped: none, if nothing is clipped by its norm. A norm
-/// that is not finite makes the update void.
-TensorChange change_by(const Clip& clip, const std::vector<at::Tensor>& norms);
 
 }  // namespace lockstep::optim

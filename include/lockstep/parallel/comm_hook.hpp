@@ -49,8 +49,7 @@ CommHook bf16_hook(mpi::Collectives& collectives);  ///< see fp16_hook
 /// Puts `inner` to work on a copy of each bucket that is rounded to `type`, and widens what it gives.
 /// @param type  at::kHalf or at::kBFloat16. Gradients beyond its range become infinite
 CommHook compressed_hook(at::ScalarType type, CommHook inner, mpi::Collectives& collectives);
-/// Leaves every rank its own gradients: the step without its communication, for measuring. See
-/// Reducer::set_comm_hook for `is_silent`.
+/// Leaves every rank its own gradients: the step without its communication, for measuring. See ChosenHook::is_silent.
 CommHook noop_hook();
 
 /// What a hook has learned, by name, for checkpoints. Names, types and shapes are the same on every rank.
@@ -75,7 +74,9 @@ class HookMemory {
 struct ChosenHook {
   CommHook hook;
   std::shared_ptr<HookMemory> memory = nullptr;  ///< null: it learns nothing
-  bool is_silent = false;                        ///< see Reducer::set_comm_hook
+  /// The hook sends nothing, and the reducer does not either: sparse gradients, use counts and errors about missing
+  /// gradients then concern each rank alone.
+  bool is_silent = false;
 };
 
 /// A row of the table of communication hooks.

@@ -5,7 +5,6 @@
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <cstdint>
 #include <memory>
@@ -14,6 +13,8 @@
 #include <vector>
 
 namespace lockstep::parallel {
+
+class ParameterStore;
 
 /// What one batch gave.
 struct BatchResult {
@@ -49,7 +50,7 @@ class DataParallel {
   models::Predictions test_step(const data::Value& batch);
 
   /// What optimizers update: made when first asked for, from when on nothing else may replace the parameters' memory.
-  ParameterStore& parameters();
+  optim::FlatParameters& parameters();
   models::Model& model() noexcept { return *model_; }
 
  private:

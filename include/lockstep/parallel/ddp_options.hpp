@@ -3,18 +3,25 @@
 
 #include <lockstep/core/section.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
-#include <lockstep/parallel/shard_plan.hpp>
 
 #include <c10/core/ScalarType.h>
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace lockstep::parallel {
+
+/// How many bytes of gradients are reduced together.
+struct BucketLimits {
+  /// Of the buckets in the order in which they are reduced; the last repeats.
+  std::vector<std::int64_t> bucket_bytes = {25 << 20};
+  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0: like the others.
+  std::int64_t last_bucket_bytes = 1 << 20;
+};
 
 struct ReducerOptions {
   BucketLimits limits = {};
@@ -33,6 +40,19 @@ enum class BufferMode {
 
 /// When train_step names trained parameters that lie outside of the loss's graph.
 enum class AnomalyCheck { off, once, always };
+
+/// How much of the state of training is divided among ranks instead of being held by each: what is known as ZeRO.
+/// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020.
+struct Sharding {
+  int stage = 0;  ///< 0: nothing; 1: the optimizer's state; 2: averaged gradients, too; 3: parameters, too
+  /// Stage 3: paths of the blocks whose parameters are gathered together, as for models::recompute_tap; what is in none
+  /// of them is gathered for the whole of a forward and backward. Empty: the outermost blocks that consist of blocks.
+  std::vector<std::string> blocks = {};
+  bool prefetches = true;  ///< stage 3: gather the next block's parameters while one computes
+  /// On a GPU: optimizer state, and values that updates work on, are in the host's memory, where its loops update them.
+  bool offloads = false;
+  bool is_as_on_gpu = false;  ///< tests: what is done on a GPU is done on the CPU
+};
 
 struct DdpOptions {
   ReducerOptions reducer = {};

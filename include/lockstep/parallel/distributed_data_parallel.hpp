@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/data/dataset.hpp>
-#include <lockstep/metrics/classification.hpp>
 #include <lockstep/models/autocast.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
@@ -10,8 +9,6 @@
 #include <lockstep/parallel/ddp_options.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 #include <lockstep/parallel/outputs.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
-#include <lockstep/parallel/reducer.hpp>
 
 #include <functional>
 #include <memory>
@@ -21,11 +18,18 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::metrics {
+struct ClassificationSums;
+}
+
 namespace lockstep::parallel {
 
 class BlockGathering;
 class ModelBuffers;
+class ParameterStore;
+class Reducer;
 class StepRecorder;
+struct NamedParameter;
 
 /// What one micro_batch gave.
 struct StepResult {
@@ -65,7 +69,7 @@ struct StepObserver {
 ///                                   grad_dtype says float32; fp16_hook and bf16_hook send 16 bits for others
 ///     device_mesh                   none: see process_group
 ///     skip_all_reduce_unused_params none: unused parameters travel with their bucket
-///     register_comm_hook            DdpOptions::comm_hook, or Reducer::set_comm_hook for a hook of your own
+///     register_comm_hook            DdpOptions::comm_hook
 ///     join                          parallel::Join
 ///     no_sync                       no_sync
 class DistributedDataParallel {
@@ -98,7 +102,7 @@ class DistributedDataParallel {
     if (!watches_outputs()) return outputs;
     std::vector<at::Tensor> tensors;
     visit_tensors(outputs, [&tensors](at::Tensor& tensor) { tensors.push_back(tensor); });
-    tensors = reducer_->watch(std::move(tensors));
+    tensors = watch(std::move(tensors));
     std::size_t next = 0;
     visit_tensors(outputs, [&](at::Tensor& tensor) { tensor = tensors[next++]; });
     return outputs;
@@ -201,12 +205,19 @@ class DistributedDataParallel {
   void reset_state();
 
   models::Model& model() noexcept { return *model_; }
-  ParameterStore& parameters() noexcept { return *store_; }
+  /// The trained parameters, for an OptimWrapper.
+  optim::FlatParameters& parameters() noexcept;
+  /// Runs `body` once for each copy of the parameters, where they are whole: it may change any of them. The only way to
+  /// change parameters outside of an update. Collective.
+  void write_parameters(const std::function<void()>& body);
   /// Whether gradients travel in buckets whose layout is learned: not for one rank, with lanes, or sharded.
-  bool has_buckets() const { return !reducer_->report().buckets.empty(); }
-  Reducer& reducer() noexcept { return *reducer_; }
+  bool has_buckets() const;
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
+
+  // Of Lockstep's own modules.
+  ParameterStore& store() noexcept { return *store_; }
+  Reducer& reducer() noexcept { return *reducer_; }
 
  private:
   friend class Join;
@@ -222,6 +233,7 @@ class DistributedDataParallel {
   std::optional<models::ScopedTap> tap_of_blocks();
   void synchronise_before_forward();
   bool watches_outputs() const;
+  std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs);
 
   std::shared_ptr<models::Model> model_;
   mpi::Communicator world_;

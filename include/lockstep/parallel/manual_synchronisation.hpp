@@ -2,8 +2,7 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
 
 #include <memory>
 #include <string>
@@ -11,10 +10,15 @@
 
 // Keeping ranks alike by hand: for steps whose backward does not synchronise, as under DistributedDataParallel::no_sync
 // or without a wrapper.
+namespace torch::nn {
+class Module;
+}
+
 namespace lockstep::parallel {
 
 class DistributedDataParallel;
 class GradientBuckets;
+struct NamedParameter;
 
 struct ManualSync {
   int root = 0;                           ///< whose values all ranks get

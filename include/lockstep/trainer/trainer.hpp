@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/engine/session.hpp>
+namespace lockstep::engine {
+struct Tables;
+const Tables& builtin_tables();
+}  // namespace lockstep::engine
 
 namespace lockstep::trainer {
 

@@ -92,7 +92,7 @@ class CheckpointHook : public Hook {
   }
 
   checkpoints::Archive state_of(RunView& run) const {
-    require_equal_replicas(run.world, run.wrapper.parameters());
+    require_equal_replicas(run.world, run.wrapper.store());
     return capture_(saver_.is_writer());
   }
 

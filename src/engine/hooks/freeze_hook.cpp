@@ -69,7 +69,7 @@ class FreezeHook : public Hook {
   bool is_due(const Progress& at) const { return until_ == 0 || at.step < until_; }
 
   void find(RunView& run) {
-    const parallel::ParameterStore& store = run.wrapper.parameters();
+    const parallel::ParameterStore& store = run.wrapper.store();
     for (const std::string& pattern : patterns_) {
       bool is_known = false;
       for (std::size_t i = 0; i < store.size(); ++i) {
@@ -101,15 +101,15 @@ class FreezeHook : public Hook {
   }
 
   void freeze(RunView& run) {
-    for (const std::size_t parameter : parameters_) run.wrapper.parameters().hold(parameter);
+    for (const std::size_t parameter : parameters_) run.wrapper.store().hold(parameter);
     is_frozen_ = true;
-    run.world.together([&] { require_some_left(run.wrapper.parameters()); });
+    run.world.together([&] { require_some_left(run.wrapper.store()); });
     log::info(name_ + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
               (until_ == 0 ? "" : " before step " + std::to_string(until_ + 1)));
   }
 
   void release(RunView& run) {
-    for (const std::size_t parameter : parameters_) run.wrapper.parameters().let_go(parameter);
+    for (const std::size_t parameter : parameters_) run.wrapper.store().let_go(parameter);
     for (const auto& block : blocks_) block->train();
     is_frozen_ = false;
   }

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/engine/hook_table.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 #include <algorithm>
 #include <cctype>
 #include <map>
 
 #include "core/option_list.hpp"
+#include "core/table.hpp"
 #include "engine/hooks/hook_rows.hpp"
 
 namespace lockstep::engine {

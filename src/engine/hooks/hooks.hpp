@@ -4,7 +4,6 @@
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
@@ -18,6 +17,7 @@
 #include "core/cited.hpp"
 #include "engine/measures/meter_names.hpp"
 #include "engine/saving/saving_settings.hpp"
+#include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
 

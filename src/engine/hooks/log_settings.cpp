@@ -2,7 +2,7 @@
 #include "engine/hooks/log_settings.hpp"
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 namespace lockstep::engine {
 

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "engine/hooks/hook_rows.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
@@ -82,7 +83,7 @@ class ParameterStatisticsHook : public Hook {
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
     if (at.step % options_.interval != 0) return;
-    run.wrapper.parameters().read_whole(
+    run.wrapper.store().read_whole(
         [&] { tell(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
   }
 
@@ -95,7 +96,7 @@ class ParameterStatisticsHook : public Hook {
     const std::int64_t step_before = events.step();
     events.set_step(step);
     const auto scope = events.scope(title);
-    const parallel::ParameterStore& store = run.wrapper.parameters();
+    const parallel::ParameterStore& store = run.wrapper.store();
     Moments all;
     for (std::size_t i = 0; i < store.size(); ++i) {
       const at::Tensor values = chosen(store.parameter(i).tensor);

@@ -2,12 +2,12 @@
 #include "engine/loop/run.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/engine/tables.hpp>
 
 #include <string>
 #include <utility>
 
+#include "core/table.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/steps/rows.hpp"
 

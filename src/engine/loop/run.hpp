@@ -5,10 +5,8 @@
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/perf_timer.hpp>
 #include <lockstep/engine/run_data.hpp>
-#include <lockstep/engine/run_requests.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/schedule_control.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/train_step.hpp>
 
 #include <cstdint>
@@ -19,6 +17,7 @@
 #include "engine/loop/run_bounds.hpp"
 #include "engine/loop/run_origin.hpp"
 #include "engine/saving/saves.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
 
 namespace lockstep::engine {

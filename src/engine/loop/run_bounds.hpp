@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 #include <cstdint>
 

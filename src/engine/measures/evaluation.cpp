@@ -4,7 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/data/sampler.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 #include <algorithm>
 #include <exception>

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/engine/train_step.hpp>
-#include <lockstep/metrics/classification.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
@@ -16,6 +15,7 @@
 
 #include "core/cited.hpp"
 #include "engine/measures/meter_names.hpp"
+#include "metrics/classification.hpp"
 #include "metrics/meters.hpp"
 
 namespace lockstep::engine {

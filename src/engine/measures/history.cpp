@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/history.hpp>
+#include <lockstep/engine/event_storage.hpp>
 
 #include <algorithm>
 #include <numeric>

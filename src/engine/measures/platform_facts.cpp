@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/session.hpp>
-
 #include <ATen/Version.h>
 #include <torch/version.h>
 
@@ -9,6 +7,7 @@
 #include <thread>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
 

@@ -2,7 +2,8 @@
 #pragma once
 
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
+
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 

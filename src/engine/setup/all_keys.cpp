@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/table.hpp>
-#include <lockstep/engine/resume_settings.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
+#include "core/table.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/saving/saving_settings.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
 #include "engine/setup/train_keys.hpp"
 #include "engine/state/init_from.hpp"
+#include "engine/state/resume_settings.hpp"
 #include "optim/model_average.hpp"
 
 namespace lockstep::engine {

@@ -3,9 +3,10 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/mpi/lane_tree.hpp>
 
 #include <string>
+
+#include "mpi/lane_tree.hpp"
 
 namespace lockstep::engine {
 

@@ -3,10 +3,10 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
-#include <lockstep/optim/clip.hpp>
 
+#include "core/table.hpp"
 #include "engine/loop/nonfinite.hpp"
+#include "optim/clip.hpp"
 
 namespace lockstep::engine {
 

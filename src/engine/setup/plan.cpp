@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/schedule_control.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 
 #include <algorithm>
@@ -12,6 +11,7 @@
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/setup/session.hpp"
 #include "optim/option_limits.hpp"
 
 namespace lockstep::engine {

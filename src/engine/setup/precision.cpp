@@ -3,7 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/progress.hpp>
+#include <lockstep/engine/hook.hpp>
 
 #include <ATen/Context.h>
 

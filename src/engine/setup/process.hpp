@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/mpi/gpu.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include "core/cited.hpp"
+#include "mpi/gpu.hpp"
 #include "mpi/topology.hpp"
 
 // What is set once for the whole process, from section `run`.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "engine/setup/session.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hook_table.hpp>
-#include <lockstep/engine/session.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
 

@@ -13,6 +13,7 @@
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/process.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
@@ -79,7 +80,7 @@ void Strategy::wrap(std::shared_ptr<models::Model> model) {
 }
 
 void Strategy::build_optimizer(Overrides overrides) {
-  parallel::ParameterStore& store = model_->parameters();
+  parallel::ParameterStore& store = model_->store();
   GroupPlan plan;
   const optim::AverageRule* average = nullptr;
   optim::AverageOptions average_options;

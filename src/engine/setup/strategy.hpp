@@ -5,7 +5,6 @@
 #include <lockstep/core/task.hpp>
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
@@ -18,6 +17,7 @@
 #include <vector>
 
 #include "engine/setup/precision.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
 #include "optim/model_average.hpp"
 

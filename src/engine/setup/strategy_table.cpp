@@ -3,8 +3,8 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
 
+#include "core/table.hpp"
 #include "engine/setup/model.hpp"
 
 namespace lockstep::engine {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/engine/session.hpp>
+#include <lockstep/core/keys.hpp>
+
+#include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
 

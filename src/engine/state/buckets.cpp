@@ -9,6 +9,8 @@
 #include "engine/state/components.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/tensor_arrays.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
@@ -74,7 +76,7 @@ class BucketsState : public Stateful {
 
   /// Until buckets are built by it, only rank 0 knows the layout. Collective.
   StoredLayout agreed_layout() const {
-    const parallel::ParameterStore& store = wrapper_->parameters();
+    const parallel::ParameterStore& store = wrapper_->store();
     std::string names;
     std::string counts;
     for (const auto& bucket : wrapper_->reducer().learned_layout()) {
@@ -95,7 +97,7 @@ class BucketsState : public Stateful {
 
   /// Empty where a name is not known.
   parallel::BucketLayout layout_in(const Archive& archive) const {
-    const parallel::ParameterStore& store = wrapper_->parameters();
+    const parallel::ParameterStore& store = wrapper_->store();
     std::map<std::string, std::size_t> places;
     for (std::size_t i = 0; i < store.size(); ++i) places[store.parameter(i).name] = i;
     const at::Tensor counts = tensor_over(archive.array(kBuckets + "/counts"));

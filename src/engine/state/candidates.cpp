@@ -2,7 +2,6 @@
 #include "engine/state/candidates.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/session.hpp>
 
 #include <algorithm>
 #include <cstdint>
@@ -11,6 +10,7 @@
 #include <system_error>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
 

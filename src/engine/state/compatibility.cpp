@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/engine/compatibility.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/engine/stateful.hpp>
 
 #include <torch/types.h>
 

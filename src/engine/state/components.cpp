@@ -30,8 +30,7 @@ Components run_components(Run& run, const std::string& config_ini) {
       origin_state(run.origin, config_ini),
       scaler_state(kScaler, strategy.optimizer(), strategy.world()),
       model_state(wrapper.model(), {&wrapper}),
-      optimizer_state(
-          {.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.parameters()}),
+      optimizer_state({.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.store()}),
       ema_state(strategy),
       random_state(strategy.world()),
       comm_hook_state(strategy),

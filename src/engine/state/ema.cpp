@@ -42,7 +42,7 @@ void capture_group(const StateWriter& writer, const std::string& from, const std
 class EmaState : public Stateful {
  public:
   explicit EmaState(Strategy& strategy)
-      : wrapper_(&strategy.model()), store_(&wrapper_->parameters()), average_(strategy.average()) {}
+      : wrapper_(&strategy.model()), store_(&wrapper_->store()), average_(strategy.average()) {}
 
   std::string name() const override { return "average"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.resets_average; }

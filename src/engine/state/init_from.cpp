@@ -19,6 +19,7 @@
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/renames.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
@@ -176,7 +177,7 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
     if (found == source.stored.end() || !can_convert(*found->second, live.tensor)) return;
     live.tensor.copy_(tensor_over(*found->second));
   };
-  write_parameters({&strategy.model().parameters()}, parameters_of(model), take);
+  write_parameters({&strategy.model().store()}, parameters_of(model), take);
   for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
   return source.differences;
 }

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 
 #include <string>
 #include <vector>
+
+#include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
 

@@ -3,12 +3,13 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/engine/stateful.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <cstddef>
 #include <optional>
 #include <span>
 #include <string>
+
+#include "parallel/store/parameter_store.hpp"
 
 // Arrays that lie like the parameters, and of which each rank may hold a part: optimizer state, averages.
 namespace lockstep::engine {

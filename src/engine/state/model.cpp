@@ -97,7 +97,7 @@ class ModelState : public Stateful {
  private:
   std::vector<parallel::ParameterStore*> stores() const {
     std::vector<parallel::ParameterStore*> stores;
-    for (parallel::DistributedDataParallel* const wrapper : wrappers_) stores.push_back(&wrapper->parameters());
+    for (parallel::DistributedDataParallel* const wrapper : wrappers_) stores.push_back(&wrapper->store());
     return stores;
   }
 

@@ -2,13 +2,14 @@
 #pragma once
 
 #include <lockstep/models/model.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 

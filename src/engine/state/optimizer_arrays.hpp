@@ -2,14 +2,13 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/compatibility.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/engine/stateful.hpp>
 
 #include <optional>
 #include <string>
 
 #include "engine/state/components.hpp"
+#include "engine/state/resume_settings.hpp"
 
 // The parts of an optimizer's state that capturing, comparing and restoring have in common.
 namespace lockstep::engine {

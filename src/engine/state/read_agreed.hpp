@@ -2,15 +2,15 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/state/resume_settings.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 // Every rank reads and checks a checkpoint, and it is taken only if all ranks can read it.
 namespace lockstep::engine {

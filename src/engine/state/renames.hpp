@@ -3,9 +3,10 @@
 
 #include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/section.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 
 #include <string>
+
+#include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
 

@@ -25,7 +25,7 @@ std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings
   RunView& run = trainer.view();
   const std::vector<std::string> found = resume_candidates(run.world, settings.source, directory);
   if (found.empty()) return std::nullopt;
-  AgreedReading reading{.world = run.world, .store = run.wrapper.parameters(), .targets = {}};
+  AgreedReading reading{.world = run.world, .store = run.wrapper.store(), .targets = {}};
   // A fresh start needs the initial values.
   if (!settings.allow_fresh) reading.targets = restore_targets(trainer, settings.restore);
   const bool may_fall_back = settings.source == "auto" || settings.source == "must";

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <lockstep/core/section.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <cstdint>
 #include <optional>
 #include <string>
+
+#include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
 

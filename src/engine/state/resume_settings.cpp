@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "engine/state/resume_settings.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/text.hpp>
-#include <lockstep/engine/resume_settings.hpp>
 
 #include <map>
 #include <utility>
 
+#include "core/text.hpp"
 #include "engine/state/renames.hpp"
 
 namespace lockstep::engine {

@@ -53,7 +53,7 @@ Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer)
 }
 
 checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptions& options) {
-  const parallel::ParameterStore& store = trainer.view().wrapper.parameters();
+  const parallel::ParameterStore& store = trainer.view().wrapper.store();
   if (options.is_partial || !options.renames.empty() || store.shards() != nullptr) return {};
   checkpoints::RestoreTargets shared;
   checkpoints::RestoreTargets own;
@@ -79,7 +79,7 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
     passed_over = compare(components, archive, options);
   });
   for (const auto& component : components) component->restore(archive, options);
-  trainer.view().wrapper.parameters().read_whole([&] {
+  trainer.view().wrapper.store().read_whole([&] {
     world.together([&] {
       for (const auto& component : components) {
         component->visit_arrays([&](const LocalState& local) { verify(archive, local); });

@@ -2,13 +2,13 @@
 #pragma once
 
 #include <lockstep/checkpoints/archive.hpp>
-#include <lockstep/engine/compatibility.hpp>
-#include <lockstep/engine/resume_settings.hpp>
+#include <lockstep/engine/stateful.hpp>
 
 #include <string>
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/state/resume_settings.hpp"
 
 // A run's state as the archive of a checkpoint, and back. See Stateful for what it consists of.
 namespace lockstep::engine {

@@ -23,7 +23,7 @@ Components separate_components(SeparateDistributedDataParallel& wrapper, optim::
   for (auto& [name, optimizer] : optimizers) {
     components.push_back(optimizer_state({.group = "/optim/" + name,
                                           .optimizer = &optimizer.optimizer(),
-                                          .store = &wrapper.child(name).parameters(),
+                                          .store = &wrapper.child(name).store(),
                                           .name = name}));
     components.push_back(scaler_state(kScaler + "/" + name, optimizer, wrapper.world()));
   }

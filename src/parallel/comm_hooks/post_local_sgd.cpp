@@ -7,6 +7,7 @@
 
 #include <vector>
 
+#include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -44,7 +45,7 @@ ChosenHook PostLocalSgd::choice() const {
 }
 
 void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
-  ParameterStore& store = wrapper.parameters();
+  ParameterStore& store = wrapper.store();
   if (store.sharers().size() > memory_->group.world_size()) {
     throw ConfigError(
         "post-local SGD: ranks that share parameters must be in one group; set "

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/parallel/parameter_store.hpp>
-
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
+
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::parallel {
 

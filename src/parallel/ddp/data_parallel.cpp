@@ -5,6 +5,7 @@
 #include <torch/types.h>
 
 #include "data/collate.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::parallel {
 
@@ -56,7 +57,7 @@ DataParallel::DataParallel(std::shared_ptr<models::Model> model, std::vector<at:
 
 DataParallel::~DataParallel() = default;
 
-ParameterStore& DataParallel::parameters() {
+optim::FlatParameters& DataParallel::parameters() {
   if (store_) return *store_;
   std::vector<NamedParameter> trained = trained_parameters(*model_);
   require_unwrapped(trained);

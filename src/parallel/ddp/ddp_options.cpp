@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/keys.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
+
+#include "core/table.hpp"
 
 namespace lockstep::parallel {
 

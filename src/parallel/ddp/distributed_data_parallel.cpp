@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
@@ -11,6 +10,8 @@
 #include <array>
 #include <exception>
 
+#include "core/text.hpp"
+#include "metrics/classification.hpp"
 #include "models/recompute.hpp"
 #include "mpi/topology.hpp"
 #include "parallel/ddp/anomalous_parameters.hpp"
@@ -175,6 +176,16 @@ void DistributedDataParallel::synchronise_before_forward() {
 bool DistributedDataParallel::watches_outputs() const {
   return at::GradMode::is_enabled() && reducer_->watches_outputs();
 }
+
+std::vector<at::Tensor> DistributedDataParallel::watch(std::vector<at::Tensor> outputs) {
+  return reducer_->watch(std::move(outputs));
+}
+
+optim::FlatParameters& DistributedDataParallel::parameters() noexcept { return *store_; }
+
+void DistributedDataParallel::write_parameters(const std::function<void()>& body) { store_->write_whole(body); }
+
+bool DistributedDataParallel::has_buckets() const { return !reducer_->report().buckets.empty(); }
 
 at::Tensor DistributedDataParallel::forward(const at::Tensor& input, const models::NamedTensors& more) {
   const auto placed = [this](const at::Tensor& tensor) {

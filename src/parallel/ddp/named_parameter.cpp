@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/store/named_parameter.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
 
 #include <torch/nn/module.h>
 #include <torch/nn/modules/embedding.h>

@@ -2,11 +2,12 @@
 #pragma once
 
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
 
 #include <c10/core/Device.h>
 
 #include <vector>
+
+#include "parallel/store/named_parameter.hpp"
 
 // What a model and its options must fulfil before a wrapper is built. Each function throws ConfigError. Not collective.
 namespace lockstep::parallel {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/text.hpp>
 #include <lockstep/parallel/separate_distributed_data_parallel.hpp>
 
 #include <torch/types.h>
@@ -9,6 +8,7 @@
 #include <set>
 #include <utility>
 
+#include "core/text.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {

@@ -2,12 +2,13 @@
 #pragma once
 
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
 #include <chrono>
 #include <cstddef>
 #include <vector>
+
+#include "parallel/reducers/bucket_plan.hpp"
 
 namespace lockstep::parallel {
 

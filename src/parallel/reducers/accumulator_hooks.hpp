@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/parallel/named_parameter.hpp>
-
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
@@ -10,6 +8,8 @@
 #include <cstdint>
 #include <utility>
 #include <vector>
+
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

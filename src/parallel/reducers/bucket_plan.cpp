@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/table.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
+#include "parallel/reducers/bucket_plan.hpp"
+
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <algorithm>
@@ -8,6 +8,8 @@
 #include <numeric>
 #include <stdexcept>
 #include <utility>
+
+#include "core/table.hpp"
 
 namespace lockstep::parallel {
 

@@ -4,8 +4,6 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/reducer.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -17,8 +15,10 @@
 #include "parallel/reducers/accumulator_hooks.hpp"
 #include "parallel/reducers/bucketed_gradients.hpp"
 #include "parallel/reducers/hook_slot.hpp"
+#include "parallel/reducers/reducer.hpp"
 #include "parallel/reducers/static_graph.hpp"
 #include "parallel/reducers/unused_parameters.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

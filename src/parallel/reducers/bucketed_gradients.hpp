@@ -2,8 +2,6 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -11,7 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "parallel/reducers/bucket_plan.hpp"
 #include "parallel/reducers/gradient_buckets.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

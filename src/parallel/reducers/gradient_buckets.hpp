@@ -2,9 +2,7 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -12,6 +10,9 @@
 #include <cstdint>
 #include <span>
 #include <vector>
+
+#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

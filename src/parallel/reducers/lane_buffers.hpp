@@ -2,13 +2,13 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/lane_tree.hpp>
 
 #include <ATen/core/Tensor.h>
 
 #include <functional>
 #include <vector>
 
+#include "mpi/lane_tree.hpp"
 #include "parallel/reducers/node_row.hpp"
 
 namespace lockstep::parallel {

@@ -2,10 +2,6 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/lane_tree.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/reducer.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,8 +10,12 @@
 #include <span>
 #include <vector>
 
+#include "mpi/lane_tree.hpp"
+#include "parallel/reducers/bucket_plan.hpp"
 #include "parallel/reducers/lane_buffers.hpp"
 #include "parallel/reducers/node_row.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/parallel/reducer.hpp>
+#include "parallel/reducers/reducer.hpp"
 
 namespace lockstep::parallel {
 

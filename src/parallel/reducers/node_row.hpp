@@ -3,11 +3,12 @@
 
 #include <lockstep/core/dtype.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/lane_tree.hpp>
 
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+
+#include "mpi/lane_tree.hpp"
 
 namespace lockstep::parallel {
 

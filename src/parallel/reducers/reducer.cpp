@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/reducer.hpp>
+#include "parallel/reducers/reducer.hpp"
 
 #include <stdexcept>
 

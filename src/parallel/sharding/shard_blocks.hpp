@@ -2,13 +2,14 @@
 #pragma once
 
 #include <lockstep/models/model.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
 
 #include <cstddef>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

@@ -2,9 +2,6 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/reducer.hpp>
-#include <lockstep/parallel/shard_plan.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -14,6 +11,9 @@
 #include <vector>
 
 #include "parallel/reducers/accumulator_hooks.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/sharding/shard_plan.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

@@ -2,8 +2,6 @@
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/shard_plan.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -13,6 +11,9 @@
 #include <map>
 #include <memory>
 #include <vector>
+
+#include "parallel/sharding/shard_plan.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/store/parameter_store.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/parameter_store.hpp>
 
 #include <torch/types.h>
 

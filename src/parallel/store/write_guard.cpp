@@ -2,7 +2,7 @@
 #include "parallel/store/write_guard.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
 #include <execinfo.h>
 

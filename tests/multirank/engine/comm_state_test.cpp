@@ -8,6 +8,8 @@
 #include <memory>
 
 #include "engine/state/run_state.hpp"
+#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/reducers/reducer.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 

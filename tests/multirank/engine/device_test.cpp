@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // GPU support must not touch a run on CPUs; what happens on a GPU is in tests/gpu.
 #include <lockstep/core/error.hpp>
-#include <lockstep/mpi/gpu.hpp>
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 #include <iterator>
 
+#include "mpi/gpu.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 

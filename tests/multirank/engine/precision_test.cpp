@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "engine/state/run_state.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/program.hpp"
 
@@ -186,7 +187,7 @@ TEST_F(PrecisionRunTest, SkippingHasAnEnd) {
 TEST_F(PrecisionRunTest, WithoutAScalerANormThatIsNotFiniteStaysAnError) {
   for (const char* const clip : {"norm:1", "norm:1:p=inf"}) {
     SmallRun run(world_, with(kTwelveSteps, {{"optim.lr", "1e30"}, {"optim.name", "sgd"}, {"train.clip_grad", clip}}));
-    run.strategy.model().parameters().write_whole([&] {
+    run.strategy.model().store().write_whole([&] {
       const torch::NoGradGuard no_grad;
       run.strategy.model().model().parameters()[0].fill_(1e38);
     });

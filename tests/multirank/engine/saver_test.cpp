@@ -11,6 +11,7 @@
 #include "engine/saving/replicas.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
@@ -129,13 +130,13 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
 // Such ranks train different models, and their checkpoint would hide it.
 TEST_F(SaverTest, RanksThatDifferAreFoundBeforeTheySave) {
   SmallRun run(world_, with(kBase, {{"ddp.shared_parameters", "false"}}));
-  EXPECT_NO_THROW(require_equal_replicas(world_, run.strategy.model().parameters()));
+  EXPECT_NO_THROW(require_equal_replicas(world_, run.strategy.model().store()));
   if (world_.rank() == world_.size() - 1 && world_.size() > 1) {
     const torch::NoGradGuard no_grad;
     run.strategy.model().model().named_parameters()["hidden0.bias"][3].fill_(1e-30);
   }
   try {
-    require_equal_replicas(world_, run.strategy.model().parameters());
+    require_equal_replicas(world_, run.strategy.model().store());
     EXPECT_EQ(world_.size(), 1);
   } catch (const CommError& error) {
     EXPECT_TRUE(error.is_agreed());

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What is divided among ranks trains as what every rank holds, and their checkpoints are each other's.
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 
 #include <gtest/gtest.h>
 
@@ -12,6 +11,7 @@
 #include <vector>
 
 #include "checkpoints/store/store.hpp"
+#include "core/table.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/state/run_state.hpp"
 #include "small_run.hpp"

@@ -12,6 +12,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/state/run_state.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "small_run.hpp"
 #include "support/archives.hpp"
 #include "support/temporary_folder.hpp"
@@ -43,7 +44,7 @@ bool is_equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b
 }
 
 void assign(Strategy& strategy, const std::vector<at::Tensor>& values) {
-  strategy.model().parameters().write_whole([&] {
+  strategy.model().store().write_whole([&] {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < values.size(); ++i) strategy.model().model().parameters()[i].copy_(values[i]);
   });
@@ -85,8 +86,8 @@ class SharedParametersTest : public ::testing::Test {
 TEST_F(SharedParametersTest, BeginWithTheSameValuesInOneCopy) {
   SmallRun together(world_, settings_of("true", "3"));
   SmallRun apart(world_, settings_of("false", "3"));
-  EXPECT_TRUE(together.strategy.model().parameters().is_shared());
-  EXPECT_FALSE(apart.strategy.model().parameters().is_shared());
+  EXPECT_TRUE(together.strategy.model().store().is_shared());
+  EXPECT_FALSE(apart.strategy.model().store().is_shared());
   EXPECT_TRUE(is_equal(values_of(together.strategy), values_of(apart.strategy)));
   EXPECT_TRUE(is_same_everywhere(values_of(together.strategy)));
   // What one rank writes all ranks read, where there is one copy only.

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/session.hpp>
 #include <lockstep/engine/tables.hpp>
 
 #include <memory>
@@ -15,6 +14,7 @@
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/evaluation.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/run_state.hpp"
 

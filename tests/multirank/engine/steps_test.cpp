@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The steps that train.step chooses from.
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "core/table.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -9,6 +9,7 @@
 #include "engine/hooks/callback_hook.hpp"
 #include "engine/state/run_state.hpp"
 #include "hooked_run.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 namespace freeze_test {
@@ -17,7 +18,7 @@ using Values = std::map<std::string, at::Tensor>;  // of parameters, by name
 
 Values values_of(Strategy& strategy) {
   Values values;
-  parallel::ParameterStore& store = strategy.model().parameters();
+  parallel::ParameterStore& store = strategy.model().store();
   store.read_whole([&] {
     for (std::size_t i = 0; i < store.size(); ++i) {
       values[store.parameter(i).name] = store.parameter(i).tensor.detach().clone();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/models/layers.hpp>
 

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "hooked_run.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 namespace parameter_statistics_test {
@@ -13,7 +14,7 @@ class ParameterStatisticsTest : public ::testing::Test {
  protected:
   /// head.bias: 3, -4, then zeros; all others 0.5.
   static void fill(Strategy& strategy) {
-    parallel::ParameterStore& store = strategy.model().parameters();
+    parallel::ParameterStore& store = strategy.model().store();
     store.write_whole([&] {
       const torch::NoGradGuard no_grad;
       for (std::size_t i = 0; i < store.size(); ++i) {
@@ -82,7 +83,7 @@ TEST_F(ParameterStatisticsTest, OrOfAllTogether) {
 TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   HookedRun run(world_, with_hook("parameter_statistics,interval=1,gradients=true"));
   EXPECT_TRUE(run.hook().reads_gradients());
-  const parallel::ParameterStore& store = run.strategy.model().parameters();
+  const parallel::ParameterStore& store = run.strategy.model().store();
   for (std::size_t i = 0; i < store.size(); ++i) {
     const at::Tensor& tensor = store.parameter(i).tensor;
     if (store.parameter(i).name == "head.bias") tensor.mutable_grad() = at::full_like(tensor.detach(), 2 * 1024);
@@ -90,7 +91,7 @@ TEST_F(ParameterStatisticsTest, GradientsAreWithoutTheLossScale) {
   LastBatch batch;
   batch.loss_scale = 1024;
   run.hook().on_backward(run.trainer.view(), batch);
-  run.strategy.model().parameters().drop_gradients();
+  run.strategy.model().store().drop_gradients();
   if (!world_.is_root()) return;
   EXPECT_DOUBLE_EQ(latest(run.trainer, "gradients/norm"), 2 * std::sqrt(10));
   EXPECT_EQ(latest(run.trainer, "gradients/max"), 2);

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "every_backend.hpp"
+#include "mpi/lane_tree.hpp"
 
 namespace lockstep::mpi {
 namespace failure_test {

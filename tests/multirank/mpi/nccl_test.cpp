@@ -2,7 +2,6 @@
 // What surrounds NCCL, over a module that stands in for it; tests/gpu runs the same on GPUs.
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/mpi/gpu.hpp>
 
 #include <gtest/gtest.h>
 
@@ -14,6 +13,7 @@
 #include <thread>
 #include <vector>
 
+#include "mpi/gpu.hpp"
 #include "mpi/nccl_link.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"

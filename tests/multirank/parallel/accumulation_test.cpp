@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Several backward passes for one step.
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 

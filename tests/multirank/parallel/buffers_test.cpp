@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Buffers between ranks, and what each rank keeps to itself.
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -137,7 +138,7 @@ TEST_F(IgnoredTest, ParametersAndBuffersBelongToTheirRank) {
     const DdpOptions ddp = {
         .reducer = options, .buffers = BufferMode::broadcast, .ignored = {"own.weight", "own.bias", "mark"}};
     const auto wrapper = wrap(model, ddp);
-    EXPECT_EQ(wrapper->parameters().size(), 2U);
+    EXPECT_EQ(wrapper->store().size(), 2U);
     own = std::make_shared<Linear>(4, 2);
     own->to(at::kDouble);
     const torch::NoGradGuard no_grad;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Parameters that are read-only outside of ParameterStore::write: what trains lawfully notices nothing. What does not
 // is tested in tests/unit/parallel/write_guard_test.cpp, since it ends the job.
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -13,9 +14,9 @@ const std::vector<std::int64_t> kWidths = {30, 200, 3};
 /// Puts other values into the parameters, and gives back those that were there. Collective.
 std::vector<at::Tensor> swap(DistributedDataParallel& wrapper, const std::vector<at::Tensor>& values) {
   const std::vector<at::Tensor> before = values_of(wrapper.model());
-  wrapper.parameters().write_whole([&] {
+  wrapper.store().write_whole([&] {
     const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < values.size(); ++i) wrapper.parameters().parameter(i).tensor.copy_(values[i]);
+    for (std::size_t i = 0; i < values.size(); ++i) wrapper.store().parameter(i).tensor.copy_(values[i]);
   });
   return before;
 }
@@ -31,7 +32,7 @@ std::vector<at::Tensor> train(DistributedDataParallel& wrapper, int rank, double
     wrapper.train_step(batch_of(rank, i, kWidths), optimizer);
     if (i != 5) continue;
     for (std::size_t p = 0; p < average.size(); ++p) {
-      average[p] = (average[p] + wrapper.parameters().parameter(p).tensor.detach()) / 2;
+      average[p] = (average[p] + wrapper.store().parameter(p).tensor.detach()) / 2;
     }
     const std::vector<at::Tensor> trained = swap(wrapper, average);
     const data::Batch batch = batch_of(0, 100, kWidths);

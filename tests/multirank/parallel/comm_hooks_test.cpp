@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "parallel/comm_hooks/power_sgd.hpp"
+#include "parallel/reducers/reducer.hpp"
 #include "support/counting_collectives.hpp"
 #include "training.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <torch/nn/modules/embedding.h>
 
+#include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 #include "parallel_test.hpp"
 
@@ -144,7 +145,7 @@ TEST_F(ConstructionTest, AnyRankCanGiveItsStateToAll) {
     const auto wrapper = wrap(model, {.shares_parameters = shares});
     const torch::NoGradGuard no_grad;
     for (int root = 0; root < size(); ++root) {
-      wrapper->parameters().write_whole([&] {
+      wrapper->write_parameters([&] {
         for (auto& parameter : model->parameters()) parameter.fill_(rank() + 0.5);
       });
       model->named_buffers()["counter"].fill_(rank() + 0.25);

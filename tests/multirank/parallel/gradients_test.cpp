@@ -5,6 +5,9 @@
 
 #include <torch/autograd.h>
 
+#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 #include "support/temporary_folder.hpp"
 
@@ -263,7 +266,7 @@ TEST_F(GradientsTest, AnUnusedWeightUnderTwoNamesDoesNoHarm) {
     auto model = std::make_shared<TwiceNamed>();
     TwiceNamed alone;
     const auto wrapper = wrap(model, {.reducer = {.finds_unused = !is_static, .has_static_graph = is_static}});
-    EXPECT_EQ(wrapper->parameters().size(), 5U);
+    EXPECT_EQ(wrapper->store().size(), 5U);
     for (int step = 0; step < 6; ++step) {
       drop_gradients(*model);
       const data::Batch batch = batch_of(rank(), step, kWidths);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The reducer over the nccl backend, whose device memory the host can read here: tests/gpu does the same on GPUs.
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/stand_in_gpu.hpp"
 

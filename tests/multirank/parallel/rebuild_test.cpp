@@ -2,6 +2,8 @@
 // The buckets of the second step, in the order in which gradients came in the first.
 #include <torch/csrc/autograd/variable.h>
 
+#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/counting_collectives.hpp"
 

@@ -6,6 +6,7 @@
 
 #include <functional>
 
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -147,7 +148,7 @@ class TiedRecomputeTest : public ParallelTest {
     auto model = std::make_shared<Pair>();
     Pair alone;
     const auto wrapper = wrap(model, {.reducer = options});
-    EXPECT_EQ(wrapper->parameters().size(), 3U);  // the weight once
+    EXPECT_EQ(wrapper->store().size(), 3U);  // the weight once
     const auto again = [mode](models::Block& block, const at::Tensor& input) {
       return models::recompute(block, input, mode);
     };

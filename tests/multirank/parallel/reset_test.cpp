@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Going on after an exception.
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

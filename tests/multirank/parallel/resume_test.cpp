@@ -2,6 +2,7 @@
 // A run that was saved and goes on is the run without a stop, to the last bit.
 #include <cstring>
 
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -44,7 +45,7 @@ Saved save(Training& training) {
 
 void load(Training& training, const Saved& saved) {
   optim::Optimizer& optimizer = training.optimizer->optimizer();
-  training.wrapper->parameters().write_whole([&] {
+  training.wrapper->store().write_whole([&] {
     const torch::NoGradGuard no_grad;
     for (std::size_t i = 0; i < saved.parameters.size(); ++i)
       training.model->parameters()[i].copy_(saved.parameters[i]);
@@ -100,7 +101,7 @@ TEST_F(ResumeTest, GivesTheBitsOfARunWithoutAStop) {
       EXPECT_FALSE(at::equal(expected.parameters[0], saved.parameters[0]));
       go_on(uninterrupted);  // the same wrapper
       Training fresh = start();
-      fresh.wrapper->parameters().write_whole([&] {
+      fresh.wrapper->store().write_whole([&] {
         const torch::NoGradGuard no_grad;
         for (auto& parameter : fresh.model->parameters()) parameter.zero_();
       });

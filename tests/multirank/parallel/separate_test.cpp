@@ -185,7 +185,7 @@ TEST_F(SeparateTest, WhatIsNotTrainedIsOnlyBroadcast) {
     EXPECT_TRUE(at::equal(parameter, torch::full_like(parameter, 1.5)));
   }
   EXPECT_EQ(model->average->named_buffers()["count"].item<std::int64_t>(), 4);
-  EXPECT_EQ(wrapper->child("generator").parameters().parameter(0).name, "generator.weight");
+  EXPECT_EQ(wrapper->child("generator").parameters().blocks()[0].segments[0].name, "generator.weight");
 }
 
 TEST_F(SeparateTest, NoSyncReachesEveryChild) {

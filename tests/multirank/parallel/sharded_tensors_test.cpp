@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "optim/model_average.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -57,7 +58,7 @@ class ShardedTensorsTest : public ParallelTest {
     if (sharding.stage == 3) options.sharding.blocks = {"l0", "l2"};
     options.reducer.limits = {.bucket_bytes = {40000}, .last_bucket_bytes = 0};
     DistributedDataParallel wrapper(model, world_, collectives, options);
-    ParameterStore& store = wrapper.parameters();
+    ParameterStore& store = wrapper.store();
     optim::OptimWrapper optimizer = make_optimizer(store, training.optim, training.wrapping);
     optim::ModelAverage average(optim::average_rules().front(), {.decay = 0.5}, store,
                                 [] { return std::vector<optim::ModelAverage::NamedBuffer>(); });

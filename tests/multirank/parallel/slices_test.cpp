@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where parameters lie and how gradients travel changes no bit: one copy per rank or per host, gradients averaged whole
 // or in slices while they are visited, any backend, a step by hand or by train_step.
+#include "optim/clip.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {
@@ -79,7 +82,7 @@ std::vector<at::Tensor> train(DistributedDataParallel& wrapper, Wide& model, con
     wrapper.parameters().drop_gradients();
   }
   std::vector<at::Tensor> result;
-  wrapper.parameters().read_whole([&] { result = values_of(model); });
+  wrapper.store().read_whole([&] { result = values_of(model); });
   result.push_back(torch::full({}, norm, at::kDouble));
   return result;
 }
@@ -102,7 +105,7 @@ TEST_F(SlicesTest, GiveTheBitsOfWholeGradients) {
                                           {.reducer = {.limits = {.bucket_bytes = {9000}, .last_bucket_bytes = 1000},
                                                        .finds_unused = recipe.finds_unused},
                                            .shares_parameters = shares});
-          EXPECT_EQ(wrapper.parameters().is_shared(), shares && size() > 1);
+          EXPECT_EQ(wrapper.store().is_shared(), shares && size() > 1);
           const std::vector<at::Tensor> values = train(wrapper, *model, recipe, form, rank());
           if (expected.empty()) expected = values;
           expect_equal(values, expected);

@@ -2,6 +2,7 @@
 // Graphs that are learned in the first step.
 #include <lockstep/log/log.hpp>
 
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 #include "support/temporary_folder.hpp"
 

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/nn/modules/embedding.h>
 
+#include "parallel/reducers/reducer.hpp"
 #include "parallel_test.hpp"
 
 namespace lockstep::parallel {

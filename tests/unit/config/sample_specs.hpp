@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <functional>
 #include <string>

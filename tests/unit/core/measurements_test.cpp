@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/measurements.hpp>
-#include <lockstep/core/record.hpp>
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/text.hpp>
+#include "core/text.hpp"
 
 #include <gtest/gtest.h>
 

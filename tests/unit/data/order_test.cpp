@@ -1,5 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/order.hpp>
 #include <lockstep/data/sampler.hpp>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/data/sampler_table.hpp>
+#include <lockstep/data/sampler.hpp>
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>

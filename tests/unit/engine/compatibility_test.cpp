@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What does not fit between a checkpoint and a run, and how well a resumed run reproduces the other.
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/compatibility.hpp>
 #include <lockstep/engine/stateful.hpp>
 
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/hook_table.hpp>
+#include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/engine/train_step.hpp>
 

@@ -2,7 +2,7 @@
 // What ranks ask of the loop, and what becomes of it in the sum over ranks.
 #include "engine/loop/step_agreement.hpp"
 
-#include <lockstep/engine/run_requests.hpp>
+#include <lockstep/engine/run_view.hpp>
 
 #include <gtest/gtest.h>
 

@@ -2,9 +2,10 @@
 #include "engine/setup/strategy_table.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/table.hpp>
 
 #include <gtest/gtest.h>
+
+#include "core/table.hpp"
 
 namespace lockstep::engine {
 namespace strategy_table_test {

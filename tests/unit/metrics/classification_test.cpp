@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/metrics/classification.hpp>
+#include "metrics/classification.hpp"
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/metrics/samples.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 #include <vector>
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/metrics/samples.hpp>
+#include <lockstep/metrics/meter.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

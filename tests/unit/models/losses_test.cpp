@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/losses.hpp>
+#include <lockstep/models/model.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/mpi/gpu.hpp>
-
 #include <dlfcn.h>
 #include <gtest/gtest.h>
 
@@ -9,6 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "mpi/gpu.hpp"
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi {

@@ -7,6 +7,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "mpi/lane_tree.hpp"
+
 namespace lockstep::mpi {
 namespace testing_collectives_test {
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "optim/clip.hpp"
+
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/clip.hpp>
 
 #include <gtest/gtest.h>
 

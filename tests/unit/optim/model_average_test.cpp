@@ -3,13 +3,13 @@
 #include "optim/model_average.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/optim/tensor_update.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <cmath>
 
+#include "optim/tensor_parameters.hpp"
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {

@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "make_optimizer.hpp"
+#include "optim/tensor_parameters.hpp"
 #include "support/flat_parameters_double.hpp"
 
 namespace lockstep::optim {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/bucket_plan.hpp>
+#include "parallel/reducers/bucket_plan.hpp"
+
 #include <lockstep/parallel/ddp_options.hpp>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/parallel/shard_plan.hpp>
+#include "parallel/sharding/shard_plan.hpp"
 
 #include <gtest/gtest.h>
 

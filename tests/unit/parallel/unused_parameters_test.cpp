@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "parallel/reducers/unused_parameters.hpp"
 
-#include <lockstep/parallel/named_parameter.hpp>
-
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <vector>
+
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 namespace unused_parameters_test {

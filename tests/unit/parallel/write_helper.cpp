@@ -2,7 +2,7 @@
 // usage: write_helper shared|private
 // A job that trains with ddp.check_writes until its last rank changes a parameter by itself.
 #include <lockstep/models/layers.hpp>
-#include <lockstep/mpi/environment.hpp>
+#include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <torch/types.h>
@@ -11,6 +11,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "parallel/store/parameter_store.hpp"
 #include "support/optimizer.hpp"
 
 namespace {
@@ -52,7 +53,7 @@ int main(int argc, char** argv) {
       std::printf("step %d\n", step);
       std::fflush(nullptr);
       const torch::NoGradGuard no_grad;
-      wrapper.parameters().parameter(2).tensor.mul_(0.5);
+      wrapper.store().parameter(2).tensor.mul_(0.5);
     }
     world.barrier();
   }

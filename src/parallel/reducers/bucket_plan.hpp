@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/dtype.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
 
 #include <cstddef>
 #include <cstdint>
@@ -55,13 +56,6 @@ struct Bucket {
   std::vector<Slot> slots;
   std::int64_t count = 0;  ///< elements, padding included
   bool is_sparse = false;  ///< one parameter, whose gradient travels as indices and values
-};
-
-struct BucketLimits {
-  /// Of the buckets in the order in which they are reduced; the last repeats.
-  std::vector<std::int64_t> bucket_bytes = {25 << 20};
-  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0: like the others.
-  std::int64_t last_bucket_bytes = 1 << 20;
 };
 
 /// The buckets in the order in which they are reduced.

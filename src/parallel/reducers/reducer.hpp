@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/parallel/bucket_plan.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -10,6 +9,8 @@
 #include <cstdint>
 #include <functional>
 #include <vector>
+
+#include "parallel/reducers/bucket_plan.hpp"
 
 namespace lockstep::parallel {
 

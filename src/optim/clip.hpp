@@ -1,24 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/section.hpp>
-#include <lockstep/optim/optimizer.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
 
-#include <string>
+#include <span>
 #include <vector>
 
 namespace lockstep::optim {
-
-struct Clip {
-  double max_norm = 0;       ///< > 0: scale gradients down to this norm; 0: off
-  double norm_type = 2;      ///< the p of the norm; infinity for the largest magnitude
-  double max_value = 0;      ///< > 0: clamp every element to [-max_value, max_value]; 0: off
-  bool is_by_group = false;  ///< the norm is that of each parameter group by itself, not of all gradients
-
-  /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
-  /// @throws ConfigError  citing `origin`
-  static Clip parse(const std::string& text, const std::string& origin);
-};
 
 /// The p-norm of all gradients as one vector, p > 0, before clipping. Not finite when a gradient is not (the largest
 /// magnitude is then infinity, even for a NaN). Sums pieces by a fixed tree: the same bits for the same gradients,

@@ -1,29 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/key_spec.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
+#include <lockstep/engine/stateful.hpp>
 
 #include <cstdint>
 #include <string>
-#include <utility>
-#include <vector>
 
 namespace lockstep::engine {
-
-/// Prefixes of stored names, and what replaces them; the first prefix that matches counts.
-using Renames = std::vector<std::pair<std::string, std::string>>;
-
-/// What may differ between a checkpoint and the run that resumes from it. By default nothing.
-struct RestoreOptions {
-  bool is_partial = false;      ///< take what fits by name, type and shape; the rest keeps its initial values
-  bool resets_optim = false;    ///< moments and update counts start again
-  bool resets_sched = false;    ///< the schedule starts again at this step
-  bool resets_sampler = false;  ///< the samples start again, with epoch 0
-  bool resets_rng = false;      ///< LibTorch's generators keep the state they have
-  bool resets_average = false;  ///< the average of weights starts again
-  Renames renames = {};         ///< of parameters and buffers
-};
 
 /// Key `resume` and section `resume`: from which checkpoint a run resumes, and how.
 struct ResumeSettings {

@@ -4,11 +4,6 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
-#include <lockstep/optim/tensor_update.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
-#include <lockstep/parallel/named_parameter.hpp>
-#include <lockstep/parallel/reducer.hpp>
-#include <lockstep/parallel/shard_plan.hpp>
 
 #include <ATen/core/Tensor.h>
 
@@ -17,6 +12,12 @@
 #include <span>
 #include <string>
 #include <vector>
+
+#include "optim/tensor_parameters.hpp"
+#include "parallel/reducers/bucket_plan.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/sharding/shard_plan.hpp"
+#include "parallel/store/named_parameter.hpp"
 
 namespace lockstep::parallel {
 

@@ -2,26 +2,13 @@
 #pragma once
 
 #include <lockstep/optim/flat_parameters.hpp>
-#include <lockstep/parallel/bucket_plan.hpp>
 
 #include <cstdint>
-#include <string>
 #include <vector>
 
-namespace lockstep::parallel {
+#include "parallel/reducers/bucket_plan.hpp"
 
-/// How much of the state of training is divided among ranks instead of being held by each: what is known as ZeRO.
-/// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020.
-struct Sharding {
-  int stage = 0;  ///< 0: nothing; 1: the optimizer's state; 2: averaged gradients, too; 3: parameters, too
-  /// Stage 3: paths of the blocks whose parameters are gathered together, as for models::recompute_tap; what is in none
-  /// of them is gathered for the whole of a forward and backward. Empty: the outermost blocks that consist of blocks.
-  std::vector<std::string> blocks = {};
-  bool prefetches = true;  ///< stage 3: gather the next block's parameters while one computes
-  /// On a GPU: optimizer state, and values that updates work on, are in the host's memory, where its loops update them.
-  bool offloads = false;
-  bool is_as_on_gpu = false;  ///< tests: what is done on a GPU is done on the CPU
-};
+namespace lockstep::parallel {
 
 /// Parameters of one dtype that lie one after the other and are divided among ranks as one: rank r has the elements
 /// [r * slice, (r + 1) * slice).

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/parallel/bucket_plan.hpp>
-
 #include <ATen/core/Tensor.h>
 
 #include <string>
 #include <vector>
+
+#include "parallel/reducers/bucket_plan.hpp"
 
 namespace torch::nn {
 class Module;

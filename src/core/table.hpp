@@ -2,13 +2,14 @@
 #pragma once
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/core/key_spec.hpp>
-#include <lockstep/core/text.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "core/text.hpp"
 
 namespace lockstep {
 
