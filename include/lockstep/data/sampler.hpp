@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/section.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -11,6 +12,9 @@
 #include <vector>
 
 namespace lockstep::data {
+
+class Dataset;
+struct Source;
 
 /// In which order the samples of an epoch come: a pure function of (epoch, position), the same on every rank. Its state
 /// is the position alone, so a resumed run goes on by arithmetic. May be called from several threads at once.
