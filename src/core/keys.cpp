@@ -48,4 +48,9 @@ KeySpec texts(const std::string& name, const std::string& default_value, const s
   return {.name = name, .type = KeyType::texts, .default_value = default_value, .help = help};
 }
 
+KeySpec renamed(KeySpec key, const std::string& old_name) {
+  key.old_names.push_back(old_name);
+  return key;
+}
+
 }  // namespace lockstep::keys

@@ -2,9 +2,10 @@
 #include <lockstep/data/dataset.hpp>
 
 #include <algorithm>
-#include <numeric>
 
+#include "batch/collate.hpp"
 #include "core/table.hpp"
+#include "data/roles.hpp"
 #include "data/settings.hpp"
 #include "data/sources.hpp"
 
@@ -14,9 +15,8 @@ std::vector<std::int64_t> Dataset::labels() const {
   constexpr std::int64_t kAtOnce = 256;
   std::vector<std::int64_t> labels;
   for (std::int64_t begin = 0; begin < size(); begin += kAtOnce) {
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(kAtOnce, size() - begin)));
-    std::iota(indices.begin(), indices.end(), begin);
-    const at::Tensor target = get(indices).target.contiguous();
+    const batch::Batch batch = get(batch::draws_in_order(begin, std::min(kAtOnce, size() - begin)));
+    const at::Tensor target = batch.target().contiguous();
     if (target.dim() != 1 || target.scalar_type() != at::kLong) {
       throw DataError("the samples have no single class each; choose a data.sampler that needs none");
     }
@@ -33,6 +33,12 @@ std::vector<double> Dataset::aspect_ratios() const {
   return std::vector<double>(static_cast<std::size_t>(size()), ratio);
 }
 
+batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {
+  std::vector<batch::Value> samples;
+  for (const batch::Draw& draw : draws) samples.emplace_back(sample(draw));
+  return batch::collated(samples, draws);
+}
+
 const std::vector<Source>& builtin_sources() {
   static const std::vector<Source> rows = {digits_source(), idx_source(), text_source(), tokens_source()};
   return rows;
@@ -41,11 +47,9 @@ const std::vector<Source>& builtin_sources() {
 Splits open(const Section& data, const std::vector<Source>& sources) {
   const DataSettings settings = DataSettings::from(data);
   const Splits splits = find_row(sources, settings.source, data.cite("name")).open(data);
-  try {
-    return {.train = keyed(splits.train, settings.sample_keys), .test = keyed(splits.test, settings.sample_keys)};
-  } catch (const ConfigError& error) {
-    throw ConfigError(std::string("data.input_keys, data.target_key: ") + error.what());
-  }
+  return {.train = with_roles(splits.train, settings.roles),
+          .val = with_roles(splits.val, settings.roles),
+          .test = with_roles(splits.test, settings.roles)};
 }
 
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }
@@ -60,10 +64,10 @@ const std::string& required_path(const Section& data, const std::string& wanted)
   return path;
 }
 
-void check_indices(std::span<const std::int64_t> indices, std::int64_t size) {
-  for (const std::int64_t index : indices) {
-    if (index < 0 || index >= size) {
-      throw std::out_of_range("sample " + std::to_string(index) + " of a data set of " + std::to_string(size));
+void check_indices(std::span<const batch::Draw> draws, std::int64_t size) {
+  for (const batch::Draw& draw : draws) {
+    if (draw.index < 0 || draw.index >= size) {
+      throw std::out_of_range("sample " + std::to_string(draw.index) + " of a data set of " + std::to_string(size));
     }
   }
 }

@@ -26,18 +26,19 @@ class Digits : public Dataset {
 
   Task task() const override { return {.sample_shape = {1, kDigitSide, kDigitSide}, .classes = kClasses}; }
 
-  Batch get(std::span<const std::int64_t> indices) const override {
-    check_indices(indices, size_);
-    const auto count = static_cast<std::int64_t>(indices.size());
-    Batch batch{at::empty({count, 1, kDigitSide, kDigitSide}, at::kFloat), at::empty({count}, at::kLong)};
-    auto* pixels = batch.input.mutable_data_ptr<float>();
-    auto* labels = batch.target.mutable_data_ptr<std::int64_t>();
-    for (const std::int64_t index : indices) {
-      *labels++ = digit_of(index);
-      scale_pixels(image(index), kDigitScale, pixels);
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    check_indices(draws, size_);
+    const auto count = static_cast<std::int64_t>(draws.size());
+    const at::Tensor data = at::empty({count, 1, kDigitSide, kDigitSide}, at::kFloat);
+    const at::Tensor label = at::empty({count}, at::kLong);
+    auto* pixels = data.mutable_data_ptr<float>();
+    auto* labels = label.mutable_data_ptr<std::int64_t>();
+    for (const batch::Draw& draw : draws) {
+      *labels++ = digit_of(draw.index);
+      scale_pixels(image(draw.index), kDigitScale, pixels);
       pixels += kDigitPixels;
     }
-    return batch;
+    return {data, label};
   }
 
   std::vector<std::int64_t> labels() const override {
@@ -68,7 +69,7 @@ class Digits : public Dataset {
 Splits open_digits(const Section& data) {
   const auto seed = static_cast<std::uint64_t>(data.integer("seed"));
   return {.train = std::make_shared<Digits>(seed, 0, data.integer("train_size")),
-          .test = std::make_shared<Digits>(seed, 1, data.integer("test_size"))};
+          .val = std::make_shared<Digits>(seed, 1, data.integer("val_size"))};
 }
 
 }  // namespace
@@ -77,7 +78,8 @@ Source digits_source() {
   return {.name = "digits",
           .help = "drawn digits of 28 x 28 pixels, made on the fly: nothing to download",
           .keys = {keys::integer("data.train_size", "12000", "digits: images to train on", 1),
-                   keys::integer("data.test_size", "2000", "digits: images to test on", 1),
+                   keys::renamed(keys::integer("data.val_size", "2000", "digits: images to validate on", 1),
+                                 "data.test_size"),
                    keys::integer("data.seed", "0", "digits: which images are drawn", 0)},
           .open = open_digits};
 }

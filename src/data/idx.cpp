@@ -39,21 +39,21 @@ class Images : public Dataset {
   std::int64_t size() const override { return size_; }
   Task task() const override { return {.sample_shape = sample_shape_, .classes = classes_}; }
 
-  Batch get(std::span<const std::int64_t> indices) const override {
-    check_indices(indices, size_);
-    std::vector<std::int64_t> shape = {static_cast<std::int64_t>(indices.size())};
-    Batch batch{{}, at::empty(shape, at::kLong)};
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    check_indices(draws, size_);
+    std::vector<std::int64_t> shape = {static_cast<std::int64_t>(draws.size())};
+    const at::Tensor label = at::empty(shape, at::kLong);
     shape.insert(shape.end(), sample_shape_.begin(), sample_shape_.end());
-    batch.input = at::empty(shape, at::kFloat);
-    auto* pixels = batch.input.mutable_data_ptr<float>();
-    auto* labels = batch.target.mutable_data_ptr<std::int64_t>();
-    for (const std::int64_t index : indices) {
-      const auto sample = static_cast<std::size_t>(index);
+    const at::Tensor data = at::empty(shape, at::kFloat);
+    auto* pixels = data.mutable_data_ptr<float>();
+    auto* labels = label.mutable_data_ptr<std::int64_t>();
+    for (const batch::Draw& draw : draws) {
+      const auto sample = static_cast<std::size_t>(draw.index);
       *labels++ = labels_[sample];
       scale_pixels(std::span(pixels_).subspan(sample * sample_pixels_, sample_pixels_), kMnistScale, pixels);
       pixels += sample_pixels_;
     }
-    return batch;
+    return {data, label};
   }
 
   std::vector<std::int64_t> labels() const override { return {labels_.begin(), labels_.end()}; }
@@ -129,13 +129,13 @@ Splits open_idx(const Section& data) {
                     "is not a folder; data.path must name a folder of IDX files, such as train-images-idx3-ubyte");
   }
   const auto train = open_split(folder, "train", data.integer("classes"));
-  const auto test = open_split(folder, "t10k", data.integer("classes"));
-  if (train->task().sample_shape != test->task().sample_shape) {
+  const auto val = open_split(folder, "t10k", data.integer("classes"));
+  if (train->task().sample_shape != val->task().sample_shape) {
     throw DataError(folder, "its training images are " + words_of(train->task().sample_shape) +
-                                " (channels x height x width), but its test images are " +
-                                words_of(test->task().sample_shape));
+                                " (channels x height x width), but those of t10k are " +
+                                words_of(val->task().sample_shape));
   }
-  return {.train = train, .test = test};
+  return {.train = train, .val = val};
 }
 
 }  // namespace

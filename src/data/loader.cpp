@@ -15,14 +15,14 @@
 #include <thread>
 #include <utility>
 
+#include "batch/collate.hpp"
 #include "core/message.hpp"
 
 namespace lockstep::data {
 
 class Loader::Impl {
  public:
-  Impl(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
-       std::int64_t first, std::int64_t end, LoaderOptions options)
+  Impl(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end, LoaderOptions options)
       : dataset_(std::move(dataset)),
         plan_(std::move(plan)),
         name_(std::move(options.name)),
@@ -43,7 +43,7 @@ class Loader::Impl {
     for (std::jthread& worker : workers_) worker.request_stop();  // all at once; their destructors join
   }
 
-  Batch next() {
+  batch::Batch next() {
     if (taken_ >= end_) throw std::logic_error("Loader: batch " + std::to_string(taken_) + " is beyond the end");
     const auto start = std::chrono::steady_clock::now();
     Slot slot = workers_.empty() ? fetch(taken_++) : take();
@@ -56,7 +56,7 @@ class Loader::Impl {
 
  private:
   struct Slot {
-    Batch batch;
+    batch::Batch batch;
     std::exception_ptr error;
     bool is_ready = false;
   };
@@ -70,28 +70,35 @@ class Loader::Impl {
     slot.is_ready = true;
     try {
       slot.batch = get(plan_(k), k);
-      if (pins_memory_) pin(slot.batch);
+      if (pins_memory_) slot.batch = batch::pinned(std::move(slot.batch));
     } catch (...) {
       slot.error = std::current_exception();
     }
     return slot;
   }
 
-  static void pin(Batch& batch) {
-    batch.input = batch.input.pin_memory();
-    if (batch.target.defined()) batch.target = batch.target.pin_memory();
-    for (auto& [name, tensor] : batch.more) tensor = tensor.pin_memory();
+  batch::Batch get(std::vector<batch::Draw> draws, std::int64_t k) const {
+    batch::Batch batch;
+    const std::string fault = fault_of([&] { batch = fetched(draws); });
+    if (fault.empty()) {
+      batch.set_draws(std::move(draws));
+      return batch;
+    }
+    for (const batch::Draw& draw : draws) {  // one by one: which of them is it?
+      const std::string its_fault = fault_of([&] { fetched(std::span(&draw, 1)); });
+      if (!its_fault.empty()) {
+        throw DataError("sample " + std::to_string(draw.index) + " of " + name_ + ": " + its_fault);
+      }
+    }
+    throw DataError(name_ + ", batch " + std::to_string(k) + ": " + fault);
   }
 
-  Batch get(const std::vector<std::int64_t>& indices, std::int64_t k) const {
-    Batch batch;
-    const std::string fault = fault_of([&] { batch = dataset_->get(indices); });
-    if (fault.empty()) return batch;
-    for (const std::int64_t index : indices) {  // one by one: which of them is it?
-      const std::string its_fault = fault_of([&] { dataset_->get(std::span(&index, 1)); });
-      if (!its_fault.empty()) throw DataError("sample " + std::to_string(index) + " of " + name_ + ": " + its_fault);
-    }
-    throw DataError("a sample of " + name_ + ", in batch " + std::to_string(k) + ": " + fault);
+  /// The samples, all of them.
+  batch::Batch fetched(std::span<const batch::Draw> draws) const {
+    batch::Batch batch = dataset_->get(draws);
+    if (batch.size() == static_cast<std::int64_t>(draws.size())) return batch;
+    throw DataError("the data set was asked for " + std::to_string(draws.size()) + " samples and gave " +
+                    std::to_string(batch.size()));
   }
 
   /// What is wrong with data that `call` gets; empty if nothing is. All other errors go on.
@@ -139,7 +146,7 @@ class Loader::Impl {
   }
 
   std::shared_ptr<const Dataset> dataset_;
-  std::function<std::vector<std::int64_t>(std::int64_t k)> plan_;
+  Plan plan_;
   std::string name_;
   bool pins_memory_;
   std::vector<Slot> slots_;
@@ -153,13 +160,13 @@ class Loader::Impl {
   std::vector<std::jthread> workers_;  // last: joined before anything they use is gone
 };
 
-Loader::Loader(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
-               std::int64_t first, std::int64_t end, LoaderOptions options)
+Loader::Loader(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end,
+               LoaderOptions options)
     : impl_(std::make_unique<Impl>(std::move(dataset), std::move(plan), first, end, std::move(options))) {}
 
 Loader::~Loader() = default;
 
-Batch Loader::next() { return impl_->next(); }
+batch::Batch Loader::next() { return impl_->next(); }
 
 double Loader::wait_seconds() const noexcept { return impl_->wait_seconds(); }
 

@@ -64,7 +64,7 @@ std::int64_t Sampler::steps_per_epoch() const noexcept {
   return (length + global_batch_size_ - 1) / global_batch_size_;
 }
 
-std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const {
+std::vector<batch::Draw> Sampler::draws(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const {
   if (epoch < 0 || step_in_epoch < 0 || step_in_epoch >= steps_per_epoch()) {
     throw std::out_of_range("Sampler: no step " + std::to_string(step_in_epoch) + " in epoch " + std::to_string(epoch));
   }
@@ -80,15 +80,22 @@ std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step
     share.count = std::clamp<std::int64_t>(length - position, 0, share.count);
   }
   position %= length;
-  std::vector<std::int64_t> indices;
+  std::vector<batch::Draw> draws;
   while (share.count > 0) {
     const std::int64_t count = std::min(share.count, length - position);
-    const std::vector<std::int64_t> part = order_->indices(epoch, position, count);
-    indices.insert(indices.end(), part.begin(), part.end());
+    for (const std::int64_t index : order_->indices(epoch, position, count)) {
+      draws.push_back({.index = index, .epoch = epoch, .position = position++});
+    }
     share.count -= count;
     position = 0;
     if (remainder_ == Remainder::carry) ++epoch;
   }
+  return draws;
+}
+
+std::vector<std::int64_t> Sampler::indices(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const {
+  std::vector<std::int64_t> indices;
+  for (const batch::Draw& draw : draws(epoch, step_in_epoch, share)) indices.push_back(draw.index);
   return indices;
 }
 

@@ -3,6 +3,7 @@
 
 #include <lockstep/core/keys.hpp>
 
+#include "core/cited.hpp"
 #include "core/table.hpp"
 #include "core/text.hpp"
 
@@ -11,11 +12,13 @@ namespace lockstep::data {
 KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
   return {keys::text("data.name", "digits", "where samples come from: " + joined(names_of(sources))),
           keys::text("data.path", "", "file or folder that the source reads"),
-          keys::text("data.input_keys", "data",
-                     "what samples call the model's input; of several, separated by commas, the first is its input and "
-                     "the others are given by name"),
-          keys::text("data.target_key", "label",
-                     "what samples call the target; \"data\" for models that give their input back"),
+          keys::text("data.input_keys", "",
+                     "names of the samples' values that are the model's inputs, separated by commas; empty: those that "
+                     "the source says (\"data\")"),
+          keys::renamed(keys::text("data.target_keys", "",
+                                   "names of those that are its targets; empty: as the source says (\"label\"); "
+                                   "\"data\" for models that give their input back"),
+                        "data.target_key"),
           keys::boolean("data.shuffle", "true", "draw the training samples of each epoch in a new order"),
           keys::text("data.sampler", "default",
                      "which training samples come, and in which order: " + joined(names_of(samplers))),
@@ -26,7 +29,7 @@ KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vecto
 DataSettings DataSettings::from(const Section& data) {
   return {.source = data.text("name"),
           .sampler = data.text("sampler"),
-          .sample_keys = {.inputs = split_list(data.text("input_keys"), ','), .targets = {data.text("target_key")}},
+          .roles = {.inputs = cited_text(data, "input_keys"), .targets = cited_text(data, "target_keys")},
           .workers = static_cast<int>(data.integer("workers"))};
 }
 

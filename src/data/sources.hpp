@@ -16,6 +16,6 @@ Source tokens_source();
 const std::string& required_path(const Section& data, const std::string& wanted);
 
 /// @throws std::out_of_range  an index is outside [0, size)
-void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
+void check_indices(std::span<const batch::Draw> draws, std::int64_t size);
 
 }  // namespace lockstep::data

@@ -67,7 +67,7 @@ Splits open_text(const Section& data) {
     return make_windows(std::make_shared<CharacterRun>(file, part, alphabet), cut, block, alphabet.size());
   };
   return {.train = windows(text.first(train_size), Cut::every_start),
-          .test = windows(text.subspan(train_size), Cut::end_to_end)};
+          .val = windows(text.subspan(train_size), Cut::end_to_end)};
 }
 
 }  // namespace
@@ -75,7 +75,7 @@ Splits open_text(const Section& data) {
 Source text_source() {
   return {
       .name = "text",
-      .help = "characters of the text file data.path; its first part trains, the rest tests",
+      .help = "characters of the text file data.path; its first part trains, the rest validates",
       .keys = {block_key(), keys::real_above("data.train_fraction", 0, 1, "0.9", "text: part of the file to train on")},
       .open = open_text};
 }

@@ -60,7 +60,7 @@ Splits open_tokens(const Section& data) {
     return make_windows(std::make_shared<StoredRun>(folder + "/" + name, vocabulary), cut, data.integer("block"),
                         vocabulary);
   };
-  return {.train = windows("train.bin", Cut::every_start), .test = windows("val.bin", Cut::end_to_end)};
+  return {.train = windows("train.bin", Cut::every_start), .val = windows("val.bin", Cut::end_to_end)};
 }
 
 }  // namespace

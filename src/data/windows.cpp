@@ -28,18 +28,23 @@ class Windows : public Dataset {
   std::int64_t size() const override { return size_; }
 
   Task task() const override {
-    return {.sample_shape = {block_}, .classes = vocabulary_, .predictions_per_sample = block_, .is_text = true};
+    return {.sample_shape = {block_},
+            .classes = vocabulary_,
+            .predictions_per_sample = block_,
+            .is_text = true,
+            .kind = TaskKind::language};
   }
 
-  Batch get(std::span<const std::int64_t> indices) const override {
-    check_indices(indices, size_);
-    const auto count = static_cast<std::int64_t>(indices.size());
-    Batch batch{at::empty({count, block_}, at::kLong), at::empty({count, block_}, at::kLong)};
-    auto* input = batch.input.mutable_data_ptr<std::int64_t>();
-    auto* target = batch.target.mutable_data_ptr<std::int64_t>();
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    check_indices(draws, size_);
+    const auto count = static_cast<std::int64_t>(draws.size());
+    const at::Tensor data = at::empty({count, block_}, at::kLong);
+    const at::Tensor label = at::empty({count, block_}, at::kLong);
+    auto* input = data.mutable_data_ptr<std::int64_t>();
+    auto* target = label.mutable_data_ptr<std::int64_t>();
     std::vector<std::int64_t> tokens(static_cast<std::size_t>(block_) + 1);
-    for (const std::int64_t index : indices) {
-      const std::int64_t wanted_begin = cut_ == Cut::every_start ? index : index * block_;
+    for (const batch::Draw& draw : draws) {
+      const std::int64_t wanted_begin = cut_ == Cut::every_start ? draw.index : draw.index * block_;
       const std::int64_t begin = std::min(wanted_begin, last_begin_);
       run_->read(begin, tokens);
       std::copy(tokens.begin(), tokens.end() - 1, input);
@@ -48,7 +53,7 @@ class Windows : public Dataset {
       input += block_;
       target += block_;
     }
-    return batch;
+    return {data, label};
   }
 
   std::uint64_t digest() const override {
@@ -70,8 +75,8 @@ class Windows : public Dataset {
 std::shared_ptr<const Dataset> make_windows(std::shared_ptr<const TokenRun> run, Cut cut, std::int64_t block,
                                             std::int64_t vocabulary) {
   if (run->size() <= block) {
-    throw DataError(run->path(), std::string("the ") + (cut == Cut::every_start ? "training" : "test") + " part has " +
-                                     std::to_string(run->size()) +
+    throw DataError(run->path(), std::string("the ") + (cut == Cut::every_start ? "training" : "validation") +
+                                     " part has " + std::to_string(run->size()) +
                                      " tokens, but data.block = " + std::to_string(block) + " needs at least " +
                                      std::to_string(block + 1) + "; give more text or lower data.block");
   }

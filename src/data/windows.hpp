@@ -22,7 +22,7 @@ class TokenRun {
 /// How a run is cut into samples of `block` inputs, each with the token that follows as its target.
 enum class Cut {
   every_start,  ///< a sample begins at every token: for training
-  end_to_end,   ///< every token but the run's first is a target exactly once: for testing. The last sample is moved
+  end_to_end,   ///< every token but the run's first is a target exactly once: for validation. The last sample is moved
                 ///< back to end with the run, and the targets that it shares with the one before are kIgnored
 };
 

@@ -1,11 +1,48 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/metrics/meter.hpp>
+
+#include <utility>
 
 #include "core/option_list.hpp"
 #include "core/table.hpp"
 
 namespace lockstep::metrics {
+
+namespace {
+
+Reading prefixed(Reading reading, const std::string& prefix) {
+  for (Table& table : reading.tables) table.name = prefix + table.name;
+  return reading;
+}
+
+/// The meter with other names for what it gives.
+Meter prefixed(Meter meter, const std::string& prefix) {
+  for (Result& result : meter.results) result.name = prefix + result.name;
+  if (meter.read) {
+    meter.read = [read = std::move(meter.read), prefix](std::span<const std::int64_t> words) {
+      return prefixed(read(words), prefix);
+    };
+  }
+  if (meter.read_all) {
+    meter.read_all = [read = std::move(meter.read_all), prefix](const Samples& samples) {
+      return prefixed(read(samples), prefix);
+    };
+  }
+  return meter;
+}
+
+}  // namespace
+
+const KeySpecs& common_meter_keys() {
+  static const KeySpecs keys = {
+      keys::text("output", "", "the model's output that it reads; empty: the main one"),
+      keys::text("target", "", "the batch's value that it reads as target; empty: the first target"),
+      keys::integer("classes", "0", "classes, or numbers, of that output; 0: as many as the task has", 0, 1e9),
+      keys::text("prefix", "", "what its numbers are called before a slash, to tell several meters of a kind apart")};
+  return keys;
+}
 
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,
                  const std::vector<MeterRow>& rows) {
@@ -13,9 +50,14 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
   const MeterRow& row = find_row(rows, parts.empty() ? "" : parts.front(), place);
   Section options;
   for (const KeySpec& key : row.keys) options.declare(key);
+  for (const KeySpec& key : common_meter_keys()) options.declare(key);
   for (std::size_t i = 1; i < parts.size(); ++i) set_option(options, parts[i], place);
   try {
-    return row.make(options, classes);
+    const std::int64_t own = options.integer("classes");
+    Meter meter = row.make(options, own > 0 ? own : classes);
+    meter.reads = {.output = options.text("output"), .target = options.text("target")};
+    const std::string& prefix = options.text("prefix");
+    return prefix.empty() ? meter : prefixed(std::move(meter), prefix + "/");
   } catch (const ConfigError& error) {
     throw ConfigError(place + ": " + row.name + ": " + error.what());
   }

@@ -3,6 +3,8 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <algorithm>
+#include <cstring>
 #include <set>
 #include <stdexcept>
 
@@ -13,7 +15,7 @@ Meters::Meters(std::vector<Meter> meters) : meters_(std::move(meters)) {
   std::size_t words = 0;
   for (const Meter& meter : meters_) {
     words += meter.words;
-    needs_all_samples_ = needs_all_samples_ || meter.words == 0;
+    if (meter.words == 0 && gathered_for(meter.reads) == nullptr) gathered_.push_back({.reads = meter.reads});
     for (const Result& result : meter.results) {
       if (!names.insert(result.name).second) throw ConfigError("two meters give a number called " + result.name);
     }
@@ -27,30 +29,86 @@ std::vector<Result> Meters::results() const {
   return results;
 }
 
-void Meters::add(const Samples& samples) {
+Meters::Gathered* Meters::gathered_for(const Reads& reads) {
+  const auto found = std::find_if(gathered_.begin(), gathered_.end(),
+                                  [&reads](const Gathered& gathered) { return gathered.reads == reads; });
+  return found == gathered_.end() ? nullptr : &*found;
+}
+
+const Samples& Meters::gathered_by(const Meter& meter) const {
+  return std::find_if(gathered_.begin(), gathered_.end(),
+                      [&meter](const Gathered& gathered) { return gathered.reads == meter.reads; })
+      ->samples;
+}
+
+void Meters::add(const SamplesOf& samples_of) {
+  std::vector<std::pair<Reads, Samples>> known;
+  const auto samples_for = [&](const Reads& reads) -> const Samples& {
+    for (const auto& [each, samples] : known) {
+      if (each == reads) return samples;
+    }
+    return known.emplace_back(reads, samples_of(reads)).second;
+  };
   std::span<std::int64_t> words = sums_;
   for (const Meter& meter : meters_) {
-    if (meter.words > 0) meter.add(samples, words.first(meter.words));
+    if (meter.words > 0) meter.add(samples_for(meter.reads), words.first(meter.words));
     words = words.subspan(meter.words);
   }
-  if (needs_all_samples_) append(samples_, samples);
+  for (Gathered& gathered : gathered_) append(gathered.samples, samples_for(gathered.reads));
+}
+
+void Meters::add(const Samples& samples) {
+  add([&samples](const Reads&) { return samples; });
 }
 
 void Meters::merge(const Meters& other) {
   if (other.sums_.size() != sums_.size()) throw std::logic_error("only counts of the same meters can be merged");
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
-  if (needs_all_samples_) take_gathered(std::vector{packed(), other.packed()});
+  if (needs_all_samples()) take_gathered(std::vector{packed(), other.packed()});
 }
 
-std::vector<std::byte> Meters::packed() const { return pack(samples_); }
+/// One after the other; of several with the length of each before it.
+std::vector<std::byte> Meters::packed() const {
+  if (gathered_.empty()) return {};
+  if (gathered_.size() == 1) return pack(gathered_.front().samples);
+  std::vector<std::byte> all;
+  for (const Gathered& gathered : gathered_) {
+    const std::vector<std::byte> one = pack(gathered.samples);
+    const std::uint64_t length = one.size();
+    const auto bytes = std::as_bytes(std::span(&length, 1));
+    all.insert(all.end(), bytes.begin(), bytes.end());
+    all.insert(all.end(), one.begin(), one.end());
+  }
+  return all;
+}
 
-void Meters::take_gathered(std::span<const std::vector<std::byte>> parts) { samples_ = unpack(parts); }
+void Meters::take_gathered(std::span<const std::vector<std::byte>> parts) {
+  if (gathered_.size() == 1) {
+    gathered_.front().samples = unpack(parts);
+    return;
+  }
+  std::vector<std::vector<std::vector<std::byte>>> by_group(gathered_.size());
+  for (const std::vector<std::byte>& part : parts) {
+    std::span<const std::byte> rest = part;
+    for (auto& group : by_group) {
+      std::uint64_t length = 0;
+      if (rest.size() >= sizeof length) {
+        std::memcpy(&length, rest.data(), sizeof length);
+        rest = rest.subspan(sizeof length);
+      }
+      if (length > rest.size()) throw DataError("what a rank has gathered for its meters is cut short");
+      group.emplace_back(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(length));
+      rest = rest.subspan(length);
+    }
+  }
+  for (std::size_t i = 0; i < gathered_.size(); ++i) gathered_[i].samples = unpack(by_group[i]);
+}
 
 Meters::Readings Meters::read() const {
   Readings readings;
   std::span<const std::int64_t> words = sums_;
   for (const Meter& meter : meters_) {
-    Reading reading = meter.words > 0 ? meter.read(words.first(meter.words)) : meter.read_all(samples_);
+    Reading reading = meter.words > 0 ? meter.read(words.first(meter.words)) : meter.read_all(gathered_by(meter));
     words = words.subspan(meter.words);
     for (std::size_t i = 0; i < meter.results.size(); ++i) {
       readings.numbers.emplace_back(meter.results[i].name, reading.numbers.at(i));

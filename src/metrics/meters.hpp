@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,11 +23,15 @@ class Meters {
   explicit Meters(std::vector<Meter> meters);
 
   bool is_empty() const noexcept { return meters_.empty(); }
-  bool needs_all_samples() const noexcept { return needs_all_samples_; }
+  bool needs_all_samples() const noexcept { return !gathered_.empty(); }
   /// Name and direction of every number of read(), in order.
   std::vector<Result> results() const;
 
+  /// Gives what a meter reads of the batch at hand. Called once for each pair of names.
+  using SamplesOf = std::function<Samples(const Reads& reads)>;
   /// Counts a batch. @throws DataError  it is not what a meter needs; then nothing is to be read any more
+  void add(const SamplesOf& samples_of);
+  /// The same for meters that all read the same.
   void add(const Samples& samples);
   /// What `other`, of the same meters, has counted comes to this.
   void merge(const Meters& other);
@@ -48,9 +53,16 @@ class Meters {
 
  private:
   std::vector<Meter> meters_;
+  /// What meters that read the same have gathered.
+  struct Gathered {
+    Reads reads;
+    Samples samples = {};
+  };
+  Gathered* gathered_for(const Reads& reads);
+  const Samples& gathered_by(const Meter& meter) const;
+
   std::vector<std::int64_t> sums_;
-  Samples samples_;
-  bool needs_all_samples_ = false;
+  std::vector<Gathered> gathered_;  // of meters that need all samples
 };
 
 }  // namespace lockstep::metrics

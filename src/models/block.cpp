@@ -10,6 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/message.hpp"
+
 namespace lockstep::models {
 
 namespace {
@@ -18,22 +20,21 @@ thread_local const ScopedTap* innermost_tap = nullptr;
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
 
-/// `forward` of a block, whose refusals name it.
+/// What `forward` of a block returns. Its refusals name the block.
 template <class Forward>
-at::Tensor forward_named(const Block& block, const at::Tensor& input, const Forward& forward) {
+auto named(const Block& block, const Forward& forward) {
   try {
-    return forward(input);
+    return forward();
   } catch (const c10::Error& error) {
     throw ConfigError("model" + (block.path().empty() ? "" : "." + block.path()) + ": " +
                       first_line(error.what_without_backtrace()));
   }
 }
 
-template <class Forward>
-at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& input, const Forward& forward) {
-  if (tap == nullptr) return forward_named(block, input, forward);
+at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& input) {
+  if (tap == nullptr) return named(block, [&] { return block.forward(input); });
   return tap->tap()(block, input,
-                    [&, tap](const at::Tensor& inner) { return run_through(tap->outer(), block, inner, forward); });
+                    [&block, tap](const at::Tensor& inner) { return run_through(tap->outer(), block, inner); });
 }
 
 /// @param pattern  in which `*` does not match a dot
@@ -43,7 +44,23 @@ bool matches(std::string pattern, std::string path) {
   return fnmatch(pattern.c_str(), path.c_str(), FNM_PATHNAME | FNM_NOESCAPE) == 0;
 }
 
+/// "samples 3, 17, 4, ..." for messages.
+std::string samples_text(const batch::Batch& batch) {
+  constexpr std::size_t kMostNamed = 8;
+  const std::vector<batch::Draw>& draws = batch.draws();
+  if (draws.empty()) return "a batch of " + std::to_string(batch.size()) + " samples";
+  std::string text = draws.size() == 1 ? "sample " : "samples ";
+  for (std::size_t i = 0; i < std::min(draws.size(), kMostNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(draws[i].index);
+  }
+  return text + (draws.size() > kMostNamed ? ", ..." : "");
+}
+
 }  // namespace
+
+at::Tensor Block::forward(const at::Tensor&) {
+  throw ConfigError("model" + (path_.empty() ? "" : "." + path_) + " has no forward of one tensor");
+}
 
 void Block::name_blocks() {
   for (const auto& child : named_modules({}, /*include_self=*/false)) {
@@ -51,13 +68,20 @@ void Block::name_blocks() {
   }
 }
 
-at::Tensor run(Block& block, const at::Tensor& input) {
-  return run_through(innermost_tap, block, input, [&block](const at::Tensor& given) { return block.forward(given); });
+at::Tensor run(Block& block, const at::Tensor& input) { return run_through(innermost_tap, block, input); }
+
+batch::Outputs run(Model& model, const batch::Batch& batch) {
+  return named(model, [&] { return model.forward_batch(batch); });
 }
 
-at::Tensor run_all(Model& model, const at::Tensor& input, const NamedTensors& more) {
-  return run_through(innermost_tap, model, input,
-                     [&](const at::Tensor& given) { return model.forward_all(given, more); });
+LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
+  try {
+    return model.losses_of(outputs, batch);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw DataError("the model's losses of " + samples_text(batch) + ": " + message_of(error));
+  }
 }
 
 std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,

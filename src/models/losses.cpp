@@ -2,6 +2,8 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/model.hpp>
 
+#include <algorithm>
+
 namespace lockstep::models {
 
 namespace {
@@ -22,23 +24,55 @@ bool is_trained(const std::string& name, LossSum sum) {
   return sum == LossSum::all || name.find("loss") != std::string::npos;
 }
 
+/// A loss as it enters the total: with its weight, if there are weights by name.
+at::Tensor weighted(const std::string& name, const at::Tensor& value, const LossWeights& weights) {
+  if (weights.by_name.empty()) return value;
+  double weight = weights.usual;
+  for (const auto& [each, own] : weights.by_name) {
+    if (each == name) weight = own;
+  }
+  // The mean over no items is NaN; it must not enter the sum, but its graph must.
+  return weight == 0 ? value.nan_to_num(0, 0, 0) * 0 : value * weight;
+}
+
+void require_known(const LossWeights& weights, const LossMap& losses) {
+  for (const auto& [name, weight] : weights.by_name) {
+    const auto is_this = [&name = name](const auto& entry) { return entry.first == name; };
+    if (std::none_of(losses.begin(), losses.end(), is_this)) {
+      throw ConfigError("the model counts items of '" + name + "', but returned no such loss");
+    }
+  }
+}
+
 }  // namespace
 
-ParsedLosses parse_losses(const LossMap& losses, LossSum sum) {
+ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights& weights) {
+  require_known(weights, losses);
   ParsedLosses parsed;
+  at::Tensor unweighted;  // the sum that is told
   std::vector<std::pair<std::string, at::Tensor>> entries;
+  std::size_t terms = 0;
   for (const auto& [name, term] : losses) {
     const at::Tensor value = value_of(name, term);
     entries.emplace_back(name, value.detach());
+    ++terms;
+    for (std::size_t i = 0; i < term.names.size(); ++i) {
+      const at::Tensor part = term.parts[i].detach();
+      entries.emplace_back(name + "/" + term.names[i], part.dim() == 0 ? part : part.mean());
+    }
     if (!is_trained(name, sum)) continue;
-    parsed.total = parsed.total.defined() ? parsed.total + value : value;
+    const at::Tensor part = weighted(name, value, weights);
+    parsed.total = parsed.total.defined() ? parsed.total + part : part;
+    if (!weights.by_name.empty()) {
+      unweighted = unweighted.defined() ? unweighted + value.detach() : value.detach();
+    }
   }
   if (!parsed.total.defined()) {
     throw ConfigError(std::string("the model returned no entry ") +
                       (sum == LossSum::main ? "called" : "whose name contains") + " \"loss\"");
   }
-  parsed.values.emplace_back("loss", parsed.total.detach());
-  const bool is_total = entries.size() == 1 || sum == LossSum::main;
+  parsed.values.emplace_back("loss", weights.by_name.empty() ? parsed.total.detach() : unweighted);
+  const bool is_total = terms == 1 || sum == LossSum::main;
   for (auto& [name, value] : entries) {
     if (name != "loss") {
       parsed.values.emplace_back(std::move(name), std::move(value));

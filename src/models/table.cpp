@@ -9,7 +9,9 @@
 
 #include "core/text.hpp"
 #include "models/generators.hpp"
+#include "models/image_preprocessor.hpp"
 #include "models/rows.hpp"
+#include "models/task_table.hpp"
 
 namespace lockstep::models {
 
@@ -24,6 +26,19 @@ KeySpec hidden_key() {
 
 KeySpec dropout_key() {
   return keys::real("model.dropout", "0", "probability with which dropout zeroes an element", 0, 0.95);
+}
+
+/// Section `model`, keys image_*.
+Model::InputChange image_preprocessor(const Section& model) {
+  try {
+    return ImagePreprocessor({.mean = model.reals("image_mean"),
+                              .std = model.reals("image_std"),
+                              .pad_size_divisor = model.integer("image_divisor"),
+                              .pad_value = model.real("image_padding"),
+                              .bgr_to_rgb = model.boolean("image_reversed")});
+  } catch (const ConfigError& error) {
+    throw ConfigError(model.cite("image_mean") + ": " + error.what());
+  }
 }
 
 KeySpec size_key(const std::string& name, const std::string& default_value, const std::string& help) {
@@ -67,10 +82,13 @@ const std::vector<ModelRow>& builtin_models() {
 
 std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
                              const std::vector<ModelRow>& rows) {
-  const ModelRow& row = find_row(rows, ModelSettings::from(model).name, model.cite("name"));
+  const ModelSettings settings = ModelSettings::from(model);
+  const ModelRow& row = find_row(rows, settings.name, model.cite("name"));
   seed_generators(seed, random::Stream::initialisation, 0);
   std::shared_ptr<Model> built = row.make(model, task);
   convert(*built, dtype);
+  built->set_task_kind(task.kind);
+  if (settings.preprocess == "image") built->set_input_change(image_preprocessor(model));
   built->name_blocks();
   return built;
 }
@@ -79,22 +97,54 @@ KeySpecs ModelSettings::keys() {
   return {keys::text("model.name", "cnn", "what to train: mlp, cnn, gpt or resnet18"),
           keys::text("model.recompute", "",
                      "blocks whose forward runs again in backward instead of keeping its results: patterns with commas "
-                     "between them, such as block*")};
+                     "between them, such as block*"),
+          keys::choice("model.preprocess", "none",
+                       "what happens to the first input on the device; image: channels reversed, (x - mean) / std, "
+                       "padded at the right and bottom, and images of a list stacked",
+                       {"none", "image"}),
+          keys::reals("model.image_mean", "", "image: one value or one for each of three channels; empty: 0"),
+          keys::reals("model.image_std", "", "image: as model.image_mean; both or none"),
+          keys::integer("model.image_divisor", "1", "image: height and width become multiples of it", 1, 1 << 16),
+          keys::real("model.image_padding", "0", "image: what is padded with, after normalisation"),
+          keys::boolean("model.image_reversed", "false", "image: from blue, green, red to red, green, blue, or back")};
 }
 
 ModelSettings ModelSettings::from(const Section& model) {
-  return {.name = model.text("name"), .recompute = words_in(model.text("recompute"))};
+  return {.name = model.text("name"),
+          .recompute = words_in(model.text("recompute")),
+          .preprocess = model.text("preprocess")};
 }
 
 KeySpecs model_keys(const std::vector<ModelRow>& rows) { return keys_of_rows(ModelSettings::keys(), rows); }
 
-LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
-  return {{"loss", cross_entropy(output, target)}};
+batch::Batch Model::preprocess(batch::Batch batch, bool) const {
+  if (input_change_) batch.set_input(input_change_(batch.at(batch.input_key())));
+  return batch;
 }
 
-at::Tensor Model::forward_all(const at::Tensor& input, const NamedTensors&) { return forward(input); }
+batch::Outputs Model::forward_batch(const batch::Batch& batch) { return forward(batch.input()); }
 
-Predictions Model::predict(const at::Tensor& output) const { return {.classes = output.argmax(-1), .masks = {}}; }
+LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
+  const TaskRow& row = row_of(task_kind_);
+  if (row.losses != nullptr) return row.losses(output, target);
+  throw ConfigError("the task is " + row.name + ", so the model must say its losses: override losses_of");
+}
+
+LossMap Model::losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const {
+  return losses(outputs.main(), batch.target());
+}
+
+std::vector<std::pair<std::string, double>> Model::counts(const batch::Batch&) const { return {}; }
+
+Predictions Model::predict(const at::Tensor& output) const {
+  const TaskRow& row = row_of(task_kind_);
+  if (row.predict != nullptr) return row.predict(output);
+  throw ConfigError("the task is " + row.name + ", so the model must say its predictions: override predictions_of");
+}
+
+Predictions Model::predictions_of(const batch::Outputs& outputs, const batch::Batch&) const {
+  return predict(outputs.main());
+}
 
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target) {
   return at::cross_entropy_loss(logits.view({-1, logits.size(-1)}), target.view({-1}));

@@ -9,7 +9,8 @@ namespace lockstep::trainer {
 
 void draw_curves(const std::string& folder) {
   plot::LineChart chart{.title = "Loss", .x_label = "step", .y_label = "loss", .series = {}, .log_y = true};
-  const std::vector<std::pair<const char*, const char*>> curves = {{"loss", "training"}, {"val/loss", "test split"}};
+  const std::vector<std::pair<const char*, const char*>> curves = {{"loss", "training"},
+                                                                   {"val/loss", "validation split"}};
   for (const auto& [key, name] : curves) {
     plot::Series series{.name = name, .points = {}};
     for (const auto& [step, value] : report::read_series(folder + "/metrics.jsonl", key)) {

@@ -10,6 +10,7 @@
 
 #include "core/message.hpp"
 #include "core/process.hpp"
+#include "engine/setup/session.hpp"
 #include "report/console_line.hpp"
 #include "report/failure.hpp"
 #include "report/run_files.hpp"
@@ -20,6 +21,16 @@
 namespace lockstep::trainer {
 
 namespace {
+
+/// " val/loss 0.25 val/accuracy 0.9": the loss, and what the kinds of tasks tell beside it.
+std::string evaluation_line(const Record& record) {
+  std::ostringstream text;
+  text << " val/loss " << std::setprecision(5) << record.number("val/loss").value_or(0);
+  for (const std::string& name : engine::told_metrics()) {
+    if (const auto number = record.number("val/" + name)) text << " val/" << name << " " << *number;
+  }
+  return text.str();
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -68,10 +79,7 @@ void RunReport::on_record(const Record& record) {
   if (tensorboard_) tensorboard_->write(record);
   if (record.kind == "eval") {
     summary_.write(record);
-    std::ostringstream text;
-    text << "step " << progress_.step << " val/loss " << std::setprecision(5) << number("val/loss") << " val/accuracy "
-         << number("val/accuracy");
-    log::info(text.str());
+    log::info("step " + std::to_string(progress_.step) + evaluation_line(record));
   }
   if (record.kind != "train") return;
   const bool is_text = record.number("tokens_per_second").has_value();

@@ -11,7 +11,7 @@ const config::SectionHelp& section_help() {
       {"data", "what is trained on"},
       {"ddp", "buckets and the placement of parameters"},
       {"ema", "an average of past weights beside the trained ones"},
-      {"eval", "evaluation on the test split"},
+      {"eval", "evaluation on the validation split"},
       {"log", "lines on the console and in metrics.jsonl"},
       {"model", "what is trained"},
       {"optim", "the optimizer"},

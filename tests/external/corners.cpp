@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A program of a user's own: the trainer with data, a model and a train step of its own, each with a key, and a hook.
+// A program of a user's own: the trainer with data, models and train steps of its own, each with a key, and a hook.
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
@@ -21,12 +21,13 @@ class Corners : public data::Dataset {
   std::int64_t size() const override { return size_; }
   Task task() const override { return {.sample_shape = {2}, .classes = 2}; }
   std::uint64_t digest() const override { return static_cast<std::uint64_t>(size_ * 1000003 + first_); }
-  data::Batch get(std::span<const std::int64_t> indices) const override {
-    const at::Tensor numbers = torch::tensor(std::vector<std::int64_t>(indices.begin(), indices.end())) + first_;
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    std::vector<std::int64_t> numbers;
+    for (const batch::Draw& draw : draws) numbers.push_back(draw.index + first_);
     // Multiples of irrational numbers, modulo 2, fill the square evenly.
     const at::Tensor steps = torch::tensor({1.4142135623730951, 1.7320508075688772}, at::kDouble);
-    const at::Tensor points = (numbers.to(at::kDouble).unsqueeze(1) * steps).remainder(2) - 1;
-    return {.input = points.to(at::kFloat), .target = (points.prod(1) > 0).to(at::kLong)};
+    const at::Tensor points = (torch::tensor(numbers).to(at::kDouble).unsqueeze(1) * steps).remainder(2) - 1;
+    return {points.to(at::kFloat), (points.prod(1) > 0).to(at::kLong)};
   }
 
  private:
@@ -51,39 +52,114 @@ class Bumps : public models::Model {
 
 data::Splits open_corners(const Section& section) {
   const std::int64_t size = section.integer("corners");
-  return {.train = std::make_shared<Corners>(size, 0), .test = std::make_shared<Corners>(size / 4, size)};
+  return {.train = std::make_shared<Corners>(size, 0), .val = std::make_shared<Corners>(size / 4, size)};
 }
 
 std::shared_ptr<models::Model> make_bumps(const Section& section, const Task& task) {
   return std::make_shared<Bumps>(section.integer("bumps"), task);
 }
 
+/// Points with what surrounds them: two inputs and two targets by name, one sample at a time.
+class Places : public data::SampleDataset {
+ public:
+  explicit Places(std::int64_t size) : size_(size) {}
+
+  std::int64_t size() const override { return size_; }
+  Task task() const override { return {.classes = 2, .kind = TaskKind::custom}; }
+  batch::Roles roles() const override { return {.inputs = {"point", "neighbours"}, .targets = {"corner", "distance"}}; }
+  std::uint64_t digest() const override { return static_cast<std::uint64_t>(size_); }
+  batch::ValueMap sample(const batch::Draw& draw) const override {
+    const auto number = static_cast<double>(draw.index);
+    const at::Tensor point =
+        (torch::tensor({1.4142135623730951 * number, 1.7320508075688772 * number})).remainder(2) - 1;
+    return {{"point", point},
+            // As many as there are; the others of a batch are padded with zeros.
+            {"neighbours", batch::DataContainer(at::ones({1, 1 + draw.index % 3}), {.stack = true, .pad_dims = 1})},
+            {"corner", point.prod().item<double>() > 0 ? 1 : 0},
+            {"distance", point.norm().view({1})},
+            {"name", "place " + std::to_string(draw.index)}};
+  }
+
+ private:
+  std::int64_t size_;
+};
+
+/// Two inputs, two heads and losses of its own.
+class TwoHeads : public models::Model {
+ public:
+  explicit TwoHeads(std::int64_t width) {
+    trunk_ = register_module("trunk", std::make_shared<models::Linear>(3, width));
+    corner_ = register_module("corner", std::make_shared<models::Linear>(width, 2));
+    distance_ = register_module("distance", std::make_shared<models::Linear>(width, 1));
+  }
+  batch::Outputs forward_batch(const batch::Batch& batch) override {
+    const at::Tensor count = batch.tensor("neighbours").sum({1, 2}).unsqueeze(1);
+    const at::Tensor hidden = at::tanh(models::run(*trunk_, at::cat({4 * batch.tensor("point"), count}, 1)));
+    return {{"corner", models::run(*corner_, hidden)}, {"distance", models::run(*distance_, hidden)}};
+  }
+  models::LossMap losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const override {
+    return {{"loss_corner", models::cross_entropy(outputs.tensor("corner"), batch.tensor("corner"))},
+            {"loss_distance", at::mse_loss(outputs.tensor("distance"), batch.tensor("distance").to(at::kFloat))}};
+  }
+  models::Predictions predictions_of(const batch::Outputs& outputs, const batch::Batch&) const override {
+    return {{"corner", outputs.tensor("corner").argmax(1)}, {"distance", outputs.tensor("distance").squeeze(1)}};
+  }
+
+ private:
+  std::shared_ptr<models::Linear> trunk_;
+  std::shared_ptr<models::Linear> corner_;
+  std::shared_ptr<models::Linear> distance_;
+};
+
+data::Splits open_places(const Section& section) {
+  const std::int64_t size = section.integer("places");
+  return {.train = std::make_shared<Places>(size), .test = std::make_shared<Places>(size / 4)};
+}
+
+std::shared_ptr<models::Model> make_two_heads(const Section& section, const Task&) {
+  return std::make_shared<TwoHeads>(section.integer("bumps"));
+}
+
 /// Trains the model's losses and a penalty on large scores.
-engine::TrainStep make_calm(const Section& section) {
+engine::LossStep make_calm(const Section& section) {
+  return [penalty = section.real("penalty")](models::Model& model, const batch::Batch& batch) {
+    engine::StepLosses step{.losses = {}, .outputs = models::run(model, batch)};
+    step.losses = model.losses_of(step.outputs, batch);
+    step.losses.emplace_back("loss_penalty", penalty * step.outputs.main().square().mean());
+    return step;
+  };
+}
+
+/// The same in the explicit form, with two backwards: that of the penalty accumulates, that of the losses synchronises.
+engine::ManualStep make_calm_twice(const Section& section) {
   return [penalty = section.real("penalty")](engine::StepContext& at) {
     parallel::DistributedDataParallel& wrapper = at.wrapper;
-    optim::OptimWrapper& optimizer = at.optimizer;
-    const bool completes_step = optimizer.completes_step();
-    const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
-    engine::LastBatch last{.input = at.batch.input, .target = wrapper.on_device(at.batch.target)};
-    last.model = &wrapper.model();
-    at::Tensor loss;
+    const bool completes_step = at.optimizer.completes_step();
+    const auto frame = wrapper.micro_batch(at.optimizer, at.reads_gradients);
+    const batch::Batch batch = wrapper.prepare(at.batch, /*is_training=*/true);
+    engine::LastBatch last{.given = &at.batch, .batch = &batch, .model = &wrapper.model()};
     {
-      const auto context = wrapper.optim_context(optimizer);
-      const at::Tensor scores = wrapper.forward(last.input);
-      last.output = scores.detach();
+      const auto only_accumulates = wrapper.no_sync();
+      const at::Tensor scores = wrapper.forward(batch).main();
+      (penalty * at.weights.of_total() * scores.square().mean()).backward();
+    }
+    models::ParsedLosses losses;
+    {
+      const auto context = wrapper.optim_context(at.optimizer);
+      const batch::Outputs outputs = wrapper.forward(batch);
+      last.outputs = outputs.detached();
       at.notify(engine::StepEvent::forward, last);
-      loss = models::total_loss(last.model->losses(scores, last.target)) + penalty * scores.square().mean();
-      last.losses = {{"loss", loss.detach()}};
+      losses = models::parse_losses(models::losses_of(wrapper.model(), outputs, batch));
+      last.losses = losses.values;
       at.notify(engine::StepEvent::loss, last);
     }
     parallel::StepResult result;
-    result.update = optimizer.update_params(loss, at.weight, [&] {
+    result.update = at.optimizer.update_params(losses.total, at.weights.of_total(), [&] {
       if (at.reads_gradients) wrapper.parameters().finish_gradients();
       at.notify(engine::StepEvent::backward, last);
     });
     if (completes_step) at.notify(engine::StepEvent::update, last);
-    result.loss = loss.item<double>();
+    result.read(losses, at.weights);
     return result;
   };
 }
@@ -106,6 +182,12 @@ int main(int argc, char** argv) {
                             .help = "points of a square, told apart by their corners",
                             .keys = {{"data.corners", KeyType::integer, "512", "points to train on (corners)", 4}},
                             .open = open_corners});
+  tables.sources.push_back({.name = "places",
+                            .help = "points with two inputs and two targets",
+                            .keys = {{"data.places", KeyType::integer, "512", "points to train on (places)", 4}},
+                            .open = open_places});
+  tables.models.push_back(
+      {.name = "two_heads", .help = "a hidden layer with tanh under two heads", .keys = {}, .make = make_two_heads});
   tables.models.push_back({.name = "bumps",
                            .help = "one hidden layer with tanh",
                            .keys = {{"model.bumps", KeyType::integer, "32", "width of its layer (bumps)", 1}},
@@ -114,6 +196,10 @@ int main(int argc, char** argv) {
                           .help = "trains the losses and a penalty on large scores",
                           .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
                           .make = make_calm});
+  tables.steps.push_back({.name = "calm_twice",
+                          .help = "the same with two backwards",
+                          .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
+                          .make = make_calm_twice});
   tables.hooks.push_back({.name = "lowest_loss",
                           .help = "measures the lowest loss so far",
                           .keys = {},

@@ -47,8 +47,7 @@ class StepTimeTest : public GpuTest {};
 TEST_F(StepTimeTest, OneRankPaysNothingForTheWrapper) {
   if (world_.size() > 1) GTEST_SKIP() << "ranks that share a GPU are not to be timed";
   const at::TensorOptions options = at::TensorOptions().device(device_->torch());
-  const data::Batch batch = {.input = torch::randn({kSamples, kWidth}, options),
-                             .target = torch::randn({kSamples, kWidth}, options)};
+  const batch::Batch batch = {torch::randn({kSamples, kWidth}, options), torch::randn({kSamples, kWidth}, options)};
   const auto collectives = mpi::make_collectives(world_, {.gpu = device_->gpu()});
   const auto wrapped = std::make_shared<Wide>();
   wrapped->to(device_->torch());
@@ -60,7 +59,7 @@ TEST_F(StepTimeTest, OneRankPaysNothingForTheWrapper) {
 
   const auto wrapped_step = [&] { wrapper.train_step(batch, optimizer); };
   const auto plain_step = [&] {
-    const at::Tensor loss = models::total_loss(plain.losses(plain.forward(batch.input), batch.target));
+    const at::Tensor loss = models::total_loss(plain.losses(plain.forward(batch.input()), batch.target()));
     loss.backward();
     const torch::NoGradGuard no_grad;
     std::vector<at::Tensor> gradients;

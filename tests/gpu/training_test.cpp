@@ -39,9 +39,9 @@ class GpuTrainingTest : public GpuTest {
     parallel::DistributedDataParallel wrapper(model, world_, *all, options);
     for (int step = 0; step < 3; ++step) {
       parallel::drop_gradients(*model);
-      const data::Batch batch = batch_of(world_.rank(), step, kWidths);
-      const at::Tensor output = wrapper.forward(batch.input);
-      models::total_loss(model->losses(output, batch.target.to(output.device()))).backward();
+      const batch::Batch batch = batch_of(world_.rank(), step, kWidths);
+      const at::Tensor output = wrapper.forward(batch.input());
+      models::total_loss(model->losses(output, batch.target().to(output.device()))).backward();
       wrapper.reducer().finish();
     }
     std::vector<at::Tensor> result = parallel::gradients_of(*model);
@@ -105,8 +105,8 @@ TEST_F(GpuTrainingTest, DigitsAreLearnedAsWellAsOnTheCpu) {
   SmallRun on_cpu(world_, settings("cpu", common));
   on_gpu.trainer.train();
   on_cpu.trainer.train();
-  const double accuracy_gpu = evaluate(on_gpu.strategy, *on_gpu.splits.test, 200).accuracy();
-  const double accuracy_cpu = evaluate(on_cpu.strategy, *on_cpu.splits.test, 200).accuracy();
+  const double accuracy_gpu = evaluate(on_gpu.strategy, *on_gpu.splits.val, 200).accuracy();
+  const double accuracy_cpu = evaluate(on_cpu.strategy, *on_cpu.splits.val, 200).accuracy();
   if (world_.is_root()) std::printf("accuracy: GPU %.4f, CPU %.4f\n", accuracy_gpu, accuracy_cpu);
   EXPECT_GT(accuracy_gpu, accuracy_cpu - 0.02);
   EXPECT_GT(accuracy_gpu, 0.9);

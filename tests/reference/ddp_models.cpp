@@ -216,10 +216,9 @@ std::shared_ptr<models::Model> build_model(const std::string& name, at::ScalarTy
   return model;
 }
 
-data::Batch stored_batch(const std::string& model, int step, int rank, at::ScalarType dtype) {
+batch::Batch stored_batch(const std::string& model, int step, int rank, at::ScalarType dtype) {
   const Json& stored = stored_model(model);
-  return {.input = tensor_of(stored.at("x")[step][rank], dtype),
-          .target = tensor_of(stored.at("y")[step][rank], dtype)};
+  return {tensor_of(stored.at("x")[step][rank], dtype), tensor_of(stored.at("y")[step][rank], dtype)};
 }
 
 void use_branches(models::Model& model, const std::vector<std::string>& names) {

@@ -19,7 +19,7 @@ const Json& stored_model(const std::string& name);
 std::shared_ptr<models::Model> build_model(const std::string& name, at::ScalarType dtype);
 
 /// What a rank is given in a step.
-data::Batch stored_batch(const std::string& model, int step, int rank, at::ScalarType dtype);
+batch::Batch stored_batch(const std::string& model, int step, int rank, at::ScalarType dtype);
 
 /// Says which branches the model "branches" uses: some of "a", "b", "c".
 void use_branches(models::Model& model, const std::vector<std::string>& names);

@@ -154,12 +154,12 @@ class Run {
  private:
   void train_by_hand() {
     for (int step = 0; step < recipe_.micro_steps; ++step) {
-      const data::Batch batch = begin(step);
+      const batch::Batch batch = begin(step);
       const bool is_last_part = (step + 1) % recipe_.wrapper.accumulation_steps == 0;
       {
         std::optional<DistributedDataParallel::NoSync> only_here;
         if (!is_last_part) only_here.emplace(wrapper_);
-        const at::Tensor loss = models::total_loss(model_->losses(wrapper_.forward(batch.input), batch.target));
+        const at::Tensor loss = models::total_loss(model_->losses(wrapper_.forward(batch.input()), batch.target()));
         outcome_.losses.push_back(loss.item<double>());
         (loss * share()).backward();
       }
@@ -187,7 +187,7 @@ class Run {
     return recipe_.scales_loss ? 1.0 / static_cast<double>(recipe_.wrapper.accumulation_steps) : 1;
   }
 
-  data::Batch begin(int step) {
+  batch::Batch begin(int step) {
     const int rank = world().rank();
     if (!recipe_.use.is_null()) {
       const Json& by_rank = recipe_.use[static_cast<std::size_t>(step) % recipe_.use.size()];
@@ -366,8 +366,8 @@ void run_join(const Json& one_case) {
 /// The largest gradient that a rank brings into the first step, over all ranks.
 double largest_local_gradient(const Recipe& recipe) {
   const std::shared_ptr<models::Model> model = build_model(recipe.model, recipe.dtype);
-  const data::Batch batch = stored_batch(recipe.model, 0, world().rank(), recipe.dtype);
-  models::total_loss(model->losses(model->forward(batch.input), batch.target)).backward();
+  const batch::Batch batch = stored_batch(recipe.model, 0, world().rank(), recipe.dtype);
+  models::total_loss(model->losses(model->forward(batch.input()), batch.target())).backward();
   double largest = 0;
   for (const auto& [name, gradient] : gradients_of(*model)) {
     largest = std::max(largest, gradient.abs().max().item<double>());
@@ -408,9 +408,9 @@ int first_refusal(const parallel::ReducerOptions& options,
   const auto steps = static_cast<int>(stored_model("branches").at("x").size());
   for (int step = 0; step < steps; ++step) {
     use_branches(*model, branches(step));
-    const data::Batch batch = stored_batch("branches", step, world().rank(), at::kFloat);
+    const batch::Batch batch = stored_batch("branches", step, world().rank(), at::kFloat);
     try {
-      models::total_loss(model->losses(wrapper.forward(batch.input), batch.target)).backward();
+      models::total_loss(model->losses(wrapper.forward(batch.input()), batch.target())).backward();
     } catch (const ConfigError&) {
       return step;
     }

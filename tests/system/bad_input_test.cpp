@@ -128,7 +128,7 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
       {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "begin with step 1000, but the run ends with step 2"}},
   };
-  const std::string small = run_dir() + "--data.train_size=96 --data.test_size=48 --model.name=mlp --model.hidden=4 " +
+  const std::string small = run_dir() + "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 " +
                             "--train.max_epochs=1 ";
   for (const Misuse& row : rows) {
     if (row.ranks <= GetParam()) expect_refusal(small + row.arguments, kConfiguration, row.parts);

@@ -70,7 +70,7 @@ TEST(CommandLineTest, AnOldNameOfAKeyIsForCheckpointsAlone) {
   const std::string program = testing::mpirun_command(1) + " " + user_program();
   const Outcome older = testing::run_shell("OLDER_PROGRAM=1 " + program +
                                            " --model.name=scaled --model.factor=0.5 --data.train_size=96"
-                                           " --data.test_size=32 --train.max_epochs=1 --run.dir=" +
+                                           " --data.val_size=32 --train.max_epochs=1 --run.dir=" +
                                            folder.path("run"));
   EXPECT_EQ(older.exit_code, 0) << older.output;
   const Outcome evaluated = testing::run_shell(program + " eval --from " + folder.path("run"));

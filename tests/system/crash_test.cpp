@@ -24,7 +24,7 @@ constexpr int kSteps = 48;
 constexpr int kKillsOfALongRun = 200;
 
 const std::string kRun =
-    " --data.train_size=480 --data.test_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
+    " --data.train_size=480 --data.val_size=48 --model.name=mlp --model.hidden=64 --optim.name=adamw "
     "--train.max_epochs=0 --ckpt.every_steps=3 --train.max_steps=" +
     std::to_string(kSteps);
 

@@ -66,8 +66,39 @@ class ExternalTest : public ::testing::Test {
     const std::string other = program + "_penalised";
     succeed(testing::mpirun_command(2) + " " + program + options(other) + " --train.penalty=1e4");
     EXPECT_GT(evaluated(program, other, "val/loss "), 0.6);
+    const std::string twice = program + "_twice";
+    succeed(testing::mpirun_command(2) + " " + program + options(twice) + " --train.step=calm_twice");
+    EXPECT_NEAR(evaluated(program, twice, "val/loss "), evaluated(program, run, "val/loss "), 0.02);
+    expect_two_heads(program);
     const Outcome refused = testing::run_shell(program + " --model.bumps=0");
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  }
+
+  /// Two inputs, two targets and two heads, whose data have a part "test" and no "val".
+  static void expect_two_heads(const std::string& program) {
+    const std::string run = program + "_two_heads";
+    const std::string settings =
+        " --data.name=places --model.name=two_heads --train.max_epochs=20 --optim.name=adam "
+        "--optim.lr=0.02 --train.global_batch_size=32 --run.dir=" +
+        run;
+    const std::string meters =
+        " --eval.metrics=top_k,k=1,output=corner,target=corner"
+        " --eval.metrics=regression,output=distance,target=distance,classes=1";
+    const Outcome refused = testing::run_shell(program + settings);
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_NE(refused.output.find("the data has no part 'val', only train, test"), std::string::npos) << refused.output;
+    succeed(testing::mpirun_command(2) + " " + program + settings + meters + " --eval.split=test");
+    EXPECT_GT(evaluated(program, run, "val/top_1_accuracy "), 0.85);
+    EXPECT_LT(evaluated(program, run, "val/rmse "), 0.3);
+    const std::string file = run + "/predictions.jsonl";
+    succeed(testing::mpirun_command(2) + " " + program + " eval --from=" + run + " --predictions=" + file);
+    std::ifstream lines(file);
+    int count = 0;
+    for (std::string line; std::getline(lines, line); ++count) {
+      EXPECT_TRUE(line.starts_with("{\"index\":" + std::to_string(count) + ",\"corner\":")) << line;
+      EXPECT_NE(line.find("\"name\":\"place " + std::to_string(count) + "\""), std::string::npos) << line;
+    }
+    EXPECT_EQ(count, 128);
   }
 
   /// What the program's hook measured: in each line of the log no more than the loss, nor than in the line before.

@@ -65,7 +65,7 @@ TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +
                               "--data.train_size=480 --eval.metrics=failing --eval.interval=5 --ckpt.every_steps=3 " +
-                              "--eval.batch_size=100 --data.test_size=1200 --resume=auto --run.dir=";
+                              "--eval.batch_size=100 --data.val_size=1200 --resume=auto --run.dir=";
   const auto run = [&](const std::string& environment, const std::string& name) {
     return testing::run_shell(environment + testing::mpirun_command(2) + " " + failing_program() + options +
                               folder.path(name));

@@ -26,6 +26,7 @@
 
 namespace {
 
+namespace batch = lockstep::batch;
 namespace checkpoints = lockstep::checkpoints;
 namespace data = lockstep::data;
 namespace engine = lockstep::engine;
@@ -80,10 +81,10 @@ at::Tensor loss_of(const at::Tensor& judged, bool should_be_real) {
 }
 
 /// First the discriminator, then the generator; the one that rests must not keep what the other's loss gave it.
-models::LossMap step_of(parallel::SeparateDistributedDataParallel& wrapper, Gan& gan, const data::Batch& real,
+models::LossMap step_of(parallel::SeparateDistributedDataParallel& wrapper, Gan& gan, const batch::Batch& real,
                         optim::OptimWrapperDict& optimizers) {
-  const at::Tensor noise = torch::randn({real.input.size(0), kNoise});
-  const at::Tensor judged = loss_of(gan.judge(real.input.flatten(1)), true) +
+  const at::Tensor noise = torch::randn({real.input().size(0), kNoise});
+  const at::Tensor judged = loss_of(gan.judge(real.input().flatten(1)), true) +
                             loss_of(gan.judge(gan.forward(noise).detach().to(at::kFloat)), false);
   optimizers.at("discriminator").update_params(judged);
   const at::Tensor deceived = loss_of(gan.judge(gan.forward(noise)), true);
@@ -110,7 +111,7 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
   const auto collectives = mpi::make_collectives(world, {});
   lockstep::Section data_keys = lockstep::Section::with_defaults("data", data::data_keys());
   data_keys.set("train_size", "640", "this program");
-  data_keys.set("test_size", "64", "this program");
+  data_keys.set("val_size", "64", "this program");
   const data::Splits splits = data::open(data_keys);
   const data::Sampler sampler(splits.train->size(), kGlobalBatch, kSeed);
   const data::Share share = data::share_of(kGlobalBatch, world.rank(), world.size());
@@ -135,12 +136,12 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
     step = engine::restore(wrapper, optimizers, archive);
   }
   for (; step < steps; ++step) {
-    const auto indices = sampler.indices(step / sampler.steps_per_epoch(), step % sampler.steps_per_epoch(), share);
+    const auto draws = sampler.draws(step / sampler.steps_per_epoch(), step % sampler.steps_per_epoch(), share);
     models::seed_generators(kSeed, lockstep::random::Stream::forward, static_cast<std::uint64_t>(step),
                             static_cast<std::uint64_t>(world.rank()));
     const models::LossMap losses =
-        wrapper.train_step(splits.train->get(indices), optimizers,
-                           [&](const data::Batch& batch, auto& all) { return step_of(wrapper, *gan, batch, all); });
+        wrapper.train_step(splits.train->get(draws), optimizers,
+                           [&](const batch::Batch& batch, auto& all) { return step_of(wrapper, *gan, batch, all); });
     std::vector<double> values;
     for (const auto& [name, loss] : losses) values.push_back(loss.parts.front().item<double>());
     collectives->all_reduce(values.data(), values.size(), lockstep::DType::float64, mpi::ReduceOp::average);
@@ -155,9 +156,8 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
 
   wrapper.model().eval();
   const torch::NoGradGuard no_grad;
-  std::vector<std::int64_t> all(static_cast<std::size_t>(splits.test->size()));
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  const at::Tensor real = gan->judge(splits.test->get(all).input.flatten(1));
+  const batch::Batch all = splits.val->get(batch::draws_in_order(0, splits.val->size()));
+  const at::Tensor real = gan->judge(all.input().flatten(1));
   if (!world.is_root()) return;
   std::printf("real digits taken for real: %.3f\n", (real > 0).to(at::kDouble).mean().item<double>());
 }

@@ -18,7 +18,7 @@ using testing::Outcome;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=240 --data.test_size=48 --model.name=mlp --model.hidden=16 --log.interval=1 --log.tensorboard="
+    " --data.train_size=240 --data.val_size=48 --model.name=mlp --model.hidden=16 --log.interval=1 --log.tensorboard="
     "false ";
 
 TEST(HooksTest, HelpShowsEachWithItsOptions) {

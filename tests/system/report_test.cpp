@@ -15,7 +15,7 @@ using testing::Outcome;
 using testing::run_ranks;
 
 const std::string kSmall =
-    "--data.train_size=96 --data.test_size=48 --model.name=mlp --model.hidden=4 --log.interval=1 --ckpt.keep_best=0 ";
+    "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 --log.interval=1 --ckpt.keep_best=0 ";
 
 bool has(const std::string& text, const std::string& words) { return text.find(words) != std::string::npos; }
 

@@ -14,7 +14,7 @@ using testing::Outcome;
 using testing::run_ranks;
 
 const std::string kSmall =
-    " --data.train_size=480 --data.test_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
+    " --data.train_size=480 --data.val_size=96 --model.channels=4,8 --model.hidden=16 --log.interval=1";
 
 /// Paths of what differs between two stored checkpoints, "" when nothing does.
 std::string differences(const std::string& a, const std::string& b) {

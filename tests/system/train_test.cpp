@@ -59,7 +59,7 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
   const testing::TemporaryFolder folder;
   const fs::path run = folder / "run";
   const Outcome outcome = run_ranks(2,
-                                    "--data.train_size=480 --data.test_size=50 --model.name=mlp --train.max_epochs=2 "
+                                    "--data.train_size=480 --data.val_size=50 --model.name=mlp --train.max_epochs=2 "
                                     "--run.dir=" +
                                         run.string());
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;

@@ -18,6 +18,7 @@ namespace {
 
 using lockstep::Section;
 using lockstep::Task;
+namespace batch = lockstep::batch;
 namespace data = lockstep::data;
 namespace models = lockstep::models;
 
@@ -58,13 +59,13 @@ class Fragile : public data::Dataset {
   std::int64_t size() const override { return inner_->size(); }
   Task task() const override { return inner_->task(); }
   std::uint64_t digest() const override { return inner_->digest(); }
-  data::Batch get(std::span<const std::int64_t> indices) const override {
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
     const char* const rank = std::getenv("OMPI_COMM_WORLD_RANK");
     if (++batches_ == 5 && rank != nullptr && std::string(rank) == "1") {
       std::ofstream(stamp_).flush();
       throw lockstep::DataError("shard 1", "cannot be read any more");
     }
-    return inner_->get(indices);
+    return inner_->get(draws);
   }
 
  private:

@@ -151,7 +151,7 @@ class Bench {
   std::unique_ptr<engine::Strategy> strategy_;
   engine::Trainer trainer_;
   engine::CheckpointSaver saver_;
-  data::Batch batch_;
+  batch::Batch batch_;
   std::size_t bytes_ = 0;
   std::vector<std::byte> buffer_;
   std::vector<std::byte> other_;

@@ -52,9 +52,10 @@ class Noise : public data::Dataset {
 
   std::int64_t size() const override { return input_.size(0) * steps_; }
   Task task() const override { return {.sample_shape = shape_, .classes = kClasses}; }
-  data::Batch get(std::span<const std::int64_t> indices) const override {
-    const at::Tensor chosen = at::tensor(at::ArrayRef<std::int64_t>(indices.data(), indices.size()), at::kLong);
-    const at::Tensor rows = chosen.remainder(input_.size(0));
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    std::vector<std::int64_t> indices;
+    for (const batch::Draw& draw : draws) indices.push_back(draw.index);
+    const at::Tensor rows = at::tensor(at::ArrayRef<std::int64_t>(indices), at::kLong).remainder(input_.size(0));
     return {input_.index_select(0, rows), target_.index_select(0, rows)};
   }
   std::uint64_t digest() const override { return static_cast<std::uint64_t>(input_.numel()); }
@@ -78,7 +79,7 @@ data::Source noise_source() {
           return std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"), steps);
         };
         // The trainer evaluates after an epoch: none ends among the timed steps.
-        return data::Splits{.train = samples(kStepsOfEpoch), .test = samples(1)};
+        return data::Splits{.train = samples(kStepsOfEpoch), .val = samples(1)};
       }};
 }
 

@@ -39,7 +39,7 @@ class BareLoop {
     const auto& world = strategy_.world();
     const data::Share share = data::share_of(sampler_.global_batch_size(), world.rank(), world.size());
     const auto plan = [this, share](std::int64_t k) {
-      return sampler_.indices(k / sampler_.steps_per_epoch(), k % sampler_.steps_per_epoch(), share);
+      return sampler_.draws(k / sampler_.steps_per_epoch(), k % sampler_.steps_per_epoch(), share);
     };
     loader_ = std::make_unique<data::Loader>(run.data.splits().train, plan, 0, std::int64_t{1} << 40,
                                              data::LoaderOptions{.workers = 1, .prefetch = 3});

@@ -48,8 +48,8 @@ Row measure(const mpi::Communicator& world, const std::vector<std::pair<std::str
   const Task task{.sample_shape = {64}, .classes = 4096, .is_text = true};
   const auto strategy = engine::make_strategy(config.sections(), world, tables);
   strategy->prepare(task);
-  const data::Batch batch{.input = torch::randint(4096, {1, 64}, at::kLong),
-                          .target = torch::randint(4096, {1, 64}, at::kLong)};
+  const at::Tensor tokens = torch::randint(4096, {1, 64}, at::kLong);
+  const batch::Batch batch{tokens, torch::randint(4096, {1, 64}, at::kLong)};
   const auto step = [&] { strategy->model().train_step(batch, strategy->optimizer(), 1.0); };
   step();
   step();

@@ -41,7 +41,7 @@ class Wrapped {
     strategy_->prepare(task);
   }
 
-  double step(const data::Batch& batch) {
+  double step(const batch::Batch& batch) {
     return strategy_->model().train_step(batch, strategy_->optimizer(), 1.0).loss;
   }
   models::Model& model() { return strategy_->model().model(); }
@@ -60,8 +60,8 @@ class Plain {
     }
   }
 
-  double step(const data::Batch& batch) {
-    at::Tensor x = batch.input;
+  double step(const batch::Batch& batch) {
+    at::Tensor x = batch.input();
     for (std::size_t i = 0; i < parameters_.size(); i += 2) {
       x = at::relu(at::linear(x, parameters_[i], parameters_[i + 1]));
     }
@@ -86,7 +86,7 @@ struct BlockResult {
 };
 
 template <class Loop>
-BlockResult run_block(Loop& loop, const data::Batch& batch) {
+BlockResult run_block(Loop& loop, const batch::Batch& batch) {
   BlockResult result{};
   std::vector<double> times;
   for (int i = 0; i < kBlockSteps; ++i) {
@@ -106,7 +106,7 @@ int main(int argc, char** argv) {
   Wrapped wrapped(world);
   Plain plain(wrapped.model());
   at::manual_seed(bench::kPeerSeed);
-  const data::Batch batch{at::randn({kBatch, bench::kMlpWidth}), at::zeros({kBatch}, at::kLong)};
+  const batch::Batch batch{at::randn({kBatch, bench::kMlpWidth}), at::zeros({kBatch}, at::kLong)};
 
   std::vector<double> wrapped_ms;
   std::vector<double> plain_ms;

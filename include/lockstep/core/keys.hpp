@@ -72,4 +72,7 @@ KeySpec reals(const std::string& name, const std::string& default_value, const s
 /// A key that can be given several times. @param default_value  its only text; "" = none
 KeySpec texts(const std::string& name, const std::string& default_value, const std::string& help);
 
+/// The key, which was once called `old_name`: see KeySpec::old_names.
+KeySpec renamed(KeySpec key, const std::string& old_name);
+
 }  // namespace lockstep::keys

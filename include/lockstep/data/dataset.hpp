@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/batch/batch.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -20,22 +18,19 @@ namespace lockstep::data {
 /// A target with this value is not counted in loss or metrics (PyTorch's ignore_index).
 inline constexpr std::int64_t kIgnored = -100;
 
-/// Samples ready for a model. N samples; shapes otherwise as the data set's Task says.
-struct Batch {
-  at::Tensor input;   ///< [N, sample_shape...] float32, or int64 for tokens
-  at::Tensor target;  ///< [N] int64 classes, or [N, T] int64 tokens; kIgnored where nothing is asked
-  std::map<std::string, at::Tensor> more = {};  ///< what else samples have, [N, ...], for a step of one's own
-};
-
 /// A finite, indexed set of samples. Every member may be called from several threads at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   virtual Task task() const = 0;
-  /// The samples of `indices`, in that order.
-  /// @param indices  each in [0, size())
-  virtual Batch get(std::span<const std::int64_t> indices) const = 0;
+  /// The samples that are drawn, in that order: tensors with one row for each, and perhaps other values. The batch need
+  /// not know its draws.
+  /// @param draws  indices in [0, size())
+  /// @throws DataError  a sample cannot be read
+  virtual batch::Batch get(std::span<const batch::Draw> draws) const = 0;
+  /// Which of a batch's values are the model's inputs and targets. By default "data" and "label".
+  virtual batch::Roles roles() const { return {}; }
   /// Class of each sample, for samplers that look at classes. By default read from the targets, batch by batch.
   /// @throws DataError  a sample has no single class
   virtual std::vector<std::int64_t> labels() const;
@@ -46,10 +41,22 @@ class Dataset {
   virtual std::uint64_t digest() const = 0;
 };
 
-/// The two halves of a data source.
+/// A data set that gives its samples one by one. The loader's threads join them to batches by batch::collate.
+class SampleDataset : public Dataset {
+ public:
+  /// The values of one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
+  /// DataContainers for what must be padded or kept as it is. All samples have the same names.
+  /// @throws DataError  it cannot be read
+  virtual batch::ValueMap sample(const batch::Draw& draw) const = 0;
+  /// @throws DataError  samples do not fit together; the message names them by their indices
+  batch::Batch get(std::span<const batch::Draw> draws) const final;
+};
+
+/// The parts of a data source; null: it has no such part.
 struct Splits {
   std::shared_ptr<const Dataset> train;
-  std::shared_ptr<const Dataset> test;
+  std::shared_ptr<const Dataset> val = nullptr;
+  std::shared_ptr<const Dataset> test = nullptr;
 };
 
 /// A row of the table of data sources. A user's program adds rows to a copy of builtin_sources().

@@ -22,18 +22,22 @@ struct LoaderOptions {
 /// number of workers changes nothing but speed.
 class Loader {
  public:
-  /// @param plan   data set indices of batch k, k = first, first + 1, ...; called from the workers
+  /// What batch k holds.
+  using Plan = std::function<std::vector<batch::Draw>(std::int64_t k)>;
+
+  /// @param plan   of k = first, first + 1, ...; called from the workers
   /// @param end    batches to give: k in [first, end)
-  Loader(std::shared_ptr<const Dataset> dataset, std::function<std::vector<std::int64_t>(std::int64_t k)> plan,
-         std::int64_t first, std::int64_t end, LoaderOptions options);
+  Loader(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end,
+         LoaderOptions options);
   ~Loader();  ///< stops and joins the workers; batches not taken are dropped
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next batch, in order. What a worker threw for it is rethrown here: mistakes of the program and errors of
-  /// Lockstep as they are, but those about data, and of other libraries, as a DataError that names the sample.
+  /// The next batch, in order, with its draws. What a worker threw for it is rethrown here: mistakes of the program and
+  /// errors of Lockstep as they are, but those about data, and of other libraries, as a DataError that names the
+  /// sample.
   /// @throws std::logic_error  beyond `end`
-  Batch next();
+  batch::Batch next();
   /// Seconds that `next` has waited in all.
   double wait_seconds() const noexcept;
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/batch/draw.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 
@@ -147,8 +148,10 @@ class Sampler {
   std::int64_t global_batch_size() const noexcept { return global_batch_size_; }
   /// A run cannot go on with the positions of another algorithm.
   const std::string& algorithm() const noexcept { return algorithm_; }
-  /// Data set indices of positions [share.begin, share.begin + share.count) of the global batch of a step; fewer only
-  /// in the last batch of Remainder::keep.
+  /// The draws of positions [share.begin, share.begin + share.count) of the global batch of a step; fewer only in the
+  /// last batch of Remainder::keep.
+  std::vector<batch::Draw> draws(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const;
+  /// Their indices in the data set.
   std::vector<std::int64_t> indices(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const;
 
  private:

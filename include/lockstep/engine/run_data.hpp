@@ -40,7 +40,7 @@ class RunData {
   /// The training samples of one of this rank's micro_batches.
   /// @param position  steps since the first epoch began
   /// @param part      number of the micro_batch in its step, in [0, layout().micro_batches)
-  std::vector<std::int64_t> samples_of(std::int64_t position, std::int64_t part) const;
+  std::vector<batch::Draw> draws_of(std::int64_t position, std::int64_t part) const;
   /// This rank's micro_batches from where the run is to its end.
   std::unique_ptr<data::Loader> open_loader(const Progress& progress) const;
 

@@ -91,6 +91,14 @@ struct Reading {
   std::vector<Table> tables = {};
 };
 
+/// Which of a model's outputs and of a batch's values a meter looks at, by name; "": the main output, the first target.
+struct Reads {
+  std::string output = "";
+  std::string target = "";
+
+  bool operator==(const Reads&) const = default;
+};
+
 /// One measurement over samples: a few functions, no state. There are two kinds. Most count each sample into whole
 /// numbers that add up, over batches and over ranks; the others need all samples at once, in the order of their
 /// indices. Either way the reading does not depend on who saw which sample.
@@ -102,6 +110,7 @@ struct Meter {
   std::function<Reading(std::span<const std::int64_t> words)> read = {};
   /// Of a meter that needs all samples. @throws DataError  they are not what it needs
   std::function<Reading(const Samples&)> read_all = {};
+  Reads reads = {};
 };
 
 /// A row of the table of meters. A user's program adds rows to a copy of builtin_meters().
@@ -119,7 +128,12 @@ struct MeterRow {
 /// average_precision, reidentification.
 const std::vector<MeterRow>& builtin_meters();
 
-/// A meter as a configuration names it: "confusion", "top_k,k=3".
+/// The options that every meter has.
+const KeySpecs& common_meter_keys();
+
+/// A meter as a configuration names it: "confusion", "top_k,k=3". Beside its own options every meter has `output` and
+/// `target`, see Reads, `classes`, which replaces the task's, and `prefix`, with which its numbers and tables are then
+/// called "prefix/number".
 /// @param place  how a message begins
 /// @throws ConfigError  an unknown row or option, with the nearest known ones, or what the row refuses
 Meter make_meter(const std::string& text, std::int64_t classes, const std::string& place,

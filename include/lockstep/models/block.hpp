@@ -17,10 +17,11 @@ enum class LayerKind {
   deformable  ///< deformable convolution: the layers inside it tell it where to look
 };
 
-/// A part of a model with one input and one output. Layers, transformer blocks and whole models are blocks.
+/// A part of a model: a layer, a transformer block, a whole model.
 class Block : public torch::nn::Module {
  public:
-  virtual at::Tensor forward(const at::Tensor& input) = 0;
+  /// Of one tensor. @throws ConfigError  this block has no forward of one tensor (the default)
+  virtual at::Tensor forward(const at::Tensor& input);
 
   virtual LayerKind kind() const { return LayerKind::other; }
 

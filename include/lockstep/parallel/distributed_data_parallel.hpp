@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/batch/outputs.hpp>
 #include <lockstep/models/autocast.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/mpi/collectives.hpp>
@@ -18,10 +19,6 @@
 #include <utility>
 #include <vector>
 
-namespace lockstep::metrics {
-struct ClassificationSums;
-}
-
 namespace lockstep::parallel {
 
 class BlockGathering;
@@ -33,17 +30,30 @@ struct NamedParameter;
 
 /// What one micro_batch gave.
 struct StepResult {
-  double loss = 0;  ///< this rank's mean loss, unweighted
+  double loss = 0;      ///< this rank's mean loss, unweighted
+  double weighted = 0;  ///< the total with the weights that it was trained with
   optim::UpdateReport update;
   std::vector<std::pair<std::string, double>> values = {};  ///< of this rank: the entries beside "loss"
+
+  /// Takes the numbers of the losses. On a GPU the host waits for them.
+  /// @param weights  those that they were parsed with
+  void read(const models::ParsedLosses& losses, const models::LossWeights& weights);
 };
 
-/// What is seen of a train_step while it runs; each may be empty.
+/// What is seen of a step while it runs; each may be empty.
 struct StepObserver {
-  std::function<void(const at::Tensor& output, const at::Tensor& target)> on_forward = {};
+  /// @param batch  as `prepare` left it
+  std::function<void(const batch::Batch& batch, const batch::Outputs& outputs)> on_forward = {};
   std::function<void(const models::ParsedLosses&)> on_loss = {};
   std::function<void()> on_backward = {};  ///< before the update of the micro_batch that completes a step
   bool reads_gradients = false;            ///< on_backward does: all are then averaged and whole on every rank
+};
+
+/// What a validation step gave.
+struct ValidationResult {
+  batch::Batch batch;  ///< as `prepare` left it
+  batch::Outputs outputs;
+  models::ParsedLosses losses;
 };
 
 /// Trains one model on all ranks: each rank feeds its share of a batch, gradients are averaged, and all ranks hold the
@@ -82,12 +92,18 @@ class DistributedDataParallel {
   ///                      nothing in the model is trained, or it is wrapped already; on every rank
   DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                           mpi::Collectives& collectives, const DdpOptions& options);
-  ~DistributedDataParallel();
+  virtual ~DistributedDataParallel();
 
-  /// Runs the model on the device of its parameters; while gradients are enabled this decides whether the backward
+  /// What the model receives of a batch: tensors on the device of its parameters, containers replaced by what they
+  /// hold, then models::Model::preprocess with gradients off, then floating-point inputs in the type of the parameters.
+  /// @throws DataError  a container holds several groups, or the model refuses the batch
+  batch::Batch prepare(const batch::Batch& batch, bool is_training) const;
+
+  /// Runs the model on a batch as `prepare` left it; while gradients are enabled this decides whether the backward
   /// passes that follow synchronise. Without gradients nothing is collective.
-  /// @param more  what samples have beside their input, for models that look at it, see models::Model::forward_all
-  at::Tensor forward(const at::Tensor& input, const models::NamedTensors& more = {});
+  batch::Outputs forward(const batch::Batch& prepared);
+  /// The same for one tensor, which is moved to the device and type of the parameters first.
+  at::Tensor forward(const at::Tensor& input);
 
   /// The same for a forward of another form: `function` runs the model and returns whatever it gives (see
   /// OutputTraits). Several forwards may precede a backward, and parts of what they return may go unused.
@@ -95,6 +111,7 @@ class DistributedDataParallel {
   auto run(Function&& function) {
     begin_forward();
     auto outputs = [&] {
+      const std::optional<models::ScopedTap> recomputing = tap_of_recompute();
       const std::optional<models::ScopedTap> gathering = tap_of_blocks();
       return std::forward<Function>(function)();
     }();
@@ -109,12 +126,13 @@ class DistributedDataParallel {
   }
 
   /// Forward, losses, backward and, when `optimizer` completes its step, the update.
-  /// @param weight  the micro_batch's share of the step's average on this rank: 1 / micro_batches when all samples
-  ///                weigh the same and ranks have equal shares; in general world_size * samples / global_batch_size.
-  ///                Without it that, or with weighs_samples the part by samples of this micro_batch on all ranks
+  /// @param weights  the micro_batch's share of the step's average on this rank: 1 / micro_batches when all samples
+  ///                 weigh the same and ranks have equal shares; in general world_size * samples / global_batch_size.
+  ///                 Without it that, or with weighs_samples the part by samples of this micro_batch on all ranks
   /// Collective when `optimizer` completes its step, or when samples are counted.
-  StepResult train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
-                        std::optional<double> weight = std::nullopt, const StepObserver& observer = {});
+  StepResult train_step(const batch::Batch& batch, optim::OptimWrapper& optimizer,
+                        const std::optional<models::LossWeights>& weights = std::nullopt,
+                        const StepObserver& observer = {});
 
   /// The frame of a step of your own, as train_step has it: one micro_batch, from before its forward until after
   /// OptimWrapper::update_params. Its gradients may then stay in slices until the update.
@@ -134,23 +152,21 @@ class DistributedDataParallel {
   MicroBatch micro_batch(const optim::OptimWrapper& optimizer, bool reads_gradients = false) {
     return {*this, optimizer, reads_gradients};
   }
-  /// Where the parameters are; an undefined tensor stays so. The host does not wait for the copy.
-  at::Tensor on_device(const at::Tensor& tensor) const;
   /// Names trained parameters outside of the graph of `loss` in the log, as options().anomaly_check says.
   void name_anomalous(const at::Tensor& loss);
   /// The part of a micro_batch in the step's average, where the caller of train_step does not say it. Collective with
   /// weighs_samples.
-  double share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer);
+  double share_of(const batch::Batch& batch, const optim::OptimWrapper& optimizer);
 
   /// Whether forwards gather parameters from other ranks, so that all ranks must run as many.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
 
-  /// Forward and losses without gradients, counted, and shown to `observer`, on_forward and on_loss. Collective where
+  /// Forward and losses without gradients, shown to `observer`, on_forward and on_loss. Collective where
   /// has_collective_forward.
-  metrics::ClassificationSums val_step(const data::Batch& batch, const StepObserver& observer = {});
+  ValidationResult val_step(const batch::Batch& batch, const StepObserver& observer = {});
 
   /// What the model predicts, without gradients; the batch needs no target. Collective where has_collective_forward.
-  models::Predictions test_step(const data::Batch& batch);
+  models::Predictions test_step(const batch::Batch& batch);
 
   /// While one lives, forwards only accumulate gradients on this rank.
   class NoSync {
@@ -219,6 +235,12 @@ class DistributedDataParallel {
   ParameterStore& store() noexcept { return *store_; }
   Reducer& reducer() noexcept { return *reducer_; }
 
+ protected:
+  /// Whether the model can be run as it is now; called before every forward.
+  /// @param has_losses  of a train or validation step
+  /// @throws ConfigError  it cannot
+  virtual void require_usable(bool /*has_losses*/) const {}
+
  private:
   friend class Join;
 
@@ -230,6 +252,7 @@ class DistributedDataParallel {
   void begin_forward();
   void prepare_gradients();
   void end_forward();
+  std::optional<models::ScopedTap> tap_of_recompute() const;
   std::optional<models::ScopedTap> tap_of_blocks();
   void synchronise_before_forward();
   bool watches_outputs() const;
@@ -249,7 +272,7 @@ class DistributedDataParallel {
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
   bool slices_fit_ = false;       // whoever visits slices of a reduction finds them
   bool synchronises_ = true;
-  std::optional<models::Tap> tap_;
+  std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;
   bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
   std::function<void()> before_forward_;  // of a Join

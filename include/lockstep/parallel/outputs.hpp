@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/batch/outputs.hpp>
+
 #include <ATen/core/Tensor.h>
 
 #include <array>
@@ -15,9 +17,9 @@
 
 namespace lockstep::parallel {
 
-/// Calls `visit(at::Tensor&)` for every tensor in what a forward returned: a tensor, a number, a text, or pairs,
-/// tuples, arrays, vectors, maps and optionals of these, nested as one likes. Specialise OutputTraits for a type of
-/// your own; one that is not known does not compile.
+/// Calls `visit(at::Tensor&)` for every tensor in what a forward returned: a tensor, Outputs, a number, a text, or
+/// pairs, tuples, arrays, vectors, maps and optionals of these, nested as one likes. Specialise OutputTraits for a type
+/// of your own; one that is not known does not compile.
 template <class T>
 struct OutputTraits {
   template <class Visit>
@@ -37,6 +39,14 @@ struct OutputTraits<at::Tensor> {
   template <class Visit>
   static void visit(at::Tensor& value, const Visit& visit) {
     visit(value);
+  }
+};
+
+template <>
+struct OutputTraits<batch::Outputs> {
+  template <class Visit>
+  static void visit(batch::Outputs& value, const Visit& visit) {
+    for (auto& [name, tensor] : value.entries()) visit(tensor);
   }
 };
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/dataset.hpp>
+#include <lockstep/batch/batch.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -34,13 +34,20 @@ class SeparateDistributedDataParallel {
   ~SeparateDistributedDataParallel();
 
   /// Runs forwards, backwards and updates as the user wants them, on the model's children.
-  using Step = std::function<models::LossMap(const data::Batch& batch, optim::OptimWrapperDict& optimizers)>;
+  using Step = std::function<models::LossMap(const batch::Batch& batch, optim::OptimWrapperDict& optimizers)>;
   /// Calls `step`. Meanwhile every child that runs through models::run is prepared as by its wrapper's forward, and
   /// only accumulates where the optimizer of its name is not about to complete its step. Forwards of children, not what
   /// the step does with their outputs, are in the type of DdpOptions::autocast.
   /// @param optimizers  one for each child that is trained, by its name
   /// @throws ConfigError  an optimizer's name is not that of a wrapped child
-  models::LossMap train_step(const data::Batch& batch, optim::OptimWrapperDict& optimizers, const Step& step);
+  models::LossMap train_step(const batch::Batch& batch, optim::OptimWrapperDict& optimizers, const Step& step);
+
+  /// What the whole model receives of a batch, as DistributedDataParallel::prepare.
+  batch::Batch prepare(const batch::Batch& batch, bool is_training) const;
+  /// Forward and losses of the whole model, without gradients.
+  ValidationResult val_step(const batch::Batch& batch);
+  /// What the whole model predicts, without gradients; the batch needs no target.
+  models::Predictions test_step(const batch::Batch& batch);
 
   /// While one lives, forwards of any child only accumulate gradients on this rank.
   class NoSync {
@@ -64,6 +71,10 @@ class SeparateDistributedDataParallel {
     std::unique_ptr<mpi::Collectives> collectives;  // its own, since backward may mix the buckets of children
     std::unique_ptr<DistributedDataParallel> wrapper;
   };
+  /// While the tap lives, every child that runs is prepared as by its wrapper's forward.
+  /// @param optimizers  null: nothing is updated
+  models::Tap tap_of_children(const optim::OptimWrapperDict* optimizers);
+  batch::Outputs forward(const batch::Batch& prepared);
   void require_separable() const;
   void broadcast_rest(const mpi::Communicator& world, const DdpOptions& options) const;
 

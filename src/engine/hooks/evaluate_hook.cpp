@@ -27,8 +27,9 @@ class EvaluateHook : public Hook {
 
   void before_train(RunView& run) override {
     run.world.together([&] {
-      meters_ = make_meters(settings_.metrics, run.data.splits().test->task(), rows_);
-      counted_classes_ = classes_to_count(run.data.splits().test->task());
+      const Task task = split_of(run.data.splits(), settings_.split).task();
+      meters_ = make_eval_meters(settings_.metrics, task, rows_);
+      counted_classes_ = classes_to_count(task);
       if (settings_.weights.value != "average" || run.average != nullptr) return;
       throw ConfigError(settings_.weights.cite + ": there is no average of weights, since ema.kind is none");
     });
@@ -36,6 +37,7 @@ class EvaluateHook : public Hook {
 
   void between_steps(RunView& run, const StepReport&) override {
     const Progress& at = run.progress;
+    if (settings_.when == "end" && at.step < at.total_steps) return;
     const bool is_due = settings_.interval == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
                                                 : at.step % settings_.interval == 0;
     if (is_due || at.step == at.total_steps) evaluate_now(run);
@@ -50,12 +52,14 @@ class EvaluateHook : public Hook {
   /// Of a confusion matrix that nobody asked for.
   std::int64_t classes_to_count(const Task& task) const {
     const bool is_small = task.classes >= 2 && task.classes <= kMaxCountedClasses;
-    return is_small && !task.is_text && task.predictions_per_sample == 1 ? task.classes : 0;
+    const bool is_wanted = task.kind == TaskKind::classification && task.predictions_per_sample == 1;
+    return is_small && is_wanted ? task.classes : 0;
   }
 
   void evaluate_now(RunView& run) const {
     EventStorage& events = run.events;
-    metrics::ClassificationSums sums;
+    const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
+    EvaluationResult result;
     metrics::Meters meters = meters_;
     ConfusionCount confusion(counted_classes_);
     SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0);
@@ -65,18 +69,15 @@ class EvaluateHook : public Hook {
       confusion.add(last);
       pictures.add(last);
     };
-    const auto measure = [&] {
-      sums = evaluate(run.world, run.wrapper, *run.data.splits().test, settings_.batch_size, meters, notify);
-    };
+    const auto measure = [&] { result = evaluate(run.world, run.wrapper, dataset, settings_.limits, meters, notify); };
     run.begin_evaluation();
     settings_.weights.value == "trained" ? measure() : with_average(run.wrapper, run.average, measure);
     confusion.sum_over_ranks(run.collectives);
-    Record record{.kind = "eval",
-                  .values = {{"step", run.progress.step},
-                             {"epoch", run.progress.epoch},
-                             {"val/loss", sums.mean_loss()},
-                             {"val/accuracy", sums.accuracy()},
-                             {"val/count", sums.count}}};
+    Record record{.kind = "eval", .values = {{"step", run.progress.step}, {"epoch", run.progress.epoch}}};
+    for (const auto& [name, value] : result.values(dataset.task().kind)) {
+      record.values.emplace_back("val/" + name, value);
+    }
+    record.values.emplace_back("val/count", result.count);
     run.world.together([&] {  // the same everywhere, whether it can be read or not
       auto readings = meters.read();
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
@@ -102,9 +103,11 @@ class EvaluateHook : public Hook {
 }  // namespace
 
 std::unique_ptr<Hook> evaluate_hook(const Sections& sections, const std::vector<metrics::MeterRow>& meters) {
+  const EvalSettings settings = EvalSettings::from(sections.at("eval"));
   const PhaseSettings phases = PhaseSettings::from(sections.at("train"), sections.at("eval"));
-  return std::make_unique<EvaluateHook>(EvalSettings::from(sections.at("eval")), Phases(phases),
-                                        LogSettings::from(sections.at("log")).pictures, meters);
+  if (settings.when == "never") return nullptr;
+  return std::make_unique<EvaluateHook>(settings, Phases(phases), LogSettings::from(sections.at("log")).pictures,
+                                        meters);
 }
 
 }  // namespace lockstep::engine

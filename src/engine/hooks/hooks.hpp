@@ -42,10 +42,10 @@ struct EmaSettings {
 /// that evaluates: Priority::high.
 std::unique_ptr<Hook> average_hook(const EmaSettings& ema);
 
-/// Evaluates the test split every `eval.interval` steps (0: after the epochs that Phases says) and at the end, and
-/// reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one, unless
-/// eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the confusion matrix
-/// of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
+/// Evaluates the validation split every `eval.interval` steps (0: after the epochs that Phases says) and at the end,
+/// and reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one,
+/// unless eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the confusion
+/// matrix of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
 /// evaluates, with the model's predictions. Priority::normal.
 /// @param meters  which eval.metrics may name
 /// @throws ConfigError  as Phases does

@@ -13,8 +13,8 @@ KeySpecs LogSettings::keys() {
                     "write the numbers of metrics.jsonl to a TensorBoard event file in run.dir, too"),
       keys::integer(
           "log.pictures", "16",
-          "samples of the test split that report.html and TensorBoard show with the model's predictions; 0: none", 0,
-          1000),
+          "samples of the validation split that report.html and TensorBoard show with the model's predictions; 0: none",
+          0, 1000),
       keys::boolean("log.sections", "false",
                     "measure the sections of a step (reading, forward, loss, backward, update) in ms; "
                     "train.step=standard always does"),

@@ -44,14 +44,14 @@ class NanOutputHook : public Hook {
  public:
   NanOutputHook(std::string folder, bool dumps) : folder_(std::move(folder)), dumps_(dumps) {}
 
-  void before_step(RunView&) override { part_ = 0; }
-
   void on_forward(RunView& run, const LastBatch& batch) override {
-    const std::int64_t part = batch.is_training ? part_++ % run.data.layout().micro_batches : 0;
-    if (!fault_.empty() || !batch.output.is_floating_point()) return;
-    if (at::isfinite(batch.output).all().item<bool>()) return;
-    fault_ = describe(run, batch, part);
-    if (dumps_) fault_ += dump(run, batch);
+    if (!fault_.empty()) return;
+    for (const auto& [name, output] : batch.outputs.entries()) {
+      if (!output.is_floating_point() || at::isfinite(output).all().item<bool>()) continue;
+      fault_ = describe(run, batch, output);
+      if (dumps_) fault_ += dump(run, batch);
+      return;
+    }
   }
 
   void before_agreement(RunView& run) override {
@@ -65,15 +65,14 @@ class NanOutputHook : public Hook {
   }
 
  private:
-  static std::string describe(const RunView& run, const LastBatch& batch, std::int64_t part) {
+  static std::string describe(const RunView& run, const LastBatch& batch, const at::Tensor& output) {
     const Progress& at = run.progress;
-    const std::vector<std::int64_t> rows = faulty_rows(batch.output);
-    std::vector<std::int64_t> samples = rows;
-    if (batch.is_training) {
-      const auto indices = run.data.samples_of(at.epoch * at.steps_per_epoch + at.step_in_epoch, part);
-      for (std::int64_t& sample : samples) {
-        if (static_cast<std::size_t>(sample) < indices.size()) sample = indices[static_cast<std::size_t>(sample)];
-      }
+    const std::vector<std::int64_t> rows = faulty_rows(output);
+    const std::vector<batch::Draw>& draws = batch.given->draws();
+    std::vector<std::int64_t> samples;
+    for (const std::int64_t row : rows) {
+      const auto place = static_cast<std::size_t>(row);
+      samples.push_back(place < draws.size() ? draws[place].index : row);
     }
     std::string names;
     for (std::size_t i = 0; i < samples.size() && i < kMostNamed; ++i) {
@@ -83,8 +82,8 @@ class NanOutputHook : public Hook {
     return fmt::format("the model's output is not finite {} for {} of {} samples: {} {}",
                        batch.is_training ? fmt::format("at step {}", at.step + 1)
                                          : fmt::format("in an evaluation after step {}", at.step),
-                       rows.size(), batch.output.dim() == 0 ? 1 : batch.output.size(0),
-                       batch.is_training ? "samples" : "places in their batch", names);
+                       rows.size(), output.dim() == 0 ? 1 : output.size(0),
+                       draws.empty() ? "places in their batch" : "samples", names);
   }
 
   /// @return  where it is
@@ -92,10 +91,13 @@ class NanOutputHook : public Hook {
     const std::string path =
         fmt::format("{}/nan_output-step{:012}-rank{:05}.safetensors", folder_, run.progress.step + 1, run.world.rank());
     std::vector<checkpoints::NamedArray> arrays;
-    for (const auto& [name, tensor] : {std::pair<const char*, at::Tensor>{"input", batch.input},
-                                       {"target", batch.target},
-                                       {"output", batch.output}}) {
-      if (tensor.defined()) arrays.push_back(array_of(name, tensor));
+    for (const auto& [name, value] : batch.given->values()) {
+      if (value.is<at::Tensor>()) arrays.push_back(array_of("batch." + name, value.as<at::Tensor>()));
+    }
+    for (std::size_t i = 0; i < batch.outputs.entries().size(); ++i) {
+      const auto& [name, tensor] = batch.outputs.entries()[i];
+      const bool is_of_list = batch.outputs.list(name).size() > 1;
+      arrays.push_back(array_of(is_of_list ? fmt::format("{}.{}", name, i) : name, tensor));
     }
     try {
       checkpoints::write_foreign(path, checkpoints::ExportKind::safetensors, arrays, {},
@@ -108,7 +110,6 @@ class NanOutputHook : public Hook {
 
   std::string folder_;
   bool dumps_;
-  std::int64_t part_ = 0;  // forwards of the step so far; some optimizers make several of each micro_batch
   std::string fault_;
 };
 

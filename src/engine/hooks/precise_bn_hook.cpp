@@ -59,13 +59,14 @@ class PreciseBnHook : public Hook {
     const BatchLayout& layout = run.data.layout();
     const Progress& at = run.progress;
     const std::int64_t position = at.epoch * at.steps_per_epoch + step;
-    const data::Batch batch = run.data.splits().train->get(run.data.samples_of(position, part));
+    const batch::Batch batch = run.data.splits().train->get(run.data.draws_of(position, part));
     const auto place = static_cast<std::uint64_t>(layout.lanes > 0 ? layout.first_lane + part : part);
     models::seed_generators(run.draws.seed, random::Stream::forward, static_cast<std::uint64_t>(position),
                             run.draws.rank << 32 | place, run.device);
     statistics.observe([&] {
+      const batch::Batch prepared = run.wrapper.prepare(batch, /*is_training=*/true);
       const auto context = run.wrapper.optim_context(run.optimizer);
-      run.wrapper.forward(batch.input, batch.more);
+      run.wrapper.forward(prepared);
     });
   }
 

@@ -44,12 +44,12 @@ class TrainMetersHook : public Hook {
     if (!last.is_training || meters_.is_empty()) return;
     const PerfScope timer("meters_update", run.perf);
     try {
-      meters_.add(metrics::samples_of(last.output, last.target, next_));
+      add_to(meters_, last.outputs, *last.batch, next_);
     } catch (...) {
       run.requests.fail(std::current_exception());  // this rank owes backward and update to the others
     }
-    next_ += last.target.size(0);
-    samples_ += last.target.size(0);
+    next_ += last.batch->size();
+    samples_ += last.batch->size();
   }
 
   void after_epoch(RunView& run) override {

@@ -38,7 +38,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Tabl
     : strategy(of),
       data(make_data(sections.at("data"), std::move(splits), strategy, tables)),
       bounds(RunBounds::from(sections.at("train"))),
-      step(chosen_step(sections.at("train"), tables.steps).make(sections.at("train"))),
+      step(completed(chosen_step(sections.at("train"), tables.steps).make(sections.at("train")))),
       perf(make_perf(sections, tables, strategy.device())),
       schedule(ScheduleSettings::from(sections.at("sched")), tables.curves),
       progress{.steps_per_epoch = data.sampler().steps_per_epoch()},

@@ -42,7 +42,7 @@ struct Run {
   Strategy& strategy;
   RunData data;
   RunBounds bounds;
-  TrainStep step;
+  ManualStep step;
   std::unique_ptr<PerfStats> perf;  // null: sections are not measured
   ScheduleControl schedule;
   Progress progress = {};

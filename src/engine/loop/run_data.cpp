@@ -10,18 +10,17 @@ data::Share BatchLayout::positions_of(std::int64_t part) const {
   return {share.begin + begin, std::min(micro_batch_size, share.count - begin)};
 }
 
-std::vector<std::int64_t> RunData::samples_of(std::int64_t position, std::int64_t part) const {
+std::vector<batch::Draw> RunData::draws_of(std::int64_t position, std::int64_t part) const {
   const std::int64_t steps = sampler_.steps_per_epoch();
-  return sampler_.indices(position / steps, position % steps, layout_.positions_of(part));
+  return sampler_.draws(position / steps, position % steps, layout_.positions_of(part));
 }
 
 std::unique_ptr<data::Loader> RunData::open_loader(const Progress& progress) const {
   const std::int64_t first = progress.epoch * progress.steps_per_epoch + progress.step_in_epoch;
   const std::int64_t steps = std::max<std::int64_t>(0, progress.total_steps - progress.step);
   const std::int64_t parts = layout_.micro_batches;
-  const auto micro_batch_indices = [this, parts](std::int64_t k) { return samples_of(k / parts, k % parts); };
-  return std::make_unique<data::Loader>(splits_.train, micro_batch_indices, first * parts, (first + steps) * parts,
-                                        loader_);
+  const auto micro_batch = [this, parts](std::int64_t k) { return draws_of(k / parts, k % parts); };
+  return std::make_unique<data::Loader>(splits_.train, micro_batch, first * parts, (first + steps) * parts, loader_);
 }
 
 }  // namespace lockstep::engine

@@ -35,22 +35,37 @@ StepReport StepRunner::run(data::Loader& loader) {
 }
 
 void StepRunner::run_micro_batches(data::Loader& loader, StepReport& report) {
-  for (std::int64_t part = 0; part < run_->data.layout().micro_batches; ++part) {
-    const optim::UpdateReport update = run_micro_batch(next_of(loader), part);
+  const auto note = [&report](const optim::UpdateReport& update) {
     report.grad_norm = update.grad_norm;
     report.is_skipped = !update.is_finite;
+  };
+  batch::Batch first = next_of(loader);
+  if (!counts_) counts_.emplace(run_->view.wrapper.model(), first, run_->view.world);
+  if (counts_->is_empty()) {
+    note(run_micro_batch(first, 0, usual_weight(first)));
+    for (std::int64_t part = 1; part < run_->data.layout().micro_batches; ++part) {
+      const batch::Batch batch = next_of(loader);
+      note(run_micro_batch(batch, part, usual_weight(batch)));
+    }
+    return;
+  }
+  const std::vector<batch::Batch> batches = batches_of_step(std::move(first), loader);
+  const std::vector<models::LossWeights> weights = weigh(batches);
+  for (std::size_t part = 0; part < batches.size(); ++part) {
+    note(run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part]));
   }
 }
 
 /// A step of an optimizer that evaluates the loss of its micro_batches several times. The report's loss is the first.
 void StepRunner::run_closure_step(data::Loader& loader, StepReport& report) {
-  std::vector<data::Batch> batches;
-  for (std::int64_t part = 0; part < run_->data.layout().micro_batches; ++part) batches.push_back(next_of(loader));
+  const std::vector<batch::Batch> batches = batches_of_step(next_of(loader), loader);
+  if (!counts_) counts_.emplace(run_->view.wrapper.model(), batches.front(), run_->view.world);
+  const std::vector<models::LossWeights> weights = weigh(batches);
   std::vector<double> first;
   const optim::UpdateReport update = run_->view.optimizer.update_with_closure([&] {
     losses_.clear();
     for (std::size_t part = 0; part < batches.size(); ++part) {
-      run_micro_batch(batches[part], static_cast<std::int64_t>(part));
+      run_micro_batch(batches[part], static_cast<std::int64_t>(part), weights[part]);
     }
     if (first.empty()) first = losses_;
     std::vector<double> losses = loss_parts();
@@ -62,32 +77,61 @@ void StepRunner::run_closure_step(data::Loader& loader, StepReport& report) {
   report.evaluations = update.evaluations;
 }
 
-data::Batch StepRunner::next_of(data::Loader& loader) {
+batch::Batch StepRunner::next_of(data::Loader& loader) {
   const PerfScope timer("read_sample", run_->perf.get());
   return loader.next();
 }
 
-optim::UpdateReport StepRunner::run_micro_batch(const data::Batch& batch, std::int64_t part) {
-  seed_draws(part);
+std::vector<batch::Batch> StepRunner::batches_of_step(batch::Batch first, data::Loader& loader) {
+  std::vector<batch::Batch> batches;
+  batches.push_back(std::move(first));
+  while (std::ssize(batches) < run_->data.layout().micro_batches) batches.push_back(next_of(loader));
+  return batches;
+}
+
+/// The weight of a micro_batch by its samples. The reducer divides by the number of ranks: with this factor every
+/// sample of the global batch weighs the same.
+double StepRunner::usual_weight(const batch::Batch& batch) const {
   const BatchLayout& layout = run_->data.layout();
-  const bool has_lanes = layout.lanes > 0;
-  const auto samples = static_cast<double>(batch.input.size(0));
+  if (layout.lanes > 0) return 1;
   const auto world_size = static_cast<double>(run_->view.world.size());
-  const auto global_batch = static_cast<double>(layout.global_batch_size);
-  // The reducer divides by the number of ranks: with this factor every sample of the global batch weighs the same.
-  const double weight = has_lanes ? 1 : world_size * samples / global_batch;
+  return world_size * static_cast<double>(batch.size()) / static_cast<double>(layout.global_batch_size);
+}
+
+std::vector<models::LossWeights> StepRunner::weigh(const std::vector<batch::Batch>& batches) const {
+  std::vector<double> usual;
+  for (const batch::Batch& batch : batches) usual.push_back(usual_weight(batch));
+  if (counts_->is_empty()) return {usual.begin(), usual.end()};
+  const std::int64_t lanes = run_->data.layout().lanes;
+  const auto parts = static_cast<double>(lanes > 0 ? lanes : run_->view.world.size());
+  return counts_->weigh(run_->view.wrapper.model(), batches, usual, parts, run_->view.world, run_->view.collectives);
+}
+
+optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part,
+                                                const models::LossWeights& weights) {
+  seed_draws(part);
   StepContext context{.wrapper = run_->view.wrapper,
                       .optimizer = run_->view.optimizer,
                       .batch = batch,
-                      .weight = weight,
+                      .weights = weights,
                       .where = run_->progress.where(),
                       .reads_gradients = reads_gradients_,
                       .perf = run_->perf.get(),
                       .notify = notify_};
   const parallel::StepResult result = run_->step(context);
   for (const auto& [name, value] : result.values) run_->events.put_of_rank(name, value);
-  losses_.push_back(has_lanes ? result.loss : result.loss * samples / global_batch);
+  losses_.push_back(part_of_mean(result, batch));
   return result.update;
+}
+
+/// What a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
+double StepRunner::part_of_mean(const parallel::StepResult& result, const batch::Batch& batch) const {
+  const BatchLayout& layout = run_->data.layout();
+  if (!counts_->is_empty()) {
+    return layout.lanes > 0 ? result.weighted : result.weighted / static_cast<double>(run_->view.world.size());
+  }
+  if (layout.lanes > 0) return result.loss;
+  return result.loss * static_cast<double>(batch.size()) / static_cast<double>(layout.global_batch_size);
 }
 
 /// What is drawn in a forward is the same whenever it is run; with lanes, nothing of it depends on the rank.

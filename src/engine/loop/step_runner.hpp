@@ -7,9 +7,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/loop/loss_counts.hpp"
 #include "engine/loop/run.hpp"
 
 namespace lockstep::engine {
@@ -31,14 +33,19 @@ class StepRunner {
  private:
   void run_micro_batches(data::Loader& loader, StepReport& report);
   void run_closure_step(data::Loader& loader, StepReport& report);
-  optim::UpdateReport run_micro_batch(const data::Batch& batch, std::int64_t part);
+  optim::UpdateReport run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
+  double usual_weight(const batch::Batch& batch) const;
+  double part_of_mean(const parallel::StepResult& result, const batch::Batch& batch) const;
+  std::vector<batch::Batch> batches_of_step(batch::Batch first, data::Loader& loader);
+  std::vector<models::LossWeights> weigh(const std::vector<batch::Batch>& batches) const;
   void seed_draws(std::int64_t part) const;
-  data::Batch next_of(data::Loader& loader);
+  batch::Batch next_of(data::Loader& loader);
 
   Run* run_;
   bool reads_gradients_;  // a hook does
   std::function<void(StepEvent, const LastBatch&)> notify_;
-  std::vector<double> losses_;  // of this rank's forwards in the step: of its lanes, or parts of the mean
+  std::optional<LossCounts> counts_;  // from the first step on
+  std::vector<double> losses_;        // of this rank's forwards in the step: of its lanes, or parts of the mean
 };
 
 }  // namespace lockstep::engine

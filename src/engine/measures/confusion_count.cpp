@@ -10,8 +10,12 @@ ConfusionCount::ConfusionCount(std::int64_t classes)
 
 void ConfusionCount::add(const LastBatch& batch) {
   if (words_.empty()) return;
-  const at::Tensor& output = batch.output;
-  const at::Tensor& target = batch.target;
+  if (batch.outputs.is_empty() || !batch.batch->has_target()) {
+    ++words_.back();
+    return;
+  }
+  const at::Tensor& output = batch.output();
+  const at::Tensor& target = batch.batch->target();
   if (output.dim() != 2 || output.size(1) != classes_ || target.dim() != 1 || target.size(0) != output.size(0) ||
       !at::isIntegralType(target.scalar_type(), false)) {
     ++words_.back();

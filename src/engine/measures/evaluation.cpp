@@ -7,90 +7,151 @@
 #include <lockstep/engine/hook.hpp>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
-#include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/text.hpp"
+#include "engine/measures/evaluation_mode.hpp"
 #include "engine/state/average.hpp"
+#include "metrics/classification.hpp"
+#include "models/task_table.hpp"
 #include "parallel/reducers/lane_sum.hpp"
 
 namespace lockstep::engine {
 
 namespace {
 
-using metrics::ClassificationSums;
-
-/// Adds the sums of all batches in one order, whoever has counted them: a batch is known to one rank, and zero to the
-/// others. What meters have counted travels with their counts.
-ClassificationSums sum_of(const std::vector<ClassificationSums>& batches, metrics::Meters& meters,
-                          mpi::Collectives& collectives) {
-  std::vector<double> losses;
-  ClassificationSums sums;
-  for (const ClassificationSums& batch : batches) {
-    losses.push_back(batch.loss);
-    sums = sums + batch;
-  }
-  std::vector<std::int64_t> counts = {sums.correct, sums.count};
-  collectives.all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
-  collectives.all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::sum);
-  engine::sum_over_ranks(meters, collectives);
-  return {parallel::sum_by_lanes(losses), counts[0], counts[1]};
-}
-
-/// The model is in evaluation mode while one lives.
-class EvaluationMode {
+/// The losses of this rank's batches, and what they count.
+class LossSums {
  public:
-  explicit EvaluationMode(models::Model& model) : model_(&model) { model.eval(); }
-  ~EvaluationMode() { model_->train(); }
-  EvaluationMode(const EvaluationMode&) = delete;
-  EvaluationMode& operator=(const EvaluationMode&) = delete;
+  explicit LossSums(std::int64_t batches) : batches_(static_cast<std::size_t>(batches)) {}
+
+  /// @param counts  as models::Model::counts
+  /// @param usual   items of a loss that is not counted
+  void add(std::int64_t batch, const models::ParsedLosses& losses,
+           const std::vector<std::pair<std::string, double>>& counts, double usual) {
+    if (names_.empty()) {
+      for (const auto& [name, value] : losses.values) names_.push_back(name);
+      sums_.assign(names_.size() * batches_, 0.0);
+      items_.assign(names_.size(), 0.0);
+      are_counted_ = !counts.empty();
+    }
+    const std::vector<std::pair<std::string, double>> values = models::host_values(losses);
+    if (values.size() != names_.size()) throw ConfigError("the model's losses are others than in the first batch");
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const double items = items_of(values[i].first, counts, usual);
+      items_[i] += items;
+      if (items > 0) sums_[i * batches_ + static_cast<std::size_t>(batch)] = values[i].second * items;
+    }
+  }
+
+  /// The means over all ranks' batches, added in one order, whoever has counted them. Collective.
+  std::vector<std::pair<std::string, double>> means(const mpi::Communicator& world, mpi::Collectives& collectives) {
+    std::string names = joined(names_, "\n");
+    names = world.broadcast(names);  // rank 0 has a batch if any rank has one
+    are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
+    world.together([&] {
+      if (names_.empty() || joined(names_, "\n") == names) return;
+      throw ConfigError("the model's losses are '" + joined(names_) + "', but others on rank 0");
+    });
+    names_ = split_list(names, '\n');
+    sums_.resize(names_.size() * batches_);
+    items_.resize(names_.size());
+    collectives.all_reduce(sums_.data(), sums_.size(), DType::float64, mpi::ReduceOp::sum);
+    collectives.all_reduce(items_.data(), items_.size(), DType::float64, mpi::ReduceOp::sum);
+    std::vector<std::pair<std::string, double>> means;
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      const auto batches = std::span(sums_).subspan(i * batches_, batches_);
+      means.emplace_back(names_[i], parallel::sum_by_lanes(batches) / items_[i]);
+    }
+    if (are_counted_ && means.size() > 1) means.front().second = sum_of_trained(means);
+    return means;
+  }
 
  private:
-  models::Model* model_;
+  double items_of(const std::string& name, const std::vector<std::pair<std::string, double>>& counts,
+                  double usual) const {
+    const std::string entry = name.substr(0, name.find('/'));  // of an element of a map
+    for (const auto& [each, count] : counts) {
+      if (each == entry || (each == "loss" && entry == "loss_raw")) return count;
+    }
+    return usual;
+  }
+
+  /// The total of losses that run over different items.
+  static double sum_of_trained(const std::vector<std::pair<std::string, double>>& means) {
+    double sum = 0;
+    for (std::size_t i = 1; i < means.size(); ++i) {
+      const std::string& name = means[i].first;
+      const bool is_trained = name.find('/') == std::string::npos && name.find("loss") != std::string::npos;
+      if (is_trained) sum += means[i].second;
+    }
+    return sum;
+  }
+
+  std::size_t batches_;
+  std::vector<std::string> names_;  // of the losses, "loss" first; empty: this rank had no batch
+  std::vector<double> sums_;        // [names, batches]; 0 where another rank has counted
+  std::vector<double> items_;       // [names]
+  bool are_counted_ = false;        // by the model
 };
 
 /// Runs the batches of a data set, and shows them to meters and hooks.
 class BatchEvaluator {
  public:
-  BatchEvaluator(parallel::DistributedDataParallel& wrapper, const data::Dataset& dataset, std::int64_t batch_size,
-                 metrics::Meters& meters, const std::function<void(StepEvent, const LastBatch&)>& notify)
-      : wrapper_(&wrapper), dataset_(&dataset), batch_size_(batch_size), meters_(&meters), notify_(&notify) {}
+  BatchEvaluator(parallel::DistributedDataParallel& wrapper, const data::Dataset& dataset,
+                 const EvaluationLimits& limits, metrics::Meters& meters,
+                 const std::function<void(StepEvent, const LastBatch&)>& notify)
+      : wrapper_(&wrapper), dataset_(&dataset), limits_(limits), meters_(&meters), notify_(&notify) {}
 
-  ClassificationSums count(std::int64_t batch) {
-    const std::int64_t begin = batch * batch_size_;
-    const data::Batch given = batch_at(begin);
-    LastBatch last{.is_training = false, .input = given.input, .model = &wrapper_->model()};
-    const auto on_forward = [&](const at::Tensor& output, const at::Tensor& target) {
-      last.output = output;
-      last.target = target;
+  void count(std::int64_t batch, LossSums& losses, EvaluationResult& result) {
+    const batch::Batch given = batch_in_order(*dataset_, limits_, batch);
+    LastBatch last{.is_training = false, .given = &given, .model = &wrapper_->model()};
+    const auto on_forward = [&](const batch::Batch& prepared, const batch::Outputs& outputs) {
+      last.batch = &prepared;
+      last.outputs = outputs;
       show([&] {
         if (*notify_) (*notify_)(StepEvent::forward, last);
-        if (!meters_->is_empty()) meters_->add(metrics::samples_of(output, target, begin));
+        add_to(*meters_, outputs, prepared, batch * limits_.batch_size);
       });
     };
-    const auto on_loss = [&](const models::ParsedLosses& losses) {
-      last.losses = losses.values;
+    const auto on_loss = [&](const models::ParsedLosses& parsed) {
+      last.losses = parsed.values;
       show([&] {
         if (*notify_) (*notify_)(StepEvent::loss, last);
       });
     };
-    return wrapper_->val_step(given, {.on_forward = on_forward, .on_loss = on_loss});
+    const parallel::ValidationResult validated =
+        wrapper_->val_step(given, {.on_forward = on_forward, .on_loss = on_loss});
+    std::int64_t items = given.size();
+    const auto classes = counts_of(validated);
+    if (classes) {
+      items = classes->count;
+      result.correct += classes->correct;
+    } else {
+      result.has_classes = false;
+    }
+    result.count += items;
+    losses.add(batch, validated.losses, wrapper_->model().counts(given), static_cast<double>(items));
   }
 
   /// A forward for the sake of other ranks.
-  void only_run(std::int64_t batch) { wrapper_->val_step(batch_at(batch * batch_size_)); }
+  void only_run(std::int64_t batch) { wrapper_->val_step(batch_in_order(*dataset_, limits_, batch)); }
 
   void throw_refusal() const {
     if (refusal_) std::rethrow_exception(refusal_);
   }
 
  private:
-  data::Batch batch_at(std::int64_t begin) const {
-    std::vector<std::int64_t> indices(static_cast<std::size_t>(std::min(batch_size_, dataset_->size() - begin)));
-    std::iota(indices.begin(), indices.end(), begin);
-    return dataset_->get(indices);
+  static std::optional<metrics::Answers> counts_of(const parallel::ValidationResult& validated) {
+    const batch::Batch& batch = validated.batch;
+    if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return std::nullopt;
+    return metrics::count_answers(validated.outputs.main(), batch.target());
   }
 
   template <class Look>
@@ -105,7 +166,7 @@ class BatchEvaluator {
 
   parallel::DistributedDataParallel* wrapper_;
   const data::Dataset* dataset_;
-  std::int64_t batch_size_;
+  EvaluationLimits limits_;
   metrics::Meters* meters_;
   const std::function<void(StepEvent, const LastBatch&)>* notify_;
   std::exception_ptr refusal_;  // of a meter or a hook, thrown when this rank owes no forward to others any more
@@ -118,32 +179,70 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
   for (const metrics::MeterRow& row : meters) {
     key.parts.push_back(keys::text(row.name, "", row.help + " (" + row.needs + ")"));
     key.parts.back().parts = row.keys;
+    for (const KeySpec& common : metrics::common_meter_keys()) key.parts.back().parts.push_back(common);
   }
   return key;
 }
 
 KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
   return {
-      keys::integer("eval.interval", "0",
-                    "steps between evaluations of the test split; 0: at the end of epochs (eval.every_epochs)", 0,
+      keys::choice("eval.when", "regular",
+                   "regular: as eval.interval or eval.every_epochs say, and at the end; end: only at the end; never",
+                   {"regular", "end", "never"}),
+      keys::choice("eval.split", "val", "which part of the data is evaluated, in a run and by `trainer eval`",
+                   {"train", "val", "test"}),
+      keys::integer("eval.interval", "0", "steps between evaluations; 0: at the end of epochs (eval.every_epochs)", 0,
                     kMaxSteps),
       keys::integer("eval.every_epochs", "1",
                     "epochs between evaluations, where eval.interval is 0; the last is evaluated", 1, kMaxSteps),
       keys::integer("eval.begin_epoch", "1", "the first epoch with an evaluation, where eval.interval is 0", 1,
                     kMaxSteps),
       keys::integer("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
-      metrics_key("eval.metrics", "NAME,key=value: what is measured beside loss and accuracy", meters),
+      keys::integer("eval.max_batches", "0",
+                    "batches of an evaluation, of all ranks together; 0: the whole part of the data", 0, kMaxSteps),
+      metrics_key("eval.metrics",
+                  "NAME,key=value: what is measured beside the losses; none: what the kind of the task suggests",
+                  meters),
       weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
   };
 }
 
 EvalSettings EvalSettings::from(const Section& eval) {
-  return {.interval = eval.integer("interval"),
+  return {.when = eval.text("when"),
+          .split = cited_text(eval, "split"),
+          .interval = eval.integer("interval"),
           .every_epochs = eval.integer("every_epochs"),
           .begin_epoch = eval.integer("begin_epoch"),
-          .batch_size = eval.integer("batch_size"),
+          .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
           .weights = cited_text(eval, "weights")};
+}
+
+const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name) {
+  const std::vector<std::pair<std::string, const data::Dataset*>> all = {
+      {"train", splits.train.get()}, {"val", splits.val.get()}, {"test", splits.test.get()}};
+  std::vector<std::string> there;
+  for (const auto& [each, dataset] : all) {
+    if (dataset == nullptr) continue;
+    if (each == name.value) return *dataset;
+    there.push_back(each);
+  }
+  throw ConfigError(name.cite + ": the data has no part '" + name.value + "', only " + joined(there) +
+                    "; choose one of these, or set eval.when=never");
+}
+
+std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits) {
+  if (dataset.size() < 1) throw_agreed(ExitCode::data, "there are no samples to evaluate");
+  const std::int64_t all = (dataset.size() + limits.batch_size - 1) / limits.batch_size;
+  return limits.max_batches > 0 ? std::min(all, limits.max_batches) : all;
+}
+
+batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
+  const std::int64_t begin = batch * limits.batch_size;
+  std::vector<batch::Draw> draws = batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
+  batch::Batch given = dataset.get(draws);
+  given.set_draws(std::move(draws));
+  return given;
 }
 
 metrics::Meters make_meters(const MeterNames& names, const Task& task, const std::vector<metrics::MeterRow>& rows) {
@@ -158,6 +257,20 @@ metrics::Meters make_meters(const MeterNames& names, const Task& task, const std
   }
 }
 
+metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
+                                 const std::vector<metrics::MeterRow>& rows) {
+  if (!names.value.empty()) return make_meters(names, task, rows);
+  return make_meters({models::row_of(task.kind).meters, names.cite}, task, rows);
+}
+
+void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first) {
+  if (meters.is_empty()) return;
+  meters.add([&](const metrics::Reads& reads) {
+    const at::Tensor& output = reads.output.empty() ? outputs.main() : outputs.tensor(reads.output);
+    return metrics::samples_of(output, reads.target.empty() ? batch.target() : batch.tensor(reads.target), first);
+  });
+}
+
 void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
   if (meters.is_empty()) return;
   const std::span<std::int64_t> sums = meters.sums();
@@ -165,31 +278,47 @@ void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives) {
   if (meters.needs_all_samples()) meters.take_gathered(collectives.all_gather_any(meters.packed()));
 }
 
-metrics::ClassificationSums evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                                     const data::Dataset& dataset, std::int64_t batch_size, metrics::Meters& meters,
-                                     const std::function<void(StepEvent, const LastBatch&)>& notify) {
-  const std::int64_t batches = (dataset.size() + batch_size - 1) / batch_size;
+std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind kind) const {
+  const models::TaskRow& row = models::row_of(kind);
+  std::vector<std::pair<std::string, double>> values = losses;
+  if (row.has_accuracy && has_classes) values.emplace_back("accuracy", accuracy());
+  if (row.has_perplexity) values.emplace_back("perplexity", std::exp(mean_loss()));
+  return values;
+}
+
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
+                          const std::function<void(StepEvent, const LastBatch&)>& notify) {
+  const std::int64_t batches = batches_of(dataset, limits);
   const data::Share share = data::share_of(batches, world.rank(), world.size());
-  std::vector<ClassificationSums> counted(static_cast<std::size_t>(batches));
+  EvaluationResult result;
+  LossSums losses(batches);
   wrapper.synchronise_buffers();
   const EvaluationMode evaluation(wrapper.model());
-  BatchEvaluator evaluator(wrapper, dataset, batch_size, meters, notify);
+  BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   world.together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      counted[static_cast<std::size_t>(batch)] = evaluator.count(batch);
+      evaluator.count(batch, losses, result);
     }
     // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
     const std::int64_t most = data::share_of(batches, 0, world.size()).count;
     for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < most; ++i) evaluator.only_run(0);
     evaluator.throw_refusal();
   });
-  return sum_of(counted, meters, wrapper.collectives());
+  result.losses = losses.means(world, wrapper.collectives());
+  std::vector<std::int64_t> counts = {result.correct, result.count, result.has_classes ? 0 : 1};
+  wrapper.collectives().all_reduce(counts.data(), counts.size(), DType::int64, mpi::ReduceOp::sum);
+  result.correct = counts[0];
+  result.count = counts[1];
+  result.has_classes = counts[2] == 0;
+  sum_over_ranks(meters, wrapper.collectives());
+  return result;
 }
 
-metrics::ClassificationSums evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                                     const data::Dataset& dataset, std::int64_t batch_size) {
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits) {
   metrics::Meters none;
-  return evaluate(world, wrapper, dataset, batch_size, none);
+  return evaluate(world, wrapper, dataset, limits, none);
 }
 
 }  // namespace lockstep::engine

@@ -15,7 +15,6 @@
 
 #include "core/cited.hpp"
 #include "engine/measures/meter_names.hpp"
-#include "metrics/classification.hpp"
 #include "metrics/meters.hpp"
 
 namespace lockstep::engine {
@@ -23,11 +22,24 @@ namespace lockstep::engine {
 /// A key of that kind, which describes the rows.
 KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
 
+/// Which data an evaluation takes.
+struct EvaluationLimits {
+  EvaluationLimits(std::int64_t samples_of_batch, std::int64_t most_batches = 0)
+      : batch_size(samples_of_batch), max_batches(most_batches) {}
+
+  std::int64_t batch_size;   ///< samples of one forward on one rank; >= 1
+  std::int64_t max_batches;  ///< of all ranks together; 0: the whole data set
+
+  bool operator==(const EvaluationLimits&) const = default;
+};
+
 struct EvalSettings {
+  std::string when = "regular";  ///< regular, end or never
+  Cited<std::string> split = {"val"};
   std::int64_t interval = 0;  ///< steps; 0: see PhaseSettings
   std::int64_t every_epochs = 1;
   std::int64_t begin_epoch = 1;
-  std::int64_t batch_size = 200;  ///< samples of one forward on one rank; >= 1
+  EvaluationLimits limits = {200};
   MeterNames metrics = {};
   Cited<std::string> weights = {"auto"};  ///< auto, trained or average
 
@@ -37,30 +49,60 @@ struct EvalSettings {
   bool operator==(const EvalSettings&) const = default;
 };
 
+/// The part of the data that eval.split names.
+/// @throws ConfigError  the source has no such part; the message names those that it has
+const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
+
+/// How many batches an evaluation has, over all ranks; >= 1.
+/// @throws DataError  the data set is empty; on every rank
+std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits);
+/// One of them, with its draws.
+batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch);
+
 /// The meters that are named, with nothing counted.
 /// @param rows  which may be named
 /// @throws ConfigError  an unknown one, with the nearest, options that do not fit, or two numbers of one name
 /// Not collective.
 metrics::Meters make_meters(const MeterNames& names, const Task& task,
                             const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
+/// The same, of evaluations: where none is named, those of the kind of the task.
+metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
+                                 const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters());
+
+/// Counts one batch.
+/// @param first  number of its first sample
+void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first);
 
 /// Brings what meters have counted on each rank to all of them, ready to be read. Collective.
 void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives);
 
-/// Counts a whole data set: every sample once. Each rank takes its share of the batches, and their losses are added in
+/// What an evaluation gave, the same on every rank.
+struct EvaluationResult {
+  /// Means over all samples, or over what the model counts: "loss" first, which is the one that is trained.
+  std::vector<std::pair<std::string, double>> losses = {{"loss", 0}};
+  std::int64_t count = 0;    ///< classes that were asked for, or where targets are no classes, samples
+  std::int64_t correct = 0;  ///< of these
+  bool has_classes = true;   ///< every target was one class
+
+  double mean_loss() const { return losses.front().second; }
+  double accuracy() const { return static_cast<double>(correct) / static_cast<double>(count); }
+  /// By the names of the record, without "val/": losses, then accuracy and perplexity where the kind of the task has
+  /// them, then count.
+  std::vector<std::pair<std::string, double>> values(TaskKind kind) const;
+};
+
+/// Counts a data set: every sample once. Each rank takes its share of the batches, and their losses are added in
 /// one order, so the result has the same bits on any number of ranks. A rank without a batch takes part in the
 /// collectives like any other.
-/// @param batch_size  samples of one forward; >= 1
-/// @param meters      count it, too, for all ranks together: ready to be read on each
-/// @param notify      called with StepEvent::forward and StepEvent::loss of every batch of this rank; may be empty
-/// @return            sums over all ranks, the same on each
+/// @param meters  count it, too, for all ranks together: ready to be read on each
+/// @param notify  called with StepEvent::forward and StepEvent::loss of every batch of this rank; may be empty
 /// @throws DataError  on every rank: what a data set, a meter or a hook refuses on one
 /// Collective. The model is in evaluation mode meanwhile.
-metrics::ClassificationSums evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                                     const data::Dataset& dataset, std::int64_t batch_size, metrics::Meters& meters,
-                                     const std::function<void(StepEvent, const LastBatch&)>& notify = {});
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
+                          const std::function<void(StepEvent, const LastBatch&)>& notify = {});
 /// Without meters.
-metrics::ClassificationSums evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                                     const data::Dataset& dataset, std::int64_t batch_size);
+EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                          const data::Dataset& dataset, const EvaluationLimits& limits);
 
 }  // namespace lockstep::engine

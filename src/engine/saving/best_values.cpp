@@ -47,7 +47,8 @@ BestRule chosen_rule(const std::string& metric, const std::string& rule, const s
                     "=less or greater");
 }
 
-BestValues::BestValues(const BestSettings& settings) : keep_(settings.keep), metric_(settings.metric.value) {
+BestValues::BestValues(const BestSettings& settings)
+    : keep_(settings.keep), metric_(settings.metric.value == "auto" ? "val/loss" : settings.metric.value) {
   if (is_off()) return;
   rule_ = chosen_rule(metric_, settings.rule, settings.metric.cite, "ckpt.best_rule");
 }

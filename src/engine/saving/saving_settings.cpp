@@ -29,7 +29,9 @@ KeySpecs which_keys() {
                     0, kMaxSteps),
       keys::integer("ckpt.keep_best", "1",
                     "checkpoints of the steps with the best evaluations, which are saved and kept; 0: none", 0, 1000),
-      keys::text("ckpt.best_metric", "val/loss", "metric of the evaluation that tells which are best"),
+      keys::text("ckpt.best_metric", "auto",
+                 "metric of the evaluation that tells which are best; auto: as the kind of the task suggests, mostly "
+                 "val/loss"),
       keys::choice("ckpt.best_rule", "auto",
                    "which of its values are better: less, greater, or auto: as its name tells",
                    {"auto", "less", "greater"}),

@@ -12,9 +12,9 @@ namespace lockstep::engine {
 
 /// Which checkpoints stay because their evaluation is one of the best.
 struct BestSettings {
-  std::int64_t keep = 1;  ///< 0: none
-  Cited<std::string> metric = {"val/loss"};
-  std::string rule = "auto";  ///< less, greater, or auto: as the metric's name tells
+  std::int64_t keep = 1;                 ///< 0: none
+  Cited<std::string> metric = {"auto"};  ///< auto: val/loss, where nobody knows the task
+  std::string rule = "auto";             ///< less, greater, or auto: as the metric's name tells
 
   bool operator==(const BestSettings&) const = default;
 };

@@ -13,12 +13,14 @@
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/evaluation.hpp"
+#include "engine/measures/predictions.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
+#include "models/task_table.hpp"
 
 namespace lockstep::engine {
 
@@ -26,9 +28,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-data::Splits open_data(const mpi::Communicator& world, const Section& data, const Tables& tables) {
+/// The data of a run. What eval.split names is there, unless nothing is evaluated.
+data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Tables& tables) {
   data::Splits splits;
-  world.together([&] { splits = data::open(data, tables.sources); });
+  world.together([&] {
+    splits = data::open(sections.at("data"), tables.sources);
+    const EvalSettings eval = EvalSettings::from(sections.at("eval"));
+    if (eval.when != "never") split_of(splits, eval.split);
+  });
   return splits;
 }
 
@@ -62,6 +69,10 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
                const std::string& schedule_policy) {
   const Sections& sections = request.sections;
   const std::int64_t interval = LogSettings::from(sections.at("log")).interval;
+  SavingSettings saving = SavingSettings::from(sections.at("ckpt"));
+  if (saving.best.metric.value == "auto") {
+    saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
+  }
   std::unique_ptr<Hook> evaluate;
   world.together([&] { evaluate = evaluate_hook(sections, request.tables.meters); });
   trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
@@ -69,15 +80,14 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
   trainer.add_hook(Priority::normal,
                    train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.tables.meters));
-  trainer.add_hook(Priority::normal, std::move(evaluate));
+  if (evaluate) trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(interval));
   trainer.add_hook(Priority::below_normal, log_hook(interval));
   if (request.on_exhibits) trainer.add_hook(Priority::below_normal, exhibits_hook(request.on_exhibits));
-  trainer.add_hook(Priority::very_low,
-                   checkpoint_hook(SavingSettings::from(sections.at("ckpt")), world, request.checkpoint_directory,
-                                   [&trainer, config_ini = request.config_ini](bool is_writer) {
-                                     return capture(trainer, config_ini, is_writer);
-                                   }));
+  trainer.add_hook(Priority::very_low, checkpoint_hook(saving, world, request.checkpoint_directory,
+                                                       [&trainer, config_ini = request.config_ini](bool is_writer) {
+                                                         return capture(trainer, config_ini, is_writer);
+                                                       }));
   trainer.add_hook(Priority::very_low, request_file_hook(RunSettings::from(sections.at("run")).dir));
   if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
   if (trainer.view().wrapper.options().reports_times) {
@@ -109,7 +119,7 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   ResumeSettings resume;
   world.together([&] { resume = ResumeSettings::from(request.sections); });
-  data::Splits splits = open_data(world, request.sections.at("data"), request.tables);
+  data::Splits splits = open_data(world, request.sections, request.tables);
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.tables);
   strategy->prepare(splits.train->task());
   Trainer trainer(request.sections, *strategy, std::move(splits), request.tables);
@@ -123,6 +133,8 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
 
 void request_stop() noexcept { RunRequests::stop(); }
 
+std::vector<std::string> told_metrics() { return models::told_metrics(); }
+
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from) {
   StoredConfig stored;
   world.together([&] {
@@ -135,8 +147,8 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
 }
 
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
-                               const std::string& checkpoint) {
-  const data::Splits splits = open_data(world, sections.at("data"), tables);
+                               const std::string& checkpoint, bool wants_predictions) {
+  const data::Splits splits = open_data(world, sections, tables);
   const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
   Strategy& strategy = made->prepare(splits.train->task());
   const EvalSettings eval = EvalSettings::from(sections.at("eval"));
@@ -148,11 +160,16 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
     archive = with_model(archive, is_average);
   });
   restore_model(strategy, archive);
+  const data::Dataset& dataset = split_of(splits, eval.split);
   metrics::Meters meters;
-  world.together([&] { meters = make_meters(eval.metrics, splits.test->task(), tables.meters); });
-  const metrics::ClassificationSums sums = evaluate(world, strategy.model(), *splits.test, eval.batch_size, meters);
-  Evaluation result{archive.integer("/", "step"), sums.mean_loss(), sums.accuracy(), sums.count, is_average};
+  world.together([&] { meters = make_eval_meters(eval.metrics, dataset.task(), tables.meters); });
+  const EvaluationResult found = evaluate(world, strategy.model(), dataset, eval.limits, meters);
+  Evaluation result{.step = archive.integer("/", "step"),
+                    .values = found.values(dataset.task().kind),
+                    .count = found.count,
+                    .is_average = is_average};
   world.together([&] { result.numbers = meters.read().numbers; });
+  if (wants_predictions) result.predictions = predictions_of(world, strategy.model(), dataset, eval.limits);
   return result;
 }
 

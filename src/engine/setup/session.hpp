@@ -112,17 +112,22 @@ struct StoredConfig {
 };
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from);
 
+/// The metrics that evaluations tell beside the loss, by the kinds of tasks: "accuracy" and so on.
+std::vector<std::string> told_metrics();
+
 struct Evaluation {
   std::int64_t step = 0;
-  double loss = 0;
-  double accuracy = 0;
+  /// Losses and what the kind of the task adds, by name without "val/".
+  std::vector<std::pair<std::string, double>> values = {};
   std::int64_t count = 0;                                    ///< predictions that were counted
+  std::vector<std::pair<std::string, double>> numbers = {};  ///< of the meters, by name
   bool is_average = false;                                   ///< of averaged weights, see eval.weights
-  std::vector<std::pair<std::string, double>> numbers = {};  ///< what eval.metrics measures, by name
+  std::string predictions = {};                              ///< lines, on rank 0, see predictions_of
 };
 
-/// Evaluates a checkpoint on the test split. Collective; the same result on every rank.
+/// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
+/// @param wants_predictions  what the model predicts for each sample, too
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
-                               const std::string& checkpoint);
+                               const std::string& checkpoint, bool wants_predictions = false);
 
 }  // namespace lockstep::engine

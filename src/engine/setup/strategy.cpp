@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
+#include <lockstep/parallel/data_parallel.hpp>
 
 #include <utility>
 
@@ -74,9 +75,14 @@ void Strategy::wrap(std::shared_ptr<models::Model> model) {
         "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
         "trains otherwise than in one forward");
   }
-  model_ = std::make_unique<parallel::DistributedDataParallel>(
-      std::move(model), *world_, *collectives_,
-      wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_));
+  const parallel::DdpOptions options =
+      wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_);
+  if (row_->is_alone) {
+    model_ = std::make_unique<parallel::DataParallel>(std::move(model), std::vector<at::Device>{device_}, *world_,
+                                                      *collectives_, options);
+  } else {
+    model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(model), *world_, *collectives_, options);
+  }
 }
 
 void Strategy::build_optimizer(Overrides overrides) {

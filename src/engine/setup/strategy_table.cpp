@@ -40,7 +40,7 @@ KeySpec name_key() {
 
 const std::vector<StrategyRow>& strategies() {
   static const std::vector<StrategyRow> rows = {
-      {.name = "single", .help = "one rank", .require = require_one_rank},
+      {.name = "single", .help = "one rank", .require = require_one_rank, .is_alone = true},
       {.name = "ddp", .help = "every rank holds the whole model"},
       {.name = "sharded", .help = "each rank holds a part of what strategy.stage says", .lay_out = shard},
   };

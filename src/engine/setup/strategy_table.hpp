@@ -33,6 +33,8 @@ struct StrategyRow {
   void (*require)(const StrategySettings& settings, int world_size) = nullptr;
   /// What the wrapper does beyond what section `ddp` says; null: nothing.
   void (*lay_out)(const StrategySettings& settings, parallel::DdpOptions& options) = nullptr;
+  /// One rank alone: the wrapper is DataParallel.
+  bool is_alone = false;
 };
 
 /// single, ddp, sharded.

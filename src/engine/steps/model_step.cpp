@@ -6,17 +6,18 @@
 namespace lockstep::engine {
 
 TrainStep model_step(const Section&) {
-  return [](StepContext& at) {
+  return ManualStep([](StepContext& at) {
     optim::OptimWrapper& optimizer = at.optimizer;
     const bool completes_step = optimizer.completes_step();
-    LastBatch last = begin_batch(at);
+    LastBatch last = begin_batch(at, at.batch);  // until the wrapper has prepared it
     std::optional<PerfScope> section(std::in_place, "forward", at.perf);
     UpdateTimer update(at.perf);
     const parallel::StepObserver observer{
         .on_forward =
-            [&](const at::Tensor& output, const at::Tensor&) {
+            [&](const batch::Batch& prepared, const batch::Outputs& outputs) {
               section.reset();
-              last.output = output.detach();
+              last.batch = &prepared;
+              last.outputs = outputs.detached();
               at.notify(StepEvent::forward, last);
               section.emplace("loss_compute", at.perf);
             },
@@ -34,11 +35,11 @@ TrainStep model_step(const Section&) {
             },
         .reads_gradients = at.reads_gradients,
     };
-    parallel::StepResult result = at.wrapper.train_step(at.batch, optimizer, at.weight, observer);
+    parallel::StepResult result = at.wrapper.train_step(at.batch, optimizer, at.weights, observer);
     update.end();
     if (completes_step) at.notify(StepEvent::update, last);
     return result;
-  };
+  });
 }
 
 }  // namespace lockstep::engine

@@ -20,30 +20,25 @@ void UpdateTimer::end() {
   running.record();
 }
 
-LastBatch begin_batch(const StepContext& at) {
-  LastBatch last{
-      .input = at.batch.input, .target = at.wrapper.on_device(at.batch.target), .model = &at.wrapper.model()};
+LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared) {
+  LastBatch last{.given = &at.batch, .batch = &prepared, .model = &at.wrapper.model()};
   const optim::GradScaler* const scaler = at.optimizer.scaler();
   if (scaler != nullptr) last.loss_scale = scaler->scale();
   return last;
 }
 
-at::Tensor timed_forward(StepContext& at, LastBatch& last) {
-  at::Tensor output;
+models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum) {
+  batch::Outputs outputs;
   {
     const PerfScope timer("forward", at.perf);
-    output = at.wrapper.forward(last.input, at.batch.more);
+    outputs = at.wrapper.forward(*last.batch);
   }
-  last.output = output.detach();
+  last.outputs = outputs.detached();
   at.notify(StepEvent::forward, last);
-  return output;
-}
-
-models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, const at::Tensor& output, models::LossSum sum) {
   models::ParsedLosses losses;
   {
     const PerfScope timer("loss_compute", at.perf);
-    losses = models::parse_losses(last.model->losses(output, last.target), sum);
+    losses = models::parse_losses(models::losses_of(*last.model, outputs, *last.batch), sum, at.weights);
   }
   last.losses = losses.values;
   at.notify(StepEvent::loss, last);
@@ -64,7 +59,7 @@ parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& lo
   UpdateTimer timer(at.perf);
   timer.begin();
   parallel::StepResult result;
-  result.update = optimizer.update_params(losses.total, at.weight, [&] {
+  result.update = optimizer.update_params(losses.total, at.weights.of_total(), [&] {
     if (after_backward) after_backward();
     if (at.reads_gradients) wrapper.parameters().finish_gradients();
     timer.backward_ends();
@@ -72,9 +67,7 @@ parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& lo
   });
   timer.end();
   if (completes_step) at.notify(StepEvent::update, last);
-  result.values = models::host_values(losses);  // last: on a GPU the host waits here
-  result.loss = result.values.front().second;
-  result.values.erase(result.values.begin());
+  result.read(losses, at.weights);  // last: on a GPU the host waits here
   return result;
 }
 

@@ -18,9 +18,12 @@ TrainStep model_step(const Section& train);
 TrainStep simple_step(const Section& train);
 /// The same in the type of train.precision.
 TrainStep amp_step(const Section& train);
-
-/// Samples of keyed inputs and targets, the loss called "loss", and on request reduction by hand.
+/// The loss called "loss", and on request reduction by hand.
 TrainStep standard_step(const Section& train);
+
+/// A step in its explicit form. Of a step on losses: with all that surrounds it, and what is trained are the losses
+/// whose names say so.
+ManualStep completed(TrainStep step);
 
 /// A step that trains the sum of all losses.
 parallel::StepResult step_on_all_losses(StepContext& at);
@@ -39,11 +42,10 @@ class UpdateTimer {
 };
 
 /// What hooks see of the batch before its forward.
-LastBatch begin_batch(const StepContext& at);
-/// The wrapper's forward of the input; the hooks are notified.
-at::Tensor timed_forward(StepContext& at, LastBatch& last);
-/// The losses of the output; the hooks are notified.
-models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, const at::Tensor& output, models::LossSum sum);
+/// @param prepared  outlives what is returned
+LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared);
+/// Forward and losses, as the model says; the hooks are notified of each.
+models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::LossSum sum);
 /// Backward and update; the hooks are notified. The losses' numbers are the result's.
 /// @param last  as it was with StepEvent::loss
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,

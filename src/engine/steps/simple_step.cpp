@@ -10,12 +10,12 @@ parallel::StepResult step_on_all_losses(StepContext& at) {
   parallel::DistributedDataParallel& wrapper = at.wrapper;
   optim::OptimWrapper& optimizer = at.optimizer;
   const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
-  LastBatch last = begin_batch(at);
+  const batch::Batch prepared = wrapper.prepare(at.batch, /*is_training=*/true);
+  LastBatch last = begin_batch(at, prepared);
   models::ParsedLosses losses;
   {
     const auto context = wrapper.optim_context(optimizer);
-    const at::Tensor output = timed_forward(at, last);
-    losses = timed_losses(at, last, output, models::LossSum::all);
+    losses = timed_losses(at, last, models::LossSum::all);
   }
   wrapper.name_anomalous(losses.total);
   return finish_step(at, losses, last);
@@ -27,7 +27,7 @@ TrainStep simple_step(const Section& train) {
     throw ConfigError(train.cite("precision") +
                       ": the step \"simple\" computes in the type of the parameters; use train.step=amp");
   }
-  return step_on_all_losses;
+  return ManualStep(step_on_all_losses);
 }
 
 }  // namespace lockstep::engine

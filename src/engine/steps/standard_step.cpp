@@ -39,7 +39,7 @@ class ByHand {
 TrainStep standard_step(const Section& train) {
   const bool is_manual = train.boolean("manual_reduction");
   const auto by_hand = std::make_shared<std::unique_ptr<ByHand>>();  // from the first step on
-  return [is_manual, by_hand](StepContext& at) {
+  return ManualStep([is_manual, by_hand](StepContext& at) {
     require_training_mode(at);
     require_not_over(at);
     parallel::DistributedDataParallel& wrapper = at.wrapper;
@@ -49,7 +49,8 @@ TrainStep standard_step(const Section& train) {
       *by_hand = std::make_unique<ByHand>(at);
     }
     const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients || is_manual);
-    LastBatch last = begin_batch(at);
+    const batch::Batch prepared = wrapper.prepare(at.batch, /*is_training=*/true);
+    LastBatch last = begin_batch(at, prepared);
     models::ParsedLosses losses;
     {
       std::optional<parallel::DistributedDataParallel::NoSync> no_sync;
@@ -58,12 +59,11 @@ TrainStep standard_step(const Section& train) {
         if (optimizer.completes_step()) parallel::manual_sync_parameters(wrapper);
       }
       const auto context = wrapper.optim_context(optimizer);
-      const at::Tensor output = timed_forward(at, last);
-      losses = timed_losses(at, last, output, models::LossSum::main);
+      losses = timed_losses(at, last, models::LossSum::main);
     }
     wrapper.name_anomalous(losses.total);
     return finish_step(at, losses, last, is_manual ? [&] { (*by_hand)->all_reduce(); } : std::function<void()>());
-  };
+  });
 }
 
 }  // namespace lockstep::engine

@@ -11,11 +11,11 @@
 #include <exception>
 
 #include "core/text.hpp"
-#include "metrics/classification.hpp"
 #include "models/recompute.hpp"
 #include "mpi/topology.hpp"
 #include "parallel/ddp/anomalous_parameters.hpp"
 #include "parallel/ddp/model_buffers.hpp"
+#include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/ddp/requirements.hpp"
 #include "parallel/ddp/step_recorder.hpp"
 #include "parallel/reducers/bucket_reducer.hpp"
@@ -33,7 +33,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
   verify_same_model(*model_, world_, options_.ignored);
   world_.together([&] {
-    if (!options_.recompute.empty()) tap_ = models::recompute_tap(*model_, options_.recompute);
+    if (!options_.recompute.empty()) recompute_ = models::recompute_tap(*model_, options_.recompute);
   });
   if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
   std::vector<NamedParameter> parameters;
@@ -187,42 +187,57 @@ void DistributedDataParallel::write_parameters(const std::function<void()>& body
 
 bool DistributedDataParallel::has_buckets() const { return !reducer_->report().buckets.empty(); }
 
-at::Tensor DistributedDataParallel::forward(const at::Tensor& input, const models::NamedTensors& more) {
-  const auto placed = [this](const at::Tensor& tensor) {
-    const at::ScalarType type = tensor.is_floating_point() ? dtype_ : tensor.scalar_type();
-    return tensor.to(device_, type, /*non_blocking=*/true);
-  };
-  const at::Tensor here = placed(input);
-  models::NamedTensors more_here;
-  for (const auto& [name, tensor] : more) more_here.emplace(name, placed(tensor));
-  std::optional<models::ScopedTap> scoped;
-  if (tap_ && at::GradMode::is_enabled()) scoped.emplace(*tap_);
-  return run([&] { return models::run_all(*model_, here, more_here); });
+std::optional<models::ScopedTap> DistributedDataParallel::tap_of_recompute() const {
+  if (!recompute_ || !at::GradMode::is_enabled()) return std::nullopt;
+  return std::optional<models::ScopedTap>(std::in_place, *recompute_);
 }
 
-StepResult DistributedDataParallel::train_step(const data::Batch& batch, optim::OptimWrapper& optimizer,
-                                               std::optional<double> weight, const StepObserver& observer) {
+batch::Batch DistributedDataParallel::prepare(const batch::Batch& batch, bool is_training) const {
+  require_usable(/*has_losses=*/false);
+  return prepared_batch(*model_, batch, is_training, device_, dtype_);
+}
+
+batch::Outputs DistributedDataParallel::forward(const batch::Batch& prepared) {
+  return run([&] { return models::run(*model_, prepared); });
+}
+
+at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
+  require_usable(/*has_losses=*/false);
+  const at::ScalarType type = input.is_floating_point() ? dtype_ : input.scalar_type();
+  const at::Tensor here = input.to(device_, type, /*non_blocking=*/true);
+  return run([&] { return models::run(*model_, here); });
+}
+
+StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim::OptimWrapper& optimizer,
+                                               const std::optional<models::LossWeights>& weights,
+                                               const StepObserver& observer) {
+  require_usable(/*has_losses=*/true);
   const MicroBatch frame = micro_batch(optimizer, observer.reads_gradients);
-  const double share = weight ? *weight : share_of(batch, optimizer);
-  const at::Tensor target = on_device(batch.target);
+  const models::LossWeights share = weights ? *weights : share_of(batch, optimizer);
+  const batch::Batch prepared = prepare(batch, /*is_training=*/true);
   models::ParsedLosses losses;
   {
     const OptimContext context = optim_context(optimizer);
-    const at::Tensor output = forward(batch.input, batch.more);
-    if (observer.on_forward) observer.on_forward(output, target);
-    losses = models::parse_losses(model_->losses(output, target));
+    const batch::Outputs outputs = forward(prepared);
+    if (observer.on_forward) observer.on_forward(prepared, outputs);
+    losses = models::parse_losses(models::losses_of(*model_, outputs, prepared), models::LossSum::named, share);
     if (observer.on_loss) observer.on_loss(losses);
   }
   name_anomalous(losses.total);
   StepResult result;
-  result.update = optimizer.update_params(losses.total, share, [&] {
+  result.update = optimizer.update_params(losses.total, share.of_total(), [&] {
     if (observer.reads_gradients) store_->finish_gradients();
     if (observer.on_backward) observer.on_backward();
   });
-  result.values = models::host_values(losses);  // last: on a GPU the host waits here
-  result.loss = result.values.front().second;
-  result.values.erase(result.values.begin());
+  result.read(losses, share);  // last: on a GPU the host waits here
   return result;
+}
+
+void StepResult::read(const models::ParsedLosses& losses, const models::LossWeights& weights) {
+  values = models::host_values(losses);
+  loss = values.front().second;
+  values.erase(values.begin());
+  weighted = weights.by_name.empty() ? loss * weights.usual : losses.total.item<double>();
 }
 
 DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer,
@@ -236,10 +251,6 @@ DistributedDataParallel::MicroBatch::~MicroBatch() {
   wrapper_->may_slice_ = false;
   const bool has_failed = std::uncaught_exceptions() > exceptions_;
   if (wrapper_->recorder_ && !has_failed) wrapper_->recorder_->micro_batch_ends(completes_step_);
-}
-
-at::Tensor DistributedDataParallel::on_device(const at::Tensor& tensor) const {
-  return tensor.defined() ? tensor.to(device_, tensor.scalar_type(), /*non_blocking=*/true) : tensor;
 }
 
 DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step) {
@@ -257,31 +268,33 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
 }
 
 /// The part of a micro_batch in the step's average when the caller does not say it.
-double DistributedDataParallel::share_of(const data::Batch& batch, const optim::OptimWrapper& optimizer) {
+double DistributedDataParallel::share_of(const batch::Batch& batch, const optim::OptimWrapper& optimizer) {
   if (reducer_->traits().averages_forwards) return 1;
   const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
   if (!options_.weighs_samples) return part;
-  const auto mine = static_cast<double>(batch.input.size(0));
+  const auto mine = static_cast<double>(batch.size());
   double all = mine;
   collectives_->all_reduce(&all, 1, DType::float64, mpi::ReduceOp::sum);
   return part * mine * collectives_->world_size() / all;
 }
 
-metrics::ClassificationSums DistributedDataParallel::val_step(const data::Batch& batch, const StepObserver& observer) {
+ValidationResult DistributedDataParallel::val_step(const batch::Batch& batch, const StepObserver& observer) {
+  require_usable(/*has_losses=*/true);
   const torch::NoGradGuard no_grad;
+  ValidationResult result{.batch = prepare(batch, /*is_training=*/false), .outputs = {}, .losses = {}};
   const OptimContext context(*this, /*completes_step=*/true);
-  const at::Tensor output = forward(batch.input, batch.more);
-  const at::Tensor target = on_device(batch.target);
-  if (observer.on_forward) observer.on_forward(output, target);
-  const models::ParsedLosses losses = models::parse_losses(model_->losses(output, target));
-  if (observer.on_loss) observer.on_loss(losses);
-  return metrics::classification_sums(output, target, losses.total);
+  result.outputs = forward(result.batch);
+  if (observer.on_forward) observer.on_forward(result.batch, result.outputs);
+  result.losses = models::parse_losses(models::losses_of(*model_, result.outputs, result.batch));
+  if (observer.on_loss) observer.on_loss(result.losses);
+  return result;
 }
 
-models::Predictions DistributedDataParallel::test_step(const data::Batch& batch) {
+models::Predictions DistributedDataParallel::test_step(const batch::Batch& batch) {
   const torch::NoGradGuard no_grad;
+  const batch::Batch prepared = prepare(batch, /*is_training=*/false);
   const OptimContext context(*this, /*completes_step=*/true);
-  return model_->predict(forward(batch.input, batch.more));
+  return model_->predictions_of(forward(prepared), prepared);
 }
 
 void DistributedDataParallel::synchronise_buffers() {

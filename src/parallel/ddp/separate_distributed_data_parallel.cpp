@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "parallel/ddp/prepared_batch.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -91,20 +92,49 @@ void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& wo
   give(model_->named_buffers());
 }
 
-models::LossMap SeparateDistributedDataParallel::train_step(const data::Batch& batch,
-                                                            optim::OptimWrapperDict& optimizers, const Step& step) {
-  for (const auto& [name, optimizer] : optimizers) child(name);
-  const models::ScopedTap tap([&](models::Block& block, const at::Tensor& input, const auto& next) {
+models::Tap SeparateDistributedDataParallel::tap_of_children(const optim::OptimWrapperDict* optimizers) {
+  return [this, optimizers](models::Block& block, const at::Tensor& input, const auto& next) {
     for (auto& [name, child] : children_) {
       if (child.block != &block) continue;
       if (!is_trained(block)) break;  // it rests
-      const bool completes_step = !optimizers.contains(name) || optimizers.at(name).completes_step();
+      const bool is_updated = optimizers != nullptr && optimizers->contains(name);
+      const bool completes_step = !is_updated || optimizers->at(name).completes_step();
       const DistributedDataParallel::OptimContext context(*child.wrapper, completes_step);
       return child.wrapper->run([&] { return next(input); });
     }
     return next(input);
-  });
+  };
+}
+
+models::LossMap SeparateDistributedDataParallel::train_step(const batch::Batch& batch,
+                                                            optim::OptimWrapperDict& optimizers, const Step& step) {
+  for (const auto& [name, optimizer] : optimizers) child(name);
+  const models::ScopedTap tap(tap_of_children(&optimizers));
   return step(batch, optimizers);
+}
+
+batch::Batch SeparateDistributedDataParallel::prepare(const batch::Batch& batch, bool is_training) const {
+  const at::Tensor parameter = model_->parameters().front();
+  return prepared_batch(*model_, batch, is_training, parameter.device(), parameter.scalar_type());
+}
+
+batch::Outputs SeparateDistributedDataParallel::forward(const batch::Batch& prepared) {
+  const models::ScopedTap tap(tap_of_children(nullptr));
+  return models::run(*model_, prepared);
+}
+
+ValidationResult SeparateDistributedDataParallel::val_step(const batch::Batch& batch) {
+  const torch::NoGradGuard no_grad;
+  ValidationResult result{.batch = prepare(batch, /*is_training=*/false), .outputs = {}, .losses = {}};
+  result.outputs = forward(result.batch);
+  result.losses = models::parse_losses(models::losses_of(*model_, result.outputs, result.batch));
+  return result;
+}
+
+models::Predictions SeparateDistributedDataParallel::test_step(const batch::Batch& batch) {
+  const torch::NoGradGuard no_grad;
+  const batch::Batch prepared = prepare(batch, /*is_training=*/false);
+  return model_->predictions_of(forward(prepared), prepared);
 }
 
 SeparateDistributedDataParallel::NoSync::NoSync(SeparateDistributedDataParallel& wrapper) {

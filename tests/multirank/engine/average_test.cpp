@@ -32,10 +32,10 @@ using Values = std::vector<at::Tensor>;
 const Settings kCnn = {
     {"model.name", "cnn"},     {"model.channels", "4,8"}, {"model.hidden", "16"},    {"model.dropout", "0.1"},
     {"optim.name", "adamw"},   {"optim.lr", "0.01"},      {"data.train_size", "50"}, {"train.global_batch_size", "12"},
-    {"data.test_size", "20"},  {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
+    {"data.val_size", "20"},   {"train.max_epochs", "0"}, {"data.workers", "0"},     {"train.max_steps", "8"},
     {"eval.batch_size", "10"}, {"eval.interval", "2"}};
 const Settings kResnet = with(
-    kCnn, {{"model.name", "resnet18"}, {"model.width", "2"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
+    kCnn, {{"model.name", "resnet18"}, {"model.width", "8"}, {"ema.buffers", "average"}, {"train.max_steps", "6"}});
 const Settings kSwa = {{"ema.kind", "swa"}};
 
 Values values_of(Strategy& strategy) {
@@ -193,7 +193,7 @@ TEST_F(AverageTest, IsWhatIsEvaluated) {
     for (const bool is_average : {true, false}) {
       SmallRun other(world_, base);
       restore_model(other.strategy, with_model(archive, is_average));
-      const double loss = evaluate(other.strategy, *other.splits.test, 10).mean_loss();
+      const double loss = evaluate(other.strategy, *other.splits.val, 10).mean_loss();
       const double expected = (is_average ? run : trained).validation_loss();
       // Statistics of equal ranks are averaged once more, which may round.
       EXPECT_NEAR(loss, expected, base == kCnn ? 0 : 1e-5 * expected);

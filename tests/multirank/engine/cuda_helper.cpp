@@ -11,8 +11,7 @@
 int main() {
   const lockstep::Sections sections = lockstep::engine::sections_of({});
   const auto splits = lockstep::data::open(sections.at("data"));
-  const std::vector<std::int64_t> indices = {0, 1};
-  if (splits.train->get(indices).input.size(0) != 2) return 1;
+  if (splits.train->get(lockstep::batch::draws_in_order(0, 2)).input().size(0) != 2) return 1;
   if (dlopen("lockstep_gpu.so", RTLD_NOW | RTLD_LOCAL) == nullptr) {
     std::printf("%s\n", dlerror());
     return 1;

@@ -21,8 +21,8 @@ const Settings kEveryMeterOfClasses = {{"model.name", "mlp"},          {"eval.me
 metrics::Meters measured(SmallRun& run, std::int64_t batch_size,
                          const std::vector<metrics::MeterRow>& rows = metrics::builtin_meters()) {
   metrics::Meters meters =
-      make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.test->task(), rows);
-  evaluate(run.strategy, *run.splits.test, batch_size, meters);
+      make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.val->task(), rows);
+  evaluate(run.strategy, *run.splits.val, batch_size, meters);
   return meters;
 }
 
@@ -70,7 +70,7 @@ TEST(EvaluationMetersTest, HaveTheBitsOfOneRank) {
   const mpi::Communicator world = mpi::Communicator::world();
   const mpi::Communicator self = world.split(world.rank());
   for (const char* const size : {"101", "2", "1"}) {
-    const Settings settings = with(kEveryMeterOfClasses, {{"data.test_size", size}});
+    const Settings settings = with(kEveryMeterOfClasses, {{"data.val_size", size}});
     SmallRun alone(self, settings);
     SmallRun together(world, settings);
     for (const std::int64_t batch : {1, 7, 200}) {
@@ -84,7 +84,7 @@ TEST(EvaluationMetersTest, SeeEverySampleOnce) {
   const mpi::Communicator world = mpi::Communicator::world();
   for (const std::int64_t size : {1, 2, 3, 4, 5, 101}) {
     SmallRun run(world, {{"model.name", "mlp"},
-                         {"data.test_size", std::to_string(size)},
+                         {"data.val_size", std::to_string(size)},
                          {"eval.metrics", "shown"},
                          {"eval.metrics", "given"}});
     for (const std::int64_t batch : {1, 3, 200}) {
@@ -99,12 +99,11 @@ TEST(EvaluationMetersTest, SeeEverySampleOnce) {
 
 TEST(EvaluationMetersTest, AgreeWithWhatIsMeasuredAnyway) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, {{"model.name", "mlp"},
-                       {"data.test_size", "101"},
-                       {"eval.metrics", "top_k,k=1"},
-                       {"eval.metrics", "perplexity"}});
-  metrics::Meters meters = make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.test->task());
-  const auto sums = evaluate(run.strategy, *run.splits.test, 10, meters);
+  SmallRun run(
+      world,
+      {{"model.name", "mlp"}, {"data.val_size", "101"}, {"eval.metrics", "top_k,k=1"}, {"eval.metrics", "perplexity"}});
+  metrics::Meters meters = make_meters(EvalSettings::from(run.sections.at("eval")).metrics, run.splits.val->task());
+  const auto sums = evaluate(run.strategy, *run.splits.val, 10, meters);
   EXPECT_EQ(number(meters, "top_1_accuracy"), sums.accuracy());
   EXPECT_NEAR(number(meters, "cross_entropy"), sums.mean_loss(), 1e-6);  // whose batches have float32 losses
 }
@@ -112,7 +111,7 @@ TEST(EvaluationMetersTest, AgreeWithWhatIsMeasuredAnyway) {
 // The last sample is one rank's alone.
 TEST(EvaluationMetersTest, WhatOneRankRefusesEndsOnAllOfThem) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, {{"model.name", "mlp"}, {"data.test_size", "9"}, {"eval.metrics", "shown"}});
+  SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "9"}, {"eval.metrics", "shown"}});
   auto rows = counting_rows();
   rows[0].make = [](const Section&, std::int64_t) {
     return metrics::Meter{.results = {{"shown"}},
@@ -135,7 +134,7 @@ TEST(EvaluationMetersTest, WhatOneRankRefusesEndsOnAllOfThem) {
 
 TEST(EvaluationMetersTest, AreReportedBesideLossAndAccuracy) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, with(kTwelveSteps, {{"data.test_size", "20"},
+  SmallRun run(world, with(kTwelveSteps, {{"data.val_size", "20"},
                                           {"eval.interval", "6"},
                                           {"eval.metrics", "top_k,k=3"},
                                           {"eval.metrics", "auroc"}}));

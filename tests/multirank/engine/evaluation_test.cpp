@@ -3,37 +3,74 @@
 #include <gtest/gtest.h>
 
 #include "small_run.hpp"
+#include "support/sentence.hpp"
 
 namespace lockstep::engine {
 namespace evaluation_test {
 
+/// No sample at all.
+class Nothing : public data::Dataset {
+ public:
+  std::int64_t size() const override { return 0; }
+  Task task() const override { return {}; }
+  std::uint64_t digest() const override { return 0; }
+  batch::Batch get(std::span<const batch::Draw>) const override { return {}; }
+};
+
 // 101 samples divide evenly among neither 2 nor 3 nor 4 ranks, nor into batches of 7.
 TEST(EvaluationTest, EverySampleIsCountedOnceOnAnyNumberOfRanks) {
   const mpi::Communicator world = mpi::Communicator::world();
-  const Settings settings = {{"model.name", "mlp"}, {"data.test_size", "101"}, {"train.precision", "fp64"}};
+  const Settings settings = {{"model.name", "mlp"}, {"data.val_size", "101"}, {"train.precision", "fp64"}};
   const mpi::Communicator self = world.split(world.rank());
   SmallRun alone(self, settings);
-  const auto expected = evaluate(alone.strategy, *alone.splits.test, 101);
+  const auto expected = evaluate(alone.strategy, *alone.splits.val, 101);
   SmallRun together(world, settings);
   for (const std::int64_t batch : {1, 7, 200}) {
-    const auto sums = evaluate(together.strategy, *together.splits.test, batch);
+    const auto sums = evaluate(together.strategy, *together.splits.val, batch);
     EXPECT_EQ(sums.count, 101);
     EXPECT_EQ(sums.correct, expected.correct);
-    EXPECT_NEAR(sums.loss, expected.loss, 1e-10 * expected.loss);
+    EXPECT_NEAR(sums.mean_loss(), expected.mean_loss(), 1e-12 * expected.mean_loss());
   }
 }
 
 TEST(EvaluationTest, FewerSamplesThanRanksLeaveSomeRanksIdle) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, {{"model.name", "mlp"}, {"data.test_size", "2"}});
-  EXPECT_EQ(evaluate(run.strategy, *run.splits.test, 5).count, 2);
+  SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "2"}});
+  EXPECT_EQ(evaluate(run.strategy, *run.splits.val, 5).count, 2);
+}
+
+// Batches of all ranks together, whatever their number.
+TEST(EvaluationTest, TheNumberOfBatchesCanBeLimited) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "40"}});
+  metrics::Meters none;
+  const auto first = evaluate(world, run.strategy.model(), *run.splits.val, {7, 3}, none);
+  EXPECT_EQ(first.count, 21);
+  EXPECT_EQ(evaluate(world, run.strategy.model(), *run.splits.val, {7, 30}, none).count, 40);
+}
+
+TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
+  const data::Splits splits{.train = std::make_shared<Nothing>(), .test = std::make_shared<Nothing>()};
+  EXPECT_EQ(&split_of(splits, {"test", "eval.split"}), splits.test.get());
+  EXPECT_EQ(testing::sentence_of<ConfigError>([&] {
+              split_of(splits, {"val", "eval.split (run.ini:3)"});
+            }),
+            "eval.split (run.ini:3): the data has no part 'val', only train, test; choose one of these, or set "
+            "eval.when=never");
+}
+
+TEST(EvaluationTest, AnEmptyDataSetIsRefused) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "8"}});
+  EXPECT_EQ(testing::sentence_of<DataError>([&] { evaluate(run.strategy, Nothing(), 4); }),
+            "there are no samples to evaluate");
 }
 
 TEST(EvaluationTest, TheModelTrainsOnAfterwards) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, {{"model.name", "mlp"}, {"data.test_size", "8"}});
+  SmallRun run(world, {{"model.name", "mlp"}, {"data.val_size", "8"}});
   run.strategy.model().model().train();
-  evaluate(run.strategy, *run.splits.test, 4);
+  evaluate(run.strategy, *run.splits.val, 4);
   EXPECT_TRUE(run.strategy.model().model().is_training());
 }
 

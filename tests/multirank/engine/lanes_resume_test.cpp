@@ -95,7 +95,7 @@ class LanesResumeTest : public ::testing::TestWithParam<Case> {
                                {"sched.rule", "cosine"},
                                {"data.workers", "0"},
                                {"data.train_size", "100"},
-                               {"data.test_size", "10"}},
+                               {"data.val_size", "10"}},
                               GetParam().settings);
     return ranks.size() > 1 ? with(all, GetParam().together) : all;
   }

@@ -30,7 +30,7 @@ Outcome outcome_of(SmallRun& run) {
   Outcome outcome;
   outcome.losses = run.losses;
   outcome.norms = run.norms;
-  outcome.evaluation = evaluate(run.strategy, *run.trainer.view().data.splits().test, 16).mean_loss();
+  outcome.evaluation = evaluate(run.strategy, *run.trainer.view().data.splits().val, 16).mean_loss();
   for (const auto& parameter : run.strategy.model().model().parameters()) outcome.values += bytes_of(parameter);
   for (const auto& buffer : run.strategy.model().model().buffers()) outcome.values += bytes_of(buffer);
   return outcome;
@@ -43,9 +43,13 @@ struct Case {
 };
 
 Settings common(const char* steps) {
-  return {{"train.global_batch_size", "24"}, {"train.lanes", "8"},  {"train.max_epochs", "0"},
-          {"train.max_steps", steps},        {"data.workers", "0"}, {"data.train_size", "200"},
-          {"data.test_size", "50"}};
+  return {{"train.global_batch_size", "24"},
+          {"train.lanes", "8"},
+          {"train.max_epochs", "0"},
+          {"train.max_steps", steps},
+          {"data.workers", "0"},
+          {"data.train_size", "200"},
+          {"data.val_size", "50"}};
 }
 
 /// The long run has the steps of the promise, the short one enough to tell.
@@ -104,7 +108,7 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"gpt", with(common(steps()), gpt())},
         Case{"uneven", with(with(common(steps()), kCnn), {{"train.lanes", "6"}})},
         Case{"resnet18",
-             with(with(common("2"), kResnet), {{"train.global_batch_size", "8"}, {"data.test_size", "20"}})}),
+             with(with(common("2"), kResnet), {{"train.global_batch_size", "8"}, {"data.val_size", "20"}})}),
     [](const auto& test) { return std::string(test.param.name); });
 
 // Without lanes the same settings do differ: the test above can fail.

@@ -132,11 +132,9 @@ TEST_F(LbfgsTest, ReachesTheLeastSquaresOptimum) {
                                               {"optim.history_size", "20"}});
   SmallRun run(world_, settings, tables_with_descent());
   run.trainer.train();
-  std::vector<std::int64_t> all(120);
-  for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  const data::Batch batch = run.splits.train->get(all);
-  const at::Tensor inputs = at::cat({fields_of(batch.input.to(at::kDouble)), at::ones({120, 1}, at::kDouble)}, 1);
-  const at::Tensor targets = batch.target.to(at::kDouble).unsqueeze(1);
+  const batch::Batch batch = run.splits.train->get(batch::draws_in_order(0, 120));
+  const at::Tensor inputs = at::cat({fields_of(batch.input().to(at::kDouble)), at::ones({120, 1}, at::kDouble)}, 1);
+  const at::Tensor targets = batch.target().to(at::kDouble).unsqueeze(1);
   const at::Tensor fit = at::linalg_pinv(inputs).mm(targets);
   const double least = (inputs.mm(fit) - targets).square().mean().item<double>() / 2;
   EXPECT_GT(run.losses.front(), 2 * least);

@@ -10,7 +10,7 @@ namespace lockstep::engine {
 namespace loop_test {
 
 /// Two epochs of two steps each, one evaluation after both.
-const Settings kTwoEpochs = {{"data.train_size", "24"},         {"data.test_size", "8"},   {"model.name", "mlp"},
+const Settings kTwoEpochs = {{"data.train_size", "24"},         {"data.val_size", "8"},    {"model.name", "mlp"},
                              {"train.global_batch_size", "12"}, {"train.max_epochs", "2"}, {"model.hidden", "8"},
                              {"eval.every_epochs", "2"}};
 
@@ -24,7 +24,7 @@ class DiaryHook : public Hook {
   void before_step(RunView& view) override { note(view, "before_step"); }
   void on_forward(RunView& view, const LastBatch& last) override {
     note(view, last.is_training ? "on_forward" : "evaluated");
-    EXPECT_FALSE(last.output.requires_grad());
+    EXPECT_FALSE(last.output().requires_grad());
     EXPECT_TRUE(last.losses.empty());
   }
   void on_loss(RunView& view, const LastBatch& last) override {
@@ -33,7 +33,7 @@ class DiaryHook : public Hook {
     ASSERT_EQ(last.losses.size(), 1U);
     EXPECT_EQ(last.losses[0].first, "loss");
     EXPECT_FALSE(last.losses[0].second.requires_grad());
-    EXPECT_EQ(last.predictions().classes.size(0), last.target.size(0));
+    EXPECT_EQ(last.predictions().main().size(0), last.batch->target().size(0));
   }
   void on_backward(RunView& view, const LastBatch&) override { note(view, "on_backward"); }
   void on_update(RunView& view, const LastBatch&) override { note(view, "on_update"); }

@@ -26,12 +26,12 @@ class Poisoned : public data::Dataset {
   std::int64_t size() const override { return inner_->size(); }
   Task task() const override { return inner_->task(); }
   std::uint64_t digest() const override { return inner_->digest(); }
-  data::Batch get(std::span<const std::int64_t> indices) const override {
-    data::Batch batch = inner_->get(indices);
-    for (std::size_t i = 0; i < indices.size(); ++i) {
-      if (indices[i] != kBadSample || times_.fetch_sub(1) <= 0) continue;
-      batch.input = batch.input.clone();
-      batch.input[static_cast<std::int64_t>(i)].fill_(std::numeric_limits<float>::quiet_NaN());
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    batch::Batch batch = inner_->get(draws);
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      if (draws[i].index != kBadSample || times_.fetch_sub(1) <= 0) continue;
+      batch.set_input(batch.input().clone());
+      batch.input()[static_cast<std::int64_t>(i)].fill_(std::numeric_limits<float>::quiet_NaN());
     }
     return batch;
   }
@@ -53,10 +53,15 @@ Tables tables_with(int times) {
 }
 
 // Two epochs of four steps: the bad sample is in one step of each.
-const Settings kEightSteps = {
-    {"data.name", "poisoned"}, {"data.train_size", "48"}, {"data.test_size", "8"},           {"model.name", "mlp"},
-    {"model.hidden", "8"},     {"train.max_epochs", "2"}, {"train.global_batch_size", "12"}, {"optim.name", "adamw"},
-    {"optim.lr", "0.01"}};
+const Settings kEightSteps = {{"data.name", "poisoned"},
+                              {"data.train_size", "48"},
+                              {"data.val_size", "8"},
+                              {"model.name", "mlp"},
+                              {"model.hidden", "8"},
+                              {"train.max_epochs", "2"},
+                              {"train.global_batch_size", "12"},
+                              {"optim.name", "adamw"},
+                              {"optim.lr", "0.01"}};
 
 /// Parameters before and after every step, and which steps were skipped.
 struct Seen {

@@ -65,11 +65,11 @@ struct Training {
 
   void step(int number) {
     const auto rank = static_cast<double>(wrapper.world().rank());
-    const data::Batch batch{.input = at::full({2, 2}, 0.25 * number + rank, type), .target = {}};
-    wrapper.train_step(batch, optimizers, [&](const data::Batch& given, optim::OptimWrapperDict& all) {
-      all.at("first").update_params(model->forward(given.input).square().mean());
+    const batch::Batch batch{at::full({2, 2}, 0.25 * number + rank, type), at::Tensor()};
+    wrapper.train_step(batch, optimizers, [&](const batch::Batch& given, optim::OptimWrapperDict& all) {
+      all.at("first").update_params(model->forward(given.input()).square().mean());
       wrapper.child("second").parameters().drop_gradients();
-      all.at("second").update_params(model->forward(given.input).square().mean());
+      all.at("second").update_params(model->forward(given.input()).square().mean());
       wrapper.child("first").parameters().drop_gradients();
       return models::LossMap{};
     });

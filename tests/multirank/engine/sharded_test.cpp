@@ -215,8 +215,8 @@ TEST(ShardedTest, EvaluationHasFewerBatchesThanRanks) {
   const Settings settings = with(kSteady, cases().back().settings);
   SmallRun whole(world, with(settings, strategy_of(0)));
   SmallRun sharded(world, with(settings, strategy_of(3)));
-  const auto expected = evaluate(whole.strategy, *whole.splits.test, whole.splits.test->size());
-  const auto sums = evaluate(sharded.strategy, *sharded.splits.test, sharded.splits.test->size());
+  const auto expected = evaluate(whole.strategy, *whole.splits.val, whole.splits.val->size());
+  const auto sums = evaluate(sharded.strategy, *sharded.splits.val, sharded.splits.val->size());
   EXPECT_EQ(sums.count, expected.count);
   EXPECT_EQ(sums.correct, expected.correct);
   EXPECT_EQ(sums.mean_loss(), expected.mean_loss());

@@ -26,7 +26,7 @@ Settings settings_of(const std::string& shares, const char* steps) {
   return {{"model.name", "cnn"},     {"model.channels", "4,8"},         {"model.hidden", "16"},
           {"model.dropout", "0.1"},  {"optim.name", "adamw"},           {"optim.lr", "0.01"},
           {"data.train_size", "50"}, {"train.global_batch_size", "12"}, {"train.clip_grad", "norm:0.5"},
-          {"data.test_size", "20"},  {"ddp.shared_parameters", shares}, {"train.max_epochs", "0"},
+          {"data.val_size", "20"},   {"ddp.shared_parameters", shares}, {"train.max_epochs", "0"},
           {"data.workers", "0"},     {"train.max_steps", steps}};
 }
 
@@ -150,7 +150,7 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
     run.trainer.train();
     const checkpoints::Archive saved = through_a_file(run.trainer, "swapped" + shares);
     const std::vector<at::Tensor> trained = values_of(run.strategy);
-    const auto loss = [&] { return evaluate(run.strategy, *run.trainer.view().data.splits().test, 3).mean_loss(); };
+    const auto loss = [&] { return evaluate(run.strategy, *run.trainer.view().data.splits().val, 3).mean_loss(); };
     const double before = loss();
     std::vector<at::Tensor> average;
     for (std::size_t i = 0; i < trained.size(); ++i) average.push_back((initial[i] + trained[i]) / 2);
@@ -165,7 +165,7 @@ TEST_F(SharedParametersTest, AreEvaluatedWithOtherWeightsInTheirPlace) {
     SmallRun longer(world_, settings_of(shares, "8"));
     restore(longer.trainer, saved);
     assign(longer.strategy, average);
-    evaluate(longer.strategy, *longer.trainer.view().data.splits().test, 3);
+    evaluate(longer.strategy, *longer.trainer.view().data.splits().val, 3);
     assign(longer.strategy, trained);
     longer.trainer.train();
     EXPECT_TRUE(is_equal(values_of(longer.strategy), values_of(undisturbed.strategy)));

@@ -61,12 +61,12 @@ class NotingHook : public Hook {
   std::vector<double>* norms_;
 };
 
-inline metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
+inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
   return evaluate(strategy.world(), strategy.model(), dataset, batch_size);
 }
 
-inline metrics::ClassificationSums evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
-                                            metrics::Meters& meters) {
+inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
+                                 metrics::Meters& meters) {
   return evaluate(strategy.world(), strategy.model(), dataset, batch_size, meters);
 }
 

@@ -7,7 +7,9 @@
 #include <torch/types.h>
 
 #include "core/table.hpp"
+#include "engine/steps/rows.hpp"
 #include "small_run.hpp"
+#include "support/draws.hpp"
 
 namespace lockstep::engine {
 namespace steps_test {
@@ -131,9 +133,9 @@ class WithHints : public data::Dataset {
   std::int64_t size() const override { return digits_->size(); }
   Task task() const override { return digits_->task(); }
   std::uint64_t digest() const override { return digits_->digest(); }
-  data::Batch get(std::span<const std::int64_t> indices) const override {
-    data::Batch batch = digits_->get(indices);
-    batch.more["hint"] = torch::one_hot(batch.target, 10).to(at::kFloat);
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    batch::Batch batch = digits_->get(draws);
+    batch.set("hint", torch::one_hot(batch.target(), 10).to(at::kFloat));
     return batch;
   }
 
@@ -145,10 +147,7 @@ class WithHints : public data::Dataset {
 class Hinted : public models::Model {
  public:
   Hinted() { head_ = register_module("head", std::make_shared<models::Linear>(10, 10)); }
-  at::Tensor forward(const at::Tensor&) override { throw std::logic_error("without the hint"); }
-  at::Tensor forward_all(const at::Tensor&, const models::NamedTensors& more) override {
-    return models::run(*head_, more.at("hint"));
-  }
+  batch::Outputs forward_batch(const batch::Batch& batch) override { return models::run(*head_, batch.tensor("hint")); }
 
  private:
   std::shared_ptr<models::Linear> head_;
@@ -159,7 +158,7 @@ Tables tables_with_hints() {
   tables.sources.push_back({.name = "hints", .help = "", .keys = {}, .open = [](const Section& data) {
                               const data::Splits splits = data::builtin_sources().front().open(data);
                               return data::Splits{.train = std::make_shared<WithHints>(splits.train),
-                                                  .test = std::make_shared<WithHints>(splits.test)};
+                                                  .val = std::make_shared<WithHints>(splits.val)};
                             }});
   tables.models.push_back({.name = "hinted", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
                              return std::shared_ptr<models::Model>(std::make_shared<Hinted>());
@@ -180,9 +179,9 @@ TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kHinted, tables);
   run.trainer.train();
-  EXPECT_EQ(evaluate(run.strategy, *run.splits.test, 16).accuracy(), 1.0);
-  const data::Batch batch = run.splits.test->get(std::vector<std::int64_t>{2, 0, 1});
-  EXPECT_TRUE(at::equal(run.strategy.model().test_step(batch).classes, batch.target));
+  EXPECT_EQ(evaluate(run.strategy, *run.splits.val, 16).accuracy(), 1.0);
+  const batch::Batch batch = run.splits.val->get(testing::draws_of({2, 0, 1}));
+  EXPECT_TRUE(at::equal(run.strategy.model().test_step(batch).tensor("classes"), batch.target()));
 }
 
 // Models of one input do not look at the others.
@@ -192,7 +191,7 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
     const Trained plain = trained(settings);
     expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), tables_with_hints()));
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), ConfigError);
-    EXPECT_THROW(trained(with(settings, {{"data.target_key", "class"}})), ConfigError);
+    EXPECT_THROW(trained(with(settings, {{"data.target_keys", "class"}})), ConfigError);
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "data,data"}})), ConfigError);
   }
 }
@@ -201,8 +200,8 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
 TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, with(kTwelveSteps, {{"train.step", "standard"}}));
-  const TrainStep step = find_row(builtin_steps(), "standard", "").make(run.sections.at("train"));
-  const data::Batch batch = run.splits.train->get(std::vector<std::int64_t>{0, 1});
+  const ManualStep step = completed(find_row(builtin_steps(), "standard", "").make(run.sections.at("train")));
+  const batch::Batch batch = run.splits.train->get(testing::draws_of({0, 1}));
   StepContext at{.wrapper = run.strategy.model(),
                  .optimizer = run.strategy.optimizer(),
                  .batch = batch,
@@ -254,7 +253,7 @@ TEST(StepsTest, MetersCountWhileTraining) {
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::normal, train_meters_hook(cited_texts(run.sections.at("train"), "metrics")));
   run.trainer.train();
-  const metrics::ClassificationSums sums = evaluate(run.strategy, *run.splits.train, 48);
+  const EvaluationResult sums = evaluate(run.strategy, *run.splits.train, 48);
   if (!world.is_root()) return;
   ASSERT_EQ(records.size(), 2U);
   for (const Record& record : records) {

@@ -116,7 +116,7 @@ TEST_F(FreezeTest, ItsBlocksAreInEvaluationModeMeanwhile) {
                                                          },
                                                      .after_step =
                                                          [&](RunView& view, const StepReport&) {
-                                                           evaluate(view.world, view.wrapper, *view.data.splits().test,
+                                                           evaluate(view.world, view.wrapper, *view.data.splits().val,
                                                                     50);
                                                          }}));
   run.trainer.train();

@@ -25,11 +25,14 @@ class NanOutputTest : public ::testing::Test {
   /// How a failure of the last rank begins.
   std::string who() const { return world_.size() == 1 ? "" : "rank " + std::to_string(world_.size() - 1) + ": "; }
 
-  LastBatch batch_with(const std::vector<float>& output, bool is_training = true) const {
-    return {.is_training = is_training,
-            .input = torch::arange(6).view({2, 3}).to(at::kFloat),
-            .target = torch::tensor({4, 5}, at::kLong),
-            .output = torch::tensor(output).view({2, 2})};
+  /// A forward of the second micro_batch, or of an evaluation, gave this.
+  static void show(HookedRun& run, const std::vector<float>& output, bool is_training = true) {
+    RunView& view = run.trainer.view();
+    batch::Batch batch{torch::arange(6).view({2, 3}).to(at::kFloat), torch::tensor({4, 5}, at::kLong)};
+    if (is_training) batch.set_draws(view.data.draws_of(0, 1));
+    run.hook().on_forward(
+        view,
+        {.is_training = is_training, .given = &batch, .batch = &batch, .outputs = torch::tensor(output).view({2, 2})});
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();
@@ -38,19 +41,17 @@ class NanOutputTest : public ::testing::Test {
 
 TEST_F(NanOutputTest, FiniteOutputsPass) {
   HookedRun run = run_with("nan_output");
-  run.hook().before_step(run.trainer.view());
-  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, 4}));
+  show(run, {1, 2, 3, 4});
   EXPECT_EQ(run.trainer.train(), Outcome::done);
 }
 
 TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
   HookedRun run = run_with("nan_output");
-  run.hook().before_step(run.trainer.view());
-  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, 4}));
+  show(run, {1, 2, 3, 4});
   const float fault = is_last() ? kNan : 4;
-  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, fault}));
+  show(run, {1, 2, 3, fault});
   std::vector<std::string> samples = world_.all_gather(
-      std::to_string(run.trainer.view().data.samples_of(0, 1).at(1)));  // the second micro_batch's second one
+      std::to_string(run.trainer.view().data.draws_of(0, 1).at(1).index));  // the second micro_batch's second one
   const std::string file =
       folder_.path() + "/nan_output-step000000000001-rank0000" + std::to_string(world_.size() - 1) + ".safetensors";
   const std::string error = agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); });
@@ -58,8 +59,8 @@ TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
                        "; the batch is in " + file);
   world_.barrier();
   const checkpoints::Archive dump = checkpoints::read_foreign(file);
-  EXPECT_EQ(dump.array("/input").shape, (std::vector<std::int64_t>{2, 3}));
-  EXPECT_EQ(dump.array("/target").dtype, DType::int64);
+  EXPECT_EQ(dump.array("/batch.data").shape, (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ(dump.array("/batch.label").dtype, DType::int64);
   float last = 0;
   std::memcpy(&last, dump.array("/output").bytes.data() + 3 * sizeof(float), sizeof last);
   EXPECT_TRUE(std::isnan(last));
@@ -69,7 +70,7 @@ TEST_F(NanOutputTest, AllRanksHearOfTheSampleThatOneHasSeen) {
 TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
   HookedRun run = run_with("nan_output,dump=false");
   const float fault = is_last() ? std::numeric_limits<float>::infinity() : 0;
-  run.hook().on_forward(run.trainer.view(), batch_with({fault, 2, 3, fault}, /*is_training=*/false));
+  show(run, {fault, 2, 3, fault}, /*is_training=*/false);
   EXPECT_EQ(agreed_error_of<NumericError>(world_, [&] { run.hook().after_evaluation(run.trainer.view(), {}); }),
             who() +
                 "the model's output is not finite in an evaluation after step 0 for 2 of 2 samples: places in their "
@@ -79,8 +80,7 @@ TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
 
 TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
   HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
-  run.hook().before_step(run.trainer.view());
-  run.hook().on_forward(run.trainer.view(), batch_with({1, 2, 3, is_last() ? kNan : 4}));
+  show(run, {1, 2, 3, is_last() ? kNan : 4});
   EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be kept: "),
             std::string::npos);
 }

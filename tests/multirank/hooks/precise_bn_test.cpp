@@ -133,12 +133,12 @@ class PreciseBnTest : public ::testing::Test {
     const at::Tensor weight = norm.weight.detach().clone();
     run.hook().before_train(run.trainer.view());
     run.hook().before_evaluation(run.trainer.view());
-    std::vector<std::int64_t> samples;
+    std::vector<batch::Draw> draws;
     for (const std::int64_t step : {0, 1}) {
-      const auto some = run.trainer.view().data.sampler().indices(0, step, {0, 12});
-      samples.insert(samples.end(), some.begin(), some.end());
+      const auto some = run.trainer.view().data.sampler().draws(0, step, {0, 12});
+      draws.insert(draws.end(), some.begin(), some.end());
     }
-    const at::Tensor values = run.splits.train->get(samples).input.to(at::kDouble).flatten(1);
+    const at::Tensor values = run.splits.train->get(draws).input().to(at::kDouble).flatten(1);
     EXPECT_TRUE(at::allclose(norm.running_mean.to(at::kDouble), values.mean(0), 1e-5, 1e-6));
     EXPECT_TRUE(at::allclose(norm.running_var.to(at::kDouble), values.var(0, false), 1e-5, 1e-6));
     EXPECT_TRUE(at::equal(norm.weight, weight));

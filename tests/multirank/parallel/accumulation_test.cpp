@@ -42,9 +42,9 @@ TEST_F(AccumulationTest, NoSyncAccumulatesOnThisRankUntilTheNextStepThatSynchron
       if (has_hook) wrapper->reducer().set_comm_hook(doubling_hook(*collectives_));
       std::vector<at::Tensor> expected(4);
       for (int step = 0; step < steps; ++step) {
-        const data::Batch batch = batch_of(rank(), step, kWidths);
+        const batch::Batch batch = batch_of(rank(), step, kWidths);
         const auto backward = [&] {
-          models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+          models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
         };
         expected =
             sum_of(average_gradients(alone, size(), [&](int r) { return loss_of(alone, batch_of(r, step, kWidths)); }),
@@ -54,7 +54,7 @@ TEST_F(AccumulationTest, NoSyncAccumulatesOnThisRankUntilTheNextStepThatSynchron
           backward();
           const torch::NoGradGuard no_grad;
           const std::vector<at::Tensor> before = gradients_of(*model);
-          wrapper->forward(batch.input);  // accumulates nothing
+          wrapper->forward(batch.input());  // accumulates nothing
           expect_gradients(*model, before);
           EXPECT_EQ(at::allclose(before[0], expected[0]), size() == 1);
         } else {
@@ -73,9 +73,9 @@ TEST_F(AccumulationTest, CallingTheModelItselfAccumulatesOnThisRank) {
   const auto wrapper = wrap(model);
   std::vector<at::Tensor> expected(4);
   for (int step = 0; step < 4; ++step) {
-    const data::Batch batch = batch_of(rank(), step, kWidths);
-    const at::Tensor output = step % 2 == 0 ? model->forward(batch.input) : wrapper->forward(batch.input);
-    models::total_loss(model->losses(output, batch.target)).backward();
+    const batch::Batch batch = batch_of(rank(), step, kWidths);
+    const at::Tensor output = step % 2 == 0 ? model->forward(batch.input()) : wrapper->forward(batch.input());
+    models::total_loss(model->losses(output, batch.target())).backward();
     expected = sum_of(
         average_gradients(alone, size(), [&](int r) { return loss_of(alone, batch_of(r, step, kWidths)); }), expected);
     if (step % 2 == 1) expect_gradients(*model, expected, kRounding);
@@ -86,8 +86,8 @@ TEST_F(AccumulationTest, CallingTheModelItselfAccumulatesOnThisRank) {
 TEST_F(AccumulationTest, GivesTheGradientOfAllSamples) {
   constexpr int kParts = 4;
   const std::vector<std::int64_t> widths = {3, 2};  // one linear layer
-  const auto sum_of_squares = [](const at::Tensor& output, const data::Batch& batch) {
-    return (output - batch.target).square().sum();
+  const auto sum_of_squares = [](const at::Tensor& output, const batch::Batch& batch) {
+    return (output - batch.target()).square().sum();
   };
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
     for (const bool scales : {false, true}) {
@@ -99,17 +99,16 @@ TEST_F(AccumulationTest, GivesTheGradientOfAllSamples) {
       const double factor = scales ? 0.25 : 1;
       for (int step = 0; step < 2; ++step) {
         drop_gradients(*model);
-        const data::Batch all = batch_of(rank(), step, widths, 2 * kParts, dtype);
+        const batch::Batch all = batch_of(rank(), step, widths, 2 * kParts, dtype);
         for (int part = 0; part < kParts; ++part) {
           std::optional<DistributedDataParallel::NoSync> only_here;
           if (part + 1 < kParts) only_here.emplace(*wrapper);
-          const data::Batch batch{.input = all.input.narrow(0, 2 * part, 2),
-                                  .target = all.target.narrow(0, 2 * part, 2)};
-          (sum_of_squares(wrapper->forward(batch.input), batch) * factor).backward();
+          const batch::Batch batch{all.input().narrow(0, 2 * part, 2), all.target().narrow(0, 2 * part, 2)};
+          (sum_of_squares(wrapper->forward(batch.input()), batch) * factor).backward();
         }
         const auto expected = average_gradients(alone, size(), [&](int r) {
-          const data::Batch batch = batch_of(r, step, widths, 2 * kParts, dtype);
-          return sum_of_squares(alone.forward(batch.input), batch) * factor;
+          const batch::Batch batch = batch_of(r, step, widths, 2 * kParts, dtype);
+          return sum_of_squares(alone.forward(batch.input()), batch) * factor;
         });
         expect_gradients(*model, expected);
       }
@@ -121,22 +120,22 @@ TEST_F(AccumulationTest, GivesTheGradientOfAllSamples) {
 TEST_F(AccumulationTest, WhetherABackwardSynchronisesIsDecidedByItsForward) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
-  const data::Batch batch = batch_of(rank(), 0, kWidths);
+  const batch::Batch batch = batch_of(rank(), 0, kWidths);
   for (int round = 0; round < 2; ++round) {
     drop_gradients(*model);
-    const at::Tensor outside = wrapper->forward(batch.input);
+    const at::Tensor outside = wrapper->forward(batch.input());
     {
       const auto only_here = wrapper->no_sync();
-      models::total_loss(model->losses(outside, batch.target)).backward();
+      models::total_loss(model->losses(outside, batch.target())).backward();
     }
     EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));
     drop_gradients(*model);
     at::Tensor inside;
     {
       const auto only_here = wrapper->no_sync();
-      inside = wrapper->forward(batch.input);
+      inside = wrapper->forward(batch.input());
     }
-    models::total_loss(model->losses(inside, batch.target)).backward();
+    models::total_loss(model->losses(inside, batch.target())).backward();
     EXPECT_EQ(is_same_everywhere(model->layers[0]->weight.grad()), size() == 1);
   }
 }
@@ -156,11 +155,11 @@ TEST_F(AccumulationTest, ALoopOfItsOwnDoesWhatTrainStepDoes) {
   std::vector<int> reduced;
   std::vector<int> updated;
   for (int i = 1; i <= 11; ++i) {
-    const data::Batch batch = batch_of(rank(), i, kWidths);
+    const batch::Batch batch = batch_of(rank(), i, kWidths);
     counting.take_counts();
     const at::Tensor loss = [&] {
       const auto context = wrapper.optim_context(optimizer);
-      return models::total_loss(model->losses(wrapper.forward(batch.input), batch.target));
+      return models::total_loss(model->losses(wrapper.forward(batch.input()), batch.target()));
     }();
     const std::vector<at::Tensor> before = values_of(*model);
     if (optimizer.update_params(loss).updated) updated.push_back(i);
@@ -198,20 +197,20 @@ TEST_F(AccumulationTest, AContextHasTheTypeOfForwards) {
 TEST_F(AccumulationTest, NoSyncEndsWithItsScopeAfterAnError) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
-  const data::Batch batch = batch_of(rank(), 0, kWidths);
+  const batch::Batch batch = batch_of(rank(), 0, kWidths);
   EXPECT_THROW(
       {
         const auto only_here = wrapper->no_sync();
         wrapper->forward(torch::zeros({2, 99}, at::kDouble));
       },
       ConfigError);
-  models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+  models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
   EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));
   {
     const auto outer = wrapper->no_sync();
     { const auto inner = wrapper->no_sync(); }
     drop_gradients(*model);  // the inner scope's end is not the outer's
-    models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+    models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
     EXPECT_EQ(is_same_everywhere(model->layers[0]->weight.grad()), size() == 1);
   }
 }
@@ -222,8 +221,8 @@ TEST_F(AccumulationTest, SurvivesTheNewBucketsOfTheSecondStep) {
   Layers alone(kWidths);
   const auto wrapper = wrap(model, {.reducer = {.limits = {.bucket_bytes = {64}, .last_bucket_bytes = 0}}});
   const auto backward = [&](int step) {
-    const data::Batch batch = batch_of(rank(), step, kWidths);
-    models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+    const batch::Batch batch = batch_of(rank(), step, kWidths);
+    models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
   };
   backward(0);
   drop_gradients(*model);

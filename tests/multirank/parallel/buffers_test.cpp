@@ -84,7 +84,7 @@ TEST_F(BuffersTest, AreAveragedAsByAReductionAtTheSamePlace) {
       if (is_before && is_by_hand) start();
       complete();
       const at::Tensor output = wrapper->run([&] {
-        return models::run(*norm, model->forward(batch_of(rank(), step, {3, 4}, 5).input));
+        return models::run(*norm, model->forward(batch_of(rank(), step, {3, 4}, 5).input()));
       });
       if (!is_before && is_by_hand) start();
       if (!is_before && !is_by_hand) wrapper->synchronise_buffers();
@@ -113,7 +113,7 @@ TEST_F(BuffersTest, OneRankMayEvaluateAlone) {
     model->register_module("norm", norm);
     model->to(at::kDouble);
     const auto wrapper = wrap(model, {.buffers = mode});
-    const auto forward = [&] { return models::run(*norm, model->forward(batch_of(rank(), 0, {3, 4}).input)); };
+    const auto forward = [&] { return models::run(*norm, model->forward(batch_of(rank(), 0, {3, 4}).input())); };
     for (int round = 0; round < 2; ++round) {
       model->eval();
       if (is_last()) {
@@ -154,8 +154,8 @@ TEST_F(IgnoredTest, ParametersAndBuffersBelongToTheirRank) {
       for (auto& parameter : others.back()->parameters()) parameter.copy_(eighths(parameter.sizes(), r + 1));
     }
     const auto loss = [](Layers& of, Linear& last, int r, int step) {
-      const data::Batch batch = batch_of(r, step, {3, 2});
-      return (models::run(last, at::tanh(of.forward(batch.input))) - batch.target).square().mean();
+      const batch::Batch batch = batch_of(r, step, {3, 2});
+      return (models::run(last, at::tanh(of.forward(batch.input()))) - batch.target()).square().mean();
     };
     const torch::AutoGradMode grad(true);
     for (int step = 0; step < 6; ++step) {

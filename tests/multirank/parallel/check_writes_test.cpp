@@ -35,9 +35,9 @@ std::vector<at::Tensor> train(DistributedDataParallel& wrapper, int rank, double
       average[p] = (average[p] + wrapper.store().parameter(p).tensor.detach()) / 2;
     }
     const std::vector<at::Tensor> trained = swap(wrapper, average);
-    const data::Batch batch = batch_of(0, 100, kWidths);
+    const batch::Batch batch = batch_of(0, 100, kWidths);
     const torch::NoGradGuard no_grad;
-    loss = models::total_loss(wrapper.model().losses(wrapper.forward(batch.input), batch.target)).item<double>();
+    loss = models::total_loss(wrapper.model().losses(wrapper.forward(batch.input()), batch.target())).item<double>();
     expect_equal(swap(wrapper, trained), average);
   }
   std::vector<at::Tensor> result = values_of(wrapper.model());

@@ -214,7 +214,7 @@ class Bag : public SquaredModel {
   std::shared_ptr<models::Linear> dense;
 };
 
-data::Batch tokens_of(int rank) {
+batch::Batch tokens_of(int rank) {
   return {torch::tensor({{rank % 10, 3, 5}, {7, (2 * rank + 1) % 10, 3}}, at::kLong),
           torch::ones({2, 2}, at::kDouble) * rank};
 }
@@ -225,8 +225,8 @@ TEST_F(CommHooksTest, SparseGradientsAreAveragedBesideAHook) {
   at::Tensor sum;
   for (int r = 0; r < size(); ++r) {
     alone.zero_grad();
-    const data::Batch batch = tokens_of(r);
-    models::total_loss(alone.losses(alone.forward(batch.input), batch.target)).backward();
+    const batch::Batch batch = tokens_of(r);
+    models::total_loss(alone.losses(alone.forward(batch.input()), batch.target())).backward();
     const at::Tensor part = alone.bag->weight.grad().to_dense() / size();
     sum = sum.defined() ? sum + part : part;
   }
@@ -327,8 +327,8 @@ TEST_F(CommHooksTest, ErrorFeedbackLosesNothing) {
       backward(*wrapper, samples_of(rank(), step, 5, 8, 6));
       alone.zero_grad();
       for (int r = 0; r < size(); ++r) {
-        const data::Batch batch = samples_of(r, step, 5, 8, 6);
-        (models::total_loss(alone.losses(alone.forward(batch.input), batch.target)) / size()).backward();
+        const batch::Batch batch = samples_of(r, step, 5, 8, 6);
+        (models::total_loss(alone.losses(alone.forward(batch.input()), batch.target())) / size()).backward();
       }
       const torch::NoGradGuard no_grad;
       for (std::size_t i = 0; i < owed.size(); ++i) {
@@ -428,9 +428,9 @@ TEST_F(CommHooksTest, TheNoopHookLeavesGradientsWhereTheyAreAndSendsNothing) {
       const auto counts = counting.take_counts();
       return counts.all() - counts.buckets;  // the second step has new buckets
     };
-    const data::Batch batch = samples_of(rank(), step);
+    const batch::Batch batch = samples_of(rank(), step);
     alone.zero_grad();
-    models::total_loss(alone.losses(alone.forward(batch.input), batch.target)).backward();
+    models::total_loss(alone.losses(alone.forward(batch.input()), batch.target())).backward();
     backward(wrapper, batch);
     expect_equal(gradients_of(*model), gradients_of(alone));
     EXPECT_EQ(sent(), 0);
@@ -447,9 +447,9 @@ TEST_F(CommHooksTest, ASilentHookComplainsOnTheRankAlone) {
   auto wrapper = wrap(model);
   wrapper->reducer().set_comm_hook(noop_hook(), /*is_silent=*/true);
   const std::string text = error_of<ConfigError>([&] {
-    const data::Batch batch = samples_of(rank(), 0);
+    const batch::Batch batch = samples_of(rank(), 0);
     if (rank() != 1) return backward(*wrapper, batch);
-    const at::Tensor output = wrapper->run([&] { return models::run(*model->first, batch.input); });
+    const at::Tensor output = wrapper->run([&] { return models::run(*model->first, batch.input()); });
     output.sum().backward();
     wrapper->reducer().finish();
   });

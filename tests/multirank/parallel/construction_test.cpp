@@ -191,9 +191,9 @@ TEST_F(ConstructionTest, BroadcastsTensorsOfAnyTypeAndLayoutFromEveryRoot) {
 void descend(DistributedDataParallel& wrapper, Layers& model, int rank, int first_step, int steps) {
   const torch::AutoGradMode grad(true);
   for (int step = first_step; step < first_step + steps; ++step) {
-    const data::Batch batch = batch_of(rank, step, kWidths);
+    const batch::Batch batch = batch_of(rank, step, kWidths);
     drop_gradients(model);
-    models::total_loss(model.losses(wrapper.forward(batch.input), batch.target)).backward();
+    models::total_loss(model.losses(wrapper.forward(batch.input()), batch.target())).backward();
     const torch::NoGradGuard no_grad;
     for (auto& parameter : model.parameters()) parameter.sub_(parameter.grad(), 0.25);
   }
@@ -225,8 +225,8 @@ TEST_F(ConstructionTest, AGraphMayOutliveTheWrapper) {
   for (const bool is_static : {false, true}) {
     auto model = std::make_shared<Layers>(kWidths);
     auto wrapper = wrap(model, {.reducer = {.finds_unused = !is_static, .has_static_graph = is_static}});
-    const data::Batch batch = batch_of(rank(), 0, kWidths);
-    const at::Tensor loss = models::total_loss(model->losses(wrapper->forward(batch.input), batch.target));
+    const batch::Batch batch = batch_of(rank(), 0, kWidths);
+    const at::Tensor loss = models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()));
     wrapper.reset();
     loss.backward();
     Layers alone(kWidths);

@@ -24,9 +24,9 @@ TEST_F(GradientsTest, AreTheAverageOverRanks) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = {.limits = limits}});
     for (int step = 0; step < 3; ++step) {
-      const data::Batch batch = batch_of(rank(), step, kWidths);
+      const batch::Batch batch = batch_of(rank(), step, kWidths);
       drop_gradients(*model);
-      models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+      models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
       expect_gradients(
           *model, average_gradients(alone, size(), [&](int r) { return loss_of(alone, batch_of(r, step, kWidths)); }));
       for (const auto& parameter : model->parameters()) EXPECT_TRUE(is_same_everywhere(parameter.grad()));
@@ -39,9 +39,9 @@ TEST_F(GradientsTest, AreViewsOfBuckets) {
   const auto wrapper = wrap(model);
   std::vector<void*> places;
   for (int step = 0; step < 3; ++step) {  // the second step has new buckets
-    const data::Batch batch = batch_of(rank(), step, kWidths);
+    const batch::Batch batch = batch_of(rank(), step, kWidths);
     drop_gradients(*model);
-    models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+    models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
     for (std::size_t i = 0; i < model->parameters().size(); ++i) {
       void* const place = model->parameters()[i].grad().data_ptr();
       if (step == 1) {
@@ -81,8 +81,8 @@ TEST_F(GradientsTest, OfSeveralTypesLieInBucketsOfTheirOwn) {
     for (int step = 0; step < 3; ++step) {
       drop_gradients(*model);
       const auto batch = [step](int r) { return batch_of(r, step, {4, 3}, 10); };
-      const data::Batch mine = batch(rank());
-      models::total_loss(model->losses(wrapper->forward(mine.input), mine.target)).backward();
+      const batch::Batch mine = batch(rank());
+      models::total_loss(model->losses(wrapper->forward(mine.input()), mine.target())).backward();
       expect_gradients(*model, average_gradients(alone, size(), [&](int r) { return loss_of(alone, batch(r)); }));
       EXPECT_FALSE(model->unused->weight.grad().defined());
     }
@@ -98,9 +98,9 @@ TEST_F(GradientsTest, OfSeveralTypesLieInBucketsOfTheirOwn) {
 // Case 27: Adam with a layer that only the first step leaves unused.
 TEST_F(GradientsTest, TrainALayerThatTheFirstStepLeavesOut) {
   const auto loss = [](Layers& model, int rank, int step) {
-    const data::Batch batch = batch_of(rank, step, kWidths);
-    const at::Tensor hidden = model.run(0, batch.input);
-    return step == 0 ? hidden.square().mean() : (model.run(1, at::tanh(hidden)) - batch.target).square().mean();
+    const batch::Batch batch = batch_of(rank, step, kWidths);
+    const at::Tensor hidden = model.run(0, batch.input());
+    return step == 0 ? hidden.square().mean() : (model.run(1, at::tanh(hidden)) - batch.target()).square().mean();
   };
   const Settings adam = {{"name", "adamw"}, {"lr", "0.125"}, {"weight_decay", "0"}};
   for (const bool zeroes : {false, true}) {
@@ -269,8 +269,8 @@ TEST_F(GradientsTest, AnUnusedWeightUnderTwoNamesDoesNoHarm) {
     EXPECT_EQ(wrapper->store().size(), 5U);
     for (int step = 0; step < 6; ++step) {
       drop_gradients(*model);
-      const data::Batch batch = batch_of(rank(), step, kWidths);
-      at::Tensor loss = models::total_loss(model->losses(wrapper->forward(batch.input), batch.target));
+      const batch::Batch batch = batch_of(rank(), step, kWidths);
+      at::Tensor loss = models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()));
       loss.div_(2);
       loss.backward();
       expect_gradients(*model, average_gradients(alone, size(), [&](int r) {
@@ -322,14 +322,14 @@ TEST_F(GradientsTest, FlowThroughTapsAndTensorHooks) {
   for (int step = 0; step < 2; ++step) {
     const auto batch = [step](int r) { return batch_of(r, step, kWidths); };
     drop_gradients(*model);
-    const at::Tensor output = wrapper->forward(batch(rank()).input);
-    EXPECT_TRUE(at::equal(output, alone.forward(batch(rank()).input)));
+    const at::Tensor output = wrapper->forward(batch(rank()).input());
+    EXPECT_TRUE(at::equal(output, alone.forward(batch(rank()).input())));
     int calls = 0;
     output.register_hook([&calls](const at::Tensor& gradient) {
       ++calls;
       return gradient * 2;
     });
-    models::total_loss(model->losses(output, batch(rank()).target)).backward();
+    models::total_loss(model->losses(output, batch(rank()).target())).backward();
     EXPECT_EQ(calls, 1);
     expect_gradients(*model, average_gradients(alone, size(), [&](int r) { return loss_of(alone, batch(r)) * 2; }));
   }
@@ -360,11 +360,11 @@ TEST_F(GradientsTest, ComeWhereForwardReturnsTensorsWithoutGradient) {
       Layers alone(kWidths);
       const auto wrapper = wrap(model, {.reducer = {.finds_unused = finds_unused, .has_static_graph = is_static}});
       for (int step = 0; step < 6; ++step) {
-        const data::Batch batch = batch_of(rank(), step, kWidths);
+        const batch::Batch batch = batch_of(rank(), step, kWidths);
         const at::Tensor made = torch::ones({2});
         drop_gradients(*model);
         const auto [detached, live, created] = wrapper->run([&] {
-          const at::Tensor output = model->forward(batch.input);
+          const at::Tensor output = model->forward(batch.input());
           return std::tuple(output.detach(), output, made);
         });
         EXPECT_FALSE(detached.requires_grad());
@@ -372,7 +372,7 @@ TEST_F(GradientsTest, ComeWhereForwardReturnsTensorsWithoutGradient) {
         EXPECT_TRUE(created.is_same(made));
         EXPECT_FALSE(created.requires_grad());
         EXPECT_EQ(created.grad_fn(), nullptr);
-        models::total_loss(model->losses(live, batch.target)).backward();
+        models::total_loss(model->losses(live, batch.target())).backward();
         expect_gradients(*model, average_gradients(alone, size(),
                                                    [&](int r) { return loss_of(alone, batch_of(r, step, kWidths)); }));
       }
@@ -385,17 +385,17 @@ TEST_F(GradientsTest, OfSubstitutesStayOnThem) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
   for (int step = 0; step < 2; ++step) {
-    const data::Batch batch = batch_of(rank(), step, {3, 4});
+    const batch::Batch batch = batch_of(rank(), step, {3, 4});
     const at::Tensor weight = eighths({4, 3}, 1).requires_grad_();
-    const at::Tensor output = wrapper->run([&] { return models::linear(batch.input, weight, at::Tensor()); });
+    const at::Tensor output = wrapper->run([&] { return models::linear(batch.input(), weight, at::Tensor()); });
     output.sum().backward();
-    EXPECT_TRUE(at::equal(weight.grad(), batch.input.sum(0).expand({4, 3})));
+    EXPECT_TRUE(at::equal(weight.grad(), batch.input().sum(0).expand({4, 3})));
     expect_gradients(*model, std::vector<at::Tensor>(4));
   }
   // The wrapper still works.
   loss_of(*model, batch_of(rank(), 0, kWidths));
-  const data::Batch batch = batch_of(rank(), 0, kWidths);
-  models::total_loss(model->losses(wrapper->forward(batch.input), batch.target)).backward();
+  const batch::Batch batch = batch_of(rank(), 0, kWidths);
+  models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target())).backward();
   EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));
 }
 
@@ -428,13 +428,13 @@ void expect_boxed(DistributedDataParallel& wrapper, Layers& model, Layers& alone
     const auto batch = [&](int r) { return batch_of(r, step, widths); };
     drop_gradients(model);
     const auto boxed = wrapper.run([&] {
-      const at::Tensor hidden = at::relu(model.run(1, at::relu(model.run(0, batch(rank).input))));
+      const at::Tensor hidden = at::relu(model.run(1, at::relu(model.run(0, batch(rank).input()))));
       return box(at::softmax(hidden, 1), at::softmax(model.run(2, hidden), 1));
     });
-    (unbox(boxed) - batch(rank).target).square().mean().backward();
+    (unbox(boxed) - batch(rank).target()).square().mean().backward();
     expect_gradients(model, average_gradients(alone, ranks, [&](int r) {
-                       const at::Tensor hidden = at::relu(alone.run(1, at::relu(alone.run(0, batch(r).input))));
-                       return (at::softmax(alone.run(2, hidden), 1) - batch(r).target).square().mean();
+                       const at::Tensor hidden = at::relu(alone.run(1, at::relu(alone.run(0, batch(r).input()))));
+                       return (at::softmax(alone.run(2, hidden), 1) - batch(r).target()).square().mean();
                      }));
   }
 }
@@ -496,8 +496,8 @@ TEST_F(GradientsTest, AreNotDisturbedByForwardsWithoutBackward) {
     }
     const auto wrapper = wrap(model, {.reducer = {.finds_unused = finds_unused}});
     const auto loss = [](Layers& of, int r, int step) {
-      const data::Batch batch = batch_of(r, step, kWidths);
-      return (of.run(1, at::tanh(of.run(0, batch.input))) - batch.target).square().mean();
+      const batch::Batch batch = batch_of(r, step, kWidths);
+      return (of.run(1, at::tanh(of.run(0, batch.input()))) - batch.target()).square().mean();
     };
     for (int step = 0; step < 8; ++step) {
       const at::Tensor mine = wrapper->run([&] { return loss(*model, rank(), step); });

@@ -10,12 +10,12 @@ namespace groups_test {
 constexpr double kLr = 0.125;
 
 /// One step of plain SGD on the mean loss of all samples of `batches`, as one process takes it.
-void step_alone(TwoLayers& model, const std::vector<data::Batch>& batches) {
+void step_alone(TwoLayers& model, const std::vector<batch::Batch>& batches) {
   std::vector<at::Tensor> inputs;
   std::vector<at::Tensor> targets;
-  for (const data::Batch& batch : batches) {
-    inputs.push_back(batch.input);
-    targets.push_back(batch.target);
+  for (const batch::Batch& batch : batches) {
+    inputs.push_back(batch.input());
+    targets.push_back(batch.target());
   }
   model.zero_grad();
   models::total_loss(model.losses(model.forward(at::cat(inputs)), at::cat(targets))).backward();
@@ -42,7 +42,7 @@ TEST_F(GroupsTest, TwoGroupsOfRanksTrainTwoModels) {
     auto optimizer = optimizer_of(wrapper, "sgd", kLr);
     TwoLayers alone(3, width, 2);
     for (int step = 0; step < 5 + color; ++step) {  // the groups owe each other nothing
-      std::vector<data::Batch> batches;
+      std::vector<batch::Batch> batches;
       for (int r = color; r < size(); r += 2) batches.push_back(samples_of(r, step));
       step_alone(alone, batches);
       wrapper.train_step(samples_of(rank(), step), optimizer);
@@ -60,7 +60,7 @@ TEST_F(GroupsTest, TwoWrappersOfTheSameRanksTrainTwoModels) {
   auto optimizer_two = optimizer_of(*two, "sgd", kLr);
   TwoLayers alone(3, 7, 2);
   for (int step = 0; step < 4; ++step) {
-    std::vector<data::Batch> batches;
+    std::vector<batch::Batch> batches;
     for (int r = 0; r < size(); ++r) batches.push_back(samples_of(r, step));
     step_alone(alone, batches);
     one->train_step(samples_of(rank(), step + 1), optimizer_one);
@@ -79,7 +79,7 @@ TEST_F(GroupsTest, WeighingSamplesGivesTheGradientOfTheWholeBatch) {
     auto wrapper = wrap(model, DdpOptions::from(ddp, *collectives_));
     auto optimizer = optimizer_of(*wrapper, "sgd", kLr);
     for (int step = 0; step < 3; ++step) {
-      std::vector<data::Batch> batches;
+      std::vector<batch::Batch> batches;
       for (int r = 0; r < size(); ++r) batches.push_back(samples_of(r, step, r + 1));
       step_alone(alone, batches);
       wrapper->train_step(batches[static_cast<std::size_t>(rank())], optimizer);
@@ -101,9 +101,9 @@ TEST_F(GroupsTest, MicroBatchesAreWeighedOneByOne) {
     std::vector<at::Tensor> inputs;
     std::vector<at::Tensor> targets;
     for (int r = 0; r < size(); ++r) {
-      const data::Batch batch = samples_of(r, micro_batch, 1 + (r + micro_batch) % 3);
-      inputs.push_back(batch.input);
-      targets.push_back(batch.target);
+      const batch::Batch batch = samples_of(r, micro_batch, 1 + (r + micro_batch) % 3);
+      inputs.push_back(batch.input());
+      targets.push_back(batch.target());
     }
     (models::total_loss(alone.losses(alone.forward(at::cat(inputs)), at::cat(targets))) / 2).backward();
     wrapper->train_step(samples_of(rank(), micro_batch, 1 + (rank() + micro_batch) % 3), optimizer);

@@ -77,7 +77,7 @@ TEST_F(JoinTest, EveryInputCountsOnce) {
   auto wrapper = wrap(model);
   auto optimizer = optimizer_of(*wrapper, "sgd", kLr * size());
   Join join(*wrapper);
-  for (int step = 0; step < 2 * (rank() + 1); ++step) wrapper->train_step({input, {}}, optimizer);
+  for (int step = 0; step < 2 * (rank() + 1); ++step) wrapper->train_step({input, input}, optimizer);
   join.finish();
   expect_close(values_of(*model), values_of(alone));
 }
@@ -86,7 +86,7 @@ TEST_F(JoinTest, EveryInputCountsOnce) {
 struct Work {
   const char* name;
   std::shared_ptr<models::Model> (*make)();
-  data::Batch batch;
+  batch::Batch (*batch)();
   DdpOptions options;
 };
 
@@ -161,9 +161,11 @@ std::vector<Work> works() {
       return power_sgd_hook(all, {.start_step = 2, .min_compression_rate = 1, .is_batched = is_batched});
     };
   };
-  const data::Batch small = samples_of(0, 0);
-  const data::Batch wide = {torch::ones({1, 1000}, at::kDouble), torch::zeros({1, 1}, at::kDouble)};
-  const data::Batch image = {at::sin(torch::arange(36, at::kFloat)).view({1, 1, 6, 6}), torch::zeros({1, 256})};
+  const auto small = [] { return samples_of(0, 0); };
+  const auto wide = [] { return batch::Batch(torch::ones({1, 1000}, at::kDouble), torch::zeros({1, 1}, at::kDouble)); };
+  const auto image = [] {
+    return batch::Batch(at::sin(torch::arange(36, at::kFloat)).view({1, 1, 6, 6}), torch::zeros({1, 256}));
+  };
   const BucketLimits tiny = {{8}, 8};
   return {
       {"batch norm", make_model<BatchNormNet>, small, {.buffers = BufferMode::broadcast}},
@@ -188,7 +190,7 @@ class JoinMatrixTest : public JoinTest {
     auto optimizer = optimizer_of(*wrapper, "sgd", 0.01, interval);
     const int steps = (base + rank() * offset) / interval * interval;  // whole groups
     Join join(*wrapper);
-    for (int step = 0; step < steps; ++step) wrapper->train_step(work.batch, optimizer);
+    for (int step = 0; step < steps; ++step) wrapper->train_step(work.batch(), optimizer);
     const std::vector<at::Tensor> mine = values_of(*model);
     join.finish();
     EXPECT_TRUE(is_same_everywhere(*model));
@@ -393,7 +395,8 @@ TEST_F(JoinTest, AThousandStepsBehindIsWorthAWarning) {
   auto optimizer = optimizer_of(*wrapper);
   Join join(*wrapper);
   for (int step = 0; step < (rank() == 0 ? 1001 : 0); ++step) {
-    wrapper->train_step({torch::ones({1, 1}, at::kDouble), {}}, optimizer);
+    const at::Tensor one = torch::ones({1, 1}, at::kDouble);
+    wrapper->train_step({one, one}, optimizer);
   }
   join.finish();
   log::flush();

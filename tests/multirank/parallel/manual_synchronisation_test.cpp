@@ -178,8 +178,8 @@ TEST_F(ManualTest, AWrappersGradientsAreThoseOfItsReducer) {
     wrapper->parameters().drop_gradients();
     const at::Tensor mine = [&] {
       const auto only_here = wrapper->no_sync();
-      const data::Batch batch = batch_of(rank(), step, kWidths);
-      return models::total_loss(model->losses(wrapper->forward(batch.input), batch.target));
+      const batch::Batch batch = batch_of(rank(), step, kWidths);
+      return models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()));
     }();
     mine.backward();
     reducer.all_reduce();

@@ -58,8 +58,8 @@ TEST_F(NcclTrainingTest, GradientsLieInDeviceBucketsAndAreAverages) {
   DistributedDataParallel wrapper(model, world_, *nccl_, {});
   for (int step = 0; step < 3; ++step) {
     drop_gradients(*model);
-    const data::Batch mine = batch_of(rank(), step, kWidths);
-    models::total_loss(model->losses(wrapper.forward(mine.input), mine.target)).backward();
+    const batch::Batch mine = batch_of(rank(), step, kWidths);
+    models::total_loss(model->losses(wrapper.forward(mine.input()), mine.target())).backward();
     expect_gradients(
         *model, average_gradients(alone, size(), [&](int of) { return loss_of(alone, batch_of(of, step, kWidths)); }));
     bool is_on_device = false;

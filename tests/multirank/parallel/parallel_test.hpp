@@ -62,14 +62,14 @@ class Layers : public models::Model {
 
 /// Inputs and targets of one rank's micro_batch, different for every rank and step.
 /// @param widths  of the model: the first and the last count
-inline data::Batch batch_of(int rank, int step, const std::vector<std::int64_t>& widths, std::int64_t samples = 2,
-                            at::ScalarType type = at::kDouble) {
-  return {.input = eighths({samples, widths.front()}, 3 * step + rank, type),
-          .target = eighths({samples, widths.back()}, 5 * step + 2 * rank + 1, type)};
+inline batch::Batch batch_of(int rank, int step, const std::vector<std::int64_t>& widths, std::int64_t samples = 2,
+                             at::ScalarType type = at::kDouble) {
+  return {eighths({samples, widths.front()}, 3 * step + rank, type),
+          eighths({samples, widths.back()}, 5 * step + 2 * rank + 1, type)};
 }
 
-inline at::Tensor loss_of(models::Model& model, const data::Batch& batch) {
-  return models::total_loss(model.losses(model.forward(batch.input), batch.target));
+inline at::Tensor loss_of(models::Model& model, const batch::Batch& batch) {
+  return models::total_loss(model.losses(model.forward(batch.input()), batch.target()));
 }
 
 inline void drop_gradients(const models::Model& model) {

@@ -36,7 +36,7 @@ TEST_F(RebuildTest, HappensOnceInTheOrderOfArrival) {
     for (int step = 0; step < 4; ++step) {
       EXPECT_EQ(wrapper->reducer().report().is_rebuilt, step > 1);
       drop_gradients(*model);
-      wrapper->forward(batch_of(rank(), step, widths).input).sum().backward();
+      wrapper->forward(batch_of(rank(), step, widths).input()).sum().backward();
       const Members whole = {{0, 1, 2}};
       const Members rebuilt = limits.bucket_bytes[0] == 1 ? Members{{2}, {1}, {0}} : Members{{2, 1, 0}};
       EXPECT_EQ(members_of(wrapper->reducer().report().buckets), step == 0 ? whole : rebuilt);
@@ -81,7 +81,7 @@ TEST_F(RebuildTest, LetsTheFirstBucketStartFirst) {
       started_at.clear();
       model->gradients_passed = 0;
       drop_gradients(*model);
-      wrapper.forward(batch_of(rank(), number, {4, 4}).input).sum().backward();
+      wrapper.forward(batch_of(rank(), number, {4, 4}).input()).sum().backward();
       return started_at;
     };
     // Searching for unused parameters keeps the order of registration, in which the last gradient is due first.
@@ -121,8 +121,8 @@ TEST_F(RebuildTest, KeepsGradients) {
   Layers alone(widths);
   const auto wrapper = wrap(model, {.reducer = {.limits = kOneEach}});
   const auto loss = [&](int step) {
-    const data::Batch batch = batch_of(rank(), step, widths);
-    return models::total_loss(model->losses(wrapper->forward(batch.input), batch.target));
+    const batch::Batch batch = batch_of(rank(), step, widths);
+    return models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()));
   };
   loss(0).backward();
   model->layers[0]->bias.mutable_grad().reset();  // what is not there is not made

@@ -54,8 +54,8 @@ class RecomputeTest : public ParallelTest {
       drop_gradients(*model);
       loss_of(*wrapper, *model, forward, mode, step).backward();
       const auto loss_alone = [&](int r) {
-        const data::Batch batch = batch_of(r, step, kWidths, 16);
-        return (forward(alone, keep, batch.input) - batch.target).square().mean();
+        const batch::Batch batch = batch_of(r, step, kWidths, 16);
+        return (forward(alone, keep, batch.input()) - batch.target()).square().mean();
       };
       // Of several uses of a layer the gradients may be added in another order.
       expect_gradients(*model, average_gradients(alone, size(), loss_alone), 1e-12);
@@ -76,9 +76,9 @@ class RecomputeTest : public ParallelTest {
 
   at::Tensor loss_of(DistributedDataParallel& wrapper, Layers& model, const Forward& forward, RecomputeMode mode,
                      int step) {
-    const data::Batch batch = batch_of(rank(), step, kWidths, 16);
-    const at::Tensor output = wrapper.run([&] { return forward(model, recomputed(mode), batch.input); });
-    return (output - batch.target).square().mean();
+    const batch::Batch batch = batch_of(rank(), step, kWidths, 16);
+    const at::Tensor output = wrapper.run([&] { return forward(model, recomputed(mode), batch.input()); });
+    return (output - batch.target()).square().mean();
   }
 };
 
@@ -155,7 +155,8 @@ class TiedRecomputeTest : public ParallelTest {
     for (int step = 0; step < 5; ++step) {
       drop_gradients(*model);
       wrapper->run([&] { return forward(*model, again, input_of(rank(), step)); }).square().mean().backward();
-      const auto loss_alone = [&](int r) { return forward(alone, models::run, input_of(r, step)).square().mean(); };
+      const auto once = [](models::Block& block, const at::Tensor& input) { return models::run(block, input); };
+      const auto loss_alone = [&](int r) { return forward(alone, once, input_of(r, step)).square().mean(); };
       expect_gradients(*model, average_gradients(alone, size(), loss_alone), 1e-12);
     }
   }

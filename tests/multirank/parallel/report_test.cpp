@@ -166,8 +166,8 @@ TEST_P(ReportTest, AStepThatFailedIsForgotten) {
   const auto wrapper = wrap(std::make_shared<Layers>(kWidths), reporting(GetParam()));
   auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}});
   for (int step = 0; step < kSteps; ++step) {
-    data::Batch unfit = batch_of(rank(), step, kWidths);
-    unfit.target = at::zeros({1, 3}, at::kDouble);
+    batch::Batch unfit = batch_of(rank(), step, kWidths);
+    unfit.set("label", at::zeros({1, 3}, at::kDouble));
     EXPECT_ANY_THROW(wrapper->train_step(unfit, optimizer));
     std::this_thread::sleep_for(Seconds(0.1));
     wrapper->reset_state();

@@ -36,7 +36,7 @@ TEST_F(ResetTest, AWrapperGoesOnAfterAnExceptionInBackward) {
       auto optimizer = make_optimizer(wrapper->parameters(), settings);
       auto reference_optimizer = make_optimizer(reference->parameters(), settings);
       for (int step = 0; step < 4; ++step) {
-        const data::Batch batch = batch_of(rank(), step, kWidths);
+        const batch::Batch batch = batch_of(rank(), step, kWidths);
         if (step != 2) {
           // A step fails that had no synchronised forward before it, one in its midst, one at its beginning.
           const Failing failing(model->layers[(step + rank()) % 2]->weight);

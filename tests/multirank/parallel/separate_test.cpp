@@ -26,13 +26,13 @@ class Rivals : public models::Model {
   at::Tensor forward(const at::Tensor& noise) override { return models::run(*generator, noise); }
 
   /// The discriminator's loss: it looks twice.
-  at::Tensor judge(const data::Batch& batch) {
-    const at::Tensor real = models::run(*discriminator, batch.target);
-    const at::Tensor made = models::run(*discriminator, forward(batch.input).detach());
+  at::Tensor judge(const batch::Batch& batch) {
+    const at::Tensor real = models::run(*discriminator, batch.target());
+    const at::Tensor made = models::run(*discriminator, forward(batch.input()).detach());
     return (real - 1).square().mean() + made.square().mean();
   }
-  at::Tensor deceive(const data::Batch& batch) {
-    return (models::run(*discriminator, forward(batch.input)) - 1).square().mean();
+  at::Tensor deceive(const batch::Batch& batch) {
+    return (models::run(*discriminator, forward(batch.input())) - 1).square().mean();
   }
 
   std::shared_ptr<models::Linear> generator;
@@ -41,7 +41,7 @@ class Rivals : public models::Model {
 };
 
 /// Noise and real samples.
-data::Batch rivals_batch(int rank, int step) { return samples_of(rank, step, 2, 2, 3); }
+batch::Batch rivals_batch(int rank, int step) { return samples_of(rank, step, 2, 2, 3); }
 
 /// What one process does with the batches of all ranks.
 class Alone {
@@ -50,19 +50,19 @@ class Alone {
 
   void step(int number, int micro_batches = 1) {
     update(*model.discriminator, number, micro_batches,
-           [this](const data::Batch& batch) { return model.judge(batch); });
-    update(*model.generator, number, micro_batches, [this](const data::Batch& batch) { return model.deceive(batch); });
+           [this](const batch::Batch& batch) { return model.judge(batch); });
+    update(*model.generator, number, micro_batches, [this](const batch::Batch& batch) { return model.deceive(batch); });
   }
 
   Rivals model;
 
  private:
   void update(models::Block& part, int number, int micro_batches,
-              const std::function<at::Tensor(const data::Batch&)>& loss) {
+              const std::function<at::Tensor(const batch::Batch&)>& loss) {
     model.zero_grad();
     for (int rank = 0; rank < world_size_; ++rank) {
       for (int micro_batch = 0; micro_batch < micro_batches; ++micro_batch) {
-        const data::Batch batch = rivals_batch(rank, number * micro_batches + micro_batch);
+        const batch::Batch batch = rivals_batch(rank, number * micro_batches + micro_batch);
         (loss(batch) / world_size_ / micro_batches).backward();
       }
     }
@@ -91,7 +91,7 @@ class SeparateTest : public TrainingTest {
 
   /// First the discriminator, then the generator; the one that rests must not keep what the other's loss gave it.
   static SeparateDistributedDataParallel::Step rivalry(SeparateDistributedDataParallel& wrapper, Rivals& model) {
-    return [&wrapper, &model](const data::Batch& batch, optim::OptimWrapperDict& optimizers) {
+    return [&wrapper, &model](const batch::Batch& batch, optim::OptimWrapperDict& optimizers) {
       const at::Tensor judged = model.judge(batch);
       optimizers.at("discriminator").update_params(judged);
       const at::Tensor deceived = model.deceive(batch);
@@ -130,7 +130,7 @@ TEST_F(SeparateTest, ChildrenThatRestCanBeFrozenInstead) {
   for (int step = 0; step < 4; ++step) {
     alone.step(step);
     wrapper->train_step(rivals_batch(rank(), step), optimizers,
-                        [&](const data::Batch& batch, optim::OptimWrapperDict& all) {
+                        [&](const batch::Batch& batch, optim::OptimWrapperDict& all) {
                           all.at("discriminator").update_params(model->judge(batch));
                           set_trained(false);
                           all.at("generator").update_params(model->deceive(batch));
@@ -148,7 +148,7 @@ TEST_F(SeparateTest, OptimizersThatAccumulateSynchroniseOncePerStep) {
   auto optimizers = optimizers_of(*wrapper, 2);
   // Backwards of both are asked for separately, so that each accumulates its own gradients only.
   const auto part = [&](const std::string& name) {
-    return [&, name](const data::Batch& batch, optim::OptimWrapperDict& all) {
+    return [&, name](const batch::Batch& batch, optim::OptimWrapperDict& all) {
       const bool is_generator = name == "generator";
       for (auto& parameter : model->discriminator->parameters()) parameter.set_requires_grad(!is_generator);
       const optim::UpdateReport report =
@@ -194,7 +194,7 @@ TEST_F(SeparateTest, NoSyncReachesEveryChild) {
   auto wrapper = wrap_children(model);
   optim::OptimWrapperDict none;
   const auto gradients_agree = [&] {
-    wrapper->train_step(rivals_batch(rank(), 0), none, [&](const data::Batch& batch, optim::OptimWrapperDict&) {
+    wrapper->train_step(rivals_batch(rank(), 0), none, [&](const batch::Batch& batch, optim::OptimWrapperDict&) {
       model->deceive(batch).backward();
       return models::LossMap{};
     });
@@ -217,7 +217,7 @@ TEST_F(SeparateTest, EvaluationIsNotCollective) {
   EXPECT_FALSE(model->generator->is_training());
   if (rank() == 0) {
     const torch::NoGradGuard no_grad;
-    EXPECT_EQ(wrapper->model().forward(rivals_batch(0, 0).input).size(1), 3);
+    EXPECT_EQ(wrapper->model().forward(rivals_batch(0, 0).input()).size(1), 3);
   }
   world_.barrier();
 }
@@ -242,9 +242,62 @@ TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
   auto wrapper = wrap_children(std::make_shared<Rivals>());
   auto optimizers = optimizers_of(*wrapper);
   optimizers.add("average", optimizer_of(wrapper->child("generator")));
-  const auto nothing = [](const data::Batch&, optim::OptimWrapperDict&) { return models::LossMap{}; };
+  const auto nothing = [](const batch::Batch&, optim::OptimWrapperDict&) { return models::LossMap{}; };
   EXPECT_EQ(error_of<ConfigError>([&] { wrapper->train_step({}, optimizers, nothing); }),
             "ddp: no child 'average' is trained; the trained ones are: discriminator, generator");
+}
+
+/// Two heads over one input; preprocessing halves it.
+class Halving : public models::Model {
+ public:
+  Halving() {
+    torch::manual_seed(1);
+    left = register_module("left", std::make_shared<models::Linear>(3, 2));
+    right = register_module("right", std::make_shared<models::Linear>(3, 2));
+    to(at::kDouble);
+    name_blocks();
+  }
+  batch::Batch preprocess(batch::Batch batch, bool) const override {
+    batch.set_input(batch.input() / 2);
+    return batch;
+  }
+  batch::Outputs forward_batch(const batch::Batch& batch) override {
+    return {{"left", models::run(*left, batch.input())}, {"right", models::run(*right, batch.input())}};
+  }
+  models::LossMap losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const override {
+    return {{"loss_left", at::mse_loss(outputs.tensor("left"), batch.target())},
+            {"loss_right", outputs.tensor("right").square()}};
+  }
+  models::Predictions predictions_of(const batch::Outputs& outputs, const batch::Batch&) const override {
+    return {{"sum", outputs.tensor("left") + outputs.tensor("right")}};
+  }
+  std::shared_ptr<models::Linear> left;
+  std::shared_ptr<models::Linear> right;
+};
+
+// Two outputs and losses by name, through both children's wrappers.
+TEST_F(SeparateTest, EveryStepRunsAModelOfSeveralOutputs) {
+  const auto model = std::make_shared<Halving>();
+  const auto wrapper = wrap_children(model);
+  auto optimizers = optimizers_of(*wrapper);
+  const batch::Batch batch = samples_of(rank(), 0);
+  const at::Tensor half = batch.input() / 2;
+  const at::Tensor left = models::run(*model->left, half).detach();
+  const at::Tensor right = models::run(*model->right, half).detach();
+  const ValidationResult validated = wrapper->val_step(batch);
+  EXPECT_TRUE(at::equal(validated.outputs.tensor("right"), right));
+  EXPECT_FALSE(validated.outputs.tensor("left").requires_grad());
+  EXPECT_DOUBLE_EQ(validated.losses.total.item<double>(),
+                   (at::mse_loss(left, batch.target()) + right.square().mean()).item<double>());
+  EXPECT_TRUE(at::equal(wrapper->test_step(batch).tensor("sum"), left + right));
+  const at::Tensor before = model->left->weight.detach().clone();
+  wrapper->train_step(batch, optimizers, [&](const batch::Batch& given, optim::OptimWrapperDict& all) {
+    const batch::Batch prepared = wrapper->prepare(given, /*is_training=*/true);
+    const models::LossMap losses = model->losses_of(models::run(*model, prepared), prepared);
+    for (const auto& [name, term] : losses) all.at(name.substr(5)).update_params(models::total_loss({{name, term}}));
+    return losses;
+  });
+  EXPECT_FALSE(at::equal(model->left->weight, before));
 }
 
 }  // namespace separate_test

@@ -65,8 +65,8 @@ class ShardedTensorsTest : public ParallelTest {
     Outcome outcome;
     for (int step = 0; step < kSteps; ++step) {
       for (std::int64_t micro_batch = 0; micro_batch < training.wrapping.accumulation_steps; ++micro_batch) {
-        data::Batch batch = batch_of(rank(), 10 * step + static_cast<int>(micro_batch), kWidths);
-        if (step == spoilt && is_last()) batch.input[0][0] = kInfinite;
+        batch::Batch batch = batch_of(rank(), 10 * step + static_cast<int>(micro_batch), kWidths);
+        if (step == spoilt && is_last()) batch.input()[0][0] = kInfinite;
         const StepResult result = wrapper.train_step(batch, optimizer);
         if (micro_batch + 1 < training.wrapping.accumulation_steps) continue;
         if (result.update.grad_norm) outcome.norms.push_back(*result.update.grad_norm);

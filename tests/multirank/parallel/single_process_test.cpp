@@ -17,14 +17,14 @@ struct Variant {
 };
 
 /// All ranks' samples in the order of this step.
-data::Batch global_batch(int step, int world_size, at::ScalarType dtype) {
-  const data::Batch batch = batch_of(0, 0, kWidths, 2 * world_size, dtype);
+batch::Batch global_batch(int step, int world_size, at::ScalarType dtype) {
+  const batch::Batch batch = batch_of(0, 0, kWidths, 2 * world_size, dtype);
   const at::Tensor order = (torch::arange(2 * world_size, at::kLong) + 1337 + step).remainder(2 * world_size);
-  return {.input = batch.input.index_select(0, order), .target = batch.target.index_select(0, order)};
+  return {batch.input().index_select(0, order), batch.target().index_select(0, order)};
 }
 
-data::Batch part_of(const data::Batch& batch, int rank) {
-  return {.input = batch.input.narrow(0, 2 * rank, 2), .target = batch.target.narrow(0, 2 * rank, 2)};
+batch::Batch part_of(const batch::Batch& batch, int rank) {
+  return {batch.input().narrow(0, 2 * rank, 2), batch.target().narrow(0, 2 * rank, 2)};
 }
 
 void descend(const models::Model& model) {
@@ -46,11 +46,11 @@ TEST_F(SingleProcessTest, OfAllSamplesGivesTheSameParameters) {
     alone.to(variant.dtype);
     const auto wrapper = wrap(model, {.reducer = {.limits = variant.limits}});
     for (int step = 0; step < 4; ++step) {
-      const data::Batch batch = global_batch(step, size(), variant.dtype);
-      const data::Batch mine = part_of(batch, rank());
+      const batch::Batch batch = global_batch(step, size(), variant.dtype);
+      const batch::Batch mine = part_of(batch, rank());
       drop_gradients(*model);
       drop_gradients(alone);
-      models::total_loss(model->losses(wrapper->forward(mine.input), mine.target)).backward();
+      models::total_loss(model->losses(wrapper->forward(mine.input()), mine.target())).backward();
       loss_of(alone, batch).backward();
       descend(*model);
       descend(alone);

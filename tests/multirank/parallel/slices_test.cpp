@@ -64,7 +64,7 @@ std::vector<at::Tensor> train(DistributedDataParallel& wrapper, Wide& model, con
   const std::int64_t parts = recipe.options.accumulation_steps;
   double norm = 0;
   for (int i = 0; i < 6; ++i) {
-    const data::Batch batch = batch_of(rank, i, kWidths, 2, at::kFloat);
+    const batch::Batch batch = batch_of(rank, i, kWidths, 2, at::kFloat);
     model.uses_last = !recipe.finds_unused || i % 4 < 2;
     if (form == Form::by_train_step) {
       norm = wrapper.train_step(batch, optimizer).update.grad_norm.value_or(norm);
@@ -72,7 +72,7 @@ std::vector<at::Tensor> train(DistributedDataParallel& wrapper, Wide& model, con
     }
     std::optional<DistributedDataParallel::NoSync> only_here;
     if ((i + 1) % parts != 0) only_here.emplace(wrapper);
-    const at::Tensor loss = models::total_loss(model.losses(wrapper.forward(batch.input), batch.target));
+    const at::Tensor loss = models::total_loss(model.losses(wrapper.forward(batch.input()), batch.target()));
     (loss / static_cast<double>(parts)).backward();
     if (only_here) continue;
     wrapper.parameters().finish_gradients();
@@ -168,7 +168,7 @@ TEST_F(SlicesTest, AreTakenOnlyWhereTheyCanBe) {
     wrapper->train_step(batch_of(rank(), 0, {3, 2}), optimizer);
     EXPECT_FALSE(model->layers[0]->weight.grad().defined());
     // By hand `.grad` can be read.
-    wrapper->forward(batch_of(rank(), 1, {3, 2}).input).sum().backward();
+    wrapper->forward(batch_of(rank(), 1, {3, 2}).input()).sum().backward();
     EXPECT_FALSE(wrapper->reducer().is_sliced());
     EXPECT_TRUE(is_same_everywhere(model->layers[0]->weight.grad()));
   }
@@ -181,8 +181,8 @@ TEST_F(SlicesTest, EndWithAStepWhoseNormIsNotFinite) {
     const auto wrapper = wrap(model, {.shares_parameters = shares});
     auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}}, {.clip = {.max_norm = 1}});
     const std::vector<at::Tensor> before = values_of(*model);
-    data::Batch batch = batch_of(rank(), 0, {3, 2});
-    if (is_last()) batch.input = batch.input / 0.0;
+    batch::Batch batch = batch_of(rank(), 0, {3, 2});
+    if (is_last()) batch.set_input(batch.input() / 0.0);
     const StepResult result = wrapper->train_step(batch, optimizer);
     EXPECT_FALSE(result.update.is_finite);
     EXPECT_FALSE(wrapper->reducer().is_sliced());

@@ -33,7 +33,7 @@ TEST_F(StaticGraphTest, WinsOverSearchingForUnusedParameters) {
   EXPECT_EQ(contains(folder.read("log"), warning), size() > 1);
   for (int step = 0; step < 2; ++step) {
     drop_gradients(*model);
-    wrapper->run([&] { return run_some(*model, 2, batch_of(rank(), step, kWidths).input).sum(); }).backward();
+    wrapper->run([&] { return run_some(*model, 2, batch_of(rank(), step, kWidths).input()).sum(); }).backward();
   }
   EXPECT_EQ(wrapper->reducer().report().is_rebuilt, size() > 1);
 }
@@ -45,7 +45,7 @@ TEST_F(StaticGraphTest, AParameterThatIsUsedLaterIsNamed) {
   const auto wrapper = wrap(model, {.reducer = kIsStatic});
   const auto backward = [&](std::size_t layers) {
     drop_gradients(*model);
-    wrapper->run([&] { return run_some(*model, layers, batch_of(rank(), 0, kWidths).input).sum(); }).backward();
+    wrapper->run([&] { return run_some(*model, layers, batch_of(rank(), 0, kWidths).input()).sum(); }).backward();
   };
   backward(2);
   const std::string text = refusal([&] { backward(3); });
@@ -62,7 +62,7 @@ TEST_F(StaticGraphTest, AParameterThatIsNotUsedLaterIsNamed) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model, {.reducer = kIsStatic});
   const auto loss = [&](std::size_t layers) {
-    return wrapper->run([&] { return run_some(*model, layers, batch_of(rank(), 0, kWidths).input).sum(); });
+    return wrapper->run([&] { return run_some(*model, layers, batch_of(rank(), 0, kWidths).input()).sum(); });
   };
   for (int step = 0; step < 2; ++step) {
     drop_gradients(*model);
@@ -86,7 +86,7 @@ TEST_F(StaticGraphTest, ALayerMayBeUsedSeveralTimes) {
     Layers alone(kWidths);
     const auto wrapper = wrap(model, {.reducer = kIsStatic});
     const auto forward = [](Layers& of, int r, int step) {
-      const at::Tensor hidden = at::tanh(of.run(0, batch_of(r, step, kWidths).input));
+      const at::Tensor hidden = at::tanh(of.run(0, batch_of(r, step, kWidths).input()));
       return of.run(2, at::tanh(of.run(1, at::tanh(of.run(1, hidden))))).sum();
     };
     for (int step = 0; step < 4; ++step) {
@@ -108,14 +108,14 @@ TEST_F(StaticGraphTest, TrainsAlikeThroughAnyReturnType) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = options});
     for (int step = 0; step < 6; ++step) {
-      const data::Batch batch = batch_of(rank(), step, kWidths);
+      const batch::Batch batch = batch_of(rank(), step, kWidths);
       drop_gradients(*model);
       const auto boxed = wrapper->run([&] {
-        const at::Tensor hidden = run_some(*model, 2, batch.input);
+        const at::Tensor hidden = run_some(*model, 2, batch.input());
         return box(hidden, model->run(2, hidden));
       });
       const auto [hidden, output] = unbox(boxed);
-      (hidden.square().mean() + (output - batch.target).square().mean()).backward();
+      (hidden.square().mean() + (output - batch.target()).square().mean()).backward();
       const torch::NoGradGuard no_grad;
       for (auto& parameter : model->parameters()) parameter.sub_(parameter.grad(), 0.125);
     }

@@ -34,13 +34,13 @@ TEST_F(TrafficTest, AForwardWithoutGradientsCommunicatesNothing) {
   counted_.take_counts();
   const auto evaluate = [&] {
     const torch::NoGradGuard no_grad;
-    const at::Tensor output = wrapper->forward(batch_of(rank(), 0, kWidths).input);
+    const at::Tensor output = wrapper->forward(batch_of(rank(), 0, kWidths).input());
     EXPECT_FALSE(output.requires_grad());
   };
   evaluate();
   expect_gradients(*model, std::vector<at::Tensor>(4));
   EXPECT_EQ(counted_.take_counts().all(), 0);
-  wrapper->forward(batch_of(rank(), 0, kWidths).input).sum().backward();
+  wrapper->forward(batch_of(rank(), 0, kWidths).input()).sum().backward();
   EXPECT_EQ(counted_.take_counts().all() > 0, size() > 1);
   evaluate();
   EXPECT_EQ(counted_.take_counts().all(), 0);
@@ -54,7 +54,7 @@ TEST_F(TrafficTest, AStepOfOneBucketIsOneReduction) {
   for (int step = 0; step < 4; ++step) {
     counted_.take_counts();
     drop_gradients(*model);
-    wrapper->forward(batch_of(rank(), step, kWidths).input).sum().backward();
+    wrapper->forward(batch_of(rank(), step, kWidths).input()).sum().backward();
     const CountingCollectives::Counts counts = counted_.take_counts();
     EXPECT_EQ(counts.all_reduces, 1);
     EXPECT_EQ(counts.waits, 1);
@@ -111,7 +111,7 @@ TEST_F(TrafficTest, OneRankHasNoHooksAndNoCollectives) {
     const at::Tensor unused = model->layers[1]->weight.detach().clone();
     const at::Tensor used = model->layers[0]->weight.detach().clone();
     for (int step = 0; step < 3; ++step) {
-      const at::Tensor loss = wrapper->run([&] { return model->run(0, batch_of(0, step, kWidths).input).sum(); });
+      const at::Tensor loss = wrapper->run([&] { return model->run(0, batch_of(0, step, kWidths).input()).sum(); });
       optimizer.update_params(loss);  // an unused parameter is simply left alone
     }
     wrapper->synchronise_buffers();

@@ -29,7 +29,8 @@ class TwoLayers : public Layers {
 };
 
 /// What a rank brings into a step of TwoLayers.
-inline data::Batch samples_of(int rank, int step, std::int64_t samples = 2, std::int64_t in = 3, std::int64_t out = 2) {
+inline batch::Batch samples_of(int rank, int step, std::int64_t samples = 2, std::int64_t in = 3,
+                               std::int64_t out = 2) {
   return batch_of(rank, step, {in, out}, samples);
 }
 
@@ -53,8 +54,8 @@ inline optim::OptimWrapper optimizer_of(DistributedDataParallel& wrapper, const 
 }
 
 /// Backward of one batch, without an update.
-inline void backward(DistributedDataParallel& wrapper, const data::Batch& batch) {
-  models::total_loss(wrapper.model().losses(wrapper.forward(batch.input), batch.target)).backward();
+inline void backward(DistributedDataParallel& wrapper, const batch::Batch& batch) {
+  models::total_loss(wrapper.model().losses(wrapper.forward(batch.input()), batch.target())).backward();
 }
 
 /// Up to the rounding of float64 sums in another order.

@@ -45,8 +45,8 @@ void expect_averages(DistributedDataParallel& wrapper, Tasks& model, int rank, i
   Tasks alone;
   alone.freeze_others();
   const auto loss = [&](Tasks& of, int r, int step) {
-    const data::Batch batch = batch_of(r, step, {3, 2});
-    return (of.use(use(r, step), batch.input) - batch.target).square().mean();
+    const batch::Batch batch = batch_of(r, step, {3, 2});
+    return (of.use(use(r, step), batch.input()) - batch.target()).square().mean();
   };
   for (int step = 0; step < steps; ++step) {
     SCOPED_TRACE("step " + std::to_string(step));
@@ -110,9 +110,9 @@ TEST_F(UnusedTest, FindingAndLearningTheGraphTrainAlike) {
     const auto wrapper = wrap(model, {.reducer = options});
     const std::vector<std::size_t> mine = rank() == 0 ? std::vector{Tasks::kA, Tasks::kB} : std::vector{Tasks::kA};
     for (int step = 0; step < 10; ++step) {
-      const data::Batch batch = batch_of(rank(), step, {3, 2});
+      const batch::Batch batch = batch_of(rank(), step, {3, 2});
       drop_gradients(*model);
-      wrapper->run([&] { return (model->use(mine, batch.input) - batch.target).square().mean(); }).backward();
+      wrapper->run([&] { return (model->use(mine, batch.input()) - batch.target()).square().mean(); }).backward();
       const torch::NoGradGuard no_grad;
       for (auto& parameter : model->parameters()) {
         if (parameter.grad().defined()) parameter.sub_(parameter.grad(), 0.125);
@@ -191,8 +191,8 @@ TEST_F(UnusedTest, AnUndefinedGradientStaysUndefined) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = options});
     for (int step = 0; step < 3; ++step) {
-      const data::Batch batch = batch_of(rank(), step, kWidths);
-      NoGradient::apply(models::total_loss(model->losses(wrapper->forward(batch.input), batch.target))).backward();
+      const batch::Batch batch = batch_of(rank(), step, kWidths);
+      NoGradient::apply(models::total_loss(model->losses(wrapper->forward(batch.input()), batch.target()))).backward();
       expect_gradients(*model, std::vector<at::Tensor>(4));
     }
   }
@@ -207,9 +207,9 @@ TEST_F(UnusedTest, ARankMayUseNothing) {
     const at::Tensor own = torch::ones({2}, at::kDouble).requires_grad_();
     for (int step = 0; step < 3; ++step) {
       const auto loss = [&](Layers& of, int r) {
-        const data::Batch batch = batch_of(r, step, kWidths);
+        const batch::Batch batch = batch_of(r, step, kWidths);
         return r == size() - 1 && r > 0 ? own.sum()
-                                        : models::total_loss(of.losses(of.forward(batch.input), batch.target));
+                                        : models::total_loss(of.losses(of.forward(batch.input()), batch.target()));
       };
       drop_gradients(*model);
       wrapper->run([&] { return loss(*model, rank()); }).backward();
@@ -226,7 +226,7 @@ TEST_F(UnusedTest, AReturnedParameterIsUsed) {
     Layers alone(kWidths);
     const auto wrapper = wrap(model, {.reducer = options});
     const auto outputs = [](Layers& of, int r, int step) {
-      return std::pair(of.run(0, batch_of(r, step, kWidths).input), of.layers[1]->bias);
+      return std::pair(of.run(0, batch_of(r, step, kWidths).input()), of.layers[1]->bias);
     };
     const auto loss = [](const std::pair<at::Tensor, at::Tensor>& from, int r) {
       return from.first.sum() + (r + 1) * from.second.square().sum();
@@ -268,8 +268,8 @@ TEST_F(MissingTest, AreNamedWhenTheNextForwardBegins) {
   if (size() == 1) GTEST_SKIP() << "one rank averages nothing";
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
-  const data::Batch batch = batch_of(rank(), 0, kWidths);
-  const auto first_layer = [&] { return model->run(0, batch.input).sum(); };
+  const batch::Batch batch = batch_of(rank(), 0, kWidths);
+  const auto first_layer = [&] { return model->run(0, batch.input()).sum(); };
   EXPECT_EQ(refusal([&] { wrapper->run(first_layer).backward(); }), "");
   const std::string text = refusal([&] { wrapper->run(first_layer); });
   std::string ranks = "0";
@@ -290,10 +290,10 @@ TEST_F(MissingTest, AreNamedOnEveryRankWhenTheUpdateBegins) {
     const auto wrapper = wrap(model, {.shares_parameters = shares});
     auto optimizer = make_optimizer(wrapper->parameters(), {{"name", "sgd"}, {"momentum", "0.5"}});
     const auto step = [&](bool uses_c) {
-      const data::Batch batch = batch_of(rank(), 0, {3, 2});
+      const batch::Batch batch = batch_of(rank(), 0, {3, 2});
       const std::vector<std::size_t> tasks =
           uses_c ? std::vector{Tasks::kA, Tasks::kB, Tasks::kC} : std::vector{Tasks::kA, Tasks::kB};
-      optimizer.update_params(wrapper->run([&] { return model->use(tasks, batch.input).square().mean(); }));
+      optimizer.update_params(wrapper->run([&] { return model->use(tasks, batch.input()).square().mean(); }));
     };
     for (const int failing_step : {0, 3}) {
       const std::vector<at::Tensor> before = values_of(*model);
@@ -340,10 +340,10 @@ TEST_F(MissingTest, AreNamedInsteadOfBuildingNewBuckets) {
   if (size() == 1) GTEST_SKIP() << "one rank averages nothing";
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model, {.reducer = {.limits = {.bucket_bytes = {1}, .last_bucket_bytes = 0}}});
-  const data::Batch batch = batch_of(rank(), 0, kWidths);
+  const batch::Batch batch = batch_of(rank(), 0, kWidths);
   const auto loss = [&](bool is_whole) {
     return wrapper->run(
-        [&] { return is_whole ? model->forward(batch.input).sum() : model->run(0, batch.input).sum(); });
+        [&] { return is_whole ? model->forward(batch.input()).sum() : model->run(0, batch.input()).sum(); });
   };
   loss(false).backward();
   EXPECT_TRUE(contains(refusal([&] { loss(true); }), "previous reduction"));
@@ -393,10 +393,10 @@ TEST_F(MissingTest, AParameterThatComesAlthoughItWasCountedOutIsNamed) {
   for (const bool finds_unused : {false, true}) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = {.finds_unused = finds_unused}});
-    const data::Batch batch = batch_of(rank(), 0, kWidths);
+    const batch::Batch batch = batch_of(rank(), 0, kWidths);
     for (int step = 0; step < 2; ++step) {
       drop_gradients(*model);
-      const at::Tensor hidden = wrapper->run([&] { return model->run(0, batch.input); });
+      const at::Tensor hidden = wrapper->run([&] { return model->run(0, batch.input()); });
       const std::string text = refusal([&] { model->run(1, hidden).sum().backward(); });
       if (!finds_unused || size() == 1) {
         EXPECT_EQ(text, "");

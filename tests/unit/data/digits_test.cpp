@@ -33,24 +33,24 @@ std::size_t hash_of_image(const float* pixels) {
 TEST(DigitsTest, HaveTheShapeTheirTaskSays) {
   const Splits digits = open_digits();
   EXPECT_EQ(digits.train->size(), 12000);
-  EXPECT_EQ(digits.test->size(), 2000);
+  EXPECT_EQ(digits.val->size(), 2000);
   const Task task = digits.train->task();
   EXPECT_EQ(task.sample_shape, (std::vector<std::int64_t>{1, 28, 28}));
   EXPECT_EQ(task.classes, 10);
   EXPECT_FALSE(task.is_text);
-  const Batch batch = get(*digits.train, {3, 17, 11999});
-  EXPECT_EQ(batch.input.sizes().vec(), (std::vector<std::int64_t>{3, 1, 28, 28}));
-  EXPECT_EQ(batch.input.scalar_type(), at::kFloat);
-  EXPECT_EQ(values_of<std::int64_t>(batch.target), (std::vector<std::int64_t>{3, 7, 9}));
+  const batch::Batch batch = get(*digits.train, {3, 17, 11999});
+  EXPECT_EQ(batch.input().sizes().vec(), (std::vector<std::int64_t>{3, 1, 28, 28}));
+  EXPECT_EQ(batch.input().scalar_type(), at::kFloat);
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (std::vector<std::int64_t>{3, 7, 9}));
 }
 
 TEST(DigitsTest, NoImageOccursTwiceInBothSplitsTogether) {
   const Splits digits = open_digits();
   std::unordered_set<std::size_t> hashes;
-  for (const auto& split : {digits.train, digits.test}) {
+  for (const auto& split : {digits.train, digits.val}) {
     for (std::int64_t begin = 0; begin < split->size(); begin += 1000) {
-      const Batch batch = split->get(range(begin, begin + 1000));
-      const float* pixels = batch.input.const_data_ptr<float>();
+      const batch::Batch batch = split->get(draws_of(range(begin, begin + 1000)));
+      const float* pixels = batch.input().const_data_ptr<float>();
       for (std::size_t i = 0; i < 1000; ++i) hashes.insert(hash_of_image(pixels + i * kPixels));
     }
   }
@@ -59,14 +59,14 @@ TEST(DigitsTest, NoImageOccursTwiceInBothSplitsTogether) {
 
 TEST(DigitsTest, AnImageDoesNotDependOnItsBatchOrThread) {
   const Splits digits = open_digits();
-  const Batch together = digits.train->get(range(0, 200));
+  const batch::Batch together = digits.train->get(draws_of(range(0, 200)));
   std::vector<std::thread> threads;
   std::vector<int> wrong(4);
   for (std::size_t t = 0; t < wrong.size(); ++t) {
     threads.emplace_back([&, t] {
       for (std::int64_t index = 199; index >= 0; --index) {
-        const Batch alone = get(*digits.train, {index});
-        wrong[t] += alone.input[0].equal(together.input[index]) ? 0 : 1;
+        const batch::Batch alone = get(*digits.train, {index});
+        wrong[t] += alone.input()[0].equal(together.input()[index]) ? 0 : 1;
       }
     });
   }
@@ -81,26 +81,26 @@ TEST(DigitsTest, SeedAndSizesChangeTheDigest) {
   EXPECT_EQ(digest("seed", "0"), open_digits().train->digest());
   EXPECT_NE(digest("seed", "1"), open_digits().train->digest());
   EXPECT_NE(digest("train_size", "11999"), open_digits().train->digest());
-  EXPECT_NE(open_digits().test->digest(), open_digits().train->digest());
-  EXPECT_FALSE(get(*open_digits("1").train, {0}).input.equal(get(*open_digits().train, {0}).input));
+  EXPECT_NE(open_digits().val->digest(), open_digits().train->digest());
+  EXPECT_FALSE(get(*open_digits("1").train, {0}).input().equal(get(*open_digits().train, {0}).input()));
 }
 
 // Drawn alike by every machine and compiler. A new way of drawing changes it, and every figure taken on the digits.
 TEST(DigitsTest, AreThePublishedOnes) {
   EXPECT_EQ(open_digits().train->digest(), 17579049798363625657U);
-  EXPECT_EQ(open_digits().test->digest(), 3404916627578243007U);
+  EXPECT_EQ(open_digits().val->digest(), 3404916627578243007U);
 }
 
 TEST(DigitsTest, PixelsHaveAboutMeanZeroAndVarianceOne) {
-  const Batch batch = open_digits().train->get(range(0, 4000));
-  EXPECT_NEAR(batch.input.mean().item<double>(), 0.0, 0.02);
-  EXPECT_NEAR(batch.input.std().item<double>(), 1.0, 0.02);
+  const batch::Batch batch = open_digits().train->get(draws_of(range(0, 4000)));
+  EXPECT_NEAR(batch.input().mean().item<double>(), 0.0, 0.02);
+  EXPECT_NEAR(batch.input().std().item<double>(), 1.0, 0.02);
 }
 
 TEST(DigitsTest, RefusesIndicesOutside) {
   const Splits digits = open_digits();
-  EXPECT_THROW(get(*digits.test, {2000}), std::out_of_range);
-  EXPECT_THROW(get(*digits.test, {-1}), std::out_of_range);
+  EXPECT_THROW(get(*digits.val, {2000}), std::out_of_range);
+  EXPECT_THROW(get(*digits.val, {-1}), std::out_of_range);
 }
 
 double accuracy(const at::Tensor& logits, const at::Tensor& target) {
@@ -111,11 +111,11 @@ double accuracy(const at::Tensor& logits, const at::Tensor& target) {
 TEST(DigitsTest, ALinearModelStaysBelow93Percent) {
   constexpr std::int64_t kTrain = 12000;
   const Splits digits = open_digits();
-  const Batch train = digits.train->get(range(0, kTrain));
-  const Batch test = digits.test->get(range(0, 2000));
-  const at::Tensor images = train.input.view({kTrain, kPixels});
-  const at::Tensor test_images = test.input.view({2000, kPixels});
-  const at::Tensor wanted = at::one_hot(train.target, 10).to(at::kFloat);
+  const batch::Batch train = digits.train->get(draws_of(range(0, kTrain)));
+  const batch::Batch test = digits.val->get(draws_of(range(0, 2000)));
+  const at::Tensor images = train.input().view({kTrain, kPixels});
+  const at::Tensor test_images = test.input().view({2000, kPixels});
+  const at::Tensor wanted = at::one_hot(train.target(), 10).to(at::kFloat);
   at::Tensor weights = at::zeros({kPixels, 10});
   at::Tensor momentum = at::zeros_like(weights);
   double best = 0;
@@ -127,7 +127,7 @@ TEST(DigitsTest, ALinearModelStaysBelow93Percent) {
       momentum.mul_(0.9).add_(batch.t().mm(error), 0.01);
       weights.sub_(momentum, lr);
     }
-    best = std::max(best, accuracy(test_images.mm(weights), test.target));
+    best = std::max(best, accuracy(test_images.mm(weights), test.target()));
   }
   EXPECT_LT(best, 0.93);
   EXPECT_GT(best, 0.80);  // it has learned what it can

@@ -15,10 +15,14 @@
 #include <unistd.h>
 #include <vector>
 
+#include "support/draws.hpp"
+#include "support/sentence.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::data {
 
+using testing::draws_of;
+using testing::sentence_of;
 using testing::TemporaryFolder;
 
 /// Section `data` with its defaults and these values.
@@ -30,21 +34,6 @@ inline Section section(const std::map<std::string, std::string>& values) {
 
 inline Splits open_with(const std::map<std::string, std::string>& values) { return open(section(values)); }
 
-/// The sentence of the E that `call` throws; anything else fails the test.
-template <class E, class Call>
-std::string sentence_of(Call call) {
-  try {
-    call();
-  } catch (const E& error) {
-    return error.what();
-  } catch (const std::exception& error) {
-    ADD_FAILURE() << "another class of error: " << error.what();
-    return "";
-  }
-  ADD_FAILURE() << "nothing was thrown";
-  return "";
-}
-
 /// The numbers of a tensor, one after the other.
 template <class T>
 std::vector<T> values_of(const at::Tensor& tensor) {
@@ -52,7 +41,9 @@ std::vector<T> values_of(const at::Tensor& tensor) {
   return {data, data + tensor.numel()};
 }
 
-inline Batch get(const Dataset& dataset, const std::vector<std::int64_t>& indices) { return dataset.get(indices); }
+inline batch::Batch get(const Dataset& dataset, const std::vector<std::int64_t>& indices) {
+  return dataset.get(draws_of(indices));
+}
 
 /// A folder of the shared data, or "" where this machine has none. A relative path counts from the source root.
 inline std::string shared_data(const std::string& name) {

@@ -70,13 +70,13 @@ class IdxTest : public ::testing::Test {
 
 void expect_the_usual_samples(const Splits& splits) {
   EXPECT_EQ(splits.train->size(), 5);
-  EXPECT_EQ(splits.test->size(), 2);
+  EXPECT_EQ(splits.val->size(), 2);
   EXPECT_EQ(splits.train->task().sample_shape, (Shape{1, 2, 3}));
   EXPECT_EQ(splits.train->task().classes, 10);
-  const Batch batch = get(*splits.train, {4, 1});
-  EXPECT_EQ(batch.input.sizes().vec(), (Shape{2, 1, 2, 3}));
-  EXPECT_EQ(values_of<std::int64_t>(batch.target), (Shape{4, 1}));
-  const std::vector<float> pixels = values_of<float>(batch.input);
+  const batch::Batch batch = get(*splits.train, {4, 1});
+  EXPECT_EQ(batch.input().sizes().vec(), (Shape{2, 1, 2, 3}));
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Shape{4, 1}));
+  const std::vector<float> pixels = values_of<float>(batch.input());
   for (std::size_t i = 0; i < 12; ++i) {
     const double byte = i < 6 ? 24 + static_cast<double>(i) : static_cast<double>(i);
     EXPECT_NEAR(pixels[i], (byte / 255 - 0.1307) / 0.3081, 1e-6);  // float rounding
@@ -109,14 +109,14 @@ TEST_F(IdxTest, AFourthDimensionHoldsChannels) {
   folder.write("t10k-images-idx4-ubyte", idx({2, 3, 2, 1}));
   const Splits splits = open_folder();
   EXPECT_EQ(splits.train->task().sample_shape, (Shape{3, 2, 1}));
-  EXPECT_EQ(get(*splits.test, {0}).input.sizes().vec(), (Shape{1, 3, 2, 1}));
+  EXPECT_EQ(get(*splits.val, {0}).input().sizes().vec(), (Shape{1, 3, 2, 1}));
 }
 
 TEST_F(IdxTest, TheDigestFollowsTheContent) {
   const std::uint64_t before = open_folder().train->digest();
   EXPECT_EQ(open_folder().train->digest(), before);
   EXPECT_NE(open_folder("11").train->digest(), before);
-  EXPECT_NE(open_folder().test->digest(), before);
+  EXPECT_NE(open_folder().val->digest(), before);
   folder.write("train-images-idx3-ubyte", idx({5, 2, 3}, 1));
   EXPECT_NE(open_folder().train->digest(), before);
 }
@@ -215,7 +215,7 @@ TEST_F(IdxTest, RefusesALabelBeyondTheClasses) {
 TEST_F(IdxTest, RefusesSplitsOfDifferentShape) {
   EXPECT_EQ(refusal_of("t10k-images-idx3-ubyte", idx({2, 3, 2})),
             folder.path() +
-                ": its training images are 1 x 2 x 3 (channels x height x width), but its test images are 1 x 3 x 2");
+                ": its training images are 1 x 2 x 3 (channels x height x width), but those of t10k are 1 x 3 x 2");
 }
 
 TEST(SharedDataTest, MnistIsRead) {
@@ -223,13 +223,13 @@ TEST(SharedDataTest, MnistIsRead) {
   if (path.empty()) GTEST_SKIP() << "no mnist10k in LOCKSTEP_SHARED";
   const Splits mnist = open_with({{"name", "idx"}, {"path", path}});
   EXPECT_EQ(mnist.train->size(), 8000);
-  EXPECT_EQ(mnist.test->size(), 2000);
+  EXPECT_EQ(mnist.val->size(), 2000);
   EXPECT_EQ(mnist.train->task().sample_shape, (Shape{1, 28, 28}));
   std::vector<std::int64_t> all(8000);
   for (std::size_t i = 0; i < all.size(); ++i) all[i] = static_cast<std::int64_t>(i);
-  const Batch batch = mnist.train->get(all);
-  EXPECT_NEAR(batch.input.mean().item<double>(), 0.0, 0.02);
-  EXPECT_NEAR(batch.input.std().item<double>(), 1.0, 0.02);
+  const batch::Batch batch = mnist.train->get(draws_of(all));
+  EXPECT_NEAR(batch.input().mean().item<double>(), 0.0, 0.02);
+  EXPECT_NEAR(batch.input().std().item<double>(), 1.0, 0.02);
 }
 
 }  // namespace idx_test

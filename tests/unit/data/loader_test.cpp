@@ -3,7 +3,6 @@
 
 #include <ATen/ops/empty.h>
 
-#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <exception>
@@ -25,14 +24,16 @@ class Numbers : public Dataset {
   Task task() const override { return {.sample_shape = {}, .classes = 1}; }
   std::uint64_t digest() const override { return 0; }
 
-  Batch get(std::span<const std::int64_t> indices) const override {
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
     ++fetched;
-    if (std::find(indices.begin(), indices.end(), bad_index) != indices.end()) std::rethrow_exception(error);
-    std::this_thread::sleep_for(delay * (indices.front() % 3));
-    Batch batch;
-    batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-    std::copy(indices.begin(), indices.end(), batch.target.mutable_data_ptr<std::int64_t>());
-    return batch;
+    std::this_thread::sleep_for(delay * (draws.front().index % 3));
+    const at::Tensor indices = at::empty({static_cast<std::int64_t>(draws.size())}, at::kLong);
+    auto* index = indices.mutable_data_ptr<std::int64_t>();
+    for (const batch::Draw& draw : draws) {
+      if (draw.index == bad_index) std::rethrow_exception(error);
+      *index++ = draw.index;
+    }
+    return {indices, indices};
   }
 
   mutable std::atomic<int> fetched = 0;
@@ -43,21 +44,44 @@ class Numbers : public Dataset {
 
 Indices pair_of(std::int64_t k) { return {2 * k, 2 * k + 1}; }
 
-Indices taken(Loader& loader) { return values_of<std::int64_t>(loader.next().target); }
+std::vector<batch::Draw> pair_draws(std::int64_t k) { return draws_of(pair_of(k)); }
+
+Indices taken(Loader& loader) { return values_of<std::int64_t>(loader.next().target()); }
 
 TEST(LoaderTest, BatchesComeInOrderWhateverTheWorkers) {
   for (const int workers : {0, 1, 3, 8}) {
     for (const int prefetch : {1, 4}) {
-      Loader loader(std::make_shared<Numbers>(), pair_of, 5, 25, {.workers = workers, .prefetch = prefetch});
+      Loader loader(std::make_shared<Numbers>(), pair_draws, 5, 25, {.workers = workers, .prefetch = prefetch});
       for (std::int64_t k = 5; k < 25; ++k) EXPECT_EQ(taken(loader), pair_of(k)) << workers << " " << prefetch;
       EXPECT_THROW(loader.next(), std::logic_error);
     }
   }
 }
 
+TEST(LoaderTest, BatchesKnowTheirDraws) {
+  const auto plan = [](std::int64_t k) {
+    return std::vector<batch::Draw>{{.index = 3 * k, .epoch = 7, .position = k}};
+  };
+  Loader loader(std::make_shared<Numbers>(), plan, 2, 3, {.workers = 1});
+  const batch::Batch batch = loader.next();
+  EXPECT_EQ(batch.draws(), plan(2));
+  EXPECT_EQ(batch.size(), 1);
+}
+
+// A batch of another size would be given the wrong weight.
+TEST(LoaderTest, ADataSetThatGivesFewerSamplesIsRefused) {
+  class Short : public Numbers {
+   public:
+    batch::Batch get(std::span<const batch::Draw> draws) const override { return Numbers::get(draws.first(1)); }
+  };
+  Loader loader(std::make_shared<Short>(), pair_draws, 0, 1, {.workers = 0, .name = "the training data"});
+  EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }),
+            "the training data, batch 0: the data set was asked for 2 samples and gave 1");
+}
+
 TEST(LoaderTest, FetchesAheadButNoFurtherThanAllowed) {
   const auto numbers = std::make_shared<Numbers>();
-  Loader loader(numbers, pair_of, 0, 100, {.workers = 2, .prefetch = 4});
+  Loader loader(numbers, pair_draws, 0, 100, {.workers = 2, .prefetch = 4});
   const auto wait_for = [&](int count) {
     for (int i = 0; i < 2000 && numbers->fetched < count; ++i) std::this_thread::sleep_for(milliseconds(1));
     std::this_thread::sleep_for(milliseconds(20));  // time to go too far
@@ -70,7 +94,7 @@ TEST(LoaderTest, FetchesAheadButNoFurtherThanAllowed) {
 
 TEST(LoaderTest, WithoutWorkersNothingIsFetchedAhead) {
   const auto numbers = std::make_shared<Numbers>();
-  Loader loader(numbers, pair_of, 0, 100, {.workers = 0});
+  Loader loader(numbers, pair_draws, 0, 100, {.workers = 0});
   EXPECT_EQ(numbers->fetched, 0);
   taken(loader);
   EXPECT_EQ(numbers->fetched, 1);
@@ -80,7 +104,7 @@ TEST(LoaderTest, AnErrorReachesTheCallerAtItsBatch) {
   for (const int workers : {0, 1, 3}) {
     const auto numbers = std::make_shared<Numbers>();
     numbers->bad_index = 7;
-    Loader loader(numbers, pair_of, 0, 8, {.workers = workers});
+    Loader loader(numbers, pair_draws, 0, 8, {.workers = workers});
     for (std::int64_t k = 0; k < 3; ++k) EXPECT_EQ(taken(loader), pair_of(k));
     EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }), "sample 7 of the data set: it is bad");
     EXPECT_EQ(taken(loader), pair_of(4));
@@ -90,21 +114,21 @@ TEST(LoaderTest, AnErrorReachesTheCallerAtItsBatch) {
 // Reads no file twice alike: a batch fails, and none of its samples does alone.
 class Unsteady : public Numbers {
  public:
-  Batch get(std::span<const std::int64_t> indices) const override {
-    if (indices.size() > 1) throw std::runtime_error("read error");
-    return Numbers::get(indices);
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    if (draws.size() > 1) throw std::runtime_error("read error");
+    return Numbers::get(draws);
   }
 };
 
 TEST(LoaderTest, AnErrorNamesTheSampleAndTheData) {
-  Loader unsteady(std::make_shared<Unsteady>(), pair_of, 4, 5, {.workers = 1, .name = "the training data"});
-  EXPECT_EQ(sentence_of<DataError>([&] { unsteady.next(); }), "a sample of the training data, in batch 4: read error");
+  Loader unsteady(std::make_shared<Unsteady>(), pair_draws, 4, 5, {.workers = 1, .name = "the training data"});
+  EXPECT_EQ(sentence_of<DataError>([&] { unsteady.next(); }), "the training data, batch 4: read error");
 
   const auto throws = [](auto error) {
     const auto numbers = std::make_shared<Numbers>();
     numbers->bad_index = 1;
     numbers->error = std::make_exception_ptr(error);
-    return std::make_unique<Loader>(numbers, pair_of, 0, 1, LoaderOptions{.workers = 1});
+    return std::make_unique<Loader>(numbers, pair_draws, 0, 1, LoaderOptions{.workers = 1});
   };
   // What another library throws counts as a fault of the data; what Lockstep or the program says stays what it is.
   EXPECT_EQ(sentence_of<DataError>([&] { throws(std::runtime_error("no JPEG"))->next(); }),
@@ -114,9 +138,9 @@ TEST(LoaderTest, AnErrorNamesTheSampleAndTheData) {
 }
 
 TEST(LoaderTest, AnErrorOfThePlanReachesTheCallerToo) {
-  const auto plan = [](std::int64_t k) -> Indices {
+  const auto plan = [](std::int64_t k) {
     if (k == 1) throw ConfigError("no plan");
-    return pair_of(k);
+    return pair_draws(k);
   };
   Loader loader(std::make_shared<Numbers>(), plan, 0, 3, {.workers = 2});
   EXPECT_EQ(taken(loader), pair_of(0));
@@ -126,18 +150,18 @@ TEST(LoaderTest, AnErrorOfThePlanReachesTheCallerToo) {
 TEST(LoaderTest, EndsWithBatchesLeftOver) {
   for (const int take : {0, 1, 3}) {
     for (const int workers : {1, 3}) {
-      Loader loader(std::make_shared<Numbers>(), pair_of, 0, 100, {.workers = workers, .prefetch = 2});
+      Loader loader(std::make_shared<Numbers>(), pair_draws, 0, 100, {.workers = workers, .prefetch = 2});
       for (int i = 0; i < take; ++i) taken(loader);
     }
   }
-  const Loader empty(std::make_shared<Numbers>(), pair_of, 3, 3, {.workers = 2});
+  const Loader empty(std::make_shared<Numbers>(), pair_draws, 3, 3, {.workers = 2});
 }
 
 TEST(LoaderTest, MeasuresTheTimeItWaits) {
   for (const int workers : {0, 1}) {
     const auto numbers = std::make_shared<Numbers>();
     numbers->delay = milliseconds(50);
-    Loader loader(numbers, [](std::int64_t) { return Indices{2}; }, 0, 3, {.workers = workers});
+    Loader loader(numbers, [](std::int64_t) { return draws_of({2}); }, 0, 3, {.workers = workers});
     EXPECT_EQ(loader.wait_seconds(), 0.0);
     taken(loader);
     EXPECT_GE(loader.wait_seconds(), workers == 0 ? 0.1 : 0.01);  // a worker starts before the caller asks
@@ -145,8 +169,8 @@ TEST(LoaderTest, MeasuresTheTimeItWaits) {
 }
 
 TEST(LoaderTest, RefusesImpossibleOptions) {
-  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_of, 0, 1, {.workers = -1}), std::invalid_argument);
-  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_of, 0, 1, {.workers = 1, .prefetch = 0}),
+  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_draws, 0, 1, {.workers = -1}), std::invalid_argument);
+  EXPECT_THROW(Loader(std::make_shared<Numbers>(), pair_draws, 0, 1, {.workers = 1, .prefetch = 0}),
                std::invalid_argument);
 }
 

@@ -19,12 +19,11 @@ class Uneven : public Dataset {
   std::int64_t size() const override { return 23; }
   Task task() const override { return {.sample_shape = {1, 2, 4}, .classes = 3}; }
   std::uint64_t digest() const override { return 0; }
-  Batch get(std::span<const std::int64_t> indices) const override {
-    Batch batch;
-    batch.target = at::empty({static_cast<std::int64_t>(indices.size())}, at::kLong);
-    auto* target = batch.target.mutable_data_ptr<std::int64_t>();
-    for (const std::int64_t index : indices) *target++ = label(index);
-    return batch;
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    const at::Tensor labels = at::empty({static_cast<std::int64_t>(draws.size())}, at::kLong);
+    auto* target = labels.mutable_data_ptr<std::int64_t>();
+    for (const batch::Draw& draw : draws) *target++ = label(draw.index);
+    return {labels, labels};
   }
   std::vector<double> aspect_ratios() const override {
     std::vector<double> ratios;
@@ -99,16 +98,15 @@ TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
 class Tokens : public Uneven {
  public:
   Task task() const override { return {.sample_shape = {8}, .classes = 3, .is_text = true}; }
-  Batch get(std::span<const std::int64_t> indices) const override {
-    Batch batch;
-    batch.target = at::zeros({static_cast<std::int64_t>(indices.size()), 8}, at::kLong);
-    return batch;
+  batch::Batch get(std::span<const batch::Draw> draws) const override {
+    const at::Tensor tokens = at::zeros({static_cast<std::int64_t>(draws.size()), 8}, at::kLong);
+    return {tokens, tokens};
   }
   std::vector<double> aspect_ratios() const override { return Dataset::aspect_ratios(); }
 };
 
 TEST(SamplerTableTest, ADataSetTellsItsClassesAndShapes) {
-  const Splits digits = open_with({{"train_size", "300"}, {"test_size", "1"}});
+  const Splits digits = open_with({{"train_size", "300"}, {"val_size", "1"}});
   EXPECT_EQ(digits.train->labels(), digits.train->Dataset::labels());  // told at once, and read from the targets
   EXPECT_EQ(digits.train->labels().size(), 300U);
   EXPECT_EQ(digits.train->aspect_ratios(), std::vector<double>(300, 1));

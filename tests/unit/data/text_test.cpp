@@ -30,16 +30,16 @@ TEST_F(TextTest, CharactersAreNumberedInOrder) {
   EXPECT_EQ(task.predictions_per_sample, 4);
   EXPECT_TRUE(task.is_text);
   EXPECT_EQ(text.train->size(), 6);  // starts 0 to 5 of 10 characters, since each needs 5
-  const Batch batch = get(*text.train, {5, 0});
-  EXPECT_EQ(batch.input.scalar_type(), at::kLong);
-  EXPECT_EQ(values_of<std::int64_t>(batch.input), (Tokens{1, 2, 3, 4, 4, 2, 3, 1}));
-  EXPECT_EQ(values_of<std::int64_t>(batch.target), (Tokens{2, 3, 4, 1, 2, 3, 1, 0}));
+  const batch::Batch batch = get(*text.train, {5, 0});
+  EXPECT_EQ(batch.input().scalar_type(), at::kLong);
+  EXPECT_EQ(values_of<std::int64_t>(batch.input()), (Tokens{1, 2, 3, 4, 4, 2, 3, 1}));
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Tokens{2, 3, 4, 1, 2, 3, 1, 0}));
 }
 
 TEST_F(TextTest, BytesAbove127AreCharactersLikeOthers) {
   const Splits text = open_text(file("\xff\x80z\xff\x80z\xff\x80z\xff"), "1", "0.5");
   EXPECT_EQ(text.train->task().classes, 3);
-  EXPECT_EQ(values_of<std::int64_t>(get(*text.train, {0}).input), (Tokens{2}));
+  EXPECT_EQ(values_of<std::int64_t>(get(*text.train, {0}).input()), (Tokens{2}));
 }
 
 // Every distinct character is one place of the text, so that a target says where it stands.
@@ -49,10 +49,10 @@ TEST_F(TextTest, TheTestPartAsksForEveryCharacterOnce) {
   for (const std::int64_t block : {1, 5, 7, 63, 127}) {
     const Splits text = open_text(file(all), std::to_string(block), "0.5");
     std::map<std::int64_t, int> asked;
-    for (std::int64_t index = 0; index < text.test->size(); ++index) {
-      const Batch batch = get(*text.test, {index});
-      const Tokens input = values_of<std::int64_t>(batch.input);
-      const Tokens target = values_of<std::int64_t>(batch.target);
+    for (std::int64_t index = 0; index < text.val->size(); ++index) {
+      const batch::Batch batch = get(*text.val, {index});
+      const Tokens input = values_of<std::int64_t>(batch.input());
+      const Tokens target = values_of<std::int64_t>(batch.target());
       for (std::size_t i = 0; i < target.size(); ++i) {
         if (target[i] == kIgnored) continue;
         EXPECT_EQ(target[i], input[i] + 1);
@@ -70,14 +70,14 @@ TEST_F(TextTest, TheDigestFollowsContentAndCut) {
   EXPECT_EQ(open_text(file("abcdefghijabcdefghij"), "2", "0.5").train->digest(), before);
   EXPECT_NE(open_text(file("abcdefghijabcdefghij"), "3", "0.5").train->digest(), before);
   EXPECT_NE(open_text(file("abcdefghijabcdefghij"), "2", "0.6").train->digest(), before);
-  EXPECT_NE(open_text(file("abcdefghijabcdefghij"), "2", "0.5").test->digest(), before);
+  EXPECT_NE(open_text(file("abcdefghijabcdefghij"), "2", "0.5").val->digest(), before);
   EXPECT_NE(open_text(file("abcdefghijabcdefghii"), "2", "0.5").train->digest(), before);
 }
 
 TEST_F(TextTest, RefusesATextThatIsTooShort) {
   EXPECT_EQ(sentence_of<DataError>([this] { open_text(file(std::string(100, 'a')), "64"); }),
             folder.path("input.txt") +
-                ": the test part has 10 tokens, but data.block = 64 needs at least 65; give more text or lower "
+                ": the validation part has 10 tokens, but data.block = 64 needs at least 65; give more text or lower "
                 "data.block");
   EXPECT_EQ(sentence_of<DataError>([this] { open_text(file(""), "64"); }),
             folder.path("input.txt") +
@@ -99,10 +99,10 @@ TEST(SharedDataTest, TinyShakespeareIsRead) {
   const Splits text = open_text(folder + "/input.txt", "64");
   EXPECT_EQ(text.train->task().classes, 65);
   EXPECT_EQ(text.train->size(), 1003854 - 64);
-  EXPECT_EQ(text.test->size(), (111540 - 1 + 63) / 64);
-  const Batch first = get(*text.train, {0});
-  EXPECT_EQ(first.input.const_data_ptr<std::int64_t>()[0], 18);  // 'F' of "First Citizen"
-  EXPECT_EQ(first.target.const_data_ptr<std::int64_t>()[4], 1);  // the blank after "First"
+  EXPECT_EQ(text.val->size(), (111540 - 1 + 63) / 64);
+  const batch::Batch first = get(*text.train, {0});
+  EXPECT_EQ(first.input().const_data_ptr<std::int64_t>()[0], 18);  // 'F' of "First Citizen"
+  EXPECT_EQ(first.target().const_data_ptr<std::int64_t>()[4], 1);  // the blank after "First"
 }
 
 }  // namespace text_test

@@ -29,22 +29,22 @@ TEST_F(TokensTest, ReadsTwoBytesEach) {
   EXPECT_EQ(tokens.train->size(), 4);
   EXPECT_EQ(tokens.train->task().classes, 65535);
   EXPECT_EQ(tokens.train->task().sample_shape, (Tokens{2}));
-  const Batch batch = get(*tokens.train, {3, 1});
-  EXPECT_EQ(values_of<std::int64_t>(batch.input), (Tokens{0, 1, 300, 65534}));
-  EXPECT_EQ(values_of<std::int64_t>(batch.target), (Tokens{1, 2, 65534, 0}));
+  const batch::Batch batch = get(*tokens.train, {3, 1});
+  EXPECT_EQ(values_of<std::int64_t>(batch.input()), (Tokens{0, 1, 300, 65534}));
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Tokens{1, 2, 65534, 0}));
 }
 
 TEST_F(TokensTest, TheLastTestSampleAsksForWhatIsLeft) {
   const Splits tokens = open_tokens();
-  EXPECT_EQ(tokens.test->size(), 2);
-  const Batch batch = get(*tokens.test, {0, 1});
-  EXPECT_EQ(values_of<std::int64_t>(batch.input), (Tokens{9, 8, 8, 7}));
-  EXPECT_EQ(values_of<std::int64_t>(batch.target), (Tokens{8, 7, kIgnored, 6}));
+  EXPECT_EQ(tokens.val->size(), 2);
+  const batch::Batch batch = get(*tokens.val, {0, 1});
+  EXPECT_EQ(values_of<std::int64_t>(batch.input()), (Tokens{9, 8, 8, 7}));
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Tokens{8, 7, kIgnored, 6}));
 }
 
 TEST_F(TokensTest, ATokenBeyondTheVocabularyIsNamedWhenItIsRead) {
   const Splits tokens = open_tokens("300");
-  EXPECT_EQ(values_of<std::int64_t>(get(*tokens.train, {3}).input), (Tokens{0, 1}));
+  EXPECT_EQ(values_of<std::int64_t>(get(*tokens.train, {3}).input()), (Tokens{0, 1}));
   EXPECT_EQ(sentence_of<DataError>([&] { get(*tokens.train, {0}); }),
             folder.path("train.bin") + ": token 300 at position 1 is not below data.vocab_size = 300");
 }

@@ -14,7 +14,6 @@ namespace exhibits_test {
 /// Says what the test wants to hear.
 struct SayingModel : models::Model {
   explicit SayingModel(models::Predictions said) : said_(std::move(said)) {}
-  at::Tensor forward(const at::Tensor& input) override { return input; }
   models::Predictions predict(const at::Tensor&) const override { return said_; }
 
  private:
@@ -32,7 +31,8 @@ std::vector<Image> images_of(const at::Tensor& input, const at::Tensor& target, 
                              std::int64_t most = 100) {
   const SayingModel model(said);
   SamplePictures pictures(most);
-  pictures.add({.is_training = false, .input = input, .target = target, .output = input, .model = &model});
+  const batch::Batch batch{input, target};
+  pictures.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = input, .model = &model});
   return images_of(pictures);
 }
 
@@ -40,8 +40,7 @@ using Pixels = std::vector<std::uint8_t>;
 
 TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
   const at::Tensor input = torch::tensor({{{{-1.0F, 0.0F}, {1.0F, 3.0F}}}, {{{5.0F, 5.0F}, {5.0F, 5.0F}}}});
-  const std::vector<Image> images =
-      images_of(input, torch::tensor({7, 1}), {.classes = torch::tensor({7, 2}), .masks = {}});
+  const std::vector<Image> images = images_of(input, torch::tensor({7, 1}), {{"classes", torch::tensor({7, 2})}});
   ASSERT_EQ(images.size(), 2U);
   EXPECT_EQ(images[0].name, "sample_00");
   EXPECT_EQ(images[0].height, 2);
@@ -56,7 +55,7 @@ TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
 
 TEST(SamplePicturesTest, ThreeChannelsAreColoursAndOthersGrey) {
   const at::Tensor rgb = torch::tensor({0.0F, 1.0F, 0.5F, 0.0F, 0.0F, 0.2F}).reshape({1, 3, 1, 2});
-  const models::Predictions said{.classes = torch::tensor({0}), .masks = {}};
+  const models::Predictions said{{"classes", torch::tensor({0})}};
   EXPECT_EQ(images_of(rgb, torch::tensor({0}), said)[0].pixels, (Pixels{0, 128, 0, 255, 0, 51}));
   const at::Tensor two = torch::tensor({0.0F, 1.0F, 9.0F, -9.0F}).reshape({1, 2, 1, 2});
   EXPECT_EQ(images_of(two, torch::tensor({0}), said)[0].pixels, (Pixels{0, 0, 0, 255, 255, 255}));
@@ -70,7 +69,7 @@ TEST(SamplePicturesTest, ThreeChannelsAreColoursAndOthersGrey) {
 TEST(SamplePicturesTest, AMaskStandsBesideThePicture) {
   const at::Tensor input = torch::tensor({0.0F, 1.0F}).reshape({1, 1, 2, 1});
   const at::Tensor masks = torch::tensor({2, 1}).reshape({1, 2, 1});
-  const std::vector<Image> images = images_of(input, torch::tensor({0}), {.classes = {}, .masks = masks});
+  const std::vector<Image> images = images_of(input, torch::tensor({0}), {{"masks", masks}});
   ASSERT_EQ(images.size(), 1U);
   EXPECT_EQ(images[0].width, 1 + 2 + 1);
   EXPECT_EQ(images[0].caption, "");
@@ -79,16 +78,16 @@ TEST(SamplePicturesTest, AMaskStandsBesideThePicture) {
   EXPECT_EQ(Pixels(images[0].pixels.begin(), images[0].pixels.begin() + 12), first_row);
   EXPECT_EQ(Pixels(images[0].pixels.begin() + 12, images[0].pixels.end()), second_row);
   const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // of two classes
-  EXPECT_EQ(images_of(input, torch::tensor({0}), {.classes = {}, .masks = scores})[0].pixels[9], 255);
+  EXPECT_EQ(images_of(input, torch::tensor({0}), {{"masks", scores}})[0].pixels[9], 255);
 }
 
 TEST(SamplePicturesTest, AreTheFirstOfTheirKindAndNoMoreThanAsked) {
   const at::Tensor input = torch::rand({2, 1, 3, 3});
-  const SayingModel model({.classes = torch::tensor({0, 1}), .masks = {}});
+  const SayingModel model({{"classes", torch::tensor({0, 1})}});
   SamplePictures pictures(3);
   for (int i = 0; i < 5; ++i) {
-    pictures.add(
-        {.is_training = false, .input = input, .target = torch::tensor({0, 1}), .output = input, .model = &model});
+    const batch::Batch batch{input, torch::tensor({0, 1})};
+    pictures.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = input, .model = &model});
   }
   EXPECT_EQ(images_of(pictures).size(), 3U);
   EXPECT_EQ(images_of(torch::rand({2, 9}), torch::tensor({0, 1}), {}).size(), 0U) << "no picture";
@@ -98,26 +97,27 @@ TEST(SamplePicturesTest, AreTheFirstOfTheirKindAndNoMoreThanAsked) {
 
 TEST(SamplePicturesTest, KeepNoGraphAndAskForNone) {
   const at::Tensor input = torch::rand({1, 1, 2, 2}, torch::requires_grad());
-  const std::vector<Image> images = images_of(input, torch::tensor({1}), {.classes = torch::tensor({1}), .masks = {}});
+  const std::vector<Image> images = images_of(input, torch::tensor({1}), {{"classes", torch::tensor({1})}});
   EXPECT_EQ(images.size(), 1U);
   EXPECT_EQ(input.use_count(), 1U);
 }
 
 TEST(SamplePicturesTest, WhatGoesWrongDoesNotEndTheRun) {
   const at::Tensor input = torch::rand({2, 1, 2, 2});
-  EXPECT_TRUE(images_of(input, torch::tensor({0, 1}), {.classes = {}, .masks = torch::rand({1})}).empty());
+  EXPECT_TRUE(images_of(input, torch::tensor({0, 1}), {{"masks", torch::rand({1})}}).empty());
 }
 
-LastBatch batch_of(const at::Tensor& output, const at::Tensor& target) {
-  return {.is_training = false, .input = {}, .target = target, .output = output};
+void add(ConfusionCount& count, const at::Tensor& output, const at::Tensor& target) {
+  const batch::Batch batch{output, target};
+  count.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = output});
 }
 
 TEST(ConfusionCountTest, CountsTargetsByRowsAndPassesOverWhatIsIgnored) {
   ConfusionCount count(3);
   const at::Tensor scores =
       torch::tensor({{9.0F, 1.0F, 0.0F}, {0.0F, 1.0F, 5.0F}, {0.0F, 2.0F, 1.0F}, {3.0F, 2.0F, 1.0F}});
-  count.add(batch_of(scores, torch::tensor({0, 1, 1, -100})));
-  count.add(batch_of(scores.slice(0, 0, 1), torch::tensor({2})));
+  add(count, scores, torch::tensor({0, 1, 1, -100}));
+  add(count, scores.slice(0, 0, 1), torch::tensor({2}));
   const Table table = count.table().value();
   EXPECT_EQ(table.columns, 3U);
   EXPECT_EQ(table.values, (std::vector<double>{1, 0, 0, 0, 1, 1, 1, 0, 0}));
@@ -131,9 +131,9 @@ TEST(ConfusionCountTest, GivesNoTableOfOtherThings) {
                                                       {torch::rand({2, 4}), torch::tensor({0, 1})},
                                                       {torch::rand({2, 3, 5}), torch::zeros({2, 5}, torch::kLong)}}) {
     ConfusionCount count(3);
-    count.add(batch_of(torch::eye(3), torch::tensor({0, 1, 2})));
+    add(count, torch::eye(3), torch::tensor({0, 1, 2}));
     EXPECT_TRUE(count.table());
-    count.add(batch_of(output, target));
+    add(count, output, target);
     EXPECT_FALSE(count.table());
   }
 }

@@ -229,6 +229,41 @@ TEST(MetersTest, WrongTextsAreRefusedInASentence) {
   }
 }
 
+// Two meters of a kind, one of which reads another output: as each would read alone, also where all samples are needed.
+TEST(MetersTest, EachReadsWhatItNames) {
+  for (const std::string row : {"regression", "regression_order"}) {
+    SCOPED_TRACE(row);
+    const Samples first = samples_for(row);
+    Samples second = first;
+    for (double& output : second.outputs) output += 0.5;
+    const auto samples_of = [&](const Reads& reads) { return reads.output == "size" ? second : first; };
+    const auto both = [&row] {
+      std::vector<Meter> meters;
+      meters.push_back(make_meter(row, kClasses, "test"));
+      meters.push_back(make_meter(row + ",output=size,prefix=of_size", kClasses, "test"));
+      return Meters(std::move(meters));
+    };
+    Meters meters = both();
+    meters.add(samples_of);
+    Meters other = both();  // as ranks gather
+    std::copy(meters.sums().begin(), meters.sums().end(), other.sums().begin());
+    other.take_gathered(std::vector<std::vector<std::byte>>{meters.packed()});
+    Meters alone = one_meter(row);
+    Meters alone_second = one_meter(row);
+    alone.add(first);
+    alone_second.add(second);
+    const auto numbers = other.read().numbers;
+    const auto expected = alone.read().numbers;
+    const auto expected_second = alone_second.read().numbers;
+    ASSERT_EQ(numbers.size(), 2 * expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+      EXPECT_EQ(numbers[i], expected[i]);
+      EXPECT_EQ(numbers[expected.size() + i].first, "of_size/" + expected_second[i].first);
+      EXPECT_EQ(numbers[expected.size() + i].second, expected_second[i].second);
+    }
+  }
+}
+
 TEST(MetersTest, TwoNumbersOfOneNameAreRefused) {
   std::vector<Meter> twice;
   twice.push_back(make_meter("top_k,k=2", kClasses, "test"));

@@ -6,6 +6,7 @@
 #include <torch/types.h>
 
 #include <functional>
+#include <map>
 
 namespace lockstep::models {
 namespace losses_test {
@@ -53,6 +54,37 @@ TEST(LossesTest, OnlyTheTotalHasAHistory) {
   parsed.total.backward();
   EXPECT_TRUE(at::equal(weight.grad(), torch::tensor({0.5 + 2, 0.5 + 4})));
   for (const auto& [name, value] : parsed.values) EXPECT_FALSE(value.requires_grad()) << name;
+}
+
+TEST(LossesTest, AMapIsTheSumOfItsMeansAndTellsEach) {
+  const std::map<std::string, at::Tensor> levels = {{"p3", torch::tensor({1.0, 3.0})}, {"p4", torch::tensor(5.0)}};
+  const ParsedLosses parsed = parse_losses({{"loss_box", levels}, {"loss_class", torch::tensor(1.0)}});
+  EXPECT_EQ(host_values(parsed),
+            (Numbers{{"loss", 8}, {"loss_box", 7}, {"loss_box/p3", 2}, {"loss_box/p4", 5}, {"loss_class", 1}}));
+  EXPECT_EQ(host_values(parse_losses({{"loss", levels}})), (Numbers{{"loss", 7}, {"loss/p3", 2}, {"loss/p4", 5}}));
+}
+
+// What is told stays unweighted; a loss over no items, which is NaN, adds neither a value nor a gradient.
+TEST(LossesTest, WeightsByNameMakeTheTotal) {
+  const at::Tensor weight = torch::tensor({2.0, 4.0}, at::TensorOptions(at::kDouble).requires_grad(true));
+  const at::Tensor over_nothing = cross_entropy(weight.view({1, 2}), torch::tensor({-100L}));
+  EXPECT_TRUE(over_nothing.isnan().item<bool>());
+  LossWeights weights = 0.5;
+  weights.by_name = {{"loss_a", 3}, {"loss_none", 0}};
+  const ParsedLosses parsed = parse_losses({{"loss_a", weight[0]}, {"loss_b", weight[1]}, {"loss_none", over_nothing}},
+                                           LossSum::named, weights);
+  EXPECT_EQ(parsed.total.item<double>(), 3 * 2 + 0.5 * 4);
+  EXPECT_EQ(weights.of_total(), 1);
+  parsed.total.backward();
+  EXPECT_TRUE(at::equal(weight.grad(), torch::tensor({3.0, 0.5}, at::kDouble)));
+  EXPECT_EQ(host_values(parsed)[1], (std::pair<std::string, double>("loss_a", 2)));
+  EXPECT_EQ(LossWeights(0.25).of_total(), 0.25);
+  try {
+    parse_losses({{"loss", weight.sum()}}, LossSum::named, weights);
+    FAIL() << "taken";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "the model counts items of 'loss_a', but returned no such loss");
+  }
 }
 
 TEST(LossesTest, SaysWhatIsMissing) {

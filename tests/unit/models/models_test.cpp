@@ -53,6 +53,79 @@ TEST(ModelsTest, OutputsHaveOneRowOfLogitsForEachPrediction) {
   EXPECT_EQ(run(*gpt, torch::zeros({3, 16}, at::kLong)).sizes(), (std::vector<std::int64_t>{3, 16, 65}));
 }
 
+/// A model that says nothing but its forward.
+class Plain : public Model {
+ public:
+  explicit Plain(TaskKind kind) { set_task_kind(kind); }
+  at::Tensor forward(const at::Tensor& input) override { return input; }
+};
+
+// By theory: the losses of outputs 0 and 2 against what each kind asks for.
+TEST(ModelsTest, DefaultsGoByTheKindOfTheTask) {
+  const at::Tensor scores = torch::tensor({{0.0, 2.0}}, at::kDouble);
+  const auto loss = [](TaskKind kind, const at::Tensor& output, const at::Tensor& target) {
+    return total_loss(Plain(kind).losses(output, target)).item<double>();
+  };
+  const double wrong = std::log1p(std::exp(2.0));  // -log of the softmax of the first
+  EXPECT_NEAR(loss(TaskKind::classification, scores, torch::tensor({0L})), wrong, 1e-12);
+  EXPECT_NEAR(loss(TaskKind::language, scores.view({1, 1, 2}), torch::tensor({{0L}})), wrong, 1e-12);
+  EXPECT_NEAR(loss(TaskKind::segmentation, scores.view({1, 2, 1, 1}), torch::zeros({1, 1, 1}, at::kLong)), wrong,
+              1e-12);
+  EXPECT_NEAR(loss(TaskKind::multilabel, scores, torch::tensor({{1L, 0L}})), (std::log(2.0) + wrong) / 2, 1e-12);
+  EXPECT_NEAR(loss(TaskKind::regression, scores, torch::tensor({{1.0F, 4.0F}})), 2.5, 1e-12);
+  const auto predicted = [](TaskKind kind, const at::Tensor& output) { return Plain(kind).predict(output); };
+  EXPECT_EQ(predicted(TaskKind::classification, scores).tensor("classes").item<std::int64_t>(), 1);
+  EXPECT_EQ(predicted(TaskKind::segmentation, scores.view({1, 2, 1, 1})).tensor("masks").item<std::int64_t>(), 1);
+  EXPECT_TRUE(at::equal(predicted(TaskKind::multilabel, scores).tensor("labels"), torch::tensor({{false, true}})));
+  EXPECT_TRUE(at::equal(predicted(TaskKind::regression, scores).tensor("values"), scores));
+  EXPECT_EQ(error_of([&] { loss(TaskKind::custom, scores, scores); }),
+            "the task is custom, so the model must say its losses: override losses_of");
+  EXPECT_EQ(error_of([&] { predicted(TaskKind::custom, scores); }),
+            "the task is custom, so the model must say its predictions: override predictions_of");
+}
+
+TEST(ModelsTest, ABatchIsTheShortFormsInputAndTarget) {
+  Plain model(TaskKind::regression);
+  const batch::Batch batch{torch::tensor({{1.0, 2.0}}), torch::tensor({{3.0, 2.0}})};
+  const batch::Outputs outputs = run(model, batch);
+  EXPECT_EQ(outputs.entries().front().first, "output");
+  EXPECT_EQ(total_loss(losses_of(model, outputs, batch)).item<double>(), 2);
+  EXPECT_TRUE(model.counts(batch).empty());
+  class Silent : public Model {};
+  Silent silent;
+  EXPECT_EQ(error_of([&] { run(silent, batch); }), "model has no forward of one tensor");
+}
+
+// What is thrown by anything but Lockstep is a fault of these samples.
+TEST(ModelsTest, ALossThatThrowsNamesItsSamples) {
+  class Throwing : public Plain {
+   public:
+    Throwing() : Plain(TaskKind::custom) {}
+    LossMap losses_of(const batch::Outputs&, const batch::Batch&) const override {
+      throw std::runtime_error("no such class");
+    }
+  };
+  batch::Batch batch{torch::ones({2, 1})};
+  batch.set_draws({{.index = 7}, {.index = 3}});
+  try {
+    losses_of(Throwing(), {}, batch);
+    FAIL() << "taken";
+  } catch (const DataError& error) {
+    EXPECT_STREQ(error.what(), "the model's losses of samples 7, 3: no such class");
+  }
+}
+
+TEST(ModelsTest, AKeyChoosesAPreprocessor) {
+  const auto model = build(section({{"name", "mlp"}, {"preprocess", "image"}, {"image_mean", "2"}, {"image_std", "4"}}),
+                           kImages, 1, at::kFloat);
+  const batch::Batch batch = model->preprocess(batch::Batch(torch::full({1, 1, 2, 2}, 10, at::kByte)), false);
+  EXPECT_TRUE(at::equal(batch.input(), torch::full({1, 1, 2, 2}, 2, at::kFloat)));
+  EXPECT_EQ(error_of([] {
+              build(section({{"name", "mlp"}, {"preprocess", "image"}, {"image_mean", "2"}}), kImages, 1, at::kFloat);
+            }),
+            "model.image_mean (test): mean and std of images: give both or none");
+}
+
 // A count in bfloat16 would stop at 256.
 TEST(ModelsTest, ATypeIsForRealNumbersAlone) {
   const Task small{.sample_shape = {3, 16, 16}, .classes = 10};

@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     parallel::DistributedDataParallel wrapper(
         net, world, *collectives, {.shares_parameters = std::string(argv[1]) == "shared", .checks_writes = true});
     auto optimizer = testing::make_optimizer(wrapper.parameters(), {{"name", "sgd"}});
-    const data::Batch batch{.input = at::ones({4, 50}), .target = at::ones({4, 2})};
+    const batch::Batch batch{at::ones({4, 50}), at::ones({4, 2})};
     for (int step = 0; step < 5; ++step) {
       wrapper.train_step(batch, optimizer);
       if (step == 2) world.barrier();

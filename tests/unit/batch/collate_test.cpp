@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/collate.hpp"
+#include "batch/collate.hpp"
+
+#include <lockstep/core/error.hpp>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
@@ -7,14 +9,19 @@
 #include <ATen/ops/ones.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 #include <limits>
 
-#include "files.hpp"
+#include "support/draws.hpp"
+#include "support/sentence.hpp"
 
-namespace lockstep::data {
+namespace lockstep::batch {
 namespace collate_test {
+
+using testing::draws_of;
+using testing::sentence_of;
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -116,16 +123,12 @@ TEST(CollateTest, PlainValuesAreJoinedBelowMapsAndLists) {
     samples.push_back(ValueMap{
         {"name", "n" + std::to_string(i)}, {"pair", ValueList{at::full({2}, i), 0.5 * i}}, {"label", std::int64_t{i}}});
   }
-  for (const Value& batch : {collate(samples), default_collate(samples)}) {
-    const ValueMap& map = batch.as<ValueMap>();
-    EXPECT_EQ(map.at("name").as<ValueList>().at(1).as<std::string>(), "n1");  // a text is no list of letters
-    EXPECT_EQ(tensor_at(map.at("pair"), 0).sizes(), Sizes({2, 2}));
-    EXPECT_TRUE(at::equal(tensor_at(map.at("pair"), 1), at::tensor({0.0, 0.5}, at::kDouble)));
-    EXPECT_TRUE(at::equal(map.at("label").as<at::Tensor>(), at::tensor({0, 1}, at::kLong)));
-  }
-  const Value lists = pseudo_collate(samples);
-  EXPECT_EQ(tensor_at(lists.as<ValueMap>().at("pair").as<ValueList>().at(0), 1).sizes(), Sizes({2}));
-  EXPECT_EQ(lists.as<ValueMap>().at("label").as<ValueList>().at(1).as<std::int64_t>(), 1);
+  const Value batch = collate(samples);
+  const ValueMap& map = batch.as<ValueMap>();
+  EXPECT_EQ(map.at("name").as<ValueList>().at(1).as<std::string>(), "n1");  // a text is no list of letters
+  EXPECT_EQ(tensor_at(map.at("pair"), 0).sizes(), Sizes({2, 2}));
+  EXPECT_TRUE(at::equal(tensor_at(map.at("pair"), 1), at::tensor({0.0, 0.5}, at::kDouble)));
+  EXPECT_TRUE(at::equal(map.at("label").as<at::Tensor>(), at::tensor({0, 1}, at::kLong)));
 }
 
 TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
@@ -137,14 +140,14 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
   const std::vector<Row> rows = {
       {{}, ": there are none"},
       {{1, 1.5}, ": sample 0 has a whole number, but sample 1 has a number"},
-      {{ValueMap{{"a", 1}, {"b", 1}}, ValueMap{{"a", 1}}}, ": sample 1 has no 'b'"},
+      {{ValueMap{{"a", 1}, {"b", 1}}, ValueMap{{"a", 1}}}, ": sample 1 has no 'b', but sample 0 has"},
       {{ValueMap{{"a", 1}}, ValueMap{{"a", 1}, {"b", 1}}}, ": sample 0 has no 'b', but sample 1 has"},
       {{ValueMap{{"a", ValueList{1, 2}}}, ValueMap{{"a", ValueList{1}}}},
-       " at a: the list of sample 0 has 2 elements, that of sample 1 has 1"},
+       " at 'a': the list of sample 0 has 2 elements, that of sample 1 has 1"},
       {{ValueMap{{"a", ValueList{1, at::zeros({2})}}}, ValueMap{{"a", ValueList{1, at::zeros({3})}}}},
-       " at a[1]: shapes [2] and [3] differ"},
-      {{at::zeros({2}), at::zeros({2}, at::kLong)}, ": the tensors have different types"},
-      {{ValueMap{{"a", ValueMap{{"b", Value()}}}}}, " at a.b: nothing has no rule"},
+       " at 'a[1]': shapes [2] of sample 0 and [3] of sample 1 differ"},
+      {{at::zeros({2}), at::zeros({2}, at::kLong)}, ": the tensors of sample 0 and sample 1 have different types"},
+      {{ValueMap{{"a", ValueMap{{"b", Value()}}}}}, " at 'a.b': nothing has no rule"},
       {{DataContainer(Value(1), stack)}, ": a container with stack holds a whole number, not a tensor"},
       {{DataContainer(at::zeros({2, 2}), stack)}, ": shape [2, 2] has no dimension before the 2 that are padded"},
       {{DataContainer(at::zeros({2, 2, 2}), stack), DataContainer(at::zeros({3, 2, 2}), stack)},
@@ -153,7 +156,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
        ": shapes [2, 2, 2] and [2, 2] differ before the last 2 dimensions"},
       {{DataContainer(at::zeros({2}), {.stack = true, .pad_dims = std::nullopt}),
         DataContainer(at::zeros({3}), {.stack = true, .pad_dims = std::nullopt})},
-       ": shapes [2] and [3] differ"},
+       ": shapes [2] of sample 0 and [3] of sample 1 differ"},
       {{DataContainer(Value(1)), DataContainer(Value(1), {.cpu_only = true})},
        ": the containers differ in stack, cpu_only or pad_dims"},
   };
@@ -161,9 +164,24 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
     EXPECT_EQ(sentence_of<DataError>([&] { collate(row.samples, 2); }), "samples cannot be joined" + row.fault);
   }
   EXPECT_THROW(collate(ValueList{1}, 0), DataError);
-  EXPECT_EQ(sentence_of<DataError>([] { default_collate(ValueList{DataContainer(Value(1))}); }),
-            "samples cannot be joined: a container has no rule here; use collate");
-  EXPECT_THROW(pseudo_collate(ValueList{ValueList{1}, ValueList{}}), DataError);
+}
+
+TEST(CollateTest, SamplesAreCalledByTheirNumbersInTheDataSet) {
+  const ValueList samples = {ValueMap{{"a", 1}}, ValueMap{}};
+  EXPECT_EQ(sentence_of<DataError>([&] {
+              collated(samples, draws_of({40, 17}));
+            }),
+            "samples cannot be joined: sample 17 has no 'a', but sample 40 has");
+}
+
+TEST(CollateTest, ABatchHasTheValuesOfItsSamples) {
+  const ValueList samples = {ValueMap{{"image", image({1, 2, 2}, 1)}, {"file", "a.png"}},
+                             ValueMap{{"image", image({1, 3, 1}, 2)}, {"file", "b.png"}}};
+  const Batch batch = scatter(collated(samples, draws_of({5, 6})), kCpu);
+  EXPECT_EQ(batch.size(), 2);
+  EXPECT_EQ(batch.tensor("image").sizes(), Sizes({2, 1, 3, 2}));
+  EXPECT_EQ(batch.at("file").as<ValueList>().at(1).as<std::string>(), "b.png");
+  EXPECT_EQ(sentence_of<DataError>([&] { collated(ValueList{1}, {}); }), "a sample is a map of values, not a tensor");
 }
 
 TEST(ScatterTest, ContainersAreReplacedByWhatTheyHold) {
@@ -209,10 +227,12 @@ TEST(ScatterTest, TensorsMoveAndThoseOfCpuOnlyContainersStay) {
   EXPECT_EQ(tensor_at(map.at("moves"), 0).device(), other);
   EXPECT_EQ(tensor_at(map.at("stays"), 0).device(), kCpu);
   EXPECT_EQ(map.at("plain").as<at::Tensor>().device(), other);
-  const Value cast = cast_data(samples.front(), other);
-  EXPECT_EQ(cast.as<ValueMap>().at("plain").as<at::Tensor>().device(), other);
-  EXPECT_EQ(cast.as<ValueMap>().at("moves").as<DataContainer>().data().as<at::Tensor>().device(), kCpu);
+  EXPECT_EQ(sentence_of<DataError>([&] {
+              scatter(Batch({{"a", collate(ValueList{DataContainer("x"), DataContainer("y")}, 1)}}, 2), other);
+            }),
+            "'a' of the batch: a container has 2 groups for one device; collate with samples_per_group = the number of "
+            "samples");
 }
 
 }  // namespace collate_test
-}  // namespace lockstep::data
+}  // namespace lockstep::batch

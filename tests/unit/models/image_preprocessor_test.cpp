@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/image_preprocessor.hpp"
+#include "models/image_preprocessor.hpp"
+
+#include <lockstep/core/error.hpp>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
 
 #include <functional>
 
-#include "files.hpp"
+#include "support/sentence.hpp"
 
-namespace lockstep::data {
+namespace lockstep::models {
 namespace image_preprocessor_test {
+
+using batch::Value;
+using batch::ValueList;
+using testing::sentence_of;
 
 using Sizes = std::vector<std::int64_t>;
 
@@ -51,16 +58,6 @@ TEST(ImagePreprocessorTest, ChannelsAreReversedBeforeTheyAreNormalised) {
     EXPECT_TRUE(at::equal(preprocess(ValueList{channels}), at::zeros({1, 3, 1, 1})));
     EXPECT_TRUE(at::equal(preprocess(channels.unsqueeze(0)), at::zeros({1, 3, 1, 1})));
   }
-}
-
-TEST(ImagePreprocessorTest, ABatchKeepsItsOtherParts) {
-  const ImagePreprocessor preprocess(ImageOptions{});
-  const Value bare = preprocess.batch(ValueMap{{"inputs", at::zeros({1, 1, 2, 2}, at::kByte)}}, at::kCPU);
-  EXPECT_EQ(bare.as<ValueMap>().at("inputs").as<at::Tensor>().scalar_type(), at::kFloat);
-  EXPECT_TRUE(bare.as<ValueMap>().at("data_samples").is<std::monostate>());
-  const Value full = preprocess.batch(ValueMap{{"inputs", at::zeros({1, 1, 2, 2})}, {"data_samples", "s"}}, at::kMeta);
-  EXPECT_EQ(full.as<ValueMap>().at("data_samples").as<std::string>(), "s");
-  EXPECT_EQ(full.as<ValueMap>().at("inputs").as<at::Tensor>().device(), at::Device(at::kMeta));
 }
 
 // Cases: [3, 5] and [3, 7] with the divisor 4 make [2, 3, 8]; the first dimension is never padded.
@@ -111,7 +108,6 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
        [&] {
          reversing(at::zeros({2, 4, 2, 2}));
        }},
-      {"a batch of images must be a map with 'inputs'", [&] { plain.batch(ValueMap{}, at::kCPU); }},
       {"there are no tensors to stack", [&] { plain(ValueList{}); }},
       {"tensors of the shapes [3, 5] and [3, 5, 1] cannot be stacked", [&] { stack_batch(mixed); }},
   };
@@ -119,4 +115,4 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
 }
 
 }  // namespace image_preprocessor_test
-}  // namespace lockstep::data
+}  // namespace lockstep::models

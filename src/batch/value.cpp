@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/batch/value.hpp>
 #include <lockstep/core/error.hpp>
-#include <lockstep/data/value.hpp>
 
 #include <array>
 #include <sstream>
 
-namespace lockstep::data {
+namespace lockstep::batch {
 
 DataContainer::DataContainer(Value data, ContainerOptions options)
     : data_(std::make_shared<const Value>(std::move(data))), options_(options) {
@@ -41,4 +41,4 @@ std::string shape_text(const at::Tensor& tensor) {
   return text.str();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::batch

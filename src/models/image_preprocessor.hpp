@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/data/value.hpp>
+#include <lockstep/batch/value.hpp>
 
 #include <span>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::models {
 
 struct ImageOptions {
   std::vector<double> mean = {};      ///< one value, or one for each of three channels; none: not normalised
@@ -27,11 +27,7 @@ class ImagePreprocessor {
   /// @param images  a list of [C, H, W], each padded to the largest rounded up, or a tensor [N, C, H, W], rounded up
   /// @return        [N, C, H', W'] float32
   /// @throws DataError  other shapes, or another kind of value
-  at::Tensor operator()(const Value& images) const;
-  /// A map with "inputs" as above and perhaps "data_samples": the same map with both, the latter "nothing" if absent,
-  /// on `device`.
-  /// @throws DataError  there is no "inputs"
-  Value batch(const Value& batch, const at::Device& device, bool non_blocking = false) const;
+  at::Tensor operator()(const batch::Value& images) const;
 
  private:
   at::Tensor normalised(const at::Tensor& images) const;
@@ -44,4 +40,4 @@ class ImagePreprocessor {
 /// @throws DataError  there is none, or their numbers of dimensions or first sizes differ
 at::Tensor stack_batch(std::span<const at::Tensor> tensors, std::int64_t divisor = 1, double pad_value = 0);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::models

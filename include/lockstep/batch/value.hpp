@@ -12,7 +12,7 @@
 #include <variant>
 #include <vector>
 
-namespace lockstep::data {
+namespace lockstep::batch {
 
 struct Value;
 
@@ -83,4 +83,4 @@ std::string kind_of(const Value& value);
 /// The shape of a tensor for messages, such as "[3, 28, 28]".
 std::string shape_text(const at::Tensor& tensor);
 
-}  // namespace lockstep::data
+}  // namespace lockstep::batch

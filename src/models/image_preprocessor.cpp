@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/image_preprocessor.hpp"
+#include "models/image_preprocessor.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -10,11 +10,14 @@
 #include <algorithm>
 #include <sstream>
 
-#include "data/collate.hpp"
-
-namespace lockstep::data {
+namespace lockstep::models {
 
 namespace {
+
+using batch::kind_of;
+using batch::shape_text;
+using batch::Value;
+using batch::ValueList;
 
 std::int64_t rounded_up(std::int64_t size, std::int64_t divisor) { return (size + divisor - 1) / divisor * divisor; }
 
@@ -78,16 +81,6 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
   return stack_batch(tensors, options_.pad_size_divisor, options_.pad_value);
 }
 
-Value ImagePreprocessor::batch(const Value& batch, const at::Device& device, bool non_blocking) const {
-  if (!batch.is<ValueMap>() || !batch.as<ValueMap>().contains("inputs")) {
-    throw DataError("a batch of images must be a map with 'inputs'");
-  }
-  ValueMap moved = cast_data(batch, device, non_blocking).as<ValueMap>();
-  moved["inputs"] = (*this)(moved.at("inputs"));
-  moved.try_emplace("data_samples");
-  return moved;
-}
-
 at::Tensor stack_batch(std::span<const at::Tensor> tensors, std::int64_t divisor, double pad_value) {
   if (divisor < 1) throw DataError("stack_batch: the divisor must be at least 1");
   if (tensors.empty()) throw DataError("there are no tensors to stack");
@@ -107,4 +100,4 @@ at::Tensor stack_batch(std::span<const at::Tensor> tensors, std::int64_t divisor
   return at::stack(equal);
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep::models

@@ -1,0 +1,92 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/batch/draw.hpp>
+#include <lockstep/batch/value.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::batch {
+
+/// Which values of a batch are the model's inputs and which are its targets, by their names, in order.
+struct Roles {
+  std::vector<std::string> inputs = {"data"};
+  std::vector<std::string> targets = {"label"};
+
+  bool operator==(const Roles&) const = default;
+};
+
+/// Samples that a model receives together: values by name. Most are tensors [N, ...] with one row for each of the N
+/// samples; others are lists, texts, or whatever the samples hold. A batch owns its values and can only be moved.
+///
+/// A loader uses the memory of a batch again only when nothing else refers to it.
+class Batch {
+ public:
+  Batch() = default;
+  /// @param data   [N, ...] the value "data", which is the input
+  explicit Batch(at::Tensor data) : Batch(std::move(data), at::Tensor()) {}
+  /// @param label  [N, ...] the value "label", which is the target; undefined: the batch has none
+  Batch(at::Tensor data, at::Tensor label);
+  /// @param size   number of samples
+  Batch(ValueMap values, std::int64_t size) : values_(std::move(values)), size_(size) {}
+  Batch(Batch&&) noexcept = default;
+  Batch& operator=(Batch&&) noexcept = default;
+  Batch(const Batch&) = delete;
+  Batch& operator=(const Batch&) = delete;
+  ~Batch() = default;
+
+  std::int64_t size() const noexcept { return size_; }  ///< number of samples
+  const ValueMap& values() const noexcept { return values_; }
+
+  bool has(const std::string& key) const { return values_.contains(key); }
+  /// @throws DataError  no value has this name; the message names those that there are
+  const Value& at(const std::string& key) const;
+  /// @throws DataError  there is no such value, or it is no tensor
+  const at::Tensor& tensor(const std::string& key) const;
+  /// The tensors of a list, or the only one of a tensor.
+  /// @throws DataError  there is no such value, or it is neither
+  std::vector<at::Tensor> tensors(const std::string& key) const;
+  void set(const std::string& key, Value value) { values_[key] = std::move(value); }
+
+  const Roles& roles() const noexcept;
+  void set_roles(std::shared_ptr<const Roles> roles) noexcept { roles_ = std::move(roles); }
+  /// The tensor that has the role of input `i`.
+  /// @throws DataError  there is no such role or value, or the value is no tensor
+  const at::Tensor& input(std::size_t i = 0) const { return tensor(input_key(i)); }
+  const std::string& input_key(std::size_t i = 0) const;
+  void set_input(Value value, std::size_t i = 0) { set(input_key(i), std::move(value)); }
+  /// Whether there is a value with the role of target `i`.
+  bool has_target(std::size_t i = 0) const { return i < roles().targets.size() && has(roles().targets[i]); }
+  /// The tensor that has the role of target `i`. @throws DataError  as input
+  const at::Tensor& target(std::size_t i = 0) const { return tensor(target_key(i)); }
+  const std::string& target_key(std::size_t i = 0) const;
+
+  /// Which samples these are, in order; empty where nobody said it.
+  const std::vector<Draw>& draws() const noexcept { return draws_; }
+  void set_draws(std::vector<Draw> draws) { draws_ = std::move(draws); }
+
+  /// Calls `change` for the tensor that a value is, or for each tensor of a list or map. Nothing for other values.
+  void change(const std::string& key, const std::function<void(at::Tensor&)>& change);
+  /// Calls `change` for every value, which it may replace.
+  void change_each(const std::function<void(const std::string& key, Value& value)>& change);
+
+  /// A batch of the same tensors and values.
+  Batch share() const;
+
+ private:
+  ValueMap values_;
+  std::int64_t size_ = 0;
+  std::shared_ptr<const Roles> roles_;  // null: the default
+  std::vector<Draw> draws_;
+};
+
+}  // namespace lockstep::batch

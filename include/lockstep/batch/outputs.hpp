@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <initializer_list>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::batch {
+
+/// What a model returns: tensors by name, in order. A list has several entries of one name. The first entry is the main
+/// output, which is called "output" unless a model has a better name.
+class Outputs {
+ public:
+  using Entry = std::pair<std::string, at::Tensor>;
+
+  Outputs() = default;
+  /// One tensor, "output".
+  Outputs(at::Tensor output) { entries_.emplace_back("output", std::move(output)); }
+  Outputs(std::initializer_list<Entry> entries) : entries_(entries) {}
+
+  void add(std::string name, at::Tensor tensor) { entries_.emplace_back(std::move(name), std::move(tensor)); }
+  void add(const std::string& name, const std::vector<at::Tensor>& list) {
+    for (const at::Tensor& tensor : list) entries_.emplace_back(name, tensor);
+  }
+
+  bool is_empty() const noexcept { return entries_.empty(); }
+  const std::vector<Entry>& entries() const noexcept { return entries_; }
+  std::vector<Entry>& entries() noexcept { return entries_; }
+
+  /// The first entry. @throws ConfigError  there is none
+  const at::Tensor& main() const;
+  /// The first entry of this name, or an undefined tensor.
+  at::Tensor find(const std::string& name) const;
+  /// The first entry of this name. @throws ConfigError  there is none; the message names those that there are
+  const at::Tensor& tensor(const std::string& name) const;
+  /// All entries of this name, in order; none: empty.
+  std::vector<at::Tensor> list(const std::string& name) const;
+
+  /// The same tensors without their histories.
+  Outputs detached() const;
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+}  // namespace lockstep::batch

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/loop/loss_counts.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <cmath>
+#include <exception>
+#include <limits>
+
+#include "core/text.hpp"
+
+namespace lockstep::engine {
+
+LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world) {
+  world.together([&] {
+    for (const auto& [name, count] : model.counts(first)) names_.push_back(name);
+  });
+  const std::vector<std::string> all = world.all_gather(joined(names_));
+  world.together([&] {
+    if (all[static_cast<std::size_t>(world.rank())] == all.front()) return;
+    throw ConfigError("the model counts items of the losses '" + joined(names_) + "', but on rank 0 of '" +
+                      all.front() + "'");
+  });
+}
+
+/// In the order of the names.
+std::vector<double> LossCounts::counts_of(const models::Model& model, const batch::Batch& batch) const {
+  std::vector<double> counts;
+  std::vector<std::string> names;
+  for (const auto& [name, count] : model.counts(batch)) {
+    if (!(count >= 0) || std::isinf(count)) {
+      throw ConfigError("the model counts " + number_text(count) + " items of the loss '" + name + "'");
+    }
+    names.push_back(name);
+    counts.push_back(count);
+  }
+  if (names == names_) return counts;
+  throw ConfigError("the model counts items of the losses '" + joined(names) + "', but in the first batch of '" +
+                    joined(names_) + "'");
+}
+
+std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, std::span<const batch::Batch> batches,
+                                                   std::span<const double> usual, double parts,
+                                                   const mpi::Communicator& world,
+                                                   mpi::Collectives& collectives) const {
+  std::vector<std::vector<double>> counts;
+  std::vector<double> totals(names_.size(), 0.0);
+  std::exception_ptr failure;
+  try {
+    for (const batch::Batch& batch : batches) {
+      counts.push_back(counts_of(model, batch));
+      for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += counts.back()[i];
+    }
+  } catch (...) {
+    failure = std::current_exception();
+    totals.assign(totals.size(), std::numeric_limits<double>::quiet_NaN());  // by which all ranks hear of it
+  }
+  collectives.all_reduce(totals.data(), totals.size(), DType::float64, mpi::ReduceOp::sum);
+  if (std::isnan(totals.front())) {
+    world.together([&] {
+      if (failure) std::rethrow_exception(failure);
+    });
+  }
+  std::vector<models::LossWeights> weights;
+  for (std::size_t b = 0; b < batches.size(); ++b) {
+    weights.emplace_back(usual[b]);
+    for (std::size_t i = 0; i < names_.size(); ++i) {
+      weights.back().by_name.emplace_back(names_[i], totals[i] == 0 ? 0 : parts * counts[b][i] / totals[i]);
+    }
+  }
+  return weights;
+}
+
+}  // namespace lockstep::engine

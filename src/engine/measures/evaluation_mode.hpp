@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/models/model.hpp>
+
+namespace lockstep::engine {
+
+/// The model is in evaluation mode while one lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(models::Model& model) : model_(&model) { model.eval(); }
+  ~EvaluationMode() { model_->train(); }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+
+ private:
+  models::Model* model_;
+};
+
+}  // namespace lockstep::engine

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/task.hpp>
+#include <lockstep/models/model.hpp>
+
+#include <string>
+#include <vector>
+
+namespace lockstep::models {
+
+/// What follows from the kind of a task where neither the model nor the configuration says otherwise.
+struct TaskRow {
+  TaskKind kind;
+  std::string name;
+  LossMap (*losses)(const at::Tensor& output, const at::Tensor& target);  ///< null: the model must say it
+  Predictions (*predict)(const at::Tensor& output);                       ///< null: the same
+  bool has_accuracy = false;             ///< each target is a class, and evaluations tell how many are right
+  bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations tell its exponential
+  std::vector<std::string> meters = {};  ///< of evaluations, where eval.metrics names none
+  std::string metric = "";               ///< of evaluations, told beside the loss; "": none
+  std::string best_metric = "val/loss";  ///< ckpt.best_metric=auto
+};
+
+/// The row of a kind; every kind has one.
+const TaskRow& row_of(TaskKind kind);
+
+/// The metrics that some kind tells beside the loss.
+std::vector<std::string> told_metrics();
+
+}  // namespace lockstep::models

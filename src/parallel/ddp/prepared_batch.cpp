@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "parallel/ddp/prepared_batch.hpp"
+
+#include <torch/types.h>
+
+#include "batch/collate.hpp"
+
+namespace lockstep::parallel {
+
+batch::Batch prepared_batch(const models::Model& model, const batch::Batch& batch, bool is_training, at::Device device,
+                            at::ScalarType dtype) {
+  const torch::NoGradGuard no_grad;
+  batch::Batch prepared = model.preprocess(batch::scatter(batch.share(), device), is_training);
+  for (std::size_t i = 0; i < prepared.roles().inputs.size(); ++i) {
+    const std::string& key = prepared.input_key(i);
+    if (!prepared.has(key)) continue;  // the model says so when it asks for it
+    prepared.change(key, [&](at::Tensor& tensor) {
+      if (tensor.is_floating_point()) tensor = tensor.to(device, dtype, /*non_blocking=*/true);
+    });
+  }
+  return prepared;
+}
+
+}  // namespace lockstep::parallel
