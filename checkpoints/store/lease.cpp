@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <array>
+#include <cerrno>
 #include <cstdlib>
 #include <fcntl.h>
 #include <filesystem>
@@ -29,6 +30,7 @@ constexpr std::chrono::seconds kRenewEvery{30};
 constexpr std::chrono::milliseconds kLookEvery{50};
 constexpr std::chrono::minutes kDeadAfter{10};
 constexpr std::size_t kMaxFields = 16;
+constexpr const char* kLease = "LEASE";
 
 std::string environment(const char* name) {
   const char* const value = std::getenv(name);
@@ -81,19 +83,32 @@ std::string age_of(const std::string& path) {
   return std::to_string(std::chrono::duration_cast<std::chrono::seconds>(age).count());
 }
 
-void write_holder(const std::string& path) {
+/// The file gets its name once it is whole: a run that is killed meanwhile leaves no lease without a holder.
+void write_holder(const std::string& directory) {
+  const std::string temporary = directory + "/" + temporary_name(kLease);
+  const std::string path = directory + "/" + kLease;
   const std::string text = myself().text();
-  NewFile file(path);
+  if (exists(temporary)) remove_tree(temporary);
+  NewFile file(temporary);
   file.write(0, std::as_bytes(std::span(text)));
   file.close();
+  if (::link(temporary.c_str(), path.c_str()) == 0) {
+    ::unlink(temporary.c_str());
+    return;
+  }
+  if (errno == EEXIST) {
+    ::unlink(temporary.c_str());
+    throw CheckpointError(path,
+                          "another run begins to write checkpoints here at the same time; choose another --run.dir");
+  }
+  move(temporary, path);  // on a file system without hard links
 }
 
 }  // namespace
 
-Lease::Lease(std::string directory, std::chrono::seconds patience)
-    : path_(std::move(directory)), renewed_at_(std::chrono::steady_clock::now()) {
-  make_folders(path_);
-  path_ += "/LEASE";
+Lease::Lease(const std::string& directory, std::chrono::seconds patience)
+    : path_(directory + "/" + kLease), renewed_at_(std::chrono::steady_clock::now()) {
+  make_folders(directory);
   if (exists(path_)) {
     const Holder holder = read_holder(path_);
     const auto deadline = renewed_at_ + patience;
@@ -108,7 +123,7 @@ Lease::Lease(std::string directory, std::chrono::seconds patience)
     taken_from_ = holder.describe();
     if (exists(path_)) remove_tree(path_);
   }
-  write_holder(path_);
+  write_holder(directory);
 }
 
 Lease::~Lease() {

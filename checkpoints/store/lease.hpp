@@ -15,7 +15,7 @@ class Lease {
   /// Takes the lease; makes the folder where it is missing.
   /// @param patience  how long to wait for a holder on this host to end: a run that was just stopped may still save
   /// @throws CheckpointError  another run holds it, and which; or the file cannot be written
-  explicit Lease(std::string directory, std::chrono::seconds patience = std::chrono::seconds(10));
+  explicit Lease(const std::string& directory, std::chrono::seconds patience = std::chrono::seconds(10));
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
   ~Lease();  ///< gives it back

@@ -129,6 +129,19 @@ TEST_F(LeaseTest, NonsenseIsNoHolder) {
   }
 }
 
+TEST_F(LeaseTest, HasAHolderWheneverItIsThere) {
+  for (int i = 0; i < 40; ++i) {
+    const pid_t other = ::fork();
+    if (other == 0) {
+      while (true) const Lease lease(directory_.path(), std::chrono::seconds(0));
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(3) + std::chrono::microseconds(137 * i));
+    ::kill(other, SIGKILL);
+    ::waitpid(other, nullptr, 0);
+    EXPECT_EQ(error_of_taking(), "") << i;
+  }
+}
+
 TEST_F(LeaseTest, AnothersIsNotGivenBack) {
   {
     const Lease lease(directory_.path());
