@@ -11,14 +11,18 @@
 #include <utility>
 
 #include "core/message.hpp"
+#include "models/taps.hpp"
 
 namespace lockstep::models {
 
 namespace {
 
-thread_local const ScopedTap* innermost_tap = nullptr;
+thread_local const ScopedTap* innermost_tap = nullptr;  // which runs first
 
 std::string first_line(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
+
+/// "model.blocks.2" for messages.
+std::string text_of(const Block& block) { return "model" + (block.path().empty() ? "" : "." + block.path()); }
 
 /// What `forward` of a block returns. Its refusals name the block.
 template <class Forward>
@@ -26,15 +30,14 @@ auto named(const Block& block, const Forward& forward) {
   try {
     return forward();
   } catch (const c10::Error& error) {
-    throw ConfigError("model" + (block.path().empty() ? "" : "." + block.path()) + ": " +
-                      first_line(error.what_without_backtrace()));
+    throw ConfigError(text_of(block) + ": " + first_line(error.what_without_backtrace()));
   }
 }
 
-at::Tensor run_through(const ScopedTap* tap, Block& block, const at::Tensor& input) {
-  if (tap == nullptr) return named(block, [&] { return block.forward(input); });
-  return tap->tap()(block, input,
-                    [&block, tap](const at::Tensor& inner) { return run_through(tap->outer(), block, inner); });
+Tensors run_through(const ScopedTap* tap, Block& block, const Tensors& inputs) {
+  if (tap == nullptr) return named(block, [&] { return block.forward_tensors(inputs); });
+  return tap->tap()(block, inputs,
+                    [&block, tap](const Tensors& inner) { return run_through(tap->outer(), block, inner); });
 }
 
 /// @param pattern  in which `*` does not match a dot
@@ -58,8 +61,11 @@ std::string samples_text(const batch::Batch& batch) {
 
 }  // namespace
 
-at::Tensor Block::forward(const at::Tensor&) {
-  throw ConfigError("model" + (path_.empty() ? "" : "." + path_) + " has no forward of one tensor");
+at::Tensor Block::forward(const at::Tensor&) { throw ConfigError(text_of(*this) + " has no forward of one tensor"); }
+
+Tensors Block::forward_tensors(const Tensors& inputs) {
+  if (inputs.size() == 1) return {forward(inputs.front())};
+  throw ConfigError(text_of(*this) + " has no forward of " + std::to_string(inputs.size()) + " tensors");
 }
 
 void Block::name_blocks() {
@@ -68,7 +74,12 @@ void Block::name_blocks() {
   }
 }
 
-at::Tensor run(Block& block, const at::Tensor& input) { return run_through(innermost_tap, block, input); }
+at::Tensor run(Block& block, const at::Tensor& input) {
+  if (innermost_tap == nullptr) return named(block, [&] { return block.forward(input); });
+  return run_through(innermost_tap, block, {input}).front();
+}
+
+Tensors run(Block& block, const Tensors& inputs) { return run_through(innermost_tap, block, inputs); }
 
 batch::Outputs run(Model& model, const batch::Batch& batch) {
   return named(model, [&] { return model.forward_batch(batch); });
@@ -109,5 +120,20 @@ bool is_tapped() { return innermost_tap != nullptr; }
 ScopedTap::ScopedTap(Tap tap) : tap_(std::move(tap)), outer_(std::exchange(innermost_tap, this)) {}
 
 ScopedTap::~ScopedTap() { innermost_tap = outer_; }
+
+std::vector<Tap> active_taps() {
+  std::vector<Tap> taps;
+  for (const ScopedTap* tap = innermost_tap; tap != nullptr; tap = tap->outer()) taps.push_back(tap->tap());
+  return taps;
+}
+
+ScopedTaps::ScopedTaps(const std::vector<Tap>& taps) : before_(std::exchange(innermost_tap, nullptr)) {
+  for (auto tap = taps.rbegin(); tap != taps.rend(); ++tap) taps_.emplace_back(*tap);
+}
+
+ScopedTaps::~ScopedTaps() {
+  taps_.clear();
+  innermost_tap = before_;
+}
 
 }  // namespace lockstep::models

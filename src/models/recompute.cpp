@@ -19,6 +19,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "models/taps.hpp"
+
 namespace lockstep::models {
 
 namespace {
@@ -29,11 +31,12 @@ using torch::autograd::variable_list;
 
 thread_local const Block* recomputed_block = nullptr;
 
-/// What a forward depends on beside its input and parameters: random numbers and autocast.
+/// What a forward depends on beside its inputs and parameters: taps, random numbers and autocast.
 class Surroundings {
  public:
   static Surroundings now(c10::Device device) {
     Surroundings result;
+    result.taps_ = active_taps();
     result.generators_.push_back(at::globalContext().defaultGenerator(at::kCPU));
     if (!device.is_cpu()) result.generators_.push_back(at::globalContext().defaultGenerator(device));
     for (at::Generator& generator : result.generators_) {
@@ -57,8 +60,10 @@ class Surroundings {
   }
 
   c10::Device device() const { return generators_.back().device(); }
+  const std::vector<Tap>& taps() const noexcept { return taps_; }
 
  private:
+  std::vector<Tap> taps_;
   std::vector<at::Generator> generators_;
   std::vector<at::Tensor> states_;
   c10::DeviceType device_type_ = at::kCPU;
@@ -81,7 +86,7 @@ class NoAutocastCache {
 };
 
 /// Runs the block with gradients and in the given surroundings, which are then put back.
-at::Tensor run_again(Block& block, const at::Tensor& input, const Surroundings& surroundings) {
+Tensors run_again(Block& block, const Tensors& inputs, const Surroundings& surroundings) {
   struct Restore {
     Surroundings surroundings;
     const Block* block;
@@ -92,49 +97,73 @@ at::Tensor run_again(Block& block, const at::Tensor& input, const Surroundings& 
   };
   const Restore restore{Surroundings::now(surroundings.device()), std::exchange(recomputed_block, &block)};
   const NoAutocastCache no_cache;
+  const ScopedTaps same_taps(surroundings.taps());
   const torch::AutoGradMode with_gradients(true);
   surroundings.establish();
-  return run(block, input);
+  return run(block, inputs);
+}
+
+/// The outputs that have a history and a gradient, and these gradients.
+struct Roots {
+  variable_list outputs;
+  variable_list gradients;
+};
+
+Roots roots_of(const Tensors& outputs, const variable_list& gradients) {
+  Roots roots;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!outputs[i].defined() || !outputs[i].requires_grad() || !gradients[i].defined()) continue;
+    roots.outputs.push_back(outputs[i]);
+    roots.gradients.push_back(gradients[i]);
+  }
+  return roots;
 }
 
 /// Base of both modes; the derived classes form the gradients of the node's inputs.
 class RecomputeBackward : public Node {
  public:
-  RecomputeBackward(torch::autograd::edge_list next, Block& block, const at::Tensor& input, Surroundings surroundings)
+  RecomputeBackward(torch::autograd::edge_list next, Block& block, const Tensors& inputs, Surroundings surroundings)
       : Node(std::move(next)),
         block_(block),
         owner_(block.weak_from_this().lock()),
-        input_(input, /*is_output=*/false),
-        surroundings_(std::move(surroundings)) {}
+        surroundings_(std::move(surroundings)) {
+    for (const at::Tensor& input : inputs) inputs_.emplace_back(input, /*is_output=*/false);
+  }
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> hold(mutex_);
-    if (!gradients[0].defined()) return variable_list(num_outputs());
+    const bool is_needed = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
+    if (!is_needed) return variable_list(num_outputs());
     if (at::GradMode::is_enabled()) {
       throw ConfigError("block '" + path() + "' is recomputed and has no second derivative");
     }
-    // A leaf of its own: what lies before the block must not be reached, or a weight that is used there, too, would get
-    // that part of its gradient twice.
-    const at::Tensor input = input_.unpack();
-    return input_gradients(gradients[0], input.detach().requires_grad_(input.requires_grad()));
+    // Leaves of their own: what lies before the block must not be reached, or a weight that is used there, too, would
+    // get that part of its gradient twice.
+    Tensors leaves;
+    for (const SavedVariable& saved : inputs_) {
+      const at::Tensor input = saved.unpack();
+      leaves.push_back(input.defined() ? input.detach().requires_grad_(input.requires_grad()) : input);
+    }
+    return input_gradients(gradients, leaves);
   }
 
   void release_variables() override {
     const std::lock_guard<std::mutex> hold(mutex_);
-    input_.reset_data();
+    for (SavedVariable& input : inputs_) input.reset_data();
   }
 
  protected:
-  /// @param input  a leaf
-  virtual variable_list input_gradients(const at::Tensor& output_gradient, const at::Tensor& input) = 0;
+  /// @param output_gradients  undefined where an output went unused
+  /// @param inputs            leaves
+  virtual variable_list input_gradients(const variable_list& output_gradients, const Tensors& inputs) = 0;
 
-  at::Tensor forward_again(const at::Tensor& input) { return run_again(block_, input, surroundings_); }
+  Tensors forward_again(const Tensors& inputs) { return run_again(block_, inputs, surroundings_); }
   const std::string& path() const { return block_.path(); }
 
  private:
   Block& block_;
   std::shared_ptr<torch::nn::Module> owner_;  // keeps the block alive; null if nobody shares it
-  SavedVariable input_;
+  std::vector<SavedVariable> inputs_;
   Surroundings surroundings_;
 };
 
@@ -145,41 +174,46 @@ class ReentrantBackward : public RecomputeBackward {
   std::string name() const override { return "ReentrantRecomputeBackward"; }
 
  protected:
-  variable_list input_gradients(const at::Tensor& output_gradient, const at::Tensor& input) override {
+  variable_list input_gradients(const variable_list& output_gradients, const Tensors& inputs) override {
     const auto* const wanted = torch::autograd::get_current_graph_task_exec_info();
     if (wanted != nullptr && !wanted->empty()) {
       throw ConfigError("block '" + path() +
                         "' is recomputed in the reentrant way, which cannot form certain gradients only; recompute it "
                         "in the plain one");
     }
-    const at::Tensor output = forward_again(input);
-    if (output.requires_grad()) torch::autograd::backward({output}, {output_gradient});
-    return {input.grad()};
+    const Roots roots = roots_of(forward_again(inputs), output_gradients);
+    if (!roots.outputs.empty()) torch::autograd::backward(roots.outputs, roots.gradients);
+    variable_list gradients;
+    for (const at::Tensor& input : inputs) gradients.push_back(input.defined() ? input.grad() : at::Tensor());
+    return gradients;
   }
 };
 
 class PlainBackward : public RecomputeBackward {
  public:
-  PlainBackward(torch::autograd::edge_list next, Block& block, const at::Tensor& input, Surroundings surroundings,
+  PlainBackward(torch::autograd::edge_list next, Block& block, const Tensors& inputs, Surroundings surroundings,
                 variable_list parameters)
-      : RecomputeBackward(std::move(next), block, input, std::move(surroundings)), parameters_(std::move(parameters)) {}
+      : RecomputeBackward(std::move(next), block, inputs, std::move(surroundings)),
+        parameters_(std::move(parameters)) {}
 
   std::string name() const override { return "RecomputeBackward"; }
 
  protected:
-  variable_list input_gradients(const at::Tensor& output_gradient, const at::Tensor& input) override {
-    const at::Tensor output = forward_again(input);
+  variable_list input_gradients(const variable_list& output_gradients, const Tensors& inputs) override {
+    const Roots roots = roots_of(forward_again(inputs), output_gradients);
     variable_list result(num_outputs());
-    if (!output.requires_grad()) return result;
-    require_own_parameters(output, input);
+    if (roots.outputs.empty()) return result;
+    require_own_parameters(roots.outputs, inputs);
     variable_list wanted;
     std::vector<std::size_t> places;
     for (std::size_t i = 0; i < num_outputs(); ++i) {
       if (!task_should_compute_output(i)) continue;
-      wanted.push_back(i == 0 ? input : parameters_[i - 1]);
+      const at::Tensor& each = i < inputs.size() ? inputs[i] : parameters_[i - inputs.size()];
+      if (!each.defined() || !each.requires_grad()) continue;
+      wanted.push_back(each);
       places.push_back(i);
     }
-    const variable_list found = torch::autograd::grad({output}, wanted, {output_gradient}, /*retain_graph=*/false,
+    const variable_list found = torch::autograd::grad(roots.outputs, wanted, roots.gradients, /*retain_graph=*/false,
                                                       /*create_graph=*/false, /*allow_unused=*/true);
     for (std::size_t k = 0; k < places.size(); ++k) result[places[k]] = found[k];
     return result;
@@ -187,16 +221,18 @@ class PlainBackward : public RecomputeBackward {
 
  private:
   /// A trained tensor that is not among the inputs of this node would silently get no gradient.
-  void require_own_parameters(const at::Tensor& output, const at::Tensor& input) const {
+  void require_own_parameters(const variable_list& outputs, const Tensors& inputs) const {
     std::unordered_set<const Node*> seen;
-    std::vector<const Node*> to_visit = {output.grad_fn().get()};
+    std::vector<const Node*> to_visit;
+    for (const at::Tensor& output : outputs) to_visit.push_back(output.grad_fn().get());
     while (!to_visit.empty()) {
       const Node* const node = to_visit.back();
       to_visit.pop_back();
       if (node == nullptr || !seen.insert(node).second) continue;
       if (const auto* leaf = dynamic_cast<const torch::autograd::AccumulateGrad*>(node)) {
         const auto is_leaf = [leaf](const at::Tensor& tensor) { return tensor.is_same(leaf->variable); };
-        if (!is_leaf(input) && std::none_of(parameters_.begin(), parameters_.end(), is_leaf)) {
+        if (std::none_of(inputs.begin(), inputs.end(), is_leaf) &&
+            std::none_of(parameters_.begin(), parameters_.end(), is_leaf)) {
           throw ConfigError("block '" + path() +
                             "' uses a trained tensor that is not among its parameters; recompute it in the reentrant "
                             "way, or a block that has them all");
@@ -220,46 +256,76 @@ variable_list trained_parameters_of(const Block& block) {
   return parameters;
 }
 
+/// Tensors of their own, on which history can be set: blocks may return their inputs, or views, or one tensor twice.
+void detach_from(Tensors& outputs, const Tensors& inputs) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    at::Tensor& output = outputs[i];
+    if (!output.defined()) continue;
+    const auto is_alias = [&output](const at::Tensor& other) { return other.defined() && output.is_alias_of(other); };
+    const bool is_shared = std::any_of(inputs.begin(), inputs.end(), is_alias) ||
+                           std::any_of(outputs.begin(), outputs.begin() + static_cast<std::ptrdiff_t>(i), is_alias);
+    output = is_shared ? output.clone() : output.variable_data();
+  }
+}
+
+c10::Device device_of(const Tensors& inputs, const variable_list& parameters) {
+  for (const at::Tensor& input : inputs) {
+    if (input.defined()) return input.device();
+  }
+  return parameters.empty() ? c10::Device(c10::kCPU) : parameters.front().device();
+}
+
 /// @param next  runs the block the first time
-at::Tensor recompute_through(Block& block, const at::Tensor& input, RecomputeMode mode,
-                             const std::function<at::Tensor(const at::Tensor&)>& next) {
-  if (!at::GradMode::is_enabled()) return next(input);
+Tensors recompute_through(Block& block, const Tensors& inputs, RecomputeMode mode, const Forward& next) {
+  if (!at::GradMode::is_enabled()) return next(inputs);
   variable_list parameters = trained_parameters_of(block);
-  if (!input.requires_grad() && parameters.empty()) return next(input);
-  Surroundings surroundings = Surroundings::now(input.device());
-  at::Tensor output;
+  const bool is_watched =
+      std::any_of(inputs.begin(), inputs.end(), [](const auto& t) { return t.defined() && t.requires_grad(); });
+  if (!is_watched && parameters.empty()) return next(inputs);
+  Surroundings surroundings = Surroundings::now(device_of(inputs, parameters));
+  Tensors outputs;
   {
     const NoAutocastCache no_cache;
     const torch::NoGradGuard no_grad;
-    output = next(input);
-    // A tensor of its own, on which history can be set: blocks may return their input, or views.
-    output = output.is_alias_of(input) ? output.clone() : output.variable_data();
+    outputs = next(inputs);
+    detach_from(outputs, inputs);
   }
   std::shared_ptr<Node> node;
   if (mode == RecomputeMode::reentrant) {
-    node.reset(new ReentrantBackward(torch::autograd::collect_next_edges(input), block, input, std::move(surroundings)),
-               torch::autograd::deleteNode);
+    node.reset(
+        new ReentrantBackward(torch::autograd::collect_next_edges(inputs), block, inputs, std::move(surroundings)),
+        torch::autograd::deleteNode);
   } else {
-    torch::autograd::edge_list next_edges = torch::autograd::collect_next_edges(input, parameters);
-    node.reset(new PlainBackward(std::move(next_edges), block, input, std::move(surroundings), std::move(parameters)),
+    torch::autograd::edge_list next_edges = torch::autograd::collect_next_edges(inputs, parameters);
+    node.reset(new PlainBackward(std::move(next_edges), block, inputs, std::move(surroundings), std::move(parameters)),
                torch::autograd::deleteNode);
   }
-  torch::autograd::set_history(output, node);
-  return output;
+  for (const at::Tensor& output : outputs) {
+    if (output.defined() && torch::autograd::isDifferentiableType(output.scalar_type())) {
+      torch::autograd::set_history(output, node);
+    } else {
+      node->add_input_metadata(Node::undefined_input());  // keeps the place of the others' gradients
+    }
+  }
+  return outputs;
 }
 
 }  // namespace
 
 at::Tensor recompute(Block& block, const at::Tensor& input, RecomputeMode mode) {
-  return recompute_through(block, input, mode, [&block](const at::Tensor& inner) { return run(block, inner); });
+  return recompute(block, Tensors{input}, mode).front();
+}
+
+Tensors recompute(Block& block, const Tensors& inputs, RecomputeMode mode) {
+  return recompute_through(block, inputs, mode, [&block](const Tensors& inner) { return run(block, inner); });
 }
 
 Tap recompute_tap(const Block& model, const std::vector<std::string>& patterns, RecomputeMode mode) {
   const std::vector<const Block*> matching = matching_blocks(model, patterns, "model.recompute");
-  const std::unordered_set<const Block*> chosen(matching.begin(), matching.end());
-  return [chosen, mode](Block& block, const at::Tensor& input, const auto& next) {
+  const auto chosen = std::make_shared<std::unordered_set<const Block*>>(matching.begin(), matching.end());
+  return [chosen, mode](Block& block, const Tensors& inputs, const Forward& next) {
     const bool is_first_run = &block != recomputed_block;
-    return is_first_run && chosen.contains(&block) ? recompute_through(block, input, mode, next) : next(input);
+    return is_first_run && chosen->contains(&block) ? recompute_through(block, inputs, mode, next) : next(inputs);
   };
 }
 

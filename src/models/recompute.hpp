@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Activation checkpointing: a block keeps only its input, and backward runs its forward again.
+// Activation checkpointing: a block keeps only its inputs, and backward runs its forward again.
 // Source: Chen et al., "Training deep nets with sublinear memory cost", 2016.
 #pragma once
 
@@ -22,12 +22,12 @@ enum class RecomputeMode {
 /// Runs a block so that nothing of what happens inside is kept for backward. Without gradients it just runs it.
 ///
 /// The second run draws the same random numbers as the first, casts alike (autocast), leaves running statistics alone,
-/// and goes through the taps of the thread that runs backward. The block must compute the same again: neither its
-/// training mode nor its parameters may change before backward.
+/// and goes through the same taps, which must be able to run until backward has ended. The block must compute the same
+/// again: neither its training mode nor its parameters may change before backward.
 /// @throws ConfigError  from backward: second derivatives were asked for; plain, but the block uses a trained tensor
-/// that
-///                      is not its own parameter; reentrant, but certain gradients only were asked for
+///                      that is not its own parameter; reentrant, but certain gradients only were asked for
 at::Tensor recompute(Block& block, const at::Tensor& input, RecomputeMode mode = RecomputeMode::plain);
+Tensors recompute(Block& block, const Tensors& inputs, RecomputeMode mode = RecomputeMode::plain);
 
 /// Recomputes the blocks whose paths match a pattern. As in file names, `*` stands for any text without a dot.
 /// @param model     named (build() does that); outlives the tap

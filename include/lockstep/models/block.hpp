@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
 
 #include <functional>
@@ -17,11 +18,17 @@ enum class LayerKind {
   deformable  ///< deformable convolution: the layers inside it tell it where to look
 };
 
-/// A part of a model: a layer, a transformer block, a whole model.
+/// What a block receives and returns. A tensor that is absent (a mask, say) is undefined.
+using Tensors = std::vector<at::Tensor>;
+
+/// A part of a model: a layer, a transformer block, a whole model. It overrides one of the two forwards.
 class Block : public torch::nn::Module {
  public:
-  /// Of one tensor. @throws ConfigError  this block has no forward of one tensor (the default)
+  /// From one tensor to one. @throws ConfigError  this block has no forward of one tensor (the default)
   virtual at::Tensor forward(const at::Tensor& input);
+  /// From several tensors to several. The default is `forward` of the only one.
+  /// @throws ConfigError  the default, of another number of tensors
+  virtual Tensors forward_tensors(const Tensors& inputs);
 
   virtual LayerKind kind() const { return LayerKind::other; }
 
@@ -38,6 +45,7 @@ class Block : public torch::nn::Module {
 /// Runs a block. Every model calls its blocks through this, so that taps see them all; without a tap it costs nothing.
 /// @throws ConfigError  LibTorch refused the computation (shapes, types); the text names the innermost block's path
 at::Tensor run(Block& block, const at::Tensor& input);
+Tensors run(Block& block, const Tensors& inputs);
 
 /// The blocks inside a model whose paths match a pattern, in the order of registration. As in file names, `*` stands
 /// for any text without a dot.
@@ -47,9 +55,12 @@ at::Tensor run(Block& block, const at::Tensor& input);
 std::vector<const Block*> matching_blocks(const Block& model, const std::vector<std::string>& patterns,
                                           const std::string& key);
 
-/// Runs around the forward of every block: it calls `next(input)` once, or more often to recompute.
-using Tap = std::function<at::Tensor(Block& block, const at::Tensor& input,
-                                     const std::function<at::Tensor(const at::Tensor&)>& next)>;
+/// What a tap runs inside it: the next tap, or the block.
+using Forward = std::function<Tensors(const Tensors& inputs)>;
+
+/// Runs around the forward of every block: it calls `next(inputs)` once, or more often to recompute. A block of one
+/// tensor has one input and one output.
+using Tap = std::function<Tensors(Block& block, const Tensors& inputs, const Forward& next)>;
 
 /// Whether this thread has one.
 bool is_tapped();

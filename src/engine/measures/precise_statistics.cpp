@@ -52,16 +52,16 @@ void PreciseStatistics::restore() noexcept {
 void PreciseStatistics::observe(const std::function<void()>& forward) {
   const torch::NoGradGuard no_grad;
   for (Layer& of : layers_) of.uses = 0;
-  const models::ScopedTap tap([this](models::Block& block, const at::Tensor& input, const auto& next) {
+  const models::ScopedTap tap([this](models::Block& block, const models::Tensors& inputs, const auto& next) {
     if (const auto found = index_.find(dynamic_cast<const BatchNorm*>(&block)); found != index_.end()) {
       Layer& of = layers_[found->second];
       if (++of.uses == 2) {
         throw ConfigError("batch norm '" + of.name +
                           "' is used twice in one forward, so it has no statistics of its own");
       }
-      if (input.numel() > 0) of.sums += sums_of(input);
+      if (inputs.front().numel() > 0) of.sums += sums_of(inputs.front());
     }
-    return next(input);
+    return next(inputs);
   });
   forward();
 }

@@ -149,10 +149,10 @@ void DistributedDataParallel::end_forward() {
 
 std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
   if (!gathering_) return std::nullopt;
-  return std::optional<models::ScopedTap>(std::in_place,
-                                          [this](models::Block& block, const at::Tensor& input, const auto& next) {
-                                            return gathering_->run(block, input, next);
-                                          });
+  const auto gather = [this](models::Block& block, const models::Tensors& inputs, const models::Forward& next) {
+    return gathering_->run(block, inputs, next);
+  };
+  return std::optional<models::ScopedTap>(std::in_place, gather);
 }
 
 void DistributedDataParallel::prepare_gradients() {

@@ -22,7 +22,7 @@ class ChildModel : public models::Model {
   ChildModel(const std::string& name, std::shared_ptr<models::Block> child) {
     child_ = register_module(name, std::move(child));
   }
-  at::Tensor forward(const at::Tensor& input) override { return models::run(*child_, input); }
+  models::Tensors forward_tensors(const models::Tensors& inputs) override { return models::run(*child_, inputs); }
 
  private:
   std::shared_ptr<models::Block> child_;
@@ -93,16 +93,16 @@ void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& wo
 }
 
 models::Tap SeparateDistributedDataParallel::tap_of_children(const optim::OptimWrapperDict* optimizers) {
-  return [this, optimizers](models::Block& block, const at::Tensor& input, const auto& next) {
+  return [this, optimizers](models::Block& block, const models::Tensors& inputs, const auto& next) {
     for (auto& [name, child] : children_) {
       if (child.block != &block) continue;
       if (!is_trained(block)) break;  // it rests
       const bool is_updated = optimizers != nullptr && optimizers->contains(name);
       const bool completes_step = !is_updated || optimizers->at(name).completes_step();
       const DistributedDataParallel::OptimContext context(*child.wrapper, completes_step);
-      return child.wrapper->run([&] { return next(input); });
+      return child.wrapper->run([&] { return next(inputs); });
     }
-    return next(input);
+    return next(inputs);
   };
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <utility>
 
+#include "models/recompute.hpp"
 #include "parallel/sharding/shards.hpp"
 
 namespace lockstep::parallel {
@@ -120,17 +121,19 @@ void BlockGathering::end_forward() {
   if (root != group_of_block_.end()) release(root->second);
 }
 
-at::Tensor BlockGathering::run(Block& block, const at::Tensor& input,
-                               const std::function<at::Tensor(const at::Tensor&)>& next) {
+models::Tensors BlockGathering::run(Block& block, const models::Tensors& inputs, const models::Forward& next) {
   const auto found = group_of_block_.find(&block);
-  if (found == group_of_block_.end()) return next(input);
+  if (found == group_of_block_.end()) return next(inputs);
   const Group group = found->second;
-  order_.push_back(group);
   gather(group);
+  if (models::is_recomputing()) return next(inputs);  // its backward follows and gives the memory back
+  order_.push_back(group);
   request(neighbour(group, 1));
-  const at::Tensor output = next(input);
-  const bool has_backward = at::GradMode::is_enabled() && output.requires_grad();
-  if (has_backward) {
+  models::Tensors outputs = next(inputs);
+  bool has_backward = false;
+  for (const at::Tensor& output : outputs) {
+    if (!at::GradMode::is_enabled() || !output.defined() || !output.requires_grad()) continue;
+    has_backward = true;
     output.register_hook([this, group](const at::Tensor&) {
       gather(group);
       request(neighbour(group, -1));
@@ -139,7 +142,7 @@ at::Tensor BlockGathering::run(Block& block, const at::Tensor& input,
   // Backward begins with the block that forward ends with.
   const bool is_last = !last_order_.empty() && last_order_.back() == group;
   if (!has_backward || !is_last) release(group);
-  return output;
+  return outputs;
 }
 
 }  // namespace lockstep::parallel

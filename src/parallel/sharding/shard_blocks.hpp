@@ -46,8 +46,7 @@ class BlockGathering {
   void begin_forward();
   void end_forward();
   /// Collective: every rank runs the same blocks in the same order.
-  at::Tensor run(models::Block& block, const at::Tensor& input,
-                 const std::function<at::Tensor(const at::Tensor&)>& next);
+  models::Tensors run(models::Block& block, const models::Tensors& inputs, const models::Forward& next);
 
  private:
   using Group = std::size_t;

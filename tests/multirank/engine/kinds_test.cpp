@@ -9,7 +9,9 @@
 
 #include <cmath>
 
+#include "checkpoints/store/store.hpp"
 #include "small_run.hpp"
+#include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
 namespace kinds_test {
@@ -166,6 +168,51 @@ class Pixels : public models::Model {
   std::shared_ptr<models::Conv2d> conv;
 };
 
+/// A row that is filled up to four numbers, and which of them are given.
+ValueMap masked(const batch::Draw& draw) {
+  const at::Tensor is_given = torch::arange(4).le(draw.index % 4).to(at::kDouble);
+  return {{"data", numbers(draw.index, {4}) * is_given}, {"given", is_given}, {"label", draw.index % 3}};
+}
+
+/// Halves a row; keeps the whole one for the way back.
+class Down : public models::Block {
+ public:
+  Down() { half = register_module("half", std::make_shared<models::Linear>(4, 2)); }
+  models::Tensors forward_tensors(const models::Tensors& inputs) override {
+    const at::Tensor kept = at::tanh(inputs.at(0));
+    return {models::run(*half, kept), kept};
+  }
+  std::shared_ptr<models::Linear> half;
+};
+
+/// Widens a row, adds what was kept where the mask says so.
+class Up : public models::Block {
+ public:
+  Up() { wide = register_module("wide", std::make_shared<models::Linear>(2, 4)); }
+  models::Tensors forward_tensors(const models::Tensors& inputs) override {
+    const at::Tensor& mask = inputs.at(2);
+    return {models::run(*wide, inputs.at(0)) + (mask.defined() ? inputs.at(1) * mask : inputs.at(1))};
+  }
+  std::shared_ptr<models::Linear> wide;
+};
+
+/// Blocks of several tensors: what skips a block, and a mask.
+class Skips : public models::Model {
+ public:
+  explicit Skips(const Task& task) {
+    down = register_module("down", std::make_shared<Down>());
+    up = register_module("up", std::make_shared<Up>());
+    head = register_module("head", std::make_shared<models::Linear>(4, task.classes));
+  }
+  batch::Outputs forward_batch(const batch::Batch& batch) override {
+    const models::Tensors below = models::run(*down, models::Tensors{batch.input()});
+    return models::run(*head, models::run(*up, {below[0], below[1], batch.tensor("given")}).front());
+  }
+  std::shared_ptr<Down> down;
+  std::shared_ptr<Up> up;
+  std::shared_ptr<models::Linear> head;
+};
+
 struct Kind {
   const char* name;
   Samples::Make sample;
@@ -199,6 +246,7 @@ const std::vector<Kind>& kinds() {
       {"multilabel", labelled, {.classes = 3, .kind = TaskKind::multilabel}, kUsual, made<Line>, {"label_f1"}},
       {"regression", measured, {.classes = 3, .kind = TaskKind::regression}, kUsual, made<Line>, {"rmse"}},
       {"segmentation", segmented, {.classes = 2, .kind = TaskKind::segmentation}, kUsual, made<Pixels>, {"miou"}},
+      {"skips", masked, {.classes = 3}, kUsual, made<Skips>, {"accuracy"}},
   };
   return rows;
 }
@@ -215,24 +263,28 @@ Tables tables_of(const Kind& kind) {
   return tables;
 }
 
+/// A run of four steps of a kind.
+Settings settings_of(const Kind& kind, const Settings& more) {
+  return with(with({{"data.name", "kind"},
+                    {"model.name", "kind"},
+                    {"train.precision", "fp64"},
+                    {"train.global_batch_size", "12"},
+                    {"train.max_steps", "4"},
+                    {"train.max_epochs", "0"},
+                    {"optim.name", "adamw"},
+                    {"optim.lr", "0.05"}},
+                   kind.settings),
+              more);
+}
+
 struct Seen {
   std::vector<double> losses;
   std::vector<std::pair<std::string, double>> evaluation;
 };
 
 Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& more) {
-  const Settings settings = with(with({{"data.name", "kind"},
-                                       {"model.name", "kind"},
-                                       {"train.precision", "fp64"},
-                                       {"train.global_batch_size", "12"},
-                                       {"train.max_steps", "4"},
-                                       {"train.max_epochs", "0"},
-                                       {"optim.name", "adamw"},
-                                       {"optim.lr", "0.05"}},
-                                      kind.settings),
-                                 more);
   const Tables tables = tables_of(kind);
-  SmallRun run(world, settings, tables);
+  SmallRun run(world, settings_of(kind, more), tables);
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
   run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, tables.meters));
@@ -281,8 +333,50 @@ TEST_P(KindsTest, TrainsAndIsEvaluatedAsOnOneRank) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, KindsTest, ::testing::Range<std::size_t>(0, 7),
+TEST_P(KindsTest, GoesOnBitForBit) {
+  const testing::TemporaryFolder folder;
+  const std::string path = world_.broadcast(folder.path());
+  const Tables tables = tables_of(kind());
+  const auto folder_of = [&path](const Settings& layout) { return path + "/" + layout.front().second; };
+  for (const Settings& layout :
+       {Settings{{"strategy.name", "ddp"}, {"train.micro_batch", "2"}}, Settings{{"train.lanes", "6"}},
+        Settings{{"strategy.name", "sharded"}, {"strategy.stage", "3"}}}) {
+    SCOPED_TRACE(layout.back().first + "=" + layout.back().second);
+    const Seen straight = run_of(world_, kind(), layout);
+    SmallRun begun(world_, with(settings_of(kind(), layout), {{"train.max_steps", "2"}}), tables);
+    begun.trainer.train();
+    const checkpoints::Archive saved = capture(begun.trainer, "", world_.is_root());
+    if (world_.is_root()) checkpoints::write(folder_of(layout), 2, saved);
+    world_.barrier();
+    SmallRun resumed(world_, settings_of(kind(), layout), tables);
+    checkpoints::Archive archive;
+    resumed.strategy.model().parameters().write([&] {
+      archive = checkpoints::read(checkpoints::checkpoint_of(folder_of(layout), 2), restore_targets(resumed.trainer));
+    });
+    restore(resumed.trainer, archive);
+    EXPECT_EQ(reproducibility_of(resumed.trainer, archive).text(), "bitwise");
+    resumed.trainer.train();
+    EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 2, straight.losses.end()));
+    world_.barrier();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, KindsTest, ::testing::Range<std::size_t>(0, kinds().size()),
                          [](const auto& kind) { return std::string(kinds()[kind.param].name); });
+
+// A checkpointed block keeps only its inputs, all of them, and a shard is gathered for each output that comes back.
+TEST(BlocksOfSeveralTensorsTest, AreRecomputedAndGathered) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const mpi::Communicator self = world.split(world.rank());
+  const Kind& skips = kinds().back();
+  const Seen alone = run_of(self, skips, {});
+  for (const Settings& layout :
+       {Settings{{"strategy.name", "ddp"}}, Settings{{"train.lanes", "6"}},
+        Settings{{"strategy.name", "sharded"}, {"strategy.stage", "3"}},
+        Settings{{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"strategy.blocks", "down.*,up"}}}) {
+    expect_alike(run_of(world, skips, with(layout, {{"model.recompute", "down,up"}})), alone, 1e-11);
+  }
+}
 
 // Without the counts a rank with few valid samples would weigh as much as one with many.
 TEST(CountsTest, ItemsWeighTheSameHoweverTheyAreDivided) {

@@ -310,10 +310,10 @@ TEST_F(GradientsTest, MayHaveAGraphOfTheirOwn) {
 
 // Case 37: taps are Lockstep's forward hooks.
 TEST_F(GradientsTest, FlowThroughTapsAndTensorHooks) {
-  const models::ScopedTap tap(
-      [](models::Block& block, const at::Tensor& input, const std::function<at::Tensor(const at::Tensor&)>& next) {
-        return block.path() == "l1" ? at::gelu(next(at::relu(input))) : next(input);
-      });
+  const models::ScopedTap tap([](models::Block& block, const models::Tensors& inputs, const models::Forward& next) {
+    if (block.path() != "l1") return next(inputs);
+    return models::Tensors{at::gelu(next({at::relu(inputs.front())}).front())};
+  });
   auto model = std::make_shared<Layers>(kWidths);
   Layers alone(kWidths);
   model->name_blocks();

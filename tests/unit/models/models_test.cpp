@@ -240,11 +240,11 @@ TEST(ModelsTest, TapsRunAroundEveryBlockAndNest) {
   std::vector<std::string> seen;
   int outer_calls = 0;
   {
-    const ScopedTap count([&](Block&, const at::Tensor& x, const auto& next) {
+    const ScopedTap count([&](Block&, const Tensors& x, const auto& next) {
       ++outer_calls;
       return next(x);
     });
-    const ScopedTap names([&](Block& block, const at::Tensor& x, const auto& next) {
+    const ScopedTap names([&](Block& block, const Tensors& x, const auto& next) {
       seen.push_back(block.path());
       return next(x);
     });

@@ -265,6 +265,75 @@ TEST(RecomputeTest, CastsAreRepeated) {
   }
 }
 
+/// Mixes two tensors by a mask that may be absent; gives the mix, a view of it, what it does not train and places.
+class Mixing : public Block {
+ public:
+  Mixing() : layer(register_module("layer", std::make_shared<Linear>(6, 6))) {}
+  Tensors forward_tensors(const Tensors& inputs) override {
+    ++runs;
+    const at::Tensor mixed = run(*layer, inputs.at(0)) * inputs.at(1);
+    const at::Tensor kept = inputs.at(2).defined() ? mixed * inputs[2] : mixed;
+    return {kept, kept.slice(1, 0, 3), at::ones({2}), kept.argmax(1), {}};
+  }
+
+  std::shared_ptr<Linear> layer;
+  int runs = 0;
+};
+
+TEST(RecomputeTest, BlocksMayHaveSeveralInputsAndOutputs) {
+  for (const RecomputeMode mode : kModes) {
+    for (const bool has_mask : {true, false}) {
+      for (const bool uses_view : {true, false}) {
+        torch::manual_seed(2);
+        const auto block = std::make_shared<Mixing>();
+        const at::Tensor a = torch::randn({4, 6}).requires_grad_();
+        const at::Tensor b = torch::randn({4, 6}).requires_grad_();
+        const Tensors inputs = {a, b, has_mask ? torch::rand({4, 6}) : at::Tensor()};
+        std::vector<Tensors> gradients;
+        for (const bool is_recomputed : {false, true}) {
+          const Tensors outputs = is_recomputed ? recompute(*block, inputs, mode) : run(*block, inputs);
+          ASSERT_EQ(outputs.size(), 5U);
+          EXPECT_EQ(outputs[3].scalar_type(), at::kLong);
+          EXPECT_FALSE(outputs[3].requires_grad());
+          EXPECT_FALSE(outputs[4].defined());
+          at::Tensor loss = outputs[0].square().sum() + outputs[2].sum();
+          if (uses_view) loss = loss + 3 * outputs[1].sum();
+          loss.backward();
+          gradients.push_back({a.grad(), b.grad(), block->layer->weight.grad(), block->layer->bias.grad()});
+          for (const at::Tensor& t : {a, b, block->layer->weight, block->layer->bias}) t.mutable_grad().reset();
+        }
+        for (std::size_t i = 0; i < 4; ++i) EXPECT_TRUE(at::allclose(gradients[0][i], gradients[1][i], 1e-6)) << i;
+        EXPECT_EQ(block->runs, 3);
+      }
+    }
+  }
+}
+
+TEST(RecomputeTest, AnInputThatIsNotTrainedHasNoGradient) {
+  for (const RecomputeMode mode : kModes) {
+    const auto block = std::make_shared<Mixing>();
+    const at::Tensor fixed = torch::randn({4, 6});
+    recompute(*block, {fixed, fixed, fixed}, mode).front().sum().backward();
+    EXPECT_TRUE(block->layer->weight.grad().defined());
+    EXPECT_FALSE(fixed.grad().defined());
+  }
+}
+
+TEST(RecomputeTest, TapsSeeBlocksOfSeveralTensors) {
+  const auto block = std::make_shared<Mixing>();
+  std::size_t inputs = 0;
+  const ScopedTap tap([&](Block&, const Tensors& x, const Forward& next) {
+    inputs = std::max(inputs, x.size());
+    return next(x);
+  });
+  EXPECT_EQ(run(*block, {torch::ones({1, 6}), torch::ones({1, 6}), {}}).size(), 5U);
+  EXPECT_EQ(inputs, 3U);
+  const auto linear = std::make_shared<Linear>(6, 2);
+  const at::Tensor one = torch::ones({1, 6});
+  EXPECT_TRUE(at::equal(run(*linear, Tensors{one}).front(), run(*linear, one)));
+  EXPECT_THROW(run(*linear, Tensors{one, one}), ConfigError);
+}
+
 TEST(RecomputeTest, PatternsNameBlocksLevelByLevel) {
   const auto model = stack();
   const auto count = [&](const std::vector<std::string>& patterns) {
