@@ -97,8 +97,8 @@ class Loader::Impl {
   batch::Batch fetched(std::span<const batch::Draw> draws) const {
     batch::Batch batch = dataset_->get(draws);
     if (batch.size() == static_cast<std::int64_t>(draws.size())) return batch;
-    throw DataError("the data set was asked for " + std::to_string(draws.size()) + " samples and gave " +
-                    std::to_string(batch.size()));
+    throw DataError("the data set gave " + std::to_string(batch.size()) + " samples instead of " +
+                    std::to_string(draws.size()));
   }
 
   /// What is wrong with data that `call` gets; empty if nothing is. All other errors go on.

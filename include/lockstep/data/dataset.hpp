@@ -6,6 +6,8 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -41,13 +43,29 @@ class Dataset {
   virtual std::uint64_t digest() const = 0;
 };
 
-/// A data set that gives its samples one by one. The loader's threads join them to batches by batch::collate.
+/// A tensor that every sample has, always of this shape and type.
+struct Field {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< of one sample
+  at::ScalarType dtype = at::kFloat;
+};
+
+/// A data set that gives its samples one by one; the loader's threads join them to batches. It overrides `sample`, or,
+/// to spare the copy of large samples, `layout` and `fill`.
 class SampleDataset : public Dataset {
  public:
   /// The values of one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
-  /// DataContainers for what must be padded or kept as it is. All samples have the same names.
+  /// DataContainers for what must be padded or kept as it is. All samples have the same names. By default what `fill`
+  /// writes.
   /// @throws DataError  it cannot be read
-  virtual batch::ValueMap sample(const batch::Draw& draw) const = 0;
+  virtual batch::ValueMap sample(const batch::Draw& draw) const;
+  /// The tensors that `fill` writes. The default is none: samples come from `sample`.
+  virtual std::vector<Field> layout() const { return {}; }
+  /// Writes one sample.
+  /// @param row  the tensors of `layout`, views of a batch with arbitrary contents: to be written in place. What is
+  ///             added to it under other names is joined as the values of `sample` are
+  /// @throws DataError  it cannot be read
+  virtual void fill(const batch::Draw& draw, batch::ValueMap& row) const;
   /// @throws DataError  samples do not fit together; the message names them by their indices
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };

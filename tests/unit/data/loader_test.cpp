@@ -76,7 +76,7 @@ TEST(LoaderTest, ADataSetThatGivesFewerSamplesIsRefused) {
   };
   Loader loader(std::make_shared<Short>(), pair_draws, 0, 1, {.workers = 0, .name = "the training data"});
   EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }),
-            "the training data, batch 0: the data set was asked for 2 samples and gave 1");
+            "the training data, batch 0: the data set gave 1 samples instead of 2");
 }
 
 TEST(LoaderTest, FetchesAheadButNoFurtherThanAllowed) {

@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "batch/collate.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {
@@ -127,6 +128,48 @@ TEST(SampleDatasetTest, ItsSamplesAreJoinedInTheOrderOfTheDraws) {
   const auto& rows = batch.at("row").as<batch::DataContainer>().data().as<batch::ValueList>();
   ASSERT_EQ(rows.size(), 1U) << "one group";
   EXPECT_EQ(values_of<double>(rows[0].as<at::Tensor>()), std::vector<double>({1, 1, 1, 1, 0, 0}));
+}
+
+/// Sample i is a row of i and, as text, its name; written into the batch or given by itself.
+class Filled : public SampleDataset {
+ public:
+  explicit Filled(bool replaces = false) : replaces_(replaces) {}
+  std::int64_t size() const override { return 9; }
+  Task task() const override { return {}; }
+  std::uint64_t digest() const override { return 1; }
+  std::vector<Field> layout() const override {
+    return {{.name = "data", .shape = {2, 3}}, {.name = "label", .shape = {}, .dtype = at::kLong}};
+  }
+  void fill(const batch::Draw& draw, batch::ValueMap& row) const override {
+    row.at("data").as<at::Tensor>().fill_(static_cast<double>(draw.index));
+    row.at("label").as<at::Tensor>().fill_(10 * draw.index);
+    if (replaces_) row["data"] = at::zeros({2, 3});
+    row["name"] = std::to_string(draw.index);
+  }
+
+ private:
+  bool replaces_;
+};
+
+TEST(SampleDatasetTest, RowsMayBeWrittenIntoTheBatch) {
+  const Filled dataset;
+  const batch::Batch batch = get(dataset, {4, 7});
+  EXPECT_EQ(batch.size(), 2);
+  EXPECT_EQ(batch.input().sizes(), at::IntArrayRef({2, 2, 3}));
+  EXPECT_EQ(batch.input().scalar_type(), at::kFloat);
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), Numbers({40, 70}));
+  EXPECT_EQ(batch.at("name").as<batch::ValueList>().at(1).as<std::string>(), "7");
+  // What the plain way gives.
+  const std::vector<batch::Draw> draws = batch::draws_in_order(4, 1);
+  const std::vector<batch::Value> samples = {dataset.sample(draws.front())};
+  const batch::Batch joined = batch::collated(samples, draws);
+  EXPECT_TRUE(at::equal(joined.input(), batch.input().narrow(0, 0, 1)));
+  EXPECT_TRUE(at::equal(joined.target(), batch.target().narrow(0, 0, 1)));
+}
+
+TEST(SampleDatasetTest, WhatIsNotWrittenInPlaceIsRefused) {
+  EXPECT_EQ(sentence_of<DataError>([] { get(Filled(/*replaces=*/true), {4}); }),
+            "fill must write into the tensor 'data' that it is given, not replace it");
 }
 
 TEST(SampleDatasetTest, SamplesThatDoNotFitAreNamed) {
