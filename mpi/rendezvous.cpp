@@ -61,6 +61,7 @@ struct alignas(kLineBytes) Rendezvous::Board {
   enum State : std::uint32_t { fine, writing, given_up };
   std::atomic<std::uint32_t> state;
   std::int32_t rank;
+  ExitCode code;
   std::array<char, kReasonBytes> reason;
 };
 
@@ -201,14 +202,17 @@ std::string Rendezvous::where_is(int rank) const {
 void Rendezvous::throw_if_given_up() {
   if (board_->state.load(std::memory_order_acquire) != Board::given_up) return;
   note_end();
-  const std::string who = board_->rank == rank_ ? "this rank" : "rank " + std::to_string(names_[board_->rank]);
+  const std::string name = "rank " + std::to_string(names_[board_->rank]);
+  if (board_->code != ExitCode::communication) throw_anothers(board_->code, name + ": " + board_->reason.data());
+  const std::string who = board_->rank == rank_ ? "this rank" : name;
   throw CommError("comm: " + who + " gave up: " + board_->reason.data());
 }
 
-void Rendezvous::tell_peers(const std::string& reason) {
+void Rendezvous::tell_peers(const std::string& reason, ExitCode code) noexcept {
   std::uint32_t expected = Board::fine;
   if (!board_->state.compare_exchange_strong(expected, Board::writing)) return;
   board_->rank = rank_;
+  board_->code = code;
   reason.copy(board_->reason.data(), kReasonBytes - 1);
   board_->state.store(Board::given_up, std::memory_order_release);
   for (Line& line : lines_) {

@@ -67,7 +67,8 @@ class Rendezvous final : private WaitingPlace {
   /// Throws what this rank or a peer gave up for, if one did.
   void throw_if_given_up();
   /// Makes every rank's waits fail, unless they do already.
-  void tell_peers(const std::string& reason);
+  /// @param code  of what they throw; beside that of communication it is an error that is this rank's
+  void tell_peers(const std::string& reason, ExitCode code = ExitCode::communication) noexcept;
   /// The same, and throws.
   [[noreturn]] void give_up(const std::string& reason);
 

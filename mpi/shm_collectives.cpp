@@ -44,6 +44,7 @@ class ShmCollectives final : public OrderedCollectives {
   void perform(const Job& job) override;
   void settle(const Job& job) override;
   void tell_peers(const std::string& reason) override { meeting_.tell_peers(reason); }
+  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.tell_peers(sentence, code); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 

@@ -5,33 +5,48 @@ namespace lockstep {
 
 namespace {
 
-template <class E>
-[[noreturn]] void throw_as(E error) {
-  error.set_agreed();
-  throw error;
-}
-
-}  // namespace
-
-void throw_agreed(ExitCode code, const std::string& message) {
+/// Throws the class that belongs to `code`, once `mark` has seen the error.
+template <class Mark>
+[[noreturn]] void throw_marked(ExitCode code, const std::string& message, const Mark& mark) {
+  const auto throw_as = [&mark](auto error) {
+    mark(error);
+    throw error;
+  };
   switch (code) {
     case ExitCode::configuration:
       throw_as(ConfigError(message));
+      break;
     case ExitCode::data:
       throw_as(DataError(message));
+      break;
     case ExitCode::checkpoint:
       throw_as(CheckpointError(message));
+      break;
     case ExitCode::communication:
       throw_as(CommError(message));
+      break;
     case ExitCode::numeric:
       throw_as(NumericError(message));
+      break;
     case ExitCode::done:
     case ExitCode::internal:
     case ExitCode::stopped:
     case ExitCode::interrupted:
       break;
   }
-  throw_as(Error(code, message));
+  Error error(code, message);
+  mark(error);
+  throw error;
+}
+
+}  // namespace
+
+void throw_agreed(ExitCode code, const std::string& message) {
+  throw_marked(code, message, [](Error& error) { error.set_agreed(); });
+}
+
+void throw_anothers(ExitCode code, const std::string& message) {
+  throw_marked(code, message, [](Error& error) { error.set_anothers(); });
 }
 
 }  // namespace lockstep

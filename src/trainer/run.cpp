@@ -60,14 +60,16 @@ ExitCode dispatch(const Job& job) {
   _exit(static_cast<int>(code));  // LibTorch's destructors would take longer than a short run's training
 }
 
-/// A failure that this rank alone knows of ends the job at once; one that all ranks agreed on ends in good order.
+/// A failure that this rank alone knows of ends the job at once; one that all ranks agreed on ends in good order. What
+/// another rank threw is left to that rank.
 ExitCode report_failure(const std::exception& failure, const mpi::Communicator& world) {
   const auto* const error = dynamic_cast<const Error*>(&failure);
   const ExitCode code = error != nullptr ? error->exit_code() : ExitCode::internal;
   const bool is_everywhere = world.size() == 1 || (error != nullptr && error->is_agreed());
-  is_everywhere ? log::agreed_error(message_of(failure)) : log::error(message_of(failure));
+  const bool is_anothers = error != nullptr && error->is_anothers();
+  if (!is_anothers) is_everywhere ? log::agreed_error(message_of(failure)) : log::error(message_of(failure));
   log::flush();
-  if (!is_everywhere) mpi::Environment::abort(code);
+  if (!is_everywhere) mpi::Environment::abort(code, is_anothers);
   return code;
 }
 

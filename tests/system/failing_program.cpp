@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The trainer with a part of each kind that fails on the last rank in the fifth step, as LOCKSTEP_FAILS says: forward,
-// backward, hook or metric. When it fails it makes the file that LOCKSTEP_STAMP names.
+// loss, backward, hook or metric; or with data of which sample 7 is wrong: sample, key, structure or batch. When it
+// fails it makes the file that LOCKSTEP_STAMP names.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/run_view.hpp>
@@ -11,6 +12,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <stdexcept>
@@ -20,6 +22,7 @@ namespace {
 
 using lockstep::Section;
 using lockstep::Task;
+namespace data = lockstep::data;
 namespace engine = lockstep::engine;
 namespace metrics = lockstep::metrics;
 namespace models = lockstep::models;
@@ -40,6 +43,42 @@ void pass(const std::string& place) {
   throw std::runtime_error("the " + place + " of this test fails");
 }
 
+/// Whether this is the sample that is wrong in the way of LOCKSTEP_FAILS.
+bool is_wrong(const lockstep::batch::Draw& draw, const std::string& way) {
+  if (draw.index != 7 || variable("LOCKSTEP_FAILS") != way) return false;
+  std::ofstream(variable("LOCKSTEP_STAMP")).flush();
+  return true;
+}
+
+Task task() { return {.sample_shape = {28 * 28}, .classes = 2}; }
+
+class Samples : public data::SampleDataset {
+ public:
+  std::int64_t size() const override { return 480; }
+  Task task() const override { return ::task(); }
+  std::uint64_t digest() const override { return 1; }
+  lockstep::batch::ValueMap sample(const lockstep::batch::Draw& draw) const override {
+    if (is_wrong(draw, "sample")) throw std::out_of_range("the sample of this test fails");
+    lockstep::batch::ValueMap values = {{"data", torch::full({28 * 28}, 0.001 * double(draw.index))}};
+    if (is_wrong(draw, "structure")) values["data"] = torch::ones({9});
+    if (!is_wrong(draw, "key")) values["label"] = draw.index % 2;
+    return values;
+  }
+};
+
+/// Gives whole batches, one of them without a sample.
+class Batches : public data::Dataset {
+ public:
+  std::int64_t size() const override { return 480; }
+  Task task() const override { return ::task(); }
+  std::uint64_t digest() const override { return 1; }
+  lockstep::batch::Batch get(std::span<const lockstep::batch::Draw> draws) const override {
+    const bool is_empty = std::any_of(draws.begin(), draws.end(), [](const auto& d) { return is_wrong(d, "batch"); });
+    const std::int64_t count = is_empty ? 0 : std::ssize(draws);
+    return lockstep::batch::Batch(torch::ones({count, 28 * 28}), torch::zeros({count}, at::kLong));
+  }
+};
+
 struct Passing : torch::autograd::Function<Passing> {
   static at::Tensor forward(torch::autograd::AutogradContext*, const at::Tensor& input) { return input.clone(); }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext*,
@@ -57,6 +96,10 @@ class Failing : public models::Model {
   at::Tensor forward(const at::Tensor& images) override {
     pass("forward");
     return Passing::apply(models::run(*head_, images.flatten(1)));
+  }
+  models::LossMap losses(const at::Tensor& output, const at::Tensor& target) const override {
+    pass("loss");
+    return Model::losses(output, target);
   }
 
  private:
@@ -79,6 +122,12 @@ metrics::Meter failing_meter(const Section&, std::int64_t) {
 
 int main(int argc, char** argv) {
   engine::Tables tables;
+  tables.sources.push_back({.name = "samples", .help = "", .keys = {}, .open = [](const Section&) {
+                              return data::Splits{.train = std::make_shared<Samples>()};
+                            }});
+  tables.sources.push_back({.name = "batches", .help = "", .keys = {}, .open = [](const Section&) {
+                              return data::Splits{.train = std::make_shared<Batches>()};
+                            }});
   tables.models.push_back({.name = "failing", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
                              return std::shared_ptr<models::Model>(std::make_shared<Failing>(task));
                            }});

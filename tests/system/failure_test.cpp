@@ -18,6 +18,7 @@ namespace fs = std::filesystem;
 using testing::Outcome;
 
 constexpr int kConfiguration = 2;
+constexpr int kData = 3;
 constexpr int kInternal = 70;
 constexpr double kSeconds = 5;  // of which a rank may spend one looking whether its peers are there
 
@@ -34,31 +35,53 @@ std::int64_t count(const std::string& text, const std::string& word) {
   return found;
 }
 
-class FailureTest : public ::testing::TestWithParam<std::tuple<const char*, const char*>> {};
+/// What fails, how the run is asked to meet it, and how it ends.
+struct Failure {
+  const char* place;
+  const char* options;
+  int exit_code = kInternal;
+  const char* sentence = "";  // by default "the `place` of this test fails"
+};
+
+const char* const kSamples = "--data.name=samples --eval.when=never";
+
+class FailureTest : public ::testing::TestWithParam<Failure> {};
 
 TEST_P(FailureTest, OfOneRankEndsAll) {
-  const auto& [place, more] = GetParam();
+  const auto& [place, more, exit_code, sentence] = GetParam();
   const testing::TemporaryFolder folder;
   const Outcome outcome = testing::run_shell(
       std::string("LOCKSTEP_FAILS=") + place + " LOCKSTEP_STAMP=" + folder.path("failed") + " " +
       testing::mpirun_command(3) + " " + failing_program() + kRun + " " + more + " --run.dir=" + folder.path("run") +
       "; code=$?; touch " + folder.path("ended") + "; exit $code");
-  EXPECT_EQ(outcome.exit_code, kInternal) << outcome.output;
-  EXPECT_EQ(count(outcome.output, std::string("the ") + place + " of this test fails"), 1) << outcome.output;
-  EXPECT_EQ(count(outcome.output, "frame #"), 0) << outcome.output;  // of a stack
+  EXPECT_EQ(outcome.exit_code, exit_code) << outcome.output;
+  const std::string told = *sentence != '\0' ? sentence : std::string("the ") + place + " of this test fails";
+  EXPECT_EQ(count(outcome.output, told), 1) << outcome.output;
+  EXPECT_EQ(count(outcome.output, " error r"), 1) << outcome.output;  // peers know that it is not theirs
+  EXPECT_EQ(count(outcome.output, "frame #"), 0) << outcome.output;   // of a stack
   ASSERT_TRUE(fs::exists(folder / "failed")) << outcome.output;
   const auto took = fs::last_write_time(folder / "ended") - fs::last_write_time(folder / "failed");
   EXPECT_LT(std::chrono::duration<double>(took).count(), kSeconds) << outcome.output;
 }
 
 INSTANTIATE_TEST_SUITE_P(Places, FailureTest,
-                         ::testing::Values(std::tuple{"forward", ""}, std::tuple{"backward", ""},
-                                           std::tuple{"hook", "--train.hooks=failing"},
-                                           std::tuple{"metric", "--eval.metrics=failing --eval.interval=2"},
-                                           std::tuple{"metric", "--train.metrics=failing"}),
-                         [](const auto& test) {
-                           return std::string(std::get<0>(test.param)) + std::to_string(test.index);
-                         });
+                         ::testing::Values(Failure{"forward", ""}, Failure{"backward", ""},
+                                           Failure{"hook", "--train.hooks=failing"},
+                                           Failure{"metric", "--eval.metrics=failing --eval.interval=2"},
+                                           Failure{"metric", "--train.metrics=failing"}),
+                         [](const auto& test) { return test.param.place + std::to_string(test.index); });
+
+INSTANTIATE_TEST_SUITE_P(
+    Data, FailureTest,
+    ::testing::Values(
+        Failure{"loss", "", kData, "error r2/3 the model's losses of samples "},
+        Failure{"sample", kSamples, kData, "/3 sample 7 of the training data: the sample of this test fails"},
+        Failure{"key", kSamples, kData,
+                "/3 the training data, batch 0: samples cannot be joined: sample 7 has no 'label', but sample"},
+        Failure{"structure", kSamples, kData, "and [9] of sample 7 differ"},
+        Failure{"batch", "--data.name=batches --eval.when=never", kData,
+                "/3 sample 7 of the training data: the data set gave 0 samples instead of 1"}),
+    [](const auto& test) { return std::string(test.param.place); });
 
 // A run that dies in the middle of an evaluation goes on from the checkpoint before it, as if nothing had been.
 TEST(FailureInTestPhaseTest, ResumesBitForBit) {

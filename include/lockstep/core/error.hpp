@@ -23,7 +23,8 @@ enum class ExitCode : int {
 /// The root of everything Lockstep throws on purpose: one sentence that says what, where and what to do.
 ///
 /// An error is *agreed* when every rank throws the same one (see mpi::Communicator::together): the job then ends by
-/// MPI_Finalize and the same exit code everywhere. Any other error ends it by MPI_Abort.
+/// MPI_Finalize and the same exit code everywhere. Any other error ends it by MPI_Abort. An error that *another rank*
+/// threw, and told this one of (see mpi::Collectives::give_up), is reported by that rank alone.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -31,10 +32,13 @@ class Error : public std::runtime_error {
   ExitCode exit_code() const noexcept { return code_; }
   bool is_agreed() const noexcept { return is_agreed_; }
   void set_agreed() noexcept { is_agreed_ = true; }
+  bool is_anothers() const noexcept { return is_anothers_; }
+  void set_anothers() noexcept { is_anothers_ = true; }
 
  private:
   ExitCode code_;
   bool is_agreed_ = false;
+  bool is_anothers_ = false;
 };
 
 /// A setting or an environment that the user can correct. Exit code 2.
@@ -108,5 +112,7 @@ class NumericError : public Error {
 /// Throws the error class that belongs to `code`, already agreed: how ranks that learned of a failure
 /// elsewhere throw the same error as the rank that saw it.
 [[noreturn]] void throw_agreed(ExitCode code, const std::string& message);
+/// The same for an error that another rank threw.
+[[noreturn]] void throw_anothers(ExitCode code, const std::string& message);
 
 }  // namespace lockstep

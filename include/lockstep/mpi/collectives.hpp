@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/core/dtype.hpp>
+#include <lockstep/core/error.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
@@ -143,6 +144,10 @@ class Collectives {
   /// The same, started: until `wait` returned, `values` stay untouched, and what `slice` holds is unspecified.
   virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
+
+  /// Says that this rank has failed: peers on this host throw an error of class `code` that names this rank instead of
+  /// waiting for it (Error::is_anothers). Returns at once; others see that this rank has left. Not collective.
+  virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
 
   /// The ranks with the same `color`, in the order of their ranks here, as a new object of the same backend where that
   /// can serve them.

@@ -43,7 +43,8 @@ class Environment {
   void finish();
 
   /// Ends the whole job at once with `code`: for a failure that this rank alone knows of.
-  [[noreturn]] static void abort(ExitCode code) noexcept;
+  /// @param is_anothers  another rank has failed with this code: it may end the job first
+  [[noreturn]] static void abort(ExitCode code, bool is_anothers = false) noexcept;
 };
 
 enum class Op { sum, min, max };

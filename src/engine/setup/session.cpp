@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
+#include "core/message.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
@@ -99,6 +100,21 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
 }
 
+/// Runs what all ranks do together. Of what fails on this one alone its peers hear before they wait for it in vain.
+template <class Work>
+auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const bool is_known = error.is_agreed() || error.is_anothers() || error.exit_code() == ExitCode::communication;
+    if (!is_known) collectives.give_up(error.exit_code(), error.what());
+    throw;
+  } catch (const std::exception& failure) {
+    collectives.give_up(ExitCode::internal, message_of(failure));
+    throw;
+  }
+}
+
 /// From a checkpoint, from given parameters, or from the initial ones.
 void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request,
                      const ResumeSettings& resume) {
@@ -128,7 +144,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   add_hooks(trainer, world, request, resume.schedule);
   restore_or_init(trainer, world, request, resume);
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });
-  return trainer.train();
+  return heard_by_peers(strategy->collectives(), [&] { return trainer.train(); });
 }
 
 void request_stop() noexcept { RunRequests::stop(); }
@@ -163,7 +179,8 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   const data::Dataset& dataset = split_of(splits, eval.split);
   metrics::Meters meters;
   world.together([&] { meters = make_eval_meters(eval.metrics, dataset.task(), tables.meters); });
-  const EvaluationResult found = evaluate(world, strategy.model(), dataset, eval.limits, meters);
+  const EvaluationResult found = heard_by_peers(
+      strategy.collectives(), [&] { return evaluate(world, strategy.model(), dataset, eval.limits, meters); });
   Evaluation result{.step = archive.integer("/", "step"),
                     .values = found.values(dataset.task().kind),
                     .count = found.count,

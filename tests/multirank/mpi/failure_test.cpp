@@ -281,6 +281,30 @@ TEST(FailureTest, ShmSaysWhereALateRankWasSeenLast) {
   expect_words(error, {" waited 0.3 s in barrier #2 for rank 1 (last seen in barrier #1)"});
 }
 
+TEST(FailureTest, PeersThrowWhatARankGivesUpFor) {
+  const auto world = Communicator::world();
+  if (world.size() == 1) return;
+  for (const char* backend : {"shm", "hierarchical"}) {
+    auto collectives = make_collectives(world, {.backend = backend, .timeout_s = 60});
+    collectives->barrier();
+    if (world.rank() == 1) {
+      std::this_thread::sleep_for(50ms);  // the others are asleep by then
+      collectives->give_up(ExitCode::data, "sample 3 is torn");
+    } else {
+      try {
+        collectives->barrier();
+        ADD_FAILURE() << "passed";
+      } catch (const DataError& error) {
+        EXPECT_STREQ(error.what(), "rank 1: sample 3 is torn");
+        EXPECT_TRUE(error.is_anothers());
+        EXPECT_FALSE(error.is_agreed());
+      }
+      EXPECT_THROW(collectives->barrier(), Error);
+    }
+    world.barrier();
+  }
+}
+
 TEST(FailureTest, ARankThatDropsItsCollectivesEndsTheWaitOfTheOthersAtOnce) {
   const auto world = Communicator::world();
   if (world.size() == 1) return;
