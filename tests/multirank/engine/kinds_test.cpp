@@ -3,6 +3,7 @@
 // ranks the losses are those of one rank.
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
+#include <lockstep/parallel/separate_distributed_data_parallel.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -11,6 +12,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "small_run.hpp"
+#include "support/optimizer.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -359,6 +361,57 @@ TEST_P(KindsTest, GoesOnBitForBit) {
     EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 2, straight.losses.end()));
     world_.barrier();
   }
+}
+
+/// Three steps in which each child of the model is updated in turn, by itself.
+/// @return  the loss before each update, over all ranks
+std::vector<double> losses_in_separate_wrappers(const mpi::Communicator& ranks, const Kind& kind) {
+  torch::manual_seed(3);
+  const std::shared_ptr<models::Model> model = kind.make(Section("model"), kind.task);
+  model->to(at::kDouble);
+  model->set_task_kind(kind.task.kind);
+  model->name_blocks();
+  const auto collectives = mpi::make_collectives(ranks, {});
+  parallel::SeparateDistributedDataParallel wrapper(model, ranks, *collectives, {});
+  optim::OptimWrapperDict optimizers;
+  for (const std::string& name : wrapper.names()) {
+    optimizers.add(name, testing::make_optimizer(wrapper.child(name).parameters(), {{"name", "sgd"}, {"lr", "0.1"}}));
+  }
+  const Samples samples(kind.sample, kind.task, kind.roles, 60);
+  const auto batch_of = [&](std::int64_t step) {
+    const std::int64_t share = 12 / ranks.size();
+    batch::Batch batch = samples.get(batch::draws_in_order(12 * step + share * ranks.rank(), share));
+    batch.set_roles(std::make_shared<const batch::Roles>(kind.roles));
+    return batch;
+  };
+  std::vector<double> losses;
+  for (std::int64_t step = 0; step < 3; ++step) {
+    wrapper.train_step(batch_of(step), optimizers, [&](const batch::Batch& batch, optim::OptimWrapperDict& all) {
+      for (auto& [name, optimizer] : all) {
+        const batch::Batch prepared = wrapper.prepare(batch, /*is_training=*/true);
+        const at::Tensor loss = models::total_loss(models::losses_of(*model, models::run(*model, prepared), prepared));
+        losses.push_back(loss.item<double>());
+        optimizer.update_params(loss);
+        all.drop_gradients();  // the other children's
+      }
+      return models::LossMap{};
+    });
+  }
+  losses.push_back(wrapper.val_step(batch_of(3)).losses.total.item<double>());
+  collectives->all_reduce(losses.data(), losses.size(), DType::float64, mpi::ReduceOp::average);
+  if (kind.task.kind != TaskKind::custom) {
+    EXPECT_FALSE(wrapper.test_step(batch_of(3)).is_empty());
+  }
+  return losses;
+}
+
+TEST_P(KindsTest, TrainsInSeparateWrappers) {
+  if (std::string(kind().name) == "valid") GTEST_SKIP() << "wrappers by hand do not weigh ranks by counts";
+  const std::vector<double> alone = losses_in_separate_wrappers(self_, kind());
+  const std::vector<double> together = losses_in_separate_wrappers(world_, kind());
+  ASSERT_EQ(together.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[i], alone[i], 1e-11 * std::abs(alone[i])) << i;
+  EXPECT_NE(alone.front(), alone[alone.size() - 2]) << "it is trained";
 }
 
 INSTANTIATE_TEST_SUITE_P(Kinds, KindsTest, ::testing::Range<std::size_t>(0, kinds().size()),
