@@ -144,16 +144,17 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
 }
 
 KeySpecs CommSettings::keys() {
-  return {keys::choice("comm.backend", "auto",
-                       "how gradients travel: self (one rank), shm (one host), mpi (any hosts), hierarchical (shared "
-                       "memory inside a host, MPI between hosts), nccl (GPUs); auto takes the fastest",
-                       {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
-          keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
-                           "seconds that a rank waits for a peer before the job fails"),
-          keys::integer("comm.hosts", "0",
-                        "tries several hosts on one: the ranks are taken as if they ran on so many; 0 takes them as "
-                        "they are",
-                        0)};
+  return {
+      keys::choice(
+          "comm.backend", "auto",
+          "Communication backend: self (one rank), shm (shared memory, one host), mpi (any hosts), hierarchical "
+          "(shared memory inside a host, MPI between hosts), nccl (GPUs). auto = the fastest available",
+          {"auto", "self", "shm", "mpi", "hierarchical", "nccl"}),
+      keys::real_above("comm.timeout_s", 0, keys::kUnlimited, "300",
+                       "Maximum time in seconds that a rank waits for its peers before the job fails"),
+      keys::integer(
+          "comm.hosts", "0",
+          "For testing: treat the ranks of one host as if they ran on this number of hosts. 0 = the actual hosts", 0)};
 }
 
 CommSettings CommSettings::from(const Section& comm) {

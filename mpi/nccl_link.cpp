@@ -53,7 +53,7 @@ void NcclLink::connect(const Communicator& comm) {
       check(api().open(gpu_->index(), reinterpret_cast<const char*>(id.data()), comm.size(), comm.rank(), &link_),
             what);
     });
-    settle(what + " (NCCL_DEBUG=INFO tells more; NCCL_SOCKET_IFNAME names the network)", options_.wait.timeout_s);
+    settle(what + " (NCCL_DEBUG=INFO prints details; NCCL_SOCKET_IFNAME selects the network)", options_.wait.timeout_s);
   } catch (const std::exception&) {
     if (link_ != nullptr) close();
     throw;
@@ -227,7 +227,7 @@ std::string NcclLink::why_late(const Call& call, double seconds) {
   try {
     diagnosis_.meet({.call = call});
     return describe(call) + " is not over after " + in_seconds(seconds) +
-           " on any rank; NCCL_DEBUG=INFO tells more, and comm.timeout_s is the limit";
+           " on any rank; NCCL_DEBUG=INFO prints details, and comm.timeout_s is the limit";
   } catch (const CommError& error) {
     std::string reason = error.what();
     reason.erase(0, std::string_view("comm: ").size());

@@ -36,7 +36,7 @@ nlohmann::json parse(const Source& source) {
   const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
     if (depth > kMaxNesting) source.refuse("its index is nested too deep");
     if (event == nlohmann::json::parse_event_t::key && depth == 2 && !names.insert(value.get<std::string>()).second) {
-      source.refuse(quoted("tensor", value.get<std::string>()), "the index tells of it twice");
+      source.refuse(quoted("tensor", value.get<std::string>()), "the index lists it twice");
     }
     return true;
   };

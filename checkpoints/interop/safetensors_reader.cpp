@@ -78,7 +78,7 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
     key_ = std::move(name);
     if (at_ == At::header) {
       object = quoted("tensor", key_);
-      return names_.insert(key_).second || refuse("the header tells of it twice");
+      return names_.insert(key_).second || refuse("the header lists it twice");
     }
     if (at_ == At::metadata) {
       return metadata_names_.insert(key_).second || refuse("its field '" + key_ + "' is there twice");
@@ -154,7 +154,7 @@ struct Tensor {
 constexpr std::uint64_t kMaxHeaderBytes = 100'000'000;
 
 std::uint64_t header_length(const Source& source) {
-  if (source.size() < 8) source.refuse("it has less than the 8 bytes that tell the length of a safetensors header");
+  if (source.size() < 8) source.refuse("it has fewer than the 8 bytes that contain the length of a safetensors header");
   std::array<std::byte, 8> head{};
   source.read_to(0, head);
   const auto length = load<std::uint64_t>(head, 0);

@@ -46,7 +46,7 @@ struct Holder {
     return "host " + host + "\nprocess " + process + "\n" + (job.empty() ? "" : "job " + job + "\n");
   }
   std::string describe() const {
-    return "process " + process + " on " + host + (job.empty() ? "" : " (slurm job " + job + ")");
+    return "process " + process + " on " + host + (job.empty() ? "" : " (Slurm job " + job + ")");
   }
 };
 

@@ -31,7 +31,7 @@ std::int64_t DataContainer::length() const {
 
 std::string kind_of(const Value& value) {
   static constexpr std::array<const char*, std::variant_size_v<Value::Kinds>> names = {
-      "nothing", "a tensor", "a whole number", "a number", "a text", "a list", "a map", "a container"};
+      "nothing", "a tensor", "an integer", "a number", "a text", "a list", "a map", "a container"};
   return names.at(value.kind.index());
 }
 

@@ -9,44 +9,59 @@ using Options = std::vector<OptionSpec>;
 
 constexpr std::size_t kAny = 1000;
 
-const Options kShow = {{"precision", "N", "significant digits (6)"},
-                       {"hex", "", "the bytes of each element instead"},
-                       {"text", "", "an array of bytes as text"}};
-const Options kStat = {{"recompute", "", "from the bytes, where the file holds these figures too"}};
-const Options kHist = {{"bins", "N", "how many (20)"}};
-const Options kVerify = {{"all", "", "every checkpoint of the folder, in a table"}};
-const Options kDiff = {{"bitwise", "", "bytes count: -0.0 is not 0.0"},
-                       {"atol", "X", "the same if |a - b| <= atol + rtol * |b| (0)"},
-                       {"rtol", "X", "see --atol (0)"},
-                       {"nan-equal", "", "a NaN is the same as a NaN"}};
-const Options kPlot = {{"out", "FILE.svg", "where the image goes; otherwise to the standard output"},
-                       {"bins", "N", "of hist (60)"},
-                       {"title", "TEXT", "instead of the usual one"},
-                       {"width", "N", "in pixels (720)"}};
-const Options kConvert = {{"to", "FILE", "by suffix: .safetensors, .pt, .npz, .h5; must not exist yet"},
-                          {"only", "PART", "model (the default: parameters and buffers), ema or all"},
-                          {"rename", "FROM=TO", "names that begin with FROM begin with TO; may be repeated"}};
-const Options kPrune = {{"keep", "N", "newest checkpoints to keep (3)"}, {"yes", "", "do it"}};
-const Options kLineageOptions = {{"mermaid", "", "as a diagram for Markdown"}};
+const Options kShow = {{"precision", "N", "Significant digits (default 6)"},
+                       {"hex", "", "Print the bytes of each element"},
+                       {"text", "", "Print an array of bytes as text"}};
+const Options kStat = {{"recompute", "", "Compute the statistics from the data even if the file contains them"}};
+const Options kHist = {{"bins", "N", "Number of bins (default 20)"}};
+const Options kVerify = {{"all", "", "Verify all checkpoints of the folder and print a table"}};
+const Options kDiff = {{"bitwise", "", "Compare bytes, so that -0.0 differs from 0.0"},
+                       {"atol", "X", "Elements are equal if |a - b| <= atol + rtol * |b| (default 0)"},
+                       {"rtol", "X", "See --atol (default 0)"},
+                       {"nan-equal", "", "NaN equals NaN"}};
+const Options kPlot = {{"out", "FILE.svg", "Output file. If not given, the image is written to standard output"},
+                       {"bins", "N", "Number of bins of hist (default 60)"},
+                       {"title", "TEXT", "Title of the plot"},
+                       {"width", "N", "Width in pixels (default 720)"}};
+const Options kConvert = {{"to", "FILE", "Output file: .safetensors, .pt, .npz or .h5. It must not exist"},
+                          {"only", "PART", "Arrays to convert: model (default: parameters and buffers), ema or all"},
+                          {"rename", "FROM=TO", "Replace the prefix FROM of names by TO. May be repeated"}};
+const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
+                        {"yes", "", "Delete the listed checkpoints"}};
+const Options kLineageOptions = {{"mermaid", "", "Print a Mermaid diagram for Markdown"}};
 
 }  // namespace
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> rows = {
-      {"info", "FILE", 1, 1, "step, optimizer, sizes and origin on one screen", {}, info},
-      {"ls", "FILE", 1, 1, "the arrays with type, shape and size", {}, list},
-      {"tree", "FILE", 1, 1, "the same as a tree of modules; equal neighbours are folded", {}, tree},
-      {"show", "FILE NAME[0:4,:,3]", 1, 2, "values of an array, or a group's attributes", kShow, show},
-      {"stat", "FILE", 1, 1, "extremes, means, zeros and what is not finite, array by array", kStat, stat},
-      {"hist", "FILE NAME", 1, 2, "a histogram on the terminal", kHist, hist},
-      {"verify", "FILE...", 1, kAny, "checks every byte and names what is damaged", kVerify, verify},
-      {"diff", "A B", 2, 2, "what differs between two files; 1 if anything does", kDiff, diff},
-      {"hash", "FILE", 1, 1, "a digest of every array and of the state they make, in any format", {}, hash},
-      {"plot", "KIND FILE...", 2, 3, "SVG: hist FILE NAME, norms FILE, updates A B, curves RUN", kPlot, plot},
-      {"convert", "SRC", 1, 1, "writes arrays of any file for other programs", kConvert, convert},
-      {"doctor", "DIR", 1, 1, "leftovers, bad checkpoints, pointer, lease, permissions, disk", {}, doctor},
-      {"prune", "DIR", 1, 1, "what retention would delete and why; --yes deletes", kPrune, prune},
-      {"lineage", "DIR", 1, 1, "which checkpoint came from which", kLineageOptions, lineage},
+      {"info", "FILE", 1, 1, "Prints step, optimizer, sizes and origin of a checkpoint", {}, info},
+      {"ls", "FILE", 1, 1, "Lists the arrays with type, shape and size", {}, list},
+      {"tree", "FILE", 1, 1, "Lists the arrays as a tree of modules; consecutive equal modules are folded", {}, tree},
+      {"show", "FILE NAME[0:4,:,3]", 1, 2, "Prints the values of an array, or the attributes of a group", kShow, show},
+      {"stat", "FILE", 1, 1, "Prints minimum, maximum, mean, number of zeros and of non-finite elements of each array",
+       kStat, stat},
+      {"hist", "FILE NAME", 1, 2, "Prints a histogram of an array", kHist, hist},
+      {"verify", "FILE...", 1, kAny, "Verifies every byte and reports damaged arrays", kVerify, verify},
+      {"diff", "A B", 2, 2, "Compares two files; exits with 1 if they differ", kDiff, diff},
+      {"hash",
+       "FILE",
+       1,
+       1,
+       "Prints a digest of each array and of the whole state, independent of the file format",
+       {},
+       hash},
+      {"plot", "KIND FILE...", 2, 3, "Plots to SVG: hist FILE NAME, norms FILE, updates A B, curves RUN", kPlot, plot},
+      {"convert", "SRC", 1, 1, "Converts a file to .safetensors, .pt, .npz or .h5", kConvert, convert},
+      {"doctor",
+       "DIR",
+       1,
+       1,
+       "Checks a run for stale files, damaged checkpoints, lease, permissions and disk space",
+       {},
+       doctor},
+      {"prune", "DIR", 1, 1, "Prints which checkpoints the retention rules would delete, and why; --yes deletes them",
+       kPrune, prune},
+      {"lineage", "DIR", 1, 1, "Prints from which checkpoints a run was resumed", kLineageOptions, lineage},
   };
   return rows;
 }

@@ -91,9 +91,9 @@ struct Leftover {
 void look_at_leftovers(const std::string& directory, Diagnosis& diagnosis) {
   static constexpr Leftover kKinds[] = {
       {".tmp-", "was being written; a training run removes it once its writer is gone"},
-      {".trash-", "was being deleted; a training run, or prune --yes, goes on with it"},
-      {".bad-", "was set aside as unreadable; delete it yourself"},
-      {".old-", "was set aside when a run went on from an earlier step; delete it yourself"},
+      {".trash-", "was being deleted; a training run, or prune --yes, completes the deletion"},
+      {".bad-", "was renamed because it was unreadable; delete it yourself"},
+      {".old-", "was renamed when a run resumed from an earlier step; delete it yourself"},
   };
   std::error_code error;
   std::vector<std::string> names;
@@ -142,7 +142,7 @@ void look_at_permissions(const std::string& directory, Diagnosis& diagnosis) {
 void look_at_disk(const std::string& directory, const std::vector<Saved>& all, Diagnosis& diagnosis) {
   struct statvfs disk {};
   if (::statvfs(directory.c_str(), &disk) != 0)
-    return diagnosis.problem("the file system does not tell its free space");
+    return diagnosis.problem("the free space of the file system is unknown");
   const std::uint64_t free = static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize;
   const std::uint64_t size = all.empty() ? 0 : bytes_of(all.back().path);
   if (size == 0) return diagnosis.fact(human_bytes(free) + " free");

@@ -137,7 +137,7 @@ std::string words_of(const std::vector<Node>& nodes, const Node& node) {
   if (!node.is_here) return node.from ? fmt::format("not here; from step {}", nodes[*node.from].step) : "not here";
   if (node.is_told) return fmt::format("from step {}", nodes[*node.from].step);
   if (!node.parent.empty()) return "from " + node.parent + ", which is not here";
-  return node.from ? fmt::format("after step {} (by order; the file does not tell)", nodes[*node.from].step)
+  return node.from ? fmt::format("after step {} (by order; not stored in the file)", nodes[*node.from].step)
                    : "the first here";
 }
 

@@ -52,7 +52,7 @@ std::int64_t Request::integer(const std::string& option, std::int64_t otherwise,
   if (!has(option)) return otherwise;
   std::int64_t value = 0;
   if (!parse_number(text(option), value) || value < least) {
-    throw usage_error("--" + option + " " + escaped(text(option)) + ": a whole number from " + std::to_string(least) +
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": an integer from " + std::to_string(least) +
                       " up is needed");
   }
   return value;
@@ -69,11 +69,12 @@ double Request::real(const std::string& option, double otherwise) const {
 
 const std::vector<OptionSpec>& common_options() {
   static const std::vector<OptionSpec> rows = {
-      {"json", "", "prints one JSON document"},
-      {"filter", "PATTERN", "only arrays of such names: a glob, or /a regular expression/; may be repeated"},
-      {"sort", "KEY", "size, name, norm or order (of the file, the default)"},
-      {"limit", "N", "at most so many lines"},
-      {"help", "", "this page"},
+      {"json", "", "Print one JSON document"},
+      {"filter", "PATTERN",
+       "Only arrays with matching names: a glob pattern, or /regular expression/. May be repeated"},
+      {"sort", "KEY", "Sort by size, name, norm, or order (default: order in the file)"},
+      {"limit", "N", "Maximum number of lines"},
+      {"help", "", "Print this page"},
   };
   return rows;
 }

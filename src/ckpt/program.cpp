@@ -22,19 +22,25 @@ namespace {
 
 const char* const kExitCodes = R"(
 Exit codes
-  0  done            3  input or output failed   6  another version, type or shape
-  1  diff: differs   4  damaged                  7  refused for safety
-  2  command line    5  against a rule           8  there is no such file or array
+  0  success
+  1  diff: the files differ
+  2  invalid command line
+  3  a file cannot be read or written
+  4  a file is damaged
+  5  a checkpoint violates a rule, for example it contains NaN
+  6  unsupported version, type or shape
+  7  refused for safety, for example a link to another file
+  8  file or array not found
 )";
 
 std::string overview() {
   Table table({Align::left, Align::left, Align::left});
   for (const Command& command : commands()) table.add({"  " + command.name, command.words, command.help});
-  return "Usage: ckpt COMMAND FILE... [--option]...\n\nLooks into checkpoints; only prune --yes changes anything.\n\n"
-         "Commands (ckpt COMMAND --help tells more)\n" +
+  return "Usage: ckpt COMMAND FILE... [--option]...\n\nInspects checkpoints. Only `prune --yes` changes "
+         "files.\n\nCommands (ckpt COMMAND --help prints the options)\n" +
          table.text() +
-         "\nFILE is a checkpoint's folder or its state.h5, a folder of checkpoints or of a run (the newest is taken),\n"
-         "or a file of another program; FILE/NAME is an array in it.\n" +
+         "\nFILE is a checkpoint (folder or state.h5), a folder of checkpoints or of a run (its latest checkpoint is "
+         "used),\nor a file of another program. FILE/NAME is an array in it.\n" +
          kExitCodes;
 }
 

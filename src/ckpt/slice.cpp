@@ -52,7 +52,7 @@ class Parser {
     std::int64_t value = 0;
     const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
     if (error != std::errc() || end != word.data() + word.size()) {
-      fail("'" + escaped(word) + "' is no whole number; write it as in [0:4, :, 3]");
+      fail("'" + escaped(word) + "' is not an integer; write it as in [0:4, :, 3]");
     }
     return value;
   }

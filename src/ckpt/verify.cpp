@@ -33,7 +33,7 @@ Verdict check(const std::string& file) {
     verdict.words += "; envelope, digests and tree agree";
     if (const std::string nonfinite = checkpoints::nonfinite_in(file, "/model/params"); !nonfinite.empty()) {
       verdict.code = Exit::incompatible;
-      verdict.words += "; but " + nonfinite + ", and no run goes on from it without resume.allow_nonfinite=true";
+      verdict.words += "; but " + nonfinite + ", and no run resumes from it without resume.allow_nonfinite=true";
     }
   } catch (const std::exception& error) {
     verdict.code = exit_code_of(error);

@@ -102,7 +102,7 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   Section& section = section_holding(name, origin);
   const std::string value = trimmed(text);
   if (is_unwritable(value)) {
-    throw ConfigError(origin + ": " + name + ": a value cannot hold '#' or control characters");
+    throw ConfigError(origin + ": " + name + ": a value cannot contain '#' or control characters");
   }
   section.set(key_of(name), value, origin);
 }
@@ -110,7 +110,7 @@ void Config::set(const std::string& name, const std::string& text, const std::st
 void Config::refuse_old_name(const std::string& name, const std::string& origin) const {
   const auto found = new_names_.find(name);
   if (found == new_names_.end()) return;
-  throw ConfigError(origin + ": key '" + name + "' was renamed; write '" + found->second + "' instead");
+  throw ConfigError(origin + ": key '" + name + "' was renamed to '" + found->second + "'");
 }
 
 Section& Config::section_holding(const std::string& name, const std::string& origin) {

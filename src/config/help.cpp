@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <cctype>
 #include <sstream>
 #include <utility>
 #include <vector>
@@ -51,11 +52,14 @@ std::string paragraph(const std::string& heading, const Rows& rows) {
 }
 
 std::string describe(const KeySpec& spec) {
-  std::string help = spec.help;
-  if (!help.empty() && help.back() == '.') help.pop_back();
+  std::string range = range_of(spec);
+  for (const std::string article : {"an ", "a "}) {
+    if (range.starts_with(article)) range.erase(0, article.size());
+  }
+  range[0] = static_cast<char>(std::toupper(static_cast<unsigned char>(range[0])));
   const bool is_unset = spec.default_value.empty() || spec.default_value == "nan";
   const std::string shown = is_unset ? "none" : spec.default_value;
-  return help + (help.empty() ? "" : "; ") + range_of(spec) + "; default " + shown;
+  return spec.help + (spec.help.empty() ? "" : ". ") + range + "; default " + shown;
 }
 
 Rows key_rows(const KeySpecs& specs) {
@@ -98,30 +102,29 @@ std::string line_for(const std::string& section, const SectionHelp& sections) {
 }
 
 Rows options() {
-  Rows rows = {{"--config FILE", "reads keys from an INI file; may be repeated: the later file wins"},
-               {"--section.key=value", "sets a key; wins over every file"}};
+  Rows rows = {{"--config FILE", "Read keys from an INI file. May be repeated; later files override earlier ones"},
+               {"--section.key=value", "Set a key. Overrides the files"}};
   for (const Command& command : commands()) {
     for (const Switch& of : command.switches) {
-      rows.emplace_back("--" + of.name + (of.value.empty() ? "" : " " + of.value),
-                        "for " + command.name + ": " + of.help);
+      rows.emplace_back("--" + of.name + (of.value.empty() ? "" : " " + of.value), command.name + ": " + of.help);
     }
   }
-  rows.emplace_back("--help[=SECTION]", "this page, or the keys of a section");
-  rows.emplace_back("--version", "the versions of Lockstep and of the libraries below it");
+  rows.emplace_back("--help[=SECTION]", "Print this page, or the keys of a section");
+  rows.emplace_back("--version", "Print the versions of Lockstep and of its libraries");
   return rows;
 }
 
 const Rows& exit_codes() {
   static const Rows rows = {
-      {"0", "done"},
-      {"2", "configuration: something you can set right"},
-      {"3", "data missing, unreadable or not what it says it is"},
-      {"4", "a checkpoint that cannot be written, read or used"},
-      {"5", "communication: a rank was lost, or ranks disagree"},
-      {"6", "numeric: the loss, a gradient or a parameter is not finite"},
-      {"70", "an error inside Lockstep"},
-      {"75", "stopped on request after saving: start it again to go on"},
-      {"130", "interrupted twice: left at once, the last checkpoint counts"},
+      {"0", "Success"},
+      {"2", "Configuration error: invalid command line, key or combination of keys"},
+      {"3", "Data error: data are missing, unreadable or invalid"},
+      {"4", "Checkpoint error: a checkpoint cannot be written, read or used"},
+      {"5", "Communication error: a rank was lost, or ranks disagree"},
+      {"6", "Numerical error: a loss, a gradient or a parameter is not finite"},
+      {"70", "Internal error"},
+      {"75", "Stopped on request, or before a time limit, after saving a checkpoint. Restart with --resume=auto"},
+      {"130", "Interrupted twice: exited at once without saving"},
   };
   return rows;
 }
@@ -150,7 +153,7 @@ std::string overview_help(const KeySpecs& specs, const SectionHelp& sections) {
   text += paragraph("Sections (--help=SECTION lists the keys)", section_rows);
   const KeySpecs top = specs_of("", known);
   if (!top.empty()) text += paragraph("Keys without a section", key_rows(top));
-  text += paragraph("Exit codes, the same from every rank", exit_codes());
+  text += paragraph("Exit codes (the same on every rank)", exit_codes());
   return text + kExamples;
 }
 

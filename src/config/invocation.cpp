@@ -166,12 +166,13 @@ void read_switches(const Options& options, Invocation& invocation) {
       const std::string value = found == nullptr || found->value.empty() ? "" : found->value[0];
       if (command.name != invocation.command) {
         if (found == nullptr) continue;
-        throw ConfigError("command line: --" + of.name + " belongs to the command " + command.name +
+        throw ConfigError("command line: --" + of.name + " is an option of the command " + command.name +
                           (of.elsewhere.empty() ? "" : "; " + of.elsewhere));
       }
       if (of.value.empty() ? found == nullptr : value.empty()) {
         if (!of.is_needed && found == nullptr) continue;
-        throw ConfigError("command line: " + command.name + " needs --" + of.name + " " + of.value + ", " + of.help);
+        throw ConfigError("command line: " + command.name + " needs --" + of.name + " " + of.value + " (" + of.help +
+                          ")");
       }
       invocation.switches[of.name] = value;
     }
@@ -182,28 +183,28 @@ void read_switches(const Options& options, Invocation& invocation) {
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> rows = {
-      {"train", "trains a model; this is what trainer does without a command"},
+      {"train",
+       "Trains a model. This is the default command",
+       {{.name = "quiet", .help = "Print only warnings and errors, as with --log.level=warning"}}},
       {"eval",
-       "evaluates what a run saved, given by --from",
+       "Evaluates a checkpoint or the latest checkpoint of a run, given by --from",
        {{.name = "from",
          .value = "PATH",
-         .help = "the folder of a run or a checkpoint",
+         .help = "Folder of a run, or a checkpoint",
          .is_needed = true,
          .elsewhere = "see --init.from and --resume for training"},
-        {.name = "predictions", .value = "FILE", .help = "what the model predicts, a line of JSON for each sample"}}},
+        {.name = "predictions", .value = "FILE", .help = "Output file for predictions, one line of JSON per sample"}}},
       {"config",
-       "prints every key, its value and where the value came from",
-       {{.name = "groups", .help = "the parameter groups that the optimizer gets, in place of the keys"},
-        {.name = "verbose", .help = "each parameter of the groups, too"}}},
+       "Prints all keys with their values and the origin of each value",
+       {{.name = "groups", .help = "Print the parameter groups of the optimizer instead of the keys"},
+        {.name = "verbose", .help = "Also print the parameters of each group"}}},
       {"schedule",
-       "prints the values that sched.rule gives over the steps of a run, which is not started",
-       {{.name = "plot", .value = "FILE", .help = "an SVG file to draw them into"}}},
-      {.name = "report",
-       .help = "writes the page report.html of the run whose folder follows, into it",
-       .words = {"RUN"}},
+       "Prints the values of sched.rule over the steps of a run, without starting it",
+       {{.name = "plot", .value = "FILE", .help = "Output SVG file for a plot of the values"}}},
+      {.name = "report", .help = "Writes report.html into the folder of a run", .words = {"RUN"}},
       {.name = "compare",
-       .help = "writes a page that lays the curves of two runs over each other, whose folders follow",
-       .switches = {{.name = "out", .value = "FILE", .help = "the page, in place of compare.html"}},
+       .help = "Writes a page that compares the curves of two runs",
+       .switches = {{.name = "out", .value = "FILE", .help = "Output file (default compare.html)"}},
        .words = {"RUN", "another RUN"}},
   };
   return rows;

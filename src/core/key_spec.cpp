@@ -84,11 +84,11 @@ std::string range_of(const KeySpec& spec) {
     case KeyType::boolean:
       return "true or false";
     case KeyType::integer:
-      return "a whole number" + interval(spec);
+      return "an integer" + interval(spec);
     case KeyType::real:
       return "a number" + interval(spec);
     case KeyType::integers:
-      return "whole numbers" + interval(spec) + ", separated by commas";
+      return "integers" + interval(spec) + ", separated by commas";
     case KeyType::reals:
       return "numbers" + interval(spec) + ", separated by commas";
     case KeyType::choice:
@@ -96,7 +96,7 @@ std::string range_of(const KeySpec& spec) {
     case KeyType::text:
       return "text";
     case KeyType::texts:
-      return "text, may be given several times";
+      return "text; may be repeated";
   }
   return "";
 }

@@ -25,7 +25,7 @@ std::string with_commas(const KeySpec& spec, std::string list, const std::string
 
 void set_option(Section& options, const std::string& option, const std::string& place) {
   const std::size_t equals = option.find('=');
-  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' is not written key=value");
+  if (equals == std::string::npos) throw ConfigError(place + ": '" + option + "' does not have the form key=value");
   const std::string key = trimmed(option.substr(0, equals));
   std::string value = trimmed(option.substr(equals + 1));
   const auto found = options.values().find(key);

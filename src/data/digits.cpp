@@ -75,13 +75,15 @@ Splits open_digits(const Section& data) {
 }  // namespace
 
 Source digits_source() {
-  return {.name = "digits",
-          .help = "drawn digits of 28 x 28 pixels, made on the fly: nothing to download",
-          .keys = {keys::integer("data.train_size", "12000", "digits: images to train on", 1),
-                   keys::renamed(keys::integer("data.val_size", "2000", "digits: images to validate on", 1),
-                                 "data.test_size"),
-                   keys::integer("data.seed", "0", "digits: which images are drawn", 0)},
-          .open = open_digits};
+  return {
+      .name = "digits",
+      .help =
+          "Synthetic images of handwritten-style digits, 28 x 28 pixels, generated on the fly; requires no download",
+      .keys = {keys::integer("data.train_size", "12000", "digits: number of training images", 1),
+               keys::renamed(keys::integer("data.val_size", "2000", "digits: number of validation images", 1),
+                             "data.test_size"),
+               keys::integer("data.seed", "0", "digits: seed of the generated images", 0)},
+      .open = open_digits};
 }
 
 }  // namespace lockstep::data

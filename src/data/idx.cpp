@@ -116,7 +116,7 @@ std::shared_ptr<const Images> open_split(const std::string& folder, const std::s
   if (bad != labels.bytes.end()) {
     throw DataError(label_path, "label " + std::to_string(*bad) + " at index " +
                                     std::to_string(bad - labels.bytes.begin()) + " is beyond data.classes = " +
-                                    std::to_string(classes) + ", whose labels are 0 to " + std::to_string(classes - 1));
+                                    std::to_string(classes) + ", with labels 0 to " + std::to_string(classes - 1));
   }
   return std::make_shared<Images>(std::move(images), std::move(labels.bytes), classes);
 }
@@ -141,10 +141,12 @@ Splits open_idx(const Section& data) {
 }  // namespace
 
 Source idx_source() {
-  return {.name = "idx",
-          .help = "images and labels from IDX files named as MNIST's, plain or .gz, in the folder data.path",
-          .keys = {keys::integer("data.classes", "10", "idx: number of classes", 1, 256)},
-          .open = open_idx};
+  return {
+      .name = "idx",
+      .help =
+          "Images and labels from IDX files with the names of the MNIST files, plain or .gz, in the folder data.path",
+      .keys = {keys::integer("data.classes", "10", "idx: number of classes", 1, 256)},
+      .open = open_idx};
 }
 
 }  // namespace lockstep::data

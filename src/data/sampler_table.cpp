@@ -13,8 +13,8 @@ namespace {
 
 KeySpec drop_last_key() {
   return keys::boolean("data.drop_last", "true",
-                       "leave out the samples of an epoch that do not fill a global batch; false: the last batch is "
-                       "filled from the epoch's beginning");
+                       "Drop the last incomplete global batch of each epoch. If false, the last batch is filled with "
+                       "samples from the start of the epoch");
 }
 
 Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
@@ -81,37 +81,38 @@ Sampler make_torch(const Section& data, const SamplerRequest& request) {
 
 const std::vector<SamplerRow>& builtin_samplers() {
   static const std::vector<SamplerRow> rows = {
-      {.name = "default", .help = "every sample once an epoch", .keys = {drop_last_key()}, .make = make_default},
+      {.name = "default", .help = "Every sample once per epoch", .keys = {drop_last_key()}, .make = make_default},
       {.name = "infinite",
-       .help = "a batch may go on with the next epoch: no sample is left out or doubled",
+       .help = "Every sample once per epoch; a batch may span two epochs, so that no sample is dropped or repeated",
        .keys = {},
        .make = make_infinite},
       {.name = "repeat_factor",
-       .help = "samples of rare classes come more often",
-       .keys = {drop_last_key(),
-                keys::real_above("data.repeat_threshold", 0, 1, "0.001",
-                                 "repeat_factor: a class in the part f < threshold of the samples comes sqrt(threshold "
-                                 "/ f) times as often")},
+       .help = "Samples of rare classes are repeated more often",
+       .keys = {drop_last_key(), keys::real_above("data.repeat_threshold", 0, 1, "0.001",
+                                                  "repeat_factor: a class with a frequency f below this threshold is "
+                                                  "repeated sqrt(threshold / f) times")},
        .make = make_repeat_factor},
       {.name = "identity",
-       .help = "batches of some samples each of some classes",
+       .help = "Batches with data.instances samples of each of several classes",
        .keys = {keys::integer("data.instances", "4",
-                              "identity: samples of a class in a batch; divides train.global_batch_size", 1)},
+                              "identity: number of samples per class in a batch; must divide train.global_batch_size",
+                              1)},
        .make = make_identity},
       {.name = "class_balanced",
-       .help = "every class equally often, however few samples it has",
+       .help = "All classes with equal frequency, regardless of their number of samples",
        .keys = {drop_last_key()},
        .make = make_class_balanced},
       {.name = "aspect_ratio",
-       .help = "batches of only wide or only high images",
+       .help = "Batches that contain either only landscape or only portrait images",
        .keys = {},
        .make = make_aspect_ratio},
       {.name = "blocks",
-       .help = "every rank reads one contiguous part of the data set only",
-       .keys = {keys::integer("data.blocks", "1", "blocks: parts of the data set, as many as there are ranks", 1)},
+       .help = "Each rank reads one contiguous block of the data set",
+       .keys = {keys::integer("data.blocks", "1",
+                              "blocks: number of blocks of the data set; must equal the number of ranks", 1)},
        .make = make_blocks},
       {.name = "torch",
-       .help = "the global batches that PyTorch's DistributedSampler gives with the seed run.seed",
+       .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
        .keys = {drop_last_key()},
        .make = make_torch},
   };

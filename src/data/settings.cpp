@@ -10,20 +10,22 @@
 namespace lockstep::data {
 
 KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers) {
-  return {keys::text("data.name", "digits", "where samples come from: " + joined(names_of(sources))),
-          keys::text("data.path", "", "file or folder that the source reads"),
+  return {keys::text("data.name", "digits", "Source of the samples: " + joined(names_of(sources))),
+          keys::text("data.path", "", "File or folder that the source reads"),
           keys::text("data.input_keys", "",
-                     "names of the samples' values that are the model's inputs, separated by commas; empty: those that "
-                     "the source says (\"data\")"),
+                     "Comma-separated names of the sample values that are the model's inputs. If empty, the source "
+                     "defines them (usually \"data\")"),
           keys::renamed(keys::text("data.target_keys", "",
-                                   "names of those that are its targets; empty: as the source says (\"label\"); "
-                                   "\"data\" for models that give their input back"),
+                                   "Comma-separated names of the sample values that are the targets. If empty, the "
+                                   "source defines them (usually \"label\"). Use \"data\" for autoencoders"),
                         "data.target_key"),
-          keys::boolean("data.shuffle", "true", "draw the training samples of each epoch in a new order"),
+          keys::boolean("data.shuffle", "true", "Shuffle the training samples before each epoch"),
           keys::text("data.sampler", "default",
-                     "which training samples come, and in which order: " + joined(names_of(samplers))),
-          keys::integer("data.workers", "1",
-                        "threads per rank that fetch batches ahead; 0: the training thread fetches", 0, 64)};
+                     "Selection and order of the training samples: " + joined(names_of(samplers))),
+          keys::integer(
+              "data.workers", "1",
+              "Loader threads per rank that prepare batches in advance. 0 = the training thread loads its own batches",
+              0, 64)};
 }
 
 DataSettings DataSettings::from(const Section& data) {

@@ -73,11 +73,13 @@ Splits open_text(const Section& data) {
 }  // namespace
 
 Source text_source() {
-  return {
-      .name = "text",
-      .help = "characters of the text file data.path; its first part trains, the rest validates",
-      .keys = {block_key(), keys::real_above("data.train_fraction", 0, 1, "0.9", "text: part of the file to train on")},
-      .open = open_text};
+  return {.name = "text",
+          .help =
+              "Characters of the text file data.path; the first part is the training split, the rest is the validation "
+              "split",
+          .keys = {block_key(), keys::real_above("data.train_fraction", 0, 1, "0.9",
+                                                 "text: fraction of the file that is used for training")},
+          .open = open_text};
 }
 
 }  // namespace lockstep::data

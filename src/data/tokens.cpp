@@ -66,11 +66,12 @@ Splits open_tokens(const Section& data) {
 }  // namespace
 
 Source tokens_source() {
-  return {.name = "tokens",
-          .help = "token numbers of two bytes, without a header, from train.bin and val.bin in the folder data.path",
-          .keys = {block_key(), keys::integer("data.vocab_size", "0",
-                                              "tokens: how many different tokens there are; must be set", 0, 65536)},
-          .open = open_tokens};
+  return {
+      .name = "tokens",
+      .help = "Token ids from train.bin and val.bin in the folder data.path: unsigned 16-bit integers without a header",
+      .keys = {block_key(),
+               keys::integer("data.vocab_size", "0", "tokens: size of the vocabulary; required", 0, 65536)},
+      .open = open_tokens};
 }
 
 }  // namespace lockstep::data

@@ -83,6 +83,8 @@ std::shared_ptr<const Dataset> make_windows(std::shared_ptr<const TokenRun> run,
   return std::make_shared<Windows>(std::move(run), cut, block, vocabulary);
 }
 
-KeySpec block_key() { return keys::integer("data.block", "64", "text, tokens: tokens in a sample", 1, 1 << 20); }
+KeySpec block_key() {
+  return keys::integer("data.block", "64", "text, tokens: tokens per sample (context length)", 1, 1 << 20);
+}
 
 }  // namespace lockstep::data

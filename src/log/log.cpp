@@ -73,6 +73,20 @@ void erase_status(State& s) {
   s.status_is_shown = false;
 }
 
+level_enum level_of(Level level) {
+  switch (level) {
+    case Level::debug:
+      return level_enum::debug;
+    case Level::info:
+      return level_enum::info;
+    case Level::warning:
+      return level_enum::warn;
+    case Level::error:
+      return level_enum::err;
+  }
+  return level_enum::info;
+}
+
 bool rank_0_speaks(const State& s) { return s.options.to_console && s.options.rank == 0; }
 
 void to_console(State& s, level_enum level, const std::string& message) {
@@ -90,7 +104,7 @@ void say(level_enum level, const std::string& message, bool from_any_rank = fals
   const std::lock_guard lock(s.mutex);
   if (s.file) s.file->log(level, message);
   const bool speaks = rank_0_speaks(s) || (from_any_rank && s.options.to_console);
-  if (speaks && level > level_enum::debug) to_console(s, level, message);
+  if (speaks && level >= level_of(s.options.console_level)) to_console(s, level, message);
 }
 
 }  // namespace
@@ -138,7 +152,7 @@ void flush() {
 void status(const std::string& line) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  if (!rank_0_speaks(s) || !stdout_is_terminal()) return;
+  if (!rank_0_speaks(s) || s.options.console_level > Level::info || !stdout_is_terminal()) return;
   erase_status(s);
   if (line.empty()) return;
   std::fputs(line.c_str(), stdout);

@@ -37,10 +37,11 @@ Meter prefixed(Meter meter, const std::string& prefix) {
 
 const KeySpecs& common_meter_keys() {
   static const KeySpecs keys = {
-      keys::text("output", "", "the model's output that it reads; empty: the main one"),
-      keys::text("target", "", "the batch's value that it reads as target; empty: the first target"),
-      keys::integer("classes", "0", "classes, or numbers, of that output; 0: as many as the task has", 0, 1e9),
-      keys::text("prefix", "", "what its numbers are called before a slash, to tell several meters of a kind apart")};
+      keys::text("output", "", "Name of the model output to read. If empty, the main output is used"),
+      keys::text("target", "", "Name of the batch value to read as target. If empty, the first target is used"),
+      keys::integer("classes", "0",
+                    "Number of classes, or of values, of the output. 0 = the number that the task defines", 0, 1e9),
+      keys::text("prefix", "", "Prefix of the metric names, to distinguish several meters of the same kind")};
   return keys;
 }
 
@@ -55,7 +56,8 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
   try {
     const std::int64_t own = options.integer("classes");
     Meter meter = row.make(options, own > 0 ? own : classes);
-    meter.reads = {.output = options.text("output"), .target = options.text("target")};
+    meter.reads.output = options.text("output");
+    meter.reads.target = options.text("target");
     const std::string& prefix = options.text("prefix");
     return prefix.empty() ? meter : prefixed(std::move(meter), prefix + "/");
   } catch (const ConfigError& error) {

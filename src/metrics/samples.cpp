@@ -24,6 +24,7 @@ struct Header {
   std::uint64_t samples = 0;
   std::uint64_t output_columns = 0;
   std::uint64_t target_columns = 0;
+  std::uint64_t values = 0;  // how many names of them
 };
 
 template <class T>
@@ -41,6 +42,39 @@ void take(std::span<const std::byte>& bytes, std::size_t count, std::vector<T>& 
   bytes = bytes.subspan(count * sizeof(T));
 }
 
+void put_text(std::vector<std::byte>& bytes, const std::string& text) {
+  const std::uint64_t length = text.size();
+  put(bytes, std::span(&length, 1));
+  put(bytes, std::span(text));
+}
+
+std::string take_text(std::span<const std::byte>& bytes) {
+  std::vector<std::uint64_t> length;
+  std::vector<char> text;
+  take(bytes, 1, length);
+  take(bytes, length[0], text);
+  return {text.begin(), text.end()};
+}
+
+void put_value(std::vector<std::byte>& bytes, const SampleValue& value) {
+  const auto kind = static_cast<std::byte>(value.index());
+  bytes.push_back(kind);
+  if (const double* const number = std::get_if<double>(&value)) {
+    put(bytes, std::span(number, 1));
+  } else {
+    put_text(bytes, std::get<std::string>(value));
+  }
+}
+
+SampleValue take_value(std::span<const std::byte>& bytes) {
+  std::vector<std::byte> kind;
+  take(bytes, 1, kind);
+  if (kind[0] != std::byte{0}) return take_text(bytes);
+  std::vector<double> number;
+  take(bytes, 1, number);
+  return number[0];
+}
+
 Samples unpack_one(std::span<const std::byte> bytes) {
   Samples samples;
   if (bytes.empty()) return samples;
@@ -52,6 +86,10 @@ Samples unpack_one(std::span<const std::byte> bytes) {
   take(bytes, header.samples, samples.indices);
   take(bytes, header.samples * header.output_columns, samples.outputs);
   take(bytes, header.samples * header.target_columns, samples.targets);
+  for (std::uint64_t i = 0; i < header.values; ++i) {
+    std::vector<SampleValue>& values = samples.values[take_text(bytes)];
+    for (std::uint64_t sample = 0; sample < header.samples; ++sample) values.push_back(take_value(bytes));
+  }
   return samples;
 }
 
@@ -116,16 +154,24 @@ void append(Samples& samples, const Samples& more) {
   samples.indices.insert(samples.indices.end(), more.indices.begin(), more.indices.end());
   samples.outputs.insert(samples.outputs.end(), more.outputs.begin(), more.outputs.end());
   samples.targets.insert(samples.targets.end(), more.targets.begin(), more.targets.end());
+  for (const auto& [name, values] : more.values) {
+    std::vector<SampleValue>& all = samples.values[name];
+    all.insert(all.end(), values.begin(), values.end());
+  }
 }
 
 std::vector<std::byte> pack(const Samples& samples) {
   std::vector<std::byte> bytes;
   if (samples.size() == 0) return bytes;
-  const Header header{samples.size(), samples.output_columns, samples.target_columns};
+  const Header header{samples.size(), samples.output_columns, samples.target_columns, samples.values.size()};
   put(bytes, std::span(&header, 1));
   put(bytes, std::span(samples.indices));
   put(bytes, std::span(samples.outputs));
   put(bytes, std::span(samples.targets));
+  for (const auto& [name, values] : samples.values) {
+    put_text(bytes, name);
+    for (const SampleValue& value : values) put_value(bytes, value);
+  }
   return bytes;
 }
 
@@ -146,6 +192,7 @@ Samples unpack(std::span<const std::vector<std::byte>> parts) {
     sorted.outputs.insert(sorted.outputs.end(), output.begin(), output.end());
     const auto target = all.target(i);
     sorted.targets.insert(sorted.targets.end(), target.begin(), target.end());
+    for (const auto& [name, values] : all.values) sorted.values[name].push_back(values[i]);
   }
   return sorted;
 }

@@ -14,11 +14,11 @@ constexpr const char* kOutputs = "output and target: as many numbers each";
 constexpr double kLargest = 1e9;  // of whole numbers
 
 KeySpec averaging(const std::vector<std::string>& choices = {"macro", "weighted", "micro"}) {
-  return keys::choice("average", "macro", "how classes come together", choices);
+  return keys::choice("average", "macro", "Averaging over classes", choices);
 }
 
 KeySpec ignored() {
-  return keys::integer("ignored", "-100", "another target that is not counted", -kLargest, kLargest);
+  return keys::integer("ignored", "-100", "Additional target value that is ignored", -kLargest, kLargest);
 }
 
 }  // namespace
@@ -26,36 +26,37 @@ KeySpec ignored() {
 const std::vector<MeterRow>& builtin_meters() {
   static const std::vector<MeterRow> rows = {
       {"top_k",
-       "accuracy, precision and recall of the k highest scores",
+       "Accuracy, precision and recall of the k highest scores",
        "output: C scores, target: one class of C, -100: not counted, or 0 or 1 for each class",
-       {keys::integer("k", "5", "guesses that a sample gets", 1, kLargest)},
+       {keys::integer("k", "5", "Number of highest scores that count as predictions", 1, kLargest)},
        top_k_meter},
       {"confusion",
-       "confusion matrix, precision, recall, F score, balanced accuracy, Cohen's kappa, Matthews' coefficient",
+       "Confusion matrix, precision, recall, F score, balanced accuracy, Cohen's kappa, Matthews correlation "
+       "coefficient",
        kLogits,
-       {averaging(), keys::real("beta", "1", "how much more recall weighs than precision in the F score", 1e-3, 1e3),
+       {averaging(), keys::real("beta", "1", "Weight of recall relative to precision in the F score", 1e-3, 1e3),
         ignored()},
        confusion_meter},
       {"overlap",
-       "intersection over union, accuracy and Dice's coefficient, by class and as means",
+       "Intersection over union, accuracy and Dice coefficient, per class and averaged",
        kLogits,
        {ignored()},
        overlap_meter},
       {"perplexity",
-       "cross-entropy in nats and bits, and its exponential",
+       "Cross-entropy in nats and bits, and perplexity",
        kLogits,
-       {keys::real("smoothing", "0", "weight spread over all classes", 0, 1), ignored()},
+       {keys::real("smoothing", "0", "Label smoothing: weight that is distributed over all classes", 0, 1), ignored()},
        perplexity_meter},
       {"calibration",
-       "how far confidence and accuracy are apart",
+       "Calibration error: difference between confidence and accuracy",
        kLogits,
-       {keys::integer("bins", "15", "of equal width in the confidence", 1, 10000)},
+       {keys::integer("bins", "15", "Number of confidence bins of equal width", 1, 10000)},
        calibration_meter},
       {"multilabel",
-       "precision, recall, F1, subset accuracy and Hamming loss of labels that are true by themselves",
+       "Precision, recall, F1, subset accuracy and Hamming loss of independent labels",
        "output: C scores, target: 0, 1 or -1 (not counted) for each",
        {averaging({"macro", "weighted", "micro", "samples"}),
-        keys::real("threshold", "0.5", "the least score of what is predicted", -1e30, 1e30)},
+        keys::real("threshold", "0.5", "Minimum score of a predicted label", -1e30, 1e30)},
        multilabel_meter},
       {"probability",
        "Brier score and logarithmic loss",
@@ -63,30 +64,30 @@ const std::vector<MeterRow>& builtin_meters() {
        {},
        probability_meter},
       {"regression",
-       "mean errors, determination and correlation, as means over outputs",
+       "Mean errors, coefficient of determination and correlation, averaged over outputs",
        kOutputs,
        {},
        regression_meter},
       {"regression_order",
-       "median and largest error and rank correlation, as means over outputs; gathers all samples",
+       "Median and maximum error and rank correlation, averaged over outputs; gathers all samples",
        kOutputs,
        {},
        regression_order_meter},
       {"auroc",
-       "area under the ROC curve, one class against the rest and against each other; gathers all samples",
+       "Area under the ROC curve, one-vs-rest and one-vs-one; gathers all samples",
        "output: C scores, target: one class of C, -100: not counted, or 0, 1 or -1 (not counted) for each output",
        {},
        auroc_meter},
       {"average_precision",
-       "area under the precision-recall curve, mean over classes; gathers all samples",
+       "Area under the precision-recall curve, averaged over classes; gathers all samples",
        "output: C scores, target: one class of C, -100: not counted, or 0, 1 or -1 (not counted) for each output",
        {},
        average_precision_meter},
       {"reidentification",
-       "CMC ranks, mAP and mINP of queries in a gallery; gathers all samples",
+       "CMC ranks, mAP and mINP of queries against a gallery; gathers all samples",
        "output: features, target: identity, camera, and 1 for a query or 0 for an entry of the gallery",
        {keys::choice("distance", "cosine", "between features", {"cosine", "euclidean"}),
-        keys::boolean("rerank", "false", "rank by k-reciprocal neighbours (k1 20, k2 6, lambda 0.3)")},
+        keys::boolean("rerank", "false", "Re-rank by k-reciprocal neighbors (k1 20, k2 6, lambda 0.3)")},
        reidentification_meter},
   };
   return rows;

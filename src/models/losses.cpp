@@ -69,7 +69,7 @@ ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights&
   }
   if (!parsed.total.defined()) {
     throw ConfigError(std::string("the model returned no entry ") +
-                      (sum == LossSum::main ? "called" : "whose name contains") + " \"loss\"");
+                      (sum == LossSum::main ? "called" : "with a name that contains") + " \"loss\"");
   }
   parsed.values.emplace_back("loss", weights.by_name.empty() ? parsed.total.detach() : unweighted);
   const bool is_total = terms == 1 || sum == LossSum::main;

@@ -20,13 +20,11 @@ namespace {
 constexpr double kMaxSize = 1 << 20;
 
 KeySpec hidden_key() {
-  return keys::integers("model.hidden", "128", "widths of the hidden layers (mlp, and the classifier of cnn)", 1,
+  return keys::integers("model.hidden", "128", "Widths of the hidden layers (mlp, and the classifier of cnn)", 1,
                         kMaxSize);
 }
 
-KeySpec dropout_key() {
-  return keys::real("model.dropout", "0", "probability with which dropout zeroes an element", 0, 0.95);
-}
+KeySpec dropout_key() { return keys::real("model.dropout", "0", "Dropout probability", 0, 0.95); }
 
 /// Section `model`, keys image_*.
 Model::InputChange image_preprocessor(const Section& model) {
@@ -59,22 +57,23 @@ void convert(Model& model, at::ScalarType dtype) {
 
 const std::vector<ModelRow>& builtin_models() {
   static const std::vector<ModelRow> rows = {
-      {"mlp", "linear layers with ReLU between them", {hidden_key(), dropout_key()}, make_mlp},
+      {"mlp", "Linear layers with ReLU between them", {hidden_key(), dropout_key()}, make_mlp},
       {"cnn",
-       "convolutions 3x3 with ReLU and pooling, then an mlp",
-       {keys::integers("model.channels", "16,32", "output channels of the convolutions (cnn)", 1, 1 << 16),
+       "3x3 convolutions with ReLU and pooling, followed by an mlp",
+       {keys::integers("model.channels", "16,32", "Output channels of the convolutions (cnn)", 1, 1 << 16),
         hidden_key(), dropout_key()},
        make_cnn},
       {"gpt",
-       "decoder-only transformer with learned positions and a tied head",
-       {size_key("model.layers", "4", "transformer blocks (gpt)"),
-        size_key("model.heads", "4", "attention heads (gpt)"),
-        size_key("model.features", "128", "width of the residual stream (gpt)"),
-        keys::boolean("model.bias", "false", "biases in linear and norm layers (gpt)"), dropout_key()},
+       "Decoder-only transformer with learned positions and tied embeddings",
+       {size_key("model.layers", "4", "Number of transformer blocks (gpt)"),
+        size_key("model.heads", "4", "Number of attention heads (gpt)"),
+        size_key("model.features", "128", "Embedding dimension (gpt)"),
+        keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
        make_gpt},
       {"resnet18",
-       "residual network of 18 layers in its form for small images",
-       {size_key("model.width", "64", "channels of the first of four stages, each of which doubles them (resnet18)")},
+       "ResNet-18 for small images",
+       {size_key("model.width", "64",
+                 "Channels of the first of four stages; each further stage has twice as many (resnet18)")},
        make_resnet18},
   };
   return rows;
@@ -94,19 +93,23 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 }
 
 KeySpecs ModelSettings::keys() {
-  return {keys::text("model.name", "cnn", "what to train: mlp, cnn, gpt or resnet18"),
-          keys::text("model.recompute", "",
-                     "blocks whose forward runs again in backward instead of keeping its results: patterns with commas "
-                     "between them, such as block*"),
-          keys::choice("model.preprocess", "none",
-                       "what happens to the first input on the device; image: channels reversed, (x - mean) / std, "
-                       "padded at the right and bottom, and images of a list stacked",
-                       {"none", "image"}),
-          keys::reals("model.image_mean", "", "image: one value or one for each of three channels; empty: 0"),
-          keys::reals("model.image_std", "", "image: as model.image_mean; both or none"),
-          keys::integer("model.image_divisor", "1", "image: height and width become multiples of it", 1, 1 << 16),
-          keys::real("model.image_padding", "0", "image: what is padded with, after normalisation"),
-          keys::boolean("model.image_reversed", "false", "image: from blue, green, red to red, green, blue, or back")};
+  return {
+      keys::text("model.name", "cnn", "Model to train: mlp, cnn, gpt or resnet18"),
+      keys::text("model.recompute", "",
+                 "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
+                 "comma-separated patterns such as block*"),
+      keys::choice("model.preprocess", "none",
+                   "Preprocessing of the first input on the device. image = reverse channels, normalize with mean and "
+                   "standard deviation, pad at the right and bottom, and stack lists of images",
+                   {"none", "image"}),
+      keys::reals("model.image_mean", "", "image: mean, as one value or one per channel. If empty, 0 is used"),
+      keys::reals(
+          "model.image_std", "",
+          "image: standard deviation, as one value or one per channel. Must be set together with model.image_mean"),
+      keys::integer("model.image_divisor", "1", "image: pad height and width to multiples of this number", 1, 1 << 16),
+      keys::real("model.image_padding", "0", "image: padding value, applied after normalization"),
+      keys::boolean("model.image_reversed", "false",
+                    "image: reverse the order of the channels (BGR to RGB, or RGB to BGR)")};
 }
 
 ModelSettings ModelSettings::from(const Section& model) {

@@ -63,7 +63,7 @@ std::vector<std::string> state_names(const Options&) { return {"square_avg", "ac
 Rule adadelta_rule() {
   return {
       .name = "adadelta",
-      .help = "gives every change the unit of the parameter; lr is mostly 1",
+      .help = "Adadelta; usually with lr=1",
       .keys = {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)},
       .read = read,
       .state_names = state_names,

@@ -123,15 +123,19 @@ std::optional<Shape> adafactor_state_shape(const Options&, std::size_t slot, con
 Rule adafactor_rule() {
   return {
       .name = "adafactor",
-      .help = "Adam-like steps from mean squares of rows and columns only, in proportion to the parameter",
-      .keys = {keys::real("optim.beta2_decay", "-0.8", "adafactor: mean squares move by step^beta2_decay",
-                          -keys::kUnlimited, 0),
-               keys::real("optim.eps1", "0",
-                          "adafactor: least root of a mean square; 0: the rounding unit of the parameter's type", 0),
-               keys::real("optim.eps2", "0.001",
-                          "adafactor: least size of a parameter that its steps are in proportion to", 0),
+      .help =
+          "Adafactor: factored second moments (means over rows and columns) and steps relative to the size of the "
+          "parameter",
+      .keys = {keys::real("optim.beta2_decay", "-0.8",
+                          "adafactor: exponent of the decay of the second moments, step^beta2_decay", -keys::kUnlimited,
+                          0),
+               keys::real(
+                   "optim.eps1", "0",
+                   "adafactor: minimum root mean square of the gradient. 0 = the machine epsilon of the parameter type",
+                   0),
+               keys::real("optim.eps2", "0.001", "adafactor: minimum parameter size for relative steps", 0),
                keys::real_above("optim.d", 0, keys::kUnlimited, "1",
-                                "adafactor: steps of a larger root mean square are shortened to it")},
+                                "adafactor: clipping threshold for the root mean square of an update")},
       .read = read_adafactor,
       .state_names = adafactor_state_names,
       .kind = WholeRule{.update = update_adafactor, .state_shape = adafactor_state_shape}};

@@ -66,10 +66,12 @@ double initial_state(const Options& options, std::size_t) { return options.at("i
 Rule adagrad_rule() {
   return {
       .name = "adagrad",
-      .help = "divides by the root of the sum of all squared gradients",
+      .help = "Adagrad",
       .keys = {eps_key(),
-               keys::real("optim.lr_decay", "0", "adagrad: divides lr by 1 + lr_decay * updates before this one", 0),
-               keys::real("optim.initial_accumulator_value", "0", "adagrad: where the sums of squares begin", 0)},
+               keys::real("optim.lr_decay", "0",
+                          "adagrad: learning rate decay; lr is divided by 1 + lr_decay * number of previous updates",
+                          0),
+               keys::real("optim.initial_accumulator_value", "0", "adagrad: initial value of the sums of squares", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{.coefficients = erased<coefficients>,

@@ -105,7 +105,7 @@ KeySpecs keys() { return {betas_key(), eps_key(), amsgrad_key()}; }
 
 Rule adam_rule() {
   return {.name = "adam",
-          .help = "steps of a length that the mean and the mean square of the gradient decide",
+          .help = "Adam",
           .keys = keys(),
           .read = read,
           .state_names = state_names,

@@ -65,7 +65,7 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_i
 Rule adamax_rule() {
   return {
       .name = "adamax",
-      .help = "Adam that divides by the largest magnitude of late",
+      .help = "Adamax: Adam with the infinity norm",
       .keys = {betas_key(), eps_key()},
       .read = read,
       .state_names = state_names,

@@ -75,10 +75,10 @@ std::vector<std::string> state_names(const Options&) { return {"ax"}; }
 Rule asgd_rule() {
   return {
       .name = "asgd",
-      .help = "gradient descent that averages the parameters of late steps in its state 'ax'",
-      .keys = {keys::real("optim.lambd", "0.0001", "asgd: decay of the parameter and of the step size", 0),
-               keys::real("optim.eta_power", "0.75", "asgd: power at which the step size falls"),
-               keys::real("optim.t0", "1000000", "asgd: updates before averaging begins", 0)},
+      .help = "Averaged SGD; the average of the parameters is the state 'ax'",
+      .keys = {keys::real("optim.lambd", "0.0001", "asgd: decay term", 0),
+               keys::real("optim.eta_power", "0.75", "asgd: exponent of the step size decay"),
+               keys::real("optim.t0", "1000000", "asgd: number of updates before averaging starts", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

@@ -41,9 +41,9 @@ AverageOptions AverageOptions::from(const Section& ema) {
 
 const std::vector<AverageRule>& average_rules() {
   static const std::vector<AverageRule> rows = {
-      {"ema", "exponential: the latest weights count most, by ema.decay", weight_of_ema},
-      {"swa", "stochastic weight averaging: all weights count the same", weight_of_swa},
-      {"annealing", "at first new weights count more than in ema: ema.gamma / (ema.gamma + updates)",
+      {"ema", "exponential moving average with ema.decay", weight_of_ema},
+      {"swa", "stochastic weight averaging: the mean of all weights", weight_of_swa},
+      {"annealing", "moving average in which new weights first have the factor ema.gamma / (ema.gamma + updates)",
        weight_of_annealing},
   };
   return rows;
@@ -57,21 +57,22 @@ KeySpecs ema_keys() {
   std::vector<std::string> kinds = {"none"};
   for (const AverageRule& row : average_rules()) kinds.push_back(row.name);
   return {
-      keys::choice(
-          "ema.kind", "none",
-          "average of past weights that is kept, saved and evaluated; swa: all count the same, ema: the latest "
-          "most, annealing: ema that forgets the first ones",
-          std::move(kinds)),
-      keys::real_above("ema.decay", 0, 1, "0.9998", "what stays of the average when new weights come in"),
-      keys::real_above(
-          "ema.gamma", 0, keys::kUnlimited, "100",
-          "annealing: after n updates new weights count for gamma / (gamma + n), as long as this is more than ema's"),
-      count_key("ema.interval", "1", "steps from one that is averaged to the next", 1),
-      count_key("ema.begin", "0", "first step that is averaged; until then the average is what the weights are", 0),
-      count_key("ema.begin_epoch", "0", "the same in epochs: the first one whose steps are averaged, from 1; 0: off",
-                0),
+      keys::choice("ema.kind", "none",
+                   "Running average of the weights, which is also saved and evaluated. swa = mean of all weights; ema "
+                   "= exponential moving average; annealing = moving average with a higher rate at the beginning. "
+                   "Requires one extra copy of the parameters per host",
+                   std::move(kinds)),
+      keys::real_above("ema.decay", 0, 1, "0.9998",
+                       "Factor on the average in each update; new weights have the factor 1 - decay"),
+      keys::real_above("ema.gamma", 0, keys::kUnlimited, "100",
+                       "annealing: after n updates, new weights have the factor gamma / (gamma + n) if this is larger "
+                       "than 1 - ema.decay"),
+      count_key("ema.interval", "1", "Steps between updates of the average", 1),
+      count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights", 0),
+      count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
       keys::choice("ema.buffers", "copy",
-                   "running statistics of the averaged model: copy: those of the trained one, average: averaged, too",
+                   "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
+                   "average = averaged like the weights",
                    {"copy", "average"}),
   };
 }

@@ -130,13 +130,12 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 
 Rule lamb_rule() {
   return {.name = "lamb",
-          .help = "Adam with steps in proportion to each parameter's norm, for large batches",
+          .help = "LAMB: Adam with a trust ratio per parameter, for large batches",
           .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(), trust_clip_key(), always_adapt_key(),
-                   keys::real("optim.max_grad_norm", "1",
-                              "lamb: scale all gradients down to this 2-norm together; 0: as they are", 0),
-                   keys::boolean("optim.bias_correction", "true", "lamb: correct the means for beginning at zero"),
+                   keys::real("optim.max_grad_norm", "1", "lamb: maximum 2-norm of all gradients. 0 = unlimited", 0),
+                   keys::boolean("optim.bias_correction", "true", "lamb: use bias correction"),
                    keys::boolean("optim.grad_averaging", "true",
-                                 "lamb: the mean takes 1 - beta1 of the gradient, not all of it")},
+                                 "lamb: multiply the gradient by 1 - beta1 in the first moment")},
           .read = read,
           .state_names = state_names,
           .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,

@@ -149,15 +149,12 @@ KeySpecs keys() {
   KeySpecs keys = momentum_keys();
   keys.push_back(eps_key());
   keys.push_back(keys::real("optim.trust_coefficient", "0.001",
-                            "lars, larc: length of a step by that of the parameter, at lr 1; 0.02 is usual for larc",
-                            0));
+                            "lars, larc: trust coefficient; usually 0.001 for lars and 0.02 for larc", 0));
   keys.push_back(trust_clip_key());
   keys.push_back(always_adapt_key());
-  keys.push_back(
-      keys::boolean("optim.joint_norm", "false",
-                    "lars: divide by the norm of gradient and weight decay together, not by the sum of norms"));
-  keys.push_back(
-      keys::boolean("optim.adapt_vectors", "true", "lars: adapt to the norms of parameters of one dimension, too"));
+  keys.push_back(keys::boolean("optim.joint_norm", "false",
+                               "lars: use the norm of gradient plus weight decay instead of the sum of their norms"));
+  keys.push_back(keys::boolean("optim.adapt_vectors", "true", "lars: also adapt one-dimensional parameters"));
   return keys;
 }
 
@@ -175,7 +172,7 @@ TensorRule adapted_by(decltype(TensorRule::adapt) adapt) {
 
 Rule lars_rule() {
   return {.name = "lars",
-          .help = "momentum with steps in proportion to each parameter's norm, for large batches",
+          .help = "LARS: SGD with momentum and a trust ratio per parameter, for large batches",
           .keys = keys(),
           .read = read_lars,
           .state_names = state_names,
@@ -184,7 +181,7 @@ Rule lars_rule() {
 
 Rule larc_rule() {
   return {.name = "larc",
-          .help = "lars for every parameter; with trust_clip no step is longer than lr allows",
+          .help = "LARC: LARS for every parameter; with trust_clip, the learning rate is an upper limit",
           .keys = keys(),
           .read = read_larc,
           .state_names = state_names,

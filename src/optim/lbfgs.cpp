@@ -147,8 +147,8 @@ Options read(const Section& optim) {
   for (const auto& [key, is_set] : others) {
     if (!is_set) continue;
     throw ConfigError(optim.cite(key) +
-                      " has no place beside optim.name=lbfgs, which minimises the loss itself, over " +
-                      "all parameters as one");
+                      " cannot be combined with optim.name=lbfgs, which minimises the loss itself, over " +
+                      "all parameters together");
   }
   Options options;
   read_numbers(optim, options, {"tolerance_grad", "tolerance_change"});
@@ -169,20 +169,21 @@ std::optional<Shape> state_shape(const Options& options, std::size_t slot, const
 }
 
 KeySpecs keys() {
-  return {
-      keys::integer("optim.max_iter", "20", "lbfgs: iterations of a step, at most", 1, 1e6),
-      keys::integer("optim.max_eval", "0",
-                    "lbfgs: evaluations of the loss after which a step ends; 0: 5/4 of optim.max_iter", 0, 1e9),
-      keys::real("optim.tolerance_grad", "1e-7", "lbfgs: a step ends once no element of the gradient is larger", 0),
-      keys::real("optim.tolerance_change", "1e-9",
-                 "lbfgs: a step ends once neither a parameter nor the loss changes by more", 0),
-      keys::integer("optim.history_size", "100",
-                    "lbfgs: iterations that the curvature is learnt from; the memory is that of twice as many models",
-                    1, 10000),
-      keys::choice("optim.line_search_fn", "none",
-                   "lbfgs: how far an iteration goes along its direction: as far as lr says, or with strong_wolfe to "
-                   "where the loss is low and flat enough, from lr on",
-                   {"none", "strong_wolfe"})};
+  return {keys::integer("optim.max_iter", "20", "lbfgs: maximum number of iterations per step", 1, 1e6),
+          keys::integer("optim.max_eval", "0",
+                        "lbfgs: maximum number of loss evaluations per step. 0 = 5/4 of optim.max_iter", 0, 1e9),
+          keys::real("optim.tolerance_grad", "1e-7",
+                     "lbfgs: a step ends when no element of the gradient is larger than this", 0),
+          keys::real("optim.tolerance_change", "1e-9",
+                     "lbfgs: a step ends when neither a parameter nor the loss changes by more than this", 0),
+          keys::integer("optim.history_size", "100",
+                        "lbfgs: number of past iterations that approximate the curvature; requires memory for twice as "
+                        "many copies of the parameters",
+                        1, 10000),
+          keys::choice("optim.line_search_fn", "none",
+                       "lbfgs: line search. none = steps of length lr; strong_wolfe = search from lr for a point that "
+                       "satisfies the strong Wolfe conditions",
+                       {"none", "strong_wolfe"})};
 }
 
 }  // namespace
@@ -190,8 +191,8 @@ KeySpecs keys() {
 Rule lbfgs_rule() {
   return {.name = "lbfgs",
           .help =
-              "limited-memory BFGS, which evaluates the loss of a step's batch several times: for large batches, "
-              "with lr=1 and line_search_fn=strong_wolfe",
+              "Limited-memory BFGS, which evaluates the loss several times per step; for large batches, usually with "
+              "lr=1 and line_search_fn=strong_wolfe",
           .keys = keys(),
           .read = read,
           .state_names = state_names,

@@ -93,9 +93,12 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg"}; }
 
 Rule lion_rule() {
   return {.name = "lion",
-          .help = "steps of one length along the sign of a mean, with decoupled weight decay; lr a third of adamw's",
+          .help =
+              "Lion: steps along the sign of the momentum, with decoupled weight decay; usually with a third of the lr "
+              "of adamw",
           .keys = {betas_key(),
-                   keys::boolean("optim.caution", "false", "lion: leave alone what would move against its gradient")},
+                   keys::boolean("optim.caution", "false",
+                                 "lion: cautious updates, which skip elements that would move against their gradient")},
           .read = read,
           .state_names = state_names,
           .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,

@@ -101,13 +101,14 @@ KeySpecs keys() {
   keys.push_back(betas_key());
   keys.push_back(eps_key());
   keys.push_back(keys::reals("optim.ns_coefficients", "3.4445, -4.775, 2.0315",
-                             "muon: of the polynomial that a matrix is orthogonalised by"));
-  keys.push_back(keys::integer("optim.ns_steps", "5", "muon: how often it is applied", 0, 99));
-  keys.push_back(
-      keys::boolean("optim.ns_bf16", "true", "muon: orthogonalise in bfloat16; false: in the parameter's own type"));
-  keys.push_back(keys::choice("optim.adjust_lr_fn", "original",
-                              "muon: how the lr follows a matrix's shape; with match_rms_adamw an lr for adamw fits",
-                              {"original", "match_rms_adamw"}));
+                             "muon: coefficients of the Newton-Schulz polynomial"));
+  keys.push_back(keys::integer("optim.ns_steps", "5", "muon: number of Newton-Schulz iterations", 0, 99));
+  keys.push_back(keys::boolean("optim.ns_bf16", "true",
+                               "muon: orthogonalize in bfloat16. If false, the type of the parameter is used"));
+  keys.push_back(keys::choice(
+      "optim.adjust_lr_fn", "original",
+      "muon: adjustment of the lr to the shape of a matrix; with match_rms_adamw, learning rates of adamw can be used",
+      {"original", "match_rms_adamw"}));
   return keys;
 }
 
@@ -115,7 +116,9 @@ KeySpecs keys() {
 
 Rule muon_rule() {
   return {.name = "muon",
-          .help = "orthogonalised momentum for matrices (momentum=0.95 and nesterov=true are usual), adamw for others",
+          .help =
+              "Muon: orthogonalized momentum for matrices (usually momentum=0.95 and nesterov=true), adamw for other "
+              "parameters",
           .keys = keys(),
           .read = read_muon,
           .state_names = muon_state_names,

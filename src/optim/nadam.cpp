@@ -96,9 +96,9 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 Rule nadam_rule() {
   return {
       .name = "nadam",
-      .help = "Adam that looks ahead along its mean",
+      .help = "NAdam: Adam with Nesterov momentum",
       .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(),
-               keys::real("optim.momentum_decay", "0.004", "nadam: how fast the momentum rises to beta1", 0)},
+               keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

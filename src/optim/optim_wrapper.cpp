@@ -33,8 +33,8 @@ void OptimWrapper::begin_at(std::int64_t done, std::int64_t total) {
   total_ = total;
   const std::int64_t lost = done % options_.accumulation_steps;
   if (lost == 0) return;
-  log::warning("the training goes on inside of a step: the gradients of its first " + std::to_string(lost) + " of " +
-               std::to_string(options_.accumulation_steps) + " micro_batches are lost");
+  log::warning("training resumes inside a step: the gradients of the first " + std::to_string(lost) + " of " +
+               std::to_string(options_.accumulation_steps) + " micro-batches are lost");
 }
 
 bool OptimWrapper::completes_step() const noexcept {

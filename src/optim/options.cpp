@@ -11,12 +11,13 @@ namespace lockstep::optim {
 
 KeySpecs shared_option_keys() {
   return {
-      keys::real("optim.lr", "0.001", "base learning rate, which sched.rule multiplies; sgd mostly wants more, lbfgs 1",
-                 0),
+      keys::real("optim.lr", "0.001",
+                 "Base learning rate, which sched.rule multiplies. sgd usually needs a larger value, lbfgs 1", 0),
       keys::real(
           "optim.weight_decay", "0",
-          "pull towards zero: added to the gradient, or decoupled from it by adamw and lion (0.01 is usual there)", 0),
-      keys::boolean("optim.maximize", "false", "climb instead of descend")};
+          "Weight decay: added to the gradient as an L2 penalty, or decoupled from it in adamw and lion (usually 0.01)",
+          0),
+      keys::boolean("optim.maximize", "false", "Maximize the loss instead of minimizing it")};
 }
 
 void read_shared_options(const Section& optim, Options& options) {
@@ -25,11 +26,10 @@ void read_shared_options(const Section& optim, Options& options) {
 }
 
 KeySpec betas_key() {
-  return keys::reals(
-      "optim.betas", "0.9, 0.999",
-      "adam and its kin, lamb, lion (0.9, 0.99 there): decay rates of the mean and of the mean square of the "
-      "gradient, both below 1",
-      0, 1);
+  return keys::reals("optim.betas", "0.9, 0.999",
+                     "adam and its variants, lamb, lion (usually 0.9, 0.99): decay rates of the first and second "
+                     "moments of the gradient, both below 1",
+                     0, 1);
 }
 
 void read_betas(const Section& optim, Options& options) {
@@ -43,37 +43,36 @@ void read_betas(const Section& optim, Options& options) {
 }
 
 KeySpec eps_key() {
-  return keys::real("optim.eps", "1e-8",
-                    "added to what an update is divided by; usual are 1e-10 for adagrad, 1e-6 for adadelta and lamb",
-                    0);
+  return keys::real(
+      "optim.eps", "1e-8",
+      "Term added to the denominator for numerical stability; usually 1e-10 for adagrad, 1e-6 for adadelta and lamb",
+      0);
 }
 
 KeySpec amsgrad_key() {
-  return keys::boolean("optim.amsgrad", "false", "adam, adamw: divide by the largest mean square so far");
+  return keys::boolean("optim.amsgrad", "false", "adam, adamw: use the maximum of past second moments (AMSGrad)");
 }
 
 KeySpec decoupled_weight_decay_key() {
   return keys::boolean("optim.decoupled_weight_decay", "false",
-                       "nadam, radam, lamb: shrink the parameter instead of changing the update");
+                       "nadam, radam, lamb: apply weight decay to the parameter instead of the gradient");
 }
 
 KeySpec trust_clip_key() {
   return keys::boolean("optim.trust_clip", "false",
-                       "lars, larc: never step further than lr allows; lamb: nor than without the ratio");
+                       "lars, larc, lamb: limit the trust ratio so that it never lengthens a step");
 }
 
 KeySpec always_adapt_key() {
   return keys::boolean("optim.always_adapt", "false",
-                       "lars, lamb: adapt to the parameter's norm also where weight_decay is 0");
+                       "lars, lamb: use the trust ratio also for parameters without weight decay");
 }
 
 KeySpecs momentum_keys() {
-  return {keys::real("optim.momentum", "0",
-                     "sgd, rmsprop, lars, larc: share of the last velocity that is kept; often 0.9", 0),
-          keys::real("optim.dampening", "0", "sgd, lars, larc: share of the gradient that does not enter the velocity",
-                     0, 1),
+  return {keys::real("optim.momentum", "0", "sgd, rmsprop, lars, larc: momentum factor; usually 0.9", 0),
+          keys::real("optim.dampening", "0", "sgd, lars, larc: dampening of the momentum", 0, 1),
           keys::boolean("optim.nesterov", "false",
-                        "sgd, lars, larc: look ahead along the velocity; needs momentum and no dampening")};
+                        "sgd, lars, larc: Nesterov momentum; requires momentum > 0 and dampening = 0")};
 }
 
 void read_momentum(const Section& optim, Options& options) {

@@ -21,22 +21,22 @@ KeySpec multiplier_key(const std::string& name, const std::string& help) { retur
 
 /// Beside options of the optimizer.
 KeySpecs selection_keys() {
-  return {multiplier_key("lr_mult", "factor on the lr"), multiplier_key("decay_mult", "factor on the weight decay"),
-          keys::text("group", "", "a group of their own by this name, for sched.rule")};
+  return {multiplier_key("lr_mult", "Factor on the lr"), multiplier_key("decay_mult", "Factor on the weight decay"),
+          keys::text("group", "", "Name of the parameter group, for sched.rule")};
 }
 
 /// What stands in a text of `optim.paramwise`, for help.
 KeySpecs paramwise_parts() {
-  return {{.name = "for kinds of parameters",
+  return {{.name = "by the kind of a parameter",
            .type = KeyType::text,
            .default_value = "",
            .help = "bias_lr_mult=2,norm_decay_mult=0",
            .parts = KindSettings::keys()},
-          {.name = "for names that hold `backbone`, or with re: match as a whole",
+          {.name = "by the name of a parameter (custom: contains, re: matches completely)",
            .type = KeyType::text,
            .default_value = "",
-           .help = "custom:backbone,lr_mult=0.1,decay_mult=0, or re:block[0-9]+\\..*,lr_mult=0.1; options of the "
-                   "optimizer, too, as in momentum=0.5",
+           .help = "custom:backbone,lr_mult=0.1,decay_mult=0 or re:block[0-9]+\\..*,lr_mult=0.1. Options of the "
+                   "optimizer are accepted, too, for example momentum=0.5",
            .parts = selection_keys()}};
 }
 
@@ -87,15 +87,16 @@ Options options_with(const Section& given, const Section& optim, const Rule& rul
 }  // namespace
 
 KeySpecs KindSettings::keys() {
-  return {multiplier_key("bias_lr_mult", "factor on the lr of biases, but for those of norms"),
-          multiplier_key("bias_decay_mult", "factor on the weight decay of biases"),
-          multiplier_key("norm_decay_mult", "factor on the weight decay of batch, instance, group and layer norms"),
-          multiplier_key("dwconv_decay_mult", "factor on the weight decay of depthwise convolutions"),
-          multiplier_key("flat_decay_mult", "factor on the weight decay of parameters of one dimension"),
-          multiplier_key("dcn_offset_lr_mult", "factor on the lr of what deformable convolutions compute offsets with"),
-          keys::real_above("layer_decay", 0, 1, "1",
-                           "factor on the lr for each layer between a parameter's own and the output"),
-          keys::boolean("bypass_duplicate", "false", "a parameter with several names has the options of the first")};
+  return {
+      multiplier_key("bias_lr_mult", "Factor on the lr of biases, except those of normalization layers"),
+      multiplier_key("bias_decay_mult", "Factor on the weight decay of biases"),
+      multiplier_key("norm_decay_mult", "Factor on the weight decay of batch, instance, group and layer norms"),
+      multiplier_key("dwconv_decay_mult", "Factor on the weight decay of depthwise convolutions"),
+      multiplier_key("flat_decay_mult", "Factor on the weight decay of one-dimensional parameters"),
+      multiplier_key("dcn_offset_lr_mult", "Factor on the lr of the offset layers of deformable convolutions"),
+      keys::real_above("layer_decay", 0, 1, "1",
+                       "Layer-wise lr decay: factor on the lr for each layer between a parameter and the output"),
+      keys::boolean("bypass_duplicate", "false", "A parameter with several names has the options of its first name")};
 }
 
 KindSettings KindSettings::from(const Section& options) {
@@ -113,14 +114,14 @@ KindSettings KindSettings::from(const Section& options) {
 }
 
 KeySpecs GroupSettings::keys() {
-  return {
-      keys::choice("optim.no_decay", "none", "norms_biases: no weight decay on parameters of fewer than two dimensions",
-                   {"none", "norms_biases"}),
-      {.name = "optim.paramwise",
-       .type = KeyType::texts,
-       .default_value = "",
-       .help = "other options for some of the parameters; `trainer config --groups` shows what comes of it",
-       .parts = paramwise_parts()}};
+  return {keys::choice("optim.no_decay", "none",
+                       "Parameters without weight decay. norms_biases = all parameters with fewer than two dimensions",
+                       {"none", "norms_biases"}),
+          {.name = "optim.paramwise",
+           .type = KeyType::texts,
+           .default_value = "",
+           .help = "Options for selected parameters; `trainer config --groups` shows the resulting parameter groups",
+           .parts = paramwise_parts()}};
 }
 
 GroupSettings GroupSettings::from(const Section& optim) {
@@ -143,7 +144,7 @@ ParamGroupBuilder::ParamGroupBuilder(const Section& optim, const Rule& rule)
   sort_selections();
   if (settings_.spares_flat && kinds_.flat_decay_mult) {
     throw ConfigError(settings_.place +
-                      ": flat_decay_mult has no place beside optim.no_decay=norms_biases, which is one");
+                      ": flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which is one");
   }
 }
 

@@ -98,7 +98,7 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 Rule radam_rule() {
   return {
       .name = "radam",
-      .help = "Adam that begins without its divisor, until that is known well: needs no warm-up",
+      .help = "RAdam: rectified Adam, which needs no warm-up",
       .keys = {betas_key(), eps_key(), decoupled_weight_decay_key()},
       .read = read,
       .state_names = state_names,

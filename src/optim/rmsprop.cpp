@@ -95,10 +95,11 @@ std::vector<std::string> state_names(const Options& options) {
 Rule rmsprop_rule() {
   return {
       .name = "rmsprop",
-      .help = "divides by the root of the mean square of the gradient",
+      .help = "RMSprop",
       .keys = {momentum_keys().front(), eps_key(),
                keys::real("optim.alpha", "0.99", "rmsprop: decay rate of the mean square", 0, 1),
-               keys::boolean("optim.centered", "false", "rmsprop: divide by the root of the variance instead")},
+               keys::boolean("optim.centered", "false",
+                             "rmsprop: divide by the standard deviation of the gradient (centered RMSprop)")},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

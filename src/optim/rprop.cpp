@@ -78,11 +78,12 @@ std::vector<std::string> state_names(const Options&) { return {"prev", "step_siz
 Rule rprop_rule() {
   return {
       .name = "rprop",
-      .help = "a step size for each element, which the signs of its gradients change; for whole-set gradients",
+      .help = "Rprop: step sizes per element, adapted by the signs of the gradient; for full-batch training",
       .keys = {keys::reals("optim.etas", "0.5, 1.2",
-                           "rprop: factors of a step size when the gradient changes its sign and when it does not", 0),
-               keys::reals("optim.step_sizes", "1e-6, 50", "rprop: smallest and largest step size; lr is the first one",
-                           0)},
+                           "rprop: factors on the step size after a change of the sign of the gradient, and otherwise",
+                           0),
+               keys::reals("optim.step_sizes", "1e-6, 50",
+                           "rprop: minimum and maximum step size; lr is the initial step size", 0)},
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{

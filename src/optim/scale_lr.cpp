@@ -11,12 +11,12 @@ namespace lockstep::optim {
 
 KeySpecs LrScaleSettings::keys() {
   return {keys::boolean("optim.auto_scale_lr", "false",
-                        "multiply every lr by the batch of a step over optim.base_batch_size"),
+                        "Multiply the learning rates by the batch size divided by optim.base_batch_size"),
           keys::integer("optim.base_batch_size", "0",
-                        "samples of a step that optim.lr is meant for; needed by optim.auto_scale_lr", 0, 1 << 30),
+                        "Batch size for which optim.lr was chosen; required by optim.auto_scale_lr", 0, 1 << 30),
           keys::boolean("optim.include_accumulation", "true",
-                        "optim.auto_scale_lr counts a whole step; false: only what one forward of all ranks takes, as "
-                        "train.micro_batch bounds it")};
+                        "optim.auto_scale_lr uses the batch size of a complete step. If false, gradient accumulation "
+                        "is not counted, only one forward pass of all ranks")};
 }
 
 LrScaleSettings LrScaleSettings::from(const Section& optim) {

@@ -82,7 +82,7 @@ std::vector<std::string> state_names(const Options& options) {
 
 Rule sgd_rule() {
   return {.name = "sgd",
-          .help = "gradient descent with optional momentum, dampening and Nesterov's look-ahead",
+          .help = "SGD with optional momentum, dampening and Nesterov momentum",
           .keys = momentum_keys(),
           .read = read,
           .state_names = state_names,

@@ -18,7 +18,7 @@ std::vector<std::string> names_of(const std::vector<Rule>& rules) {
 }
 
 KeySpec name_key(const std::vector<Rule>& rules) {
-  return keys::choice("optim.name", "adamw", "how a step updates the parameters", names_of(rules));
+  return keys::choice("optim.name", "adamw", "Optimizer that updates the parameters", names_of(rules));
 }
 
 /// The keys that do not depend on the rule.

@@ -37,7 +37,7 @@ MetricsWriter::MetricsWriter(std::string path) : path_(std::move(path)) {
   const std::string text = read_text(path_).value_or("");
   const std::string whole = whole_lines(text);
   if (!whole.empty() && !whole.starts_with(kSchemaLine)) {
-    throw ConfigError(path_ + " is not a metrics file that this version can go on with; choose another run.dir");
+    throw ConfigError(path_ + " is not a metrics file that this version can continue; choose another run.dir");
   }
   if (whole.empty() || whole.size() != text.size()) write_text(path_, whole.empty() ? kSchemaLine : whole);
   open();

@@ -89,12 +89,13 @@ Shape make_composite(const Section& rule, Window window) {
 
 Curve composite_curve() {
   return {.name = "composite",
-          .help = "curves one after another: composite,curves=(linear | cosine),lengths=0.1/0.9",
-          .keys = {keys::text("curves", "", "rules without by, smooth, of and group, in parentheses, separated by |"),
-                   keys::reals("lengths", "", "of the curves, as parts of the window: 1 in all", 0),
+          .help = "A sequence of curves: composite,curves=(linear | cosine),lengths=0.1/0.9",
+          .keys = {keys::text("curves", "",
+                              "Rules in parentheses, separated by |, without the options by, smooth, of and group"),
+                   keys::reals("lengths", "", "Lengths of the curves as fractions of the window; their sum is 1", 0),
                    keys::text("scaling", "rescaled",
-                              "of all or each: rescaled (a curve counts parts of its own length), fixed (parts of the "
-                              "whole window), shifted (units from its own beginning)")},
+                              "Position that each curve sees. rescaled = fraction of its own length; fixed = fraction "
+                              "of the whole window; shifted = units from its own start. One value, or one per curve")},
           .make = make_composite};
 }
 

@@ -20,7 +20,7 @@ KeySpec choice_key(const std::string& name, const std::vector<std::string>& choi
   return keys::choice(name, choices.front(), help, choices);
 }
 
-KeySpec floor_key() { return keys::real("floor", "nan", "what it falls to, as a value, in place of final_factor"); }
+KeySpec floor_key() { return keys::real("floor", "nan", "Final value, as an alternative to final_factor"); }
 
 std::optional<double> given(const Section& rule, const std::string& key) {
   if (rule.is_default(key)) return {};
@@ -145,78 +145,82 @@ Shape make_inverse_sqrt(const Section& rule, Window window) {
 
 Curve constant_curve() {
   return {.name = "constant",
-          .help = "factor from begin to end, 1 before and after",
-          .keys = {factor_key("factor", "1", "what the value is multiplied by")},
+          .help = "A constant factor from begin to end, and 1 elsewhere",
+          .keys = {factor_key("factor", "1", "Factor on the value")},
           .make = make_constant};
 }
 
 Curve linear_curve() {
-  return {
-      .name = "linear",
-      .help = "straight from start_factor at begin to end_factor at end: a warm-up is linear,start_factor=0.01,end=100",
-      .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
-      .make = make_linear};
+  return {.name = "linear",
+          .help =
+              "Linear change from start_factor at begin to end_factor at end; a warm-up is "
+              "linear,start_factor=0.01,end=100",
+          .keys = {start_key("0.01"), factor_key("end_factor", "1", "from end on")},
+          .make = make_linear};
 }
 
 Curve quadratic_curve() {
   return {.name = "quadratic",
-          .help = "along a parabola from start_factor, where it is level, to end_factor: a warm-up",
+          .help = "Quadratic warm-up from start_factor to end_factor",
           .keys = {start_key("0"), factor_key("end_factor", "1", "from end on")},
           .make = make_quadratic};
 }
 
 Curve exponential_curve() {
   return {.name = "exponential",
-          .help = "times gamma in every unit that it counts by",
+          .help = "Multiplication by gamma in every unit of by",
           .keys = {gamma_key("factor in one unit")},
           .make = make_exponential};
 }
 
 Curve step_curve() {
   return {.name = "step",
-          .help = "times gamma every size steps, counted from begin",
-          .keys = {keys::real_above("size", 0, keys::kUnlimited, "1", "steps between drops"),
-                   gamma_key("factor of each drop")},
+          .help = "Multiplication by gamma every size units, counted from begin",
+          .keys = {keys::real_above("size", 0, keys::kUnlimited, "1", "Units between drops"),
+                   gamma_key("Factor of each drop")},
           .make = make_step};
 }
 
 Curve multistep_curve() {
   return {.name = "multistep",
-          .help = "times gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
+          .help = "Multiplication by gamma at each milestone: multistep,milestones=30/60,gamma=0.1",
           .keys = {keys::reals("milestones", "",
-                               "counted from begin, ascending, separated by /; one given twice counts twice", 0),
-                   gamma_key("factor of each drop"),
+                               "Positions counted from begin, in ascending order, separated by /. A position that is "
+                               "given twice counts twice",
+                               0),
+                   gamma_key("Factor of each drop"),
                    keys::reals("values", "",
-                               "factors before and after each milestone, in place of gamma; without milestones each "
-                               "holds equally long",
+                               "Factors before and after each milestone, as an alternative to gamma. Without "
+                               "milestones, all have the same length",
                                0)},
           .make = make_multistep};
 }
 
 Curve cosine_curve() {
   return {.name = "cosine",
-          .help = "half a cosine wave from 1 at begin to final_factor at end",
+          .help = "Cosine decay from 1 at begin to final_factor at end",
           .keys = {start_key("1"), final_key(), floor_key(),
-                   keys::real_above("length", 0, keys::kUnlimited, "nan",
-                                    "of half a wave, if not that of the window; the wave goes on until end")},
+                   keys::real_above(
+                       "length", 0, keys::kUnlimited, "nan",
+                       "Length of half a period, if it differs from the window; the wave continues until end")},
           .make = make_cosine};
 }
 
 Curve polynomial_curve() {
   return {.name = "polynomial",
-          .help = "(1 - progress)^power of the way above final_factor",
+          .help = "Polynomial decay: (1 - progress)^power, scaled to end at final_factor",
           .keys = {keys::real("power", "1", "exponent", 0), final_key(), floor_key()},
           .make = make_polynomial};
 }
 
 Curve inverse_sqrt_curve() {
   return {.name = "inverse_sqrt",
-          .help = "straight up to 1 at warmup, then sqrt(warmup / position)",
-          .keys = {keys::real_above("warmup", 0, keys::kUnlimited, "1", "where the peak is, counted from begin"),
-                   keys::real("offset", "0", "added to the position: 1 so that the first step does not stand at 0", 0),
+          .help = "Linear warm-up to 1, then sqrt(warmup / position)",
+          .keys = {keys::real_above("warmup", 0, keys::kUnlimited, "1", "Position of the peak, counted from begin"),
+                   keys::real("offset", "0", "Offset of the position; 1 = the first step has position 1", 0),
                    keys::boolean("rise", "true",
-                                 "false: the root before warmup too, for use behind another warm-up; 0 counts as 1 "
-                                 "then")},
+                                 "If false, the inverse square root is also used before warmup, for use after another "
+                                 "warm-up; position 0 then counts as 1")},
           .make = make_inverse_sqrt};
 }
 

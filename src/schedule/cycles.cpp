@@ -150,7 +150,7 @@ Waves waves_of(const Section& rule, const Window& window) {
 }
 
 KeySpec periods_key() {
-  KeySpec key = keys::reals("periods", "", "length of each wave", 0);
+  KeySpec key = keys::reals("periods", "", "Length of each period", 0);
   key.min_is_exclusive = true;
   return key;
 }
@@ -171,47 +171,54 @@ Shape make_cosine_restart(const Section& rule, Window window) {
 }  // namespace
 
 Curve wsd_curve() {
-  return {.name = "wsd",
-          .help = "warm-up, stable, decay: rises during warmup, falls during the last decay of the window",
-          .keys = {length_key("warmup", "how long it rises, straight"), length_key("decay", "how long it falls"),
-                   factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"),
-                   floor_key(), choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
-          .make = make_wsd};
+  return {
+      .name = "wsd",
+      .help = "Warm-up, stable, decay (WSD): rises during warmup, and falls during the last decay units of the window",
+      .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "how long it falls"),
+               factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"), floor_key(),
+               choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
+      .make = make_wsd};
 }
 
 Curve one_cycle_curve() {
   return {.name = "one_cycle",
-          .help = "up to 1 and down once; base= is the peak, if it is not the configured value",
-          .keys = {factor_key("rise", "0.3", "part of the window in which it rises"),
-                   factor_key("start_factor", "0.04", "at begin, of the peak", false),
-                   factor_key("final_factor", "4e-6", "from end on, of the peak", false),
+          .help = "One cycle: rises to 1 and falls once; base= sets the peak, if it differs from the configured value",
+          .keys = {factor_key("rise", "0.3", "Fraction of the window in which it rises"),
+                   factor_key("start_factor", "0.04", "Initial value relative to the peak", false),
+                   factor_key("final_factor", "4e-6", "Final value relative to the peak", false),
                    choice_key("shape", {"cosine", "linear"}, "of rise and fall"),
                    keys::boolean("three_phases", "false",
-                                 "fall back to start_factor as fast as it rose, then to final_factor")},
+                                 "Fall to start_factor as fast as it rose, and then to final_factor")},
           .make = make_one_cycle};
 }
 
 Curve cyclic_curve() {
   return {.name = "cyclic",
-          .help = "from start_factor up to 1 and down again, for ever",
-          .keys = {length_key("up", "how long it rises"), length_key("down", "how long it falls; as up if not given"),
+          .help = "Cycles that rise from start_factor to 1 and fall again",
+          .keys = {length_key("up", "how long it rises"),
+                   length_key("down", "Length of the fall. If not given, the value of up is used"),
                    factor_key("start_factor", "0.1", "at the bottom", false),
-                   choice_key("shape", {"even", "halved", "exponential"},
-                              "peaks: all alike; each half as high above the bottom; times gamma in every unit"),
-                   factor_key("gamma", "1", "for shape=exponential", false)},
+                   choice_key(
+                       "shape", {"even", "halved", "exponential"},
+                       "Height of the peaks: constant, halved after each cycle, or multiplied by gamma in every unit"),
+                   factor_key("gamma", "1", "Factor of shape=exponential", false)},
           .make = make_cyclic};
 }
 
 Curve cosine_restart_curve() {
   return {
       .name = "cosine_restart",
-      .help = "half cosine waves one after another: cosine_restart,periods=10/20,weights=1/0.5",
-      .keys = {periods_key(), keys::reals("weights", "", "where each wave begins, as a factor; 1 if not given", 0),
-               factor_key("grow", "0", "more waves follow, each so many times as long as the last; 0: none", false),
-               factor_key("shrink", "1", "and begin at so much of the last", false),
-               factor_key("final_factor", "0", "where each wave ends"), floor_key(),
-               choice_key("wave", {"half", "full"}, "full: rises again as it fell"),
-               keys::boolean("adaptive", "false", "a wave begins where a single one over the whole window would be")},
+      .help = "Cosine decay with warm restarts: cosine_restart,periods=10/20,weights=1/0.5",
+      .keys = {periods_key(),
+               keys::reals("weights", "", "Factor at the start of each period. If not given, 1 is used", 0),
+               factor_key("grow", "0",
+                          "Further periods follow, each this many times as long as the previous one. 0 = none", false),
+               factor_key("shrink", "1", "Factor on the start value of each further period", false),
+               factor_key("final_factor", "0", "Factor at the end of each period"), floor_key(),
+               choice_key("wave", {"half", "full"},
+                          "half = each period falls; full = each period falls and rises again"),
+               keys::boolean("adaptive", "false",
+                             "Each period starts at the value of a single decay over the whole window")},
       .make = make_cosine_restart};
 }
 

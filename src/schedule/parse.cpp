@@ -22,9 +22,10 @@ struct InnerSettings {
   std::optional<double> base;  ///< replaces the value
 
   static KeySpecs keys() {
-    return {keys::real("begin", "0", "where it begins to move", 0),
-            keys::real("end", "-1", "where it no longer moves; -1: at the end of the run (plateau: never)", -1),
-            keys::real("base", "nan", "from begin on, in place of the value: makes factors absolute")};
+    return {keys::real("begin", "0", "Start of the window", 0),
+            keys::real("end", "-1", "End of the window. -1 = the end of the run (plateau: unlimited)", -1),
+            keys::real("base", "nan",
+                       "Value that replaces the configured one from begin on, so that factors become absolute")};
   }
   static InnerSettings from(const Section& rule) {
     return {.begin = rule.real("begin"), .end = rule.real("end"), .base = given(rule, "base")};
@@ -41,11 +42,12 @@ struct RuleSettings {
 
   static KeySpecs keys() {
     KeySpecs all = InnerSettings::keys();
-    all.push_back(keys::choice("by", "step", "what its numbers count; run: parts of the whole run",
+    all.push_back(keys::choice("by", "step", "Unit of positions and lengths. run = fractions of the whole run",
                                {"step", "epoch", "samples", "run"}));
-    all.push_back(keys::boolean("smooth", "false", "by epoch: move at every step, not only between epochs"));
-    all.push_back(keys::text("of", "lr", "option of the optimizer"));
-    all.push_back(keys::text("group", "", "the parameter group; empty: all"));
+    all.push_back(
+        keys::boolean("smooth", "false", "With by=epoch, change the value at every step instead of between epochs"));
+    all.push_back(keys::text("of", "lr", "Option of the optimizer"));
+    all.push_back(keys::text("group", "", "Parameter group. If empty, all groups are used"));
     return all;
   }
   static RuleSettings from(const Section& rule) {
@@ -200,11 +202,11 @@ KeySpecs sched_keys(const std::vector<Curve>& curves) {
     key.parts = options;
     return key;
   };
-  KeySpec rule = keys::texts("sched.rule", "",
-                             "a curve that the lr follows, such as cosine,begin=100,final_factor=0.1; each takes what "
-                             "the ones before it leave (" +
-                                 joined(names_of(curves)) + ")");
-  rule.parts.push_back(part("every curve", "options of all", RuleSettings::keys()));
+  KeySpec rule = keys::texts(
+      "sched.rule", "",
+      "Learning rate schedule, such as cosine,begin=100,final_factor=0.1. Several rules are applied in order (" +
+          joined(names_of(curves)) + ")");
+  rule.parts.push_back(part("all rules", "Common options", RuleSettings::keys()));
   for (const Curve& curve : curves) rule.parts.push_back(part(curve.name, curve.help, curve.keys));
   return {rule};
 }

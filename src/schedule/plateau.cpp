@@ -107,18 +107,17 @@ KeySpec count_key(const std::string& name, const std::string& default_value, con
 
 Curve plateau_curve() {
   return {.name = "plateau",
-          .help = "times factor when a measured number has not got better for patience evaluations",
-          .keys = {keys::text("monitor", "val/loss", "what an evaluation measures"),
-                   choice_key("better", {"less", "greater"}, "which values are better"),
-                   factor_key("factor", "0.1", "of each drop, below 1"),
-                   count_key("patience", "10", "evaluations without a better one that are borne"),
-                   count_key("threshold", "1e-4", "by how much a better one must be better"),
-                   choice_key(
-                       "measure", {"relative", "absolute", "product"},
-                       "threshold: a part of the best one's size; a difference; a part of the best one, sign and all"),
-                   count_key("cooldown", "0", "evaluations after a drop that do not count"),
-                   count_key("floor", "0", "a value that is not gone below"),
-                   count_key("eps", "1e-8", "a smaller drop is not made")},
+          .help = "Multiplication by factor when a metric has not improved for patience evaluations",
+          .keys = {keys::text("monitor", "val/loss", "Name of an evaluation metric"),
+                   choice_key("better", {"less", "greater"}, "Whether less or greater values are better"),
+                   factor_key("factor", "0.1", "Factor of each drop, below 1"),
+                   count_key("patience", "10", "Number of evaluations without improvement before a drop"),
+                   count_key("threshold", "1e-4", "Minimum change that counts as an improvement"),
+                   choice_key("measure", {"relative", "absolute", "product"},
+                              "Meaning of threshold: relative to the magnitude of the best value, absolute, or "
+                              "relative to the best value with its sign"),
+                   count_key("cooldown", "0", "Number of evaluations after a drop that are not counted"),
+                   count_key("floor", "0", "Minimum value"), count_key("eps", "1e-8", "Minimum size of a drop")},
           .make = nullptr,
           .make_feedback = make_plateau};
 }

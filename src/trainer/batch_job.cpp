@@ -36,12 +36,12 @@ void resume_if_requeued(const mpi::Communicator& world, config::Config& config) 
 void tell_of_batch_job() {
   const auto job = mpi::slurm_job();
   if (!job) return;
-  log::info("slurm job " + job->id + (job->restarts > 0 ? ", restart " + std::to_string(job->restarts) : ""));
+  log::info("Slurm job " + job->id + (job->restarts > 0 ? ", restart " + std::to_string(job->restarts) : ""));
   if (job->is_step_task || are_signals_forwarded()) return;
-  log::warning("slurm job " + job->id +
-               ", but srun did not start the ranks: neither `--signal=USR2` nor `scancel -s USR2` reaches them; start "
-               "with `srun "
-               "--mpi=pmix`, or let the job script pass the signal on as tools/slurm/train-mpirun.sbatch does");
+  log::warning(
+      "Slurm job " + job->id +
+      ": the ranks were not started by srun, so signals from `--signal=USR2` and `scancel -s USR2` do not reach them; "
+      "start with `srun --mpi=pmix`, or forward the signal in the job script as tools/slurm/train-mpirun.sbatch does");
 }
 
 std::optional<int> restarts() {
@@ -56,15 +56,15 @@ std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, cons
   world.together([&] {
     if (wanted.empty() || (seconds && *seconds > 0)) return;
     throw ConfigError(train.cite("time_limit") + ": '" + wanted +
-                      "' is no time span: write seconds, or H:MM:SS as in 23:30:00, or D-HH:MM:SS");
+                      "' is not a duration; write seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
   });
   if (!world.is_root()) return std::nullopt;
   if (seconds) return limit_in(started, *seconds, "train.time_limit");
   const auto job = mpi::slurm_job();
   if (!job) return std::nullopt;
   const auto left = mpi::seconds_left(*job);
-  if (left) return limit_in(Clock::now(), *left, "slurm's time limit");
-  log::info("slurm does not tell when job " + job->id + " ends: train.time_limit would");
+  if (left) return limit_in(Clock::now(), *left, "Slurm's time limit");
+  log::info("the end time of Slurm job " + job->id + " is unknown; set train.time_limit to stop in time");
   return std::nullopt;
 }
 

@@ -56,7 +56,7 @@ ExitCode show_config(const Job& job, const config::Invocation& invocation) {
   const bool is_verbose = invocation.switches.contains("verbose");
   if (!invocation.switches.contains("groups")) {
     job.world.together([&] {
-      if (is_verbose) throw ConfigError("command line: --verbose goes with --groups");
+      if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
     });
     log::plain(invocation.config.explain());
     return ExitCode::done;

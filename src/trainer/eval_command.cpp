@@ -22,7 +22,8 @@ void write_predictions(const mpi::Communicator& world, const std::string& path, 
     file.close();
     std::error_code error;
     if (file) std::filesystem::rename(unfinished, path, error);
-    if (!file || error) throw ConfigError("--predictions: '" + path + "' cannot be written; is there such a folder?");
+    if (!file || error)
+      throw ConfigError("--predictions: '" + path + "' cannot be written; check that its folder exists");
   });
 }
 

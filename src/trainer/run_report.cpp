@@ -53,12 +53,13 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept {
   return outcome == engine::Outcome::stopped ? ExitCode::stopped : ExitCode::done;
 }
 
-RunReport::RunReport(std::string folder, bool has_tensorboard)
+RunReport::RunReport(std::string folder, bool has_tensorboard, double console_secs)
     : folder_(std::move(folder)),
       metrics_(folder_ + "/metrics.jsonl"),
       summary_(folder_ + "/summary.csv"),
       exhibits_(folder_),
-      has_tensorboard_(has_tensorboard) {
+      has_tensorboard_(has_tensorboard),
+      console_interval_(console_secs) {
   report::write_status(folder_, {.state = report::RunState::running});
 }
 
@@ -83,16 +84,29 @@ void RunReport::on_record(const Record& record) {
   }
   if (record.kind != "train") return;
   const bool is_text = record.number("tokens_per_second").has_value();
-  log::info(report::console_line({.step = progress_.step,
-                                  .total_steps = progress_.total_steps,
-                                  .epoch = progress_.epoch,
-                                  .loss = number("loss"),
-                                  .lr = number("lr"),
-                                  .throughput = number(is_text ? "tokens_per_second" : "samples_per_second"),
-                                  .throughput_unit = is_text ? "tokens/s" : "samples/s",
-                                  .data_wait_share = number("data_wait"),
-                                  .grad_norm = record.number("grad_norm"),
-                                  .eta_seconds = eta_seconds_}));
+  log_progress(report::console_line({.step = progress_.step,
+                                     .total_steps = progress_.total_steps,
+                                     .epoch = progress_.epoch,
+                                     .loss = number("loss"),
+                                     .lr = number("lr"),
+                                     .throughput = number(is_text ? "tokens_per_second" : "samples_per_second"),
+                                     .throughput_unit = is_text ? "tokens/s" : "samples/s",
+                                     .data_wait_share = number("data_wait"),
+                                     .grad_norm = record.number("grad_norm"),
+                                     .eta_seconds = eta_seconds_}));
+}
+
+/// Shows the first line, the last one, and others if enough time has passed.
+void RunReport::log_progress(const std::string& line) {
+  const auto now = Clock::now();
+  const bool is_last = progress_.total_steps > 0 && progress_.step >= progress_.total_steps;
+  const bool is_due = !progress_shown_ || now - *progress_shown_ >= console_interval_;
+  if (!is_due && !is_last) {
+    log::debug(line);
+    return;
+  }
+  log::info(line);
+  progress_shown_ = now;
 }
 
 void RunReport::on_step(const engine::StepReport& step) {
@@ -151,7 +165,7 @@ void RunReport::on_end(engine::Outcome outcome) {
                                  .total_steps = progress_.total_steps,
                                  .exit_code = static_cast<int>(exit_code_of(outcome))});
   const std::string reason = write_page();
-  if (!reason.empty()) log::warning("the page of the run was not written: " + reason);
+  if (!reason.empty()) log::warning("report.html was not written: " + reason);
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {

@@ -30,7 +30,8 @@ ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 class RunReport {
  public:
   /// @param has_tensorboard  whether there is a TensorBoard event file, too
-  RunReport(std::string folder, bool has_tensorboard);
+  /// @param console_secs     minimum time between progress lines on the console
+  RunReport(std::string folder, bool has_tensorboard, double console_secs);
 
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const Record& record);
@@ -42,6 +43,7 @@ class RunReport {
   void on_failure(const std::exception& failure, int exit_code);
 
  private:
+  void log_progress(const std::string& line);
   void tell_captions(const std::vector<Image>& images);
   /// report.html; says why there is none, or "": a run that ended well does not fail for that.
   std::string write_page() const;
@@ -51,12 +53,14 @@ class RunReport {
   report::SummaryWriter summary_;
   report::ExhibitsWriter exhibits_;
   bool has_tensorboard_;
+  std::chrono::duration<double> console_interval_;
   std::optional<report::TensorBoardWriter> tensorboard_;  // once it is known at which step the run begins
   report::ProgressBar bar_;
   report::Eta eta_;
   engine::Progress progress_;
   std::optional<double> eta_seconds_;
   std::chrono::steady_clock::time_point status_written_;
+  std::optional<std::chrono::steady_clock::time_point> progress_shown_;
   bool is_first_step_ = true;
 };
 

@@ -5,19 +5,22 @@ namespace lockstep::trainer {
 
 const config::SectionHelp& section_help() {
   static const config::SectionHelp sections = {
-      {"", "keys without a section"},
-      {"ckpt", "when checkpoints are saved and which are kept"},
-      {"comm", "how ranks talk to each other"},
-      {"data", "what is trained on"},
-      {"ddp", "buckets and the placement of parameters"},
-      {"ema", "an average of past weights beside the trained ones"},
-      {"eval", "evaluation on the validation split"},
-      {"log", "lines on the console and in metrics.jsonl"},
-      {"model", "what is trained"},
-      {"optim", "the optimizer"},
-      {"run", "name, folder, seed and threads of the run"},
-      {"sched", "the learning rate over the steps"},
-      {"train", "batch sizes, length and precision of the training"},
+      {"", "Keys without a section"},
+      {"ckpt", "Saving and keeping checkpoints"},
+      {"comm", "Communication backend and time limits"},
+      {"data", "Data source and sampling"},
+      {"ddp", "Gradient buckets, compression and placement of parameters"},
+      {"ema", "Running average of the weights"},
+      {"eval", "Evaluation during training and by `trainer eval`"},
+      {"init", "Initial parameters from a file"},
+      {"log", "Progress lines, metrics.jsonl and the report"},
+      {"model", "Model and preprocessing"},
+      {"optim", "Optimizer and parameter groups"},
+      {"resume", "Resuming from a checkpoint"},
+      {"run", "Name, output folder, seed, device and threads of the run"},
+      {"sched", "Learning rate schedule"},
+      {"strategy", "Distribution of the model over ranks"},
+      {"train", "Batch size, length, precision and step of the training"},
   };
   return sections;
 }

@@ -41,16 +41,26 @@ struct RunSettings {
   std::string folder;
   std::string resume;
   bool has_tensorboard;
-  bool is_folder_new;  ///< named by the program: neither run.name nor run.dir was given
+  double console_secs;  ///< minimum time between progress lines
+  bool is_folder_new;   ///< named by the program: neither run.name nor run.dir was given
 
   static RunSettings from(const config::Config& config) {
     const Section& run = config.section("run");
     return {.folder = run.text("dir"),
             .resume = config.section("").text("resume"),
             .has_tensorboard = config.section("log").boolean("tensorboard"),
+            .console_secs = config.section("log").real("console_secs"),
             .is_folder_new = run.origin("name") == "derived" && run.origin("dir") == "derived"};
   }
 };
+
+log::Level console_level(const config::Invocation& invocation) {
+  if (invocation.switches.contains("quiet")) return log::Level::warning;
+  const std::string& level = invocation.config.section("log").text("level");
+  if (level == "debug") return log::Level::debug;
+  if (level == "warning") return log::Level::warning;
+  return level == "error" ? log::Level::error : log::Level::info;
+}
 
 std::string rank_file(const std::string& folder, int rank) {
   std::string number = std::to_string(rank);
@@ -80,9 +90,9 @@ class StepHook : public engine::Hook {
 };
 
 std::string last_words(engine::Outcome outcome, const std::string& folder) {
-  if (outcome == engine::Outcome::done) return "done";
+  if (outcome == engine::Outcome::done) return "done; see " + folder + "/report.html";
   const std::string verb = outcome == engine::Outcome::ended ? "ended" : "stopped";
-  return verb + " on request; continue with --resume=auto --run.dir=" + folder;
+  return verb + " on request; resume with --resume=auto --run.dir=" + folder;
 }
 
 /// The names of the hosts, each once, in rank order.
@@ -113,17 +123,21 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   std::unique_ptr<RunReport> report;
   world.together([&] {
     fs::create_directories(folder + "/logs");
-    log::configure({.rank = world.rank(), .world_size = world.size(), .file = rank_file(folder, world.rank())});
+    log::configure({.rank = world.rank(),
+                    .world_size = world.size(),
+                    .file = rank_file(folder, world.rank()),
+                    .console_level = console_level(invocation)});
     if (!world.is_root()) return;
     write_run_files(folder, job, config, hosts);
-    report = std::make_unique<RunReport>(folder, settings.has_tensorboard);
+    report = std::make_unique<RunReport>(folder, settings.has_tensorboard, settings.console_secs);
   });
   if (settings.resume == "auto" && settings.is_folder_new) {
-    log::warning("resume=auto without run.dir or run.name looks into a new folder: this run starts afresh");
+    log::warning(
+        "resume=auto has no effect without run.dir or run.name, because the output folder is new: starting a new run");
   }
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
-  log::info(environment_line());
+  log::debug(environment_line());
   if (world.is_root()) tell_of_batch_job();
 
   engine::TrainRequest request{.sections = config.sections(),

@@ -65,7 +65,7 @@ TEST_F(AverageRunTest, EvaluatesTheAverageAndTrainsOnAsWithoutIt) {
               printed * validation_loss(plain));
   const Outcome none = run_ranks(2, "eval --eval.weights=average --from=" + plain);
   EXPECT_EQ(none.exit_code, 2);
-  EXPECT_NE(none.output.find("holds no average of weights"), std::string::npos) << none.output;
+  EXPECT_NE(none.output.find("contains no average of the weights"), std::string::npos) << none.output;
 
   // What begins from such a run begins with the average.
   const std::string begun = " --train.max_steps=1 --eval.interval=1 --optim.lr=1e-9 --init.from=" + averaged + kEnd;
@@ -86,12 +86,13 @@ TEST_F(AverageRunTest, GoesOnBitForBit) {
 TEST_F(AverageRunTest, BeginsAnewWithAWarning) {
   const std::string directory = run("run", kSmall + "--train.max_steps=6");
   run("run", kSmall + "--train.max_steps=8 --resume=auto --ema.kind=swa");
-  EXPECT_NE(last_.output.find("the checkpoint holds no average of weights; that of ema.kind=swa begins anew, with the "
-                              "weights of step 6"),
+  EXPECT_NE(last_.output.find("the checkpoint contains no average of the weights; the average of ema.kind=swa starts "
+                              "from the weights of step 6"),
             std::string::npos)
       << last_.output;
   run("run", kSmall + "--train.max_steps=9 --resume=auto");
-  EXPECT_NE(last_.output.find("average of weights (ema.kind=swa) is not carried on"), std::string::npos)
+  EXPECT_NE(last_.output.find("the average of the weights in the checkpoint (ema.kind=swa) is discarded"),
+            std::string::npos)
       << last_.output;
   EXPECT_TRUE(checkpoints::read(directory + "/ckpt/step-000000000008").has("/ema/params/conv0.weight"));
   EXPECT_FALSE(checkpoints::read(directory + "/ckpt/step-000000000009").has("/ema/params/conv0.weight"));

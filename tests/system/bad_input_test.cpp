@@ -114,7 +114,7 @@ struct Misuse {
 
 TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
   const std::vector<Misuse> rows = {
-      {"--strategy.name=single", {"strategy.name", "single is for one rank, but there are"}, 2},
+      {"--strategy.name=single", {"strategy.name", "single requires one rank, but there are"}, 2},
       {"--strategy.name=sharded --optim.name=muon", {"optim.name", "whole parameters", "strategy.name=ddp"}, 2},
       {"--optim.name=rmsprop --optim.paramwise=custom:weight,centered=true --optim.paramwise=custom:bias,momentum=0.9",
        {"optim.paramwise", "different states of rule 'rmsprop'"}},
@@ -126,7 +126,7 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},  // known with an evaluation
       {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "float32 holds"}},
       {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
-      {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "begin with step 1000, but the run ends with step 2"}},
+      {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "start at step 1000, but the run ends at step 2"}},
   };
   const std::string small = run_dir() + "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 " +
                             "--train.max_epochs=1 ";
@@ -188,7 +188,7 @@ TEST_P(BadInputTest, UnwritableRunDirectory) {
 TEST_P(BadInputTest, RunDirectoryInUse) {
   const std::string small = run_dir() + "--data.train_size=96 --train.max_steps=1 --model.name=mlp ";
   ASSERT_EQ(run_ranks(GetParam(), small).exit_code, 0);
-  expect_refusal(small, kConfiguration, {"already holds a checkpoint", "--resume=auto"});
+  expect_refusal(small, kConfiguration, {"already contains a checkpoint", "--resume=auto"});
   expect_refusal(small + "--resume=auto --train.max_steps=2 --model.hidden=64", kCheckpoint,
                  {"step-000000000001", "/model/params/hidden0.weight is float32 [128, 784]"});
   expect_refusal(small + "--resume=auto --optim.name=sgd --train.max_steps=2", kCheckpoint, {"its optimizer is adamw"});

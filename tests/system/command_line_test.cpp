@@ -78,7 +78,7 @@ TEST(CommandLineTest, AnOldNameOfAKeyIsForCheckpointsAlone) {
   EXPECT_NE(evaluated.output.find("val/count 32"), std::string::npos) << evaluated.output;
   const Outcome refused = testing::run_shell(program + " config --model.factor=0.5");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
-  EXPECT_NE(refused.output.find("key 'model.factor' was renamed; write 'model.scale' instead"), std::string::npos)
+  EXPECT_NE(refused.output.find("key 'model.factor' was renamed to 'model.scale'"), std::string::npos)
       << refused.output;
 }
 

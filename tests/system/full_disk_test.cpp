@@ -19,7 +19,7 @@ wait_for() { # COUNT WORDS: that many lines of the log hold them
 }
 wait_for 1 ' saved '
 cat /dev/zero >"$run/ckpt/filler" 2>/dev/null
-wait_for 2 'training goes on without this checkpoint'
+wait_for 2 'training continues without this checkpoint'
 $ckpt verify --all "$run" >/dev/null || exit 97
 touch "$run/STOP"
 rm "$run/ckpt/filler"

@@ -51,7 +51,7 @@ TEST(HooksTest, MeasurementsAndATraceAreInTheRunsFolder) {
   ASSERT_EQ(rss.size(), 3U);
   EXPECT_EQ(rss.front().first, 2);
   EXPECT_EQ(report::read_series(run + "/metrics.jsonl", "parameters/norm").size(), 3U);
-  for (const char* const words : {"memory: at most ", "training speed: 3 steps in ", "training time: "}) {
+  for (const char* const words : {"memory: maximum ", "training speed: 3 steps in ", "training time: "}) {
     EXPECT_NE(outcome.output.find(words), std::string::npos) << outcome.output;
   }
   std::set<int> lanes;

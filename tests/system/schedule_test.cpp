@@ -50,7 +50,7 @@ Series after(const Series& series, std::size_t steps) {
 TEST_F(EditedScheduleTest, AProlongedRunFollowsTheLongerCurve) {
   const std::string rule = "--sched.rule=cosine,floor=0.0001";
   const Series rates =
-      go_on(rule, "warning r0/2 the run has 12 steps, not 6; from step 6 on the schedule given now holds");
+      go_on(rule, "warning r0/2 the run has 12 steps, not 6; from step 6 on, the configured schedule is used");
   EXPECT_EQ(after(rates, 6), after(straight(rule), 6));
   EXPECT_EQ(rates.size(), 12U);
 }
@@ -63,7 +63,7 @@ TEST_F(EditedScheduleTest, AnEditedRuleHoldsFromTheResumedStepOn) {
 
 TEST_F(EditedScheduleTest, TheOldScheduleHoldsIfAskedFor) {
   const Series rates = go_on("--sched.rule=step,size=4,gamma=0.5 --resume.schedule=checkpoint",
-                             "the checkpoint's schedule holds, as resume.schedule says");
+                             "the schedule of the checkpoint is used (resume.schedule=checkpoint)");
   for (const auto& [step, rate] : after(rates, 6)) EXPECT_EQ(rate, 0.0001) << step;
 }
 
@@ -131,7 +131,7 @@ TEST(PlanTest, ScheduleIsPrintedOrDrawn) {
 
 TEST(PlanTest, HelpListsCurvesAndKinds) {
   const std::string sched = run_ranks(1, "--help=sched").output;
-  for (const char* word : {"sched.rule, every curve:", "sched.rule, cosine_restart:", "periods"}) {
+  for (const char* word : {"sched.rule, all rules:", "sched.rule, cosine_restart:", "periods"}) {
     EXPECT_NE(sched.find(word), std::string::npos) << word << "\n" << sched;
   }
   EXPECT_NE(run_ranks(1, "--help=optim").output.find("bias_lr_mult"), std::string::npos);

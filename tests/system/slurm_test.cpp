@@ -72,9 +72,9 @@ Outcome run_job(const testing::TemporaryFolder& folder, const std::string& scrip
 /// A requeued job ends with the bits of a run that nobody disturbed.
 void expect_undisturbed(const testing::TemporaryFolder& folder, const Outcome& job) {
   EXPECT_NE(job.output.find("JobState=COMPLETED Restarts=1 ExitCode=0:0"), std::string::npos) << job.output;
-  EXPECT_NE(job.output.find("slurm's time limit ends this run in"), std::string::npos) << job.output;
-  EXPECT_NE(job.output.find("slurm job 1, restart 1"), std::string::npos) << job.output;
-  EXPECT_EQ(job.output.find("srun did not start the ranks"), std::string::npos) << job.output;
+  EXPECT_NE(job.output.find("Slurm's time limit ends this run in"), std::string::npos) << job.output;
+  EXPECT_NE(job.output.find("Slurm job 1, restart 1"), std::string::npos) << job.output;
+  EXPECT_EQ(job.output.find("the ranks were not started by srun"), std::string::npos) << job.output;
   const std::string checkpoints = folder.path("run/ckpt/");
   const auto steps = checkpoints::list(checkpoints);
   ASSERT_EQ(steps.size(), 2U) << job.output;

@@ -188,7 +188,7 @@ TEST(StopTest, FilesFromBeforeTheStartAreRemovedAndNotFollowed) {
   EXPECT_EQ(run.saved(), std::vector<std::int64_t>{300});
   EXPECT_FALSE(run.has("STOP"));
   EXPECT_FALSE(run.has("SAVE"));
-  EXPECT_NE(done.output.find("run/STOP was there before this start"), std::string::npos) << done.output;
+  EXPECT_NE(done.output.find("run/STOP existed before the start"), std::string::npos) << done.output;
 }
 
 /// Seconds from a run's start to its checkpoint.
@@ -223,7 +223,7 @@ TEST(StopTest, ATimeLimitThatIsNoneIsRefused) {
     const Outcome refused =
         testing::run_shell(testing::trainer_program() + " --run.dir=/nowhere/run --train.time_limit=" + limit);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
-    EXPECT_NE(refused.output.find("train.time_limit (command line): '" + std::string(limit) + "' is no time span"),
+    EXPECT_NE(refused.output.find("train.time_limit (command line): '" + std::string(limit) + "' is not a duration"),
               std::string::npos)
         << refused.output;
   }
@@ -242,8 +242,8 @@ TEST(StopTest, SlurmsTimeLimitCountsWhereNoneIsGiven) {
   const Outcome stopped = testing::run_shell(run.command(kEndless, slurm));
   EXPECT_EQ(stopped.exit_code, 75) << stopped.output;
   EXPECT_EQ(run.saved().size(), 1U) << stopped.output;
-  EXPECT_NE(stopped.output.find("slurm's time limit ends this run in"), std::string::npos) << stopped.output;
-  EXPECT_NE(stopped.output.find("srun did not start the ranks"), std::string::npos) << stopped.output;
+  EXPECT_NE(stopped.output.find("Slurm's time limit ends this run in"), std::string::npos) << stopped.output;
+  EXPECT_NE(stopped.output.find("the ranks were not started by srun"), std::string::npos) << stopped.output;
 
   // Here the variable comes first, and train.time_limit before that.
   const std::string few = " --data.train_size=480 --train.max_steps=20" + kData;
@@ -251,8 +251,8 @@ TEST(StopTest, SlurmsTimeLimitCountsWhereNoneIsGiven) {
   const std::string other = " --run.dir=" + run.folder.path("other");
   const Outcome told = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few);
   EXPECT_EQ(told.exit_code, 0) << told.output;
-  EXPECT_NE(told.output.find("slurm's time limit ends this run in 89"), std::string::npos) << told.output;
-  EXPECT_EQ(told.output.find("srun did not start the ranks"), std::string::npos) << told.output;
+  EXPECT_NE(told.output.find("Slurm's time limit ends this run in 89"), std::string::npos) << told.output;
+  EXPECT_EQ(told.output.find("the ranks were not started by srun"), std::string::npos) << told.output;
   const Outcome given = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few +
                                            " --train.time_limit=500 --resume=auto");
   EXPECT_NE(given.output.find("train.time_limit ends this run in"), std::string::npos) << given.output;
@@ -263,7 +263,7 @@ TEST(StopTest, AnUnknownTimeLimitIsSaidOnce) {
   const Outcome done = testing::run_shell(
       run.command(" --data.train_size=480 --train.max_steps=20" + kData, slurm_like(run.folder, "INVALID")));
   EXPECT_EQ(done.exit_code, 0) << done.output;
-  const std::string sentence = "slurm does not tell when job 7 ends";
+  const std::string sentence = "the end time of Slurm job 7 is unknown";
   const std::size_t first = done.output.find(sentence);
   ASSERT_NE(first, std::string::npos) << done.output;
   EXPECT_EQ(done.output.find(sentence, first + 1), std::string::npos) << done.output;
@@ -279,7 +279,7 @@ TEST(StopTest, ARequeuedJobResumesUnlessToldOtherwise) {
   EXPECT_EQ(testing::run_shell(run.command(more + " --resume=none", slurm + "SLURM_RESTART_COUNT=2")).exit_code, 2);
   const Outcome resumed = testing::run_shell(run.command(more, slurm + "SLURM_RESTART_COUNT=2"));
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_NE(resumed.output.find("slurm job 7, restart 2"), std::string::npos) << resumed.output;
+  EXPECT_NE(resumed.output.find("Slurm job 7, restart 2"), std::string::npos) << resumed.output;
   EXPECT_NE(resumed.output.find("resumed at step 20"), std::string::npos) << resumed.output;
 }
 
@@ -292,7 +292,7 @@ TEST(StopTest, AJobThatNeverGetsOnIsGivenUp) {
   testing::write_file(run.directory + "/ckpt/STARTS", "step 0\ncount 3\n");
   const Outcome given_up = testing::run_shell(run.command(few, slurm + "SLURM_RESTART_COUNT=3"));
   EXPECT_EQ(given_up.exit_code, 4) << given_up.output;
-  EXPECT_NE(given_up.output.find("the last 3 starts of this job went on from step 0"), std::string::npos)
+  EXPECT_NE(given_up.output.find("the last 3 starts of this job resumed from step 0"), std::string::npos)
       << given_up.output;
   EXPECT_NE(given_up.output.find("resume.max_starts"), std::string::npos) << given_up.output;
   const Outcome by_hand = testing::run_shell(run.command(few));

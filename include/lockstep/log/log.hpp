@@ -11,11 +11,14 @@
 /// messages, with the date, in a file of its own. Numbers meant for plots go to a report::MetricsWriter instead.
 namespace lockstep::log {
 
+enum class Level { debug, info, warning, error };
+
 struct Options {
   int rank = 0;
   int world_size = 1;
-  std::string file = {};   ///< this rank's log file, appended to, its folder made if need be; empty: none
-  bool to_console = true;  ///< false silences rank 0 too
+  std::string file = {};              ///< this rank's log file, appended to, its folder made if need be; empty: none
+  bool to_console = true;             ///< if false, no rank writes to the console
+  Level console_level = Level::info;  ///< lowest level that the console shows; files contain all levels
 };
 
 /// Before the first call messages go to stderr as they are. May be called again, as when the run's folder becomes
@@ -23,7 +26,7 @@ struct Options {
 /// @throws ConfigError  the file cannot be opened
 void configure(const Options& options);
 
-void debug(const std::string& message);  ///< to the file only
+void debug(const std::string& message);
 void info(const std::string& message);
 void warning(const std::string& message);
 /// An error that this rank alone knows of: the console gets it from any rank.
@@ -37,7 +40,7 @@ void plain(const std::string& message);
 void flush();
 
 /// A line that the next message or status replaces (a progress bar); "" only erases. Does nothing unless stdout is a
-/// terminal and this is rank 0.
+/// terminal, this is rank 0, and the console shows information.
 void status(const std::string& line);
 /// Whether a person sees stdout: Open MPI gives every rank a pseudo-terminal, so under mpirun its stdout counts.
 bool stdout_is_terminal();

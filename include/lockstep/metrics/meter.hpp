@@ -9,8 +9,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 // Letters of this module: N samples (each prediction of a text or a picture is one), C classes, K outputs and L targets
@@ -20,14 +22,19 @@ namespace lockstep::metrics {
 /// A target with this value is not counted (data::kIgnored).
 inline constexpr std::int64_t kIgnored = -100;
 
-/// What a model said about samples, and what was asked. Numbers are doubles, so that every float32 and every class
-/// number is kept as it is.
+/// A number or a text that belongs to a sample, such as a file name or a size.
+using SampleValue = std::variant<double, std::string>;
+
+/// The outputs and targets of samples. Numbers are doubles, which represent every float32 and every class number
+/// exactly.
 struct Samples {
   std::vector<std::int64_t> indices;  ///< [N] which samples of the data set they are
   std::vector<double> outputs;        ///< [N, K]
   std::vector<double> targets;        ///< [N, L]
   std::size_t output_columns = 0;     ///< K
   std::size_t target_columns = 0;     ///< L
+  /// [N] for each name in Reads::values.
+  std::map<std::string, std::vector<SampleValue>> values = {};
 
   std::size_t size() const noexcept { return indices.size(); }
   std::span<const double> output(std::size_t i) const {
@@ -91,10 +98,12 @@ struct Reading {
   std::vector<Table> tables = {};
 };
 
-/// Which of a model's outputs and of a batch's values a meter looks at, by name; "": the main output, the first target.
+/// The output of the model and the values of the batch that a meter reads, by name.
 struct Reads {
-  std::string output = "";
-  std::string target = "";
+  std::string output = "";  ///< if empty, the main output
+  std::string target = "";  ///< if empty, the first target
+  /// Further values of the batch: one number or text for each sample. They arrive in Samples::values.
+  std::vector<std::string> values = {};
 
   bool operator==(const Reads&) const = default;
 };
@@ -110,6 +119,7 @@ struct Meter {
   std::function<Reading(std::span<const std::int64_t> words)> read = {};
   /// Of a meter that needs all samples. @throws DataError  they are not what it needs
   std::function<Reading(const Samples&)> read_all = {};
+  /// A row of the table sets only `values`; the options `output` and `target` set the others.
   Reads reads = {};
 };
 

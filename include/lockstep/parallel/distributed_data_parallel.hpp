@@ -239,7 +239,7 @@ class DistributedDataParallel {
   /// Whether the model can be run as it is now; called before every forward.
   /// @param has_losses  of a train or validation step
   /// @throws ConfigError  it cannot
-  virtual void require_usable(bool /*has_losses*/) const {}
+  virtual void require_usable([[maybe_unused]] bool has_losses) const {}
 
  private:
   friend class Join;

@@ -23,7 +23,7 @@ class AverageHook : public Hook {
     const optim::AverageOptions& options = run.average->options();
     if (options.decay < 0.5) {
       log::warning(settings_.decay_cite + ": with " + std::to_string(options.decay) +
-                   " the newest weights count for more than the average of all before them");
+                   " the new weights have a larger factor than the average");
     }
   }
 
@@ -42,8 +42,8 @@ class AverageHook : public Hook {
     const std::int64_t first = epoch > 0 ? (epoch - 1) * run.steps_per_epoch + 1 : step;
     if (first > run.total_steps) {
       throw ConfigError((epoch > 0 ? settings_.begin_epoch : settings_.begin).cite +
-                        ": the average would begin with step " + std::to_string(first) +
-                        ", but the run ends with step " + std::to_string(run.total_steps));
+                        ": the average would start at step " + std::to_string(first) + ", but the run ends at step " +
+                        std::to_string(run.total_steps));
     }
     return first;
   }

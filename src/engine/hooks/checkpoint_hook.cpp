@@ -79,7 +79,7 @@ class CheckpointHook : public Hook {
     if (best_.restore(archive, group)) {
       saver_.keep_best(best_.steps());
     } else {
-      log::info("the best evaluations are sought anew: those of the checkpoint are by another metric or rule");
+      log::info("the best evaluations of the checkpoint are discarded: they used another metric or rule");
     }
   }
 

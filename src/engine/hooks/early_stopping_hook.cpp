@@ -47,7 +47,7 @@ class EarlyStoppingHook : public Hook {
     if (archive.text(group, "metric") == metric_ && archive.text(group, "rule") == rule) {
       stop_.restore(archive, group);
     } else {
-      log::info(name_ + " begins anew: the checkpoint's is by another metric or rule");
+      log::info(name_ + " starts from its initial state: the checkpoint used another metric or rule");
     }
   }
 
@@ -60,7 +60,8 @@ class EarlyStoppingHook : public Hook {
   }
 
   void tell_missing(const std::string& names) {
-    const std::string words = name_ + ": metric '" + metric_ + "' is not measured; the evaluation gives: " + names;
+    const std::string words =
+        name_ + ": metric '" + metric_ + "' is not an evaluation metric; the evaluation computes: " + names;
     if (is_strict_) throw_agreed(ExitCode::configuration, words);
     if (!std::exchange(has_warned_, true)) log::warning(words);
   }

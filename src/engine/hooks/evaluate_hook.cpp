@@ -31,7 +31,7 @@ class EvaluateHook : public Hook {
       meters_ = make_eval_meters(settings_.metrics, task, rows_);
       counted_classes_ = classes_to_count(task);
       if (settings_.weights.value != "average" || run.average != nullptr) return;
-      throw ConfigError(settings_.weights.cite + ": there is no average of weights, since ema.kind is none");
+      throw ConfigError(settings_.weights.cite + ": there is no average of the weights, because ema.kind is none");
     });
   }
 

@@ -52,7 +52,7 @@ class FreezeHook : public Hook {
     if (is_due_now && !is_frozen_) freeze(run);
     if (!is_due_now && is_frozen_) {
       release(run);
-      log::info(name_ + ": all parameters are updated from step " + std::to_string(until_ + 1) + " on");
+      log::info(name_ + ": all parameters are updated again from step " + std::to_string(until_ + 1) + " on");
     }
     set_modes();
   }
@@ -79,12 +79,12 @@ class FreezeHook : public Hook {
       }
       if (!is_known) {
         throw ConfigError("train.hooks: freeze: no trained parameter is named '" + pattern +
-                          "' or lies in such a block");
+                          "' or belongs to such a block");
       }
     }
     if (run.optimizer.uses_closure()) {
       throw ConfigError("train.hooks: freeze: " + run.optimizer.optimizer().rule().name +
-                        " moves all parameters as one");
+                        " updates all parameters together and cannot be combined with freeze");
     }
     for (const auto& child : run.wrapper.model().named_modules({}, /*include_self=*/false)) {
       const bool is_named = std::any_of(patterns_.begin(), patterns_.end(),
@@ -97,7 +97,7 @@ class FreezeHook : public Hook {
     for (std::size_t i = 0; i < store.size(); ++i) {
       if (!store.is_held(i)) return;
     }
-    throw ConfigError("train.hooks: freeze: no parameter is left to be updated");
+    throw ConfigError("train.hooks: freeze: no parameter is left to update");
   }
 
   void freeze(RunView& run) {
@@ -133,7 +133,7 @@ class FreezeHook : public Hook {
 std::unique_ptr<Hook> freeze_hook(const Section& options, const HookContext& context) {
   std::vector<std::string> patterns = split_list(options.text("names"), '/');
   std::erase(patterns, "");
-  if (patterns.empty()) throw ConfigError("names is needed: what is frozen, such as names=conv1/block*");
+  if (patterns.empty()) throw ConfigError("option names is required, for example names=conv1/block*");
   return std::make_unique<FreezeHook>(std::move(patterns), options.integer("until"), context.name);
 }
 

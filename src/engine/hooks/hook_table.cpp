@@ -37,8 +37,8 @@ KeySpec priority_key(const HookRow& row) {
   const auto band =
       std::find_if(bands().begin(), bands().end(), [&row](const Band& of) { return of.priority == row.priority; });
   KeySpec key = keys::text("priority", "",
-                           "its place among the hooks: highest, very_high, high, above_normal, normal, "
-                           "below_normal, low, very_low, lowest, or 0 to 100");
+                           "Priority of the hook: highest, very_high, high, above_normal, normal, below_normal, low, "
+                           "very_low, lowest, or 0 to 100");
   key.default_value = band == bands().end() ? std::to_string(static_cast<int>(row.priority)) : band->name;
   return key;
 }
@@ -63,64 +63,75 @@ std::pair<Priority, std::unique_ptr<Hook>> make_hook(const std::vector<std::stri
 const std::vector<HookRow>& builtin_hooks() {
   static const std::vector<HookRow> rows = {
       {"early_stopping",
-       "ends the run, as if it were done, when a metric of the evaluation does not improve any more",
-       {keys::text("metric", "val/loss", "metric of the evaluation"),
-        keys::choice("rule", "auto", "which of its values are better; auto: as its name tells",
+       "Ends the run normally when a metric of the evaluation stops improving",
+       {keys::text("metric", "val/loss", "Name of an evaluation metric"),
+        keys::choice("rule", "auto",
+                     "Whether less or greater values are better. auto = derived from the name of the metric",
                      {"auto", "less", "greater"}),
-        keys::real("min_delta", "0", "by how much it must be better than the best one; 0: by anything", 0, kMaxReal),
-        keys::integer("patience", "5", "evaluations in a row without that, after which the run ends", 1, kMaxSteps),
-        keys::real("threshold", "nan", "the run ends, too, when the metric is better than this", -kMaxReal, kMaxReal),
-        keys::boolean("check_finite", "true", "the run ends when the metric is NaN or infinite"),
-        keys::boolean("strict", "true", "an evaluation without the metric is an error; false: a warning, once")},
+        keys::real("min_delta", "0", "Minimum change that counts as an improvement. 0 = any change", 0, kMaxReal),
+        keys::integer("patience", "5", "Number of consecutive evaluations without improvement after which the run ends",
+                      1, kMaxSteps),
+        keys::real("threshold", "nan", "The run also ends when the metric is better than this value", -kMaxReal,
+                   kMaxReal),
+        keys::boolean("check_finite", "true", "End the run when the metric is NaN or infinite"),
+        keys::boolean("strict", "true",
+                      "An evaluation without the metric is an error. If false, it is reported once as a warning")},
        Priority::lowest,
        early_stopping_hook},
       {"precise_bn",
-       "before evaluations, gives batch norm layers the statistics of many samples under the present weights",
+       "Before evaluations, recomputes the running statistics of batch norm layers with the current weights",
        {keys::integer("samples", "8192",
-                      "training samples to look at, over all ranks; by default no more than there are", 1, kMaxSteps),
-        keys::integer("every_epochs", "1",
-                      "epochs between such passes, and at the run's end; 0: before every evaluation", 0, kMaxSteps)},
+                      "Number of training samples over all ranks, limited by the size of the data set", 1, kMaxSteps),
+        keys::integer(
+            "every_epochs", "1",
+            "Epochs between recomputations; the end of the run is always included. 0 = before every evaluation", 0,
+            kMaxSteps)},
        Priority::above_normal,
        precise_bn_hook},
       {"sync_buffers",
-       "averages buffers (running statistics) over ranks after each epoch and before evaluations",
+       "Averages buffers (running statistics) over all ranks after each epoch and before each evaluation",
        {},
        Priority::normal,
        sync_buffers_hook},
       {"freeze",
-       "parameters that are not updated at first; their blocks are in evaluation mode meanwhile",
-       {keys::text("names", "", "blocks or parameters, several by slashes; * stands for any text without a dot"),
-        keys::integer("until", "0", "steps before the first one that updates them; 0: none does", 0, kMaxSteps)},
+       "Excludes parameters from the first updates; their blocks are in evaluation mode during this time",
+       {keys::text("names", "",
+                   "Names of blocks or parameters, separated by slashes; * matches any text without a dot"),
+        keys::integer("until", "0", "Number of steps without updates of these parameters. 0 = they are never updated",
+                      0, kMaxSteps)},
        Priority::very_high,
        freeze_hook},
       {"memory",
-       "memory of rank 0's process and GPU in MB as memory/..., and the most of all ranks when the run ends",
-       {keys::integer("interval", "20", "steps between measurements", 1, kMaxSteps)},
+       "Logs the memory of rank 0 (process and GPU, in MB) as memory/..., and the maximum over all ranks at the end of "
+       "the run",
+       {keys::integer("interval", "20", "Steps between measurements", 1, kMaxSteps)},
        Priority::normal,
        memory_hook},
       {"profiler",
-       "writes run.dir/trace.json, for chrome://tracing or Perfetto: steps, their sections and operators by rank",
-       {keys::integer("from_step", "10", "steps before the first one that is shown", 0, kMaxSteps),
-        keys::integer("steps", "3", "steps that are shown", 1, 10000),
-        keys::integers("ranks", "", "which ranks; empty: all", 0, 1e6)},
+       "Writes run.dir/trace.json for chrome://tracing or Perfetto: steps, their sections, and operators, for each "
+       "rank",
+       {keys::integer("from_step", "10", "Number of steps before the first traced step", 0, kMaxSteps),
+        keys::integer("steps", "3", "Number of traced steps", 1, 10000),
+        keys::integers("ranks", "", "Traced ranks. If empty, all ranks are traced", 0, 1e6)},
        Priority::highest,
        profiler_hook},
       {"parameter_statistics",
-       "norm, mean, deviation, largest magnitude and zeros of parameters, and of gradients before clipping",
-       {keys::integer("interval", "100", "steps between measurements", 1, kMaxSteps),
-        keys::choice("by", "all", "one line for all of them, or one for each parameter", {"all", "parameter"}),
-        keys::boolean("gradients", "false", "of gradients, too, which are then gathered in every step"),
-        keys::integer("bins", "0", "of a histogram for each parameter; 0: none", 0, 10000)},
+       "Logs norm, mean, standard deviation, maximum magnitude and number of zeros of parameters, and of gradients "
+       "before clipping",
+       {keys::integer("interval", "100", "Steps between measurements", 1, kMaxSteps),
+        keys::choice("by", "all", "Statistics of all parameters together, or of each parameter", {"all", "parameter"}),
+        keys::boolean("gradients", "false", "Also measure gradients, which requires gathering them in every step"),
+        keys::integer("bins", "0", "Bins of the histogram of each parameter. 0 = no histograms", 0, 10000)},
        Priority::normal,
        parameter_statistics_hook},
       {"nan_output",
-       "ends the run when an output of the model is not finite; says where, and keeps it in run.dir",
-       {keys::boolean("dump", "true", "write input, target and output of the batch to a file")},
+       "Ends the run when an output of the model is not finite, reports its position, and writes the batch to run.dir",
+       {keys::boolean("dump", "true", "Write input, target and output of the batch to a file")},
        Priority::normal,
        nan_output_hook},
       {"run_time",
-       "says at the end how long steps took, and how much of the time went to hooks and data",
-       {keys::integer("warmup", "3", "first steps that are left out", 0, kMaxSteps)},
+       "Reports at the end of the run the time per step and the share of time spent in hooks and in waiting for data",
+       {keys::integer("warmup", "3", "Number of first steps that are excluded", 0, kMaxSteps)},
        Priority::highest,
        run_time_hook},
   };
@@ -154,8 +165,7 @@ Priority priority_of(const std::string& written, const std::string& place) {
 }
 
 KeySpec hooks_key(const std::vector<HookRow>& rows) {
-  KeySpec key =
-      keys::texts("train.hooks", "", "NAME,key=value: what else happens in training, beside what other keys ask for");
+  KeySpec key = keys::texts("train.hooks", "", "NAME,option=value: an additional hook");
   for (const HookRow& row : rows) {
     KeySpec part = keys::text(row.name, "", row.help);
     part.parts = row.keys;

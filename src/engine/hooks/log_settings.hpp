@@ -13,7 +13,7 @@ struct LogSettings {
   std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0: none
   bool times_sections = false;  ///< the sections of a step are measured
 
-  /// All keys of section `log`; log.tensorboard is read by the program.
+  /// All keys of section `log`; log.tensorboard, log.level and log.console_secs are read by the program.
   static KeySpecs keys();
   static LogSettings from(const Section& log);
   bool operator==(const LogSettings&) const = default;

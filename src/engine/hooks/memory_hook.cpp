@@ -63,8 +63,8 @@ class MemoryHook : public Hook {
     const Memory mine = memory_of(device);
     std::array<double, 2> most = {mine.peak, mine.gpu_peak};
     run.world.all_reduce(std::span<double>(most), mpi::Op::max);
-    log::info(fmt::format("memory: at most {:.1f} MB in a rank's process", most[0]) +
-              (device.is_cpu() ? "" : fmt::format(", and {:.1f} MB allocated on its GPU", most[1])));
+    log::info(fmt::format("memory: maximum {:.1f} MB per process", most[0]) +
+              (device.is_cpu() ? "" : fmt::format(", {:.1f} MB allocated per GPU", most[1])));
   }
 
  private:

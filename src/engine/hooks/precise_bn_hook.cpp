@@ -32,7 +32,7 @@ class PreciseBnHook : public Hook {
       samples_ = std::min(samples_, there);
       is_off_ = PreciseStatistics(run.wrapper.model()).is_empty();
     });
-    if (is_off_) log::info("precise_bn: the model has no batch norm layers, so nothing is done");
+    if (is_off_) log::info("precise_bn: no effect, because the model has no batch norm layers");
   }
 
   void before_evaluation(RunView& run) override {

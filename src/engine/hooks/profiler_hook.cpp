@@ -69,7 +69,7 @@ class ProfilerHook : public Hook {
     if (is_open_) {
       write(run, outcome);
     } else if (!is_over_) {
-      log::warning("profiler: the run ended before step " + std::to_string(from_step_ + 1) + ": there is no trace");
+      log::warning("profiler: the run ended before step " + std::to_string(from_step_ + 1) + ": no trace was written");
     }
   }
 
@@ -115,7 +115,7 @@ class ProfilerHook : public Hook {
     file << trace_file(events);
     file.close();
     if (file) {
-      log::info("profiler: the trace is in " + path);
+      log::info("profiler: trace written to " + path);
     } else {
       log::warning("profiler: the trace cannot be written to " + path);
     }

@@ -38,7 +38,7 @@ class RequestFileHook : public Hook {
     if (!run.world.is_root()) return;
     for (const std::string& file : {stop_file_, save_file_}) {
       if (!exists(file)) continue;
-      log::warning(file + " was there before this start: removed, not followed");
+      log::warning(file + " existed before the start: it was removed and ignored");
       remove(file);
     }
   }
@@ -62,7 +62,7 @@ class RequestFileHook : public Hook {
  private:
   void look_for_stop(RunView& run) const {
     if (!exists(stop_file_)) return;
-    log::info("found " + stop_file_ + ": saving and ending");
+    log::info("found " + stop_file_ + ": saving a checkpoint and ending the run");
     run.requests.end();
   }
 

@@ -144,7 +144,7 @@ class ScheduleHook : public Hook {
     try {
       run.schedule.schedule().load_state(learned_);
     } catch (const ConfigError& error) {
-      log::warning(std::string(error.what()) + "; it is learned anew");
+      log::warning(std::string(error.what()) + "; it starts from its initial state");
     }
   }
 
@@ -185,11 +185,11 @@ class ScheduleHook : public Hook {
   void follow_policy(RunView& run, const std::string& news) const {
     const bool is_root = run.world.is_root();
     if (keeps_stored_) {
-      if (is_root) log::warning(news + "; the checkpoint's schedule holds, as resume.schedule says");
+      if (is_root) log::warning(news + "; the schedule of the checkpoint is used (resume.schedule=checkpoint)");
       run.schedule.follow(lines_of(stored_->lines), stored_->length);
     } else if (is_root) {
       log::warning(news + "; from step " + std::to_string(run.progress.step) +
-                   " on the schedule given now holds, as if it had from the first step "
+                   " on, the configured schedule is used as if it had been used from the first step "
                    "(resume.schedule=checkpoint keeps the old one)");
     }
   }

@@ -29,7 +29,7 @@ class TimeLimitHook : public Hook {
 
   void before_train(RunView&) override {
     const double left = seconds_between(Clock::now(), limit_.end);
-    log::info(limit_.source + " ends this run in " + in_tenths(left) + "; it will save and stop before");
+    log::info(limit_.source + " ends this run in " + in_tenths(left) + "; a checkpoint is saved before");
   }
 
   void before_step(RunView&) override { resumed_at_ = Clock::now(); }
@@ -45,8 +45,8 @@ class TimeLimitHook : public Hook {
     if (!has_warned_ && (RunRequests::is_stop_requested() || left < lead)) warn_of_grace(left, run.saves);
     if (has_asked_ || left >= lead) return;
     has_asked_ = true;
-    log::info(in_tenths(left) + " left of " + limit_.source + ", of which saving may take " + in_tenths(lead) +
-              ": saving and stopping");
+    log::info(in_tenths(left) + " left until " + limit_.source + ", saving may take " + in_tenths(lead) +
+              ": saving a checkpoint and stopping");
     RunRequests::stop();
   }
 
@@ -81,10 +81,10 @@ double stop_lead(double limit_seconds, const Saves& saves, double longest_step_s
 
 std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source) {
   if (saves.last_step < 0 || seconds_left >= saves.longest_seconds) return "";
-  return in_tenths(std::max(0.0, seconds_left)) + " left of " + source + ", but the longest save so far took " +
+  return in_tenths(std::max(0.0, seconds_left)) + " left until " + source + ", but the longest save so far took " +
          in_tenths(saves.longest_seconds) +
          ": the checkpoint may come too late, and then the last one counts; next time ask for the stop earlier "
-         "(train.time_limit, or slurm's --signal=USR2@SECONDS)";
+         "(train.time_limit, or Slurm's --signal=USR2@SECONDS)";
 }
 
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit) { return std::make_unique<TimeLimitHook>(std::move(limit)); }

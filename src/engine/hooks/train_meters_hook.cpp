@@ -124,7 +124,7 @@ class TrainMetersHook : public Hook {
 
   void take(const EpochSoFar& resumed) {
     if (resumed.names != names() || resumed.sums.size() != meters_.sums().size()) {
-      log::info("train.metrics count this epoch from here on: the checkpoint's are others");
+      log::info("train.metrics starts counting at this step: the checkpoint used other metrics");
       return;
     }
     std::copy(resumed.sums.begin(), resumed.sums.end(), meters_.sums().begin());

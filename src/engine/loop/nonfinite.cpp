@@ -21,18 +21,19 @@ namespace {
 // after as many something else than the scale is at fault.
 constexpr std::int64_t kMaxInARow = 64;
 
-constexpr const char* kAdvice = "; the last checkpoint is kept: lower optim.lr, or clip with train.clip_grad=norm:1.0";
+constexpr const char* kAdvice =
+    ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_grad=norm:1.0";
 
 /// The step was skipped for its gradients, as loss scaling does: all ranks know.
 void tell_skipped(std::int64_t step, const optim::GradScaler& scaler) {
   if (scaler.state().skipped_in_a_row >= kMaxInARow) {
     throw_agreed(ExitCode::numeric, "the gradients of " + std::to_string(kMaxInARow) +
-                                        " steps in a row were not finite, up to step " + std::to_string(step) +
-                                        ", whatever the loss scale; the last checkpoint is kept: lower optim.lr or "
-                                        "train.loss_scale, or take train.precision=bf16");
+                                        " consecutive steps were not finite, up to step " + std::to_string(step) +
+                                        ", independent of the loss scale. The last checkpoint is kept. Reduce optim.lr "
+                                        "or train.loss_scale, or use train.precision=bf16");
   }
-  log::info(fmt::format("step {} skipped: its gradients are not finite in float16; the loss scale is now {:g}", step,
-                        scaler.scale()));
+  log::info(
+      fmt::format("step {} skipped: gradients overflow in float16; the new loss scale is {:g}", step, scaler.scale()));
 }
 
 }  // namespace
@@ -40,10 +41,11 @@ void tell_skipped(std::int64_t step, const optim::GradScaler& scaler) {
 KeySpecs NonfiniteSettings::keys() {
   return {
       keys::choice("train.nonfinite", "stop",
-                   "what to do when a loss or gradient is not finite: stop; skip the step; or roll_back to the last "
-                   "checkpoint, and skip the step when it comes again",
+                   "Action when a loss or gradient is not finite. stop = end the run; skip = skip the step; roll_back "
+                   "= return to the last checkpoint and skip the step when it is reached again",
                    {"stop", "skip", "roll_back"}),
-      keys::integer("train.max_roll_backs", "3", "times that a run goes back to a checkpoint before it stops", 0, 1e6),
+      keys::integer("train.max_roll_backs", "3", "Maximum number of returns to a checkpoint before the run stops", 0,
+                    1e6),
   };
 }
 
@@ -75,7 +77,7 @@ void NonfiniteHook::count_in_a_row(std::int64_t step, const std::string& what) {
   last_step_ = step;
   if (in_a_row_ <= kMaxInARow) return;
   throw_agreed(ExitCode::numeric, what + " was not finite in " + std::to_string(kMaxInARow) +
-                                      " steps in a row, up to step " + std::to_string(step) + kAdvice);
+                                      " consecutive steps, up to step " + std::to_string(step) + kAdvice);
 }
 
 /// Once for each step.
@@ -83,8 +85,8 @@ bool NonfiniteHook::rolls_back(std::int64_t step, const std::string& what) {
   if (std::find(rolled_back_.begin(), rolled_back_.end(), step) != rolled_back_.end()) return false;
   if (static_cast<std::int64_t>(rolled_back_.size()) == max_roll_backs_) {
     throw_agreed(ExitCode::numeric, what + " is not finite at step " + std::to_string(step) +
-                                        ", and the run went back " + std::to_string(max_roll_backs_) +
-                                        " times already (train.max_roll_backs)" + kAdvice);
+                                        ", and the run has already returned to a checkpoint " +
+                                        std::to_string(max_roll_backs_) + " times (train.max_roll_backs)" + kAdvice);
   }
   rolled_back_.push_back(step);
   return true;

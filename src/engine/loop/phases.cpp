@@ -38,7 +38,8 @@ Part part_of(const std::string& text, const std::string& cited) {
 
 KeySpecs PhaseSettings::keys() {
   return {keys::text("train.phases", "",
-                     "pattern of epochs and evaluations, repeated: train:2,test; empty: as section eval says")};
+                     "Repeated pattern of training epochs and evaluations, for example train:2,test. If empty, the "
+                     "keys of section eval apply")};
 }
 
 PhaseSettings PhaseSettings::from(const Section& train, const Section& eval) {
@@ -56,14 +57,16 @@ Phases::Phases(const PhaseSettings& settings) : every_(settings.every_epochs), b
     if (part.word == "train") {
       pattern_.insert(pattern_.end(), static_cast<std::size_t>(part.count), false);
     } else if (pattern_.empty()) {
-      throw ConfigError(cited + ": a run begins with training, such as in train:2,test; `trainer eval` only evaluates");
+      throw ConfigError(
+          cited +
+          ": the pattern must start with training, for example train:2,test; use `trainer eval` to evaluate only");
     } else {
       pattern_.back() = true;
     }
   }
   if (every_ != 1 || begin_ != 1 || settings.interval != 0) {
     throw ConfigError(cited +
-                      " says when there are evaluations; leave out eval.interval, every_epochs and begin_epoch");
+                      " defines the evaluations; do not set eval.interval, eval.every_epochs and eval.begin_epoch");
   }
 }
 

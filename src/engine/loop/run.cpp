@@ -74,9 +74,9 @@ void Run::plan() {
 void Run::resume_at(std::int64_t at_step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples) {
   const std::int64_t global_batch = data.layout().global_batch_size;
   if (samples_in_epoch % global_batch != 0) {
-    throw CheckpointError("the checkpoint stands at sample " + std::to_string(samples_in_epoch) +
-                          " of its epoch, which is no multiple of train.global_batch_size = " +
-                          std::to_string(global_batch) + "; resume with the global batch of that run");
+    throw CheckpointError("the checkpoint was written at sample " + std::to_string(samples_in_epoch) +
+                          " of its epoch, which is not a multiple of train.global_batch_size = " +
+                          std::to_string(global_batch) + "; resume with the global batch size of that run");
   }
   progress.step = at_step;
   events.set_step(at_step);

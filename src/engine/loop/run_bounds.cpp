@@ -11,15 +11,15 @@ namespace lockstep::engine {
 
 KeySpecs RunBounds::keys() {
   return {
-      keys::integer("train.max_steps", "0", "steps after which the run ends; 0: no such bound", 0, kMaxSteps),
-      keys::integer("train.max_epochs", "5", "epochs after which the run ends; 0: no such bound", 0, 1e9),
+      keys::integer("train.max_steps", "0", "Maximum number of steps. 0 = unlimited", 0, kMaxSteps),
+      keys::integer("train.max_epochs", "5", "Maximum number of epochs. 0 = unlimited", 0, 1e9),
   };
 }
 
 RunBounds RunBounds::from(const Section& train) {
   const RunBounds bounds{.max_steps = train.integer("max_steps"), .max_epochs = train.integer("max_epochs")};
   if (bounds.max_steps != 0 || bounds.max_epochs != 0) return bounds;
-  throw ConfigError("train.max_steps and train.max_epochs are both 0: set at least one, to say when the run ends");
+  throw ConfigError("train.max_steps and train.max_epochs are both 0; set at least one of them");
 }
 
 std::int64_t RunBounds::total_steps(const Progress& at) const {

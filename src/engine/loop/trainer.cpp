@@ -42,7 +42,7 @@ void Trainer::end_after_failure(std::size_t first, std::size_t begun) noexcept {
     try {
       run_->hooks.at(i).after_train(view(), Outcome::failed);
     } catch (const std::exception& error) {
-      log::warning("after the failure, a hook failed, too: " + message_of(error));
+      log::warning("a hook failed after this failure: " + message_of(error));
     }
   }
 }
@@ -111,10 +111,10 @@ bool Trainer::go_back() {
   const std::string what = "step " + std::to_string(run_->progress.step + 1) + " is not finite";
   run_->hooks.each(&Hook::before_roll_back, view());
   if (!roll_back_ || !roll_back_()) {
-    log::warning(what + ", and there is no checkpoint to go back to: it is passed over");
+    log::warning(what + "; the step is skipped, because there is no checkpoint to return to");
     return false;
   }
-  log::warning(what + ": going back to step " + std::to_string(run_->progress.step));
+  log::warning(what + ": returning to step " + std::to_string(run_->progress.step));
   run_->strategy.model().model().train();
   run_->hooks.each(&Hook::after_roll_back, view());
   return true;

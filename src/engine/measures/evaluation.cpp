@@ -15,8 +15,10 @@
 #include <utility>
 #include <vector>
 
+#include "batch/sample_values.hpp"
 #include "core/text.hpp"
 #include "engine/measures/evaluation_mode.hpp"
+#include "engine/measures/progress_lines.hpp"
 #include "engine/state/average.hpp"
 #include "metrics/classification.hpp"
 #include "models/task_table.hpp"
@@ -42,7 +44,7 @@ class LossSums {
       are_counted_ = !counts.empty();
     }
     const std::vector<std::pair<std::string, double>> values = models::host_values(losses);
-    if (values.size() != names_.size()) throw ConfigError("the model's losses are others than in the first batch");
+    if (values.size() != names_.size()) throw ConfigError("the model returned other losses than in the first batch");
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double items = items_of(values[i].first, counts, usual);
       items_[i] += items;
@@ -57,7 +59,7 @@ class LossSums {
     are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
     world.together([&] {
       if (names_.empty() || joined(names_, "\n") == names) return;
-      throw ConfigError("the model's losses are '" + joined(names_) + "', but others on rank 0");
+      throw ConfigError("the model returned the losses '" + joined(names_) + "', but rank 0 has others");
     });
     names_ = split_list(names, '\n');
     sums_.resize(names_.size() * batches_);
@@ -187,23 +189,26 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
 KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
   return {
       keys::choice("eval.when", "regular",
-                   "regular: as eval.interval or eval.every_epochs say, and at the end; end: only at the end; never",
+                   "Time of evaluations. regular = as set by eval.interval or eval.every_epochs, and at the end of the "
+                   "run; end = only at the end; never = no evaluation",
                    {"regular", "end", "never"}),
-      keys::choice("eval.split", "val", "which part of the data is evaluated, in a run and by `trainer eval`",
+      keys::choice("eval.split", "val", "Split of the data that is evaluated, during training and by `trainer eval`",
                    {"train", "val", "test"}),
-      keys::integer("eval.interval", "0", "steps between evaluations; 0: at the end of epochs (eval.every_epochs)", 0,
+      keys::integer("eval.interval", "0",
+                    "Steps between evaluations. 0 = evaluate at the end of epochs (see eval.every_epochs)", 0,
                     kMaxSteps),
       keys::integer("eval.every_epochs", "1",
-                    "epochs between evaluations, where eval.interval is 0; the last is evaluated", 1, kMaxSteps),
-      keys::integer("eval.begin_epoch", "1", "the first epoch with an evaluation, where eval.interval is 0", 1,
+                    "Epochs between evaluations if eval.interval is 0; the last epoch is always evaluated", 1,
                     kMaxSteps),
-      keys::integer("eval.batch_size", "200", "samples of one forward on one rank during evaluation", 1, 1 << 30),
+      keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
+      keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
       keys::integer("eval.max_batches", "0",
-                    "batches of an evaluation, of all ranks together; 0: the whole part of the data", 0, kMaxSteps),
+                    "Maximum number of batches per evaluation, over all ranks. 0 = the whole split", 0, kMaxSteps),
       metrics_key("eval.metrics",
-                  "NAME,key=value: what is measured beside the losses; none: what the kind of the task suggests",
+                  "NAME,option=value: a metric to compute in addition to the losses. If not set, the kind of the task "
+                  "selects the metrics",
                   meters),
-      weights_key("eval.weights", "which weights are evaluated, in a run and by `trainer eval`"),
+      weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
   };
 }
 
@@ -227,7 +232,7 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
     if (each == name.value) return *dataset;
     there.push_back(each);
   }
-  throw ConfigError(name.cite + ": the data has no part '" + name.value + "', only " + joined(there) +
+  throw ConfigError(name.cite + ": the data source has no split '" + name.value + "', only " + joined(there) +
                     "; choose one of these, or set eval.when=never");
 }
 
@@ -263,11 +268,59 @@ metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
   return make_meters({models::row_of(task.kind).meters, names.cite}, task, rows);
 }
 
+namespace {
+
+/// The number or text that each sample has under this name.
+/// @throws DataError  the batch has no such value, or it is neither one number nor one text for each sample
+std::vector<metrics::SampleValue> sample_values(const batch::Batch& batch, const std::string& name) {
+  const auto refuse = [&]() {
+    throw DataError("the value '" + name + "' cannot be read by a meter: it must be one number or one text per sample");
+  };
+  std::vector<metrics::SampleValue> result;
+  const batch::Value& value = batch.at(name);
+  if (value.is<at::Tensor>()) {
+    const at::Tensor numbers = value.as<at::Tensor>().detach().to(at::kCPU, at::kDouble).flatten().contiguous();
+    if (numbers.numel() != batch.size()) refuse();
+    const double* const begin = numbers.const_data_ptr<double>();
+    result.assign(begin, begin + numbers.numel());
+    return result;
+  }
+  const batch::ValueList* const values = batch::values_of_samples(value, batch.size());
+  if (values == nullptr) refuse();
+  for (const batch::Value& each : *values) {
+    if (each.is<std::string>()) {
+      result.emplace_back(each.as<std::string>());
+    } else if (each.is<std::int64_t>()) {
+      result.emplace_back(static_cast<double>(each.as<std::int64_t>()));
+    } else if (each.is<double>()) {
+      result.emplace_back(each.as<double>());
+    } else {
+      refuse();
+    }
+  }
+  return result;
+}
+
+/// Repeats each sample's value for all of its predictions, such as the pixels of an image.
+std::vector<metrics::SampleValue> repeated(const std::vector<metrics::SampleValue>& values, std::size_t predictions) {
+  if (values.empty() || values.size() == predictions) return values;
+  std::vector<metrics::SampleValue> result;
+  for (std::size_t i = 0; i < predictions; ++i) result.push_back(values[i / (predictions / values.size())]);
+  return result;
+}
+
+}  // namespace
+
 void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch::Batch& batch, std::int64_t first) {
   if (meters.is_empty()) return;
   meters.add([&](const metrics::Reads& reads) {
     const at::Tensor& output = reads.output.empty() ? outputs.main() : outputs.tensor(reads.output);
-    return metrics::samples_of(output, reads.target.empty() ? batch.target() : batch.tensor(reads.target), first);
+    const at::Tensor& target = reads.target.empty() ? batch.target() : batch.tensor(reads.target);
+    metrics::Samples samples = metrics::samples_of(output, target, first);
+    for (const std::string& name : reads.values) {
+      samples.values[name] = repeated(sample_values(batch, name), samples.size());
+    }
+    return samples;
   });
 }
 
@@ -296,9 +349,11 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   wrapper.synchronise_buffers();
   const EvaluationMode evaluation(wrapper.model());
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
+  ProgressLines progress("evaluation", share.count);
   world.together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, losses, result);
+      progress.show(batch - share.begin + 1);
     }
     // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
     const std::int64_t most = data::share_of(batches, 0, world.size()).count;

@@ -57,7 +57,7 @@ void PreciseStatistics::observe(const std::function<void()>& forward) {
       Layer& of = layers_[found->second];
       if (++of.uses == 2) {
         throw ConfigError("batch norm '" + of.name +
-                          "' is used twice in one forward, so it has no statistics of its own");
+                          "' is used twice in one forward pass, so its statistics are not defined");
       }
       if (inputs.front().numel() > 0) of.sums += sums_of(inputs.front());
     }

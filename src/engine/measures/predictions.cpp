@@ -10,7 +10,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "batch/sample_values.hpp"
 #include "engine/measures/evaluation_mode.hpp"
+#include "engine/measures/progress_lines.hpp"
 
 namespace lockstep::engine {
 
@@ -52,13 +54,8 @@ Json json_of(const batch::Value& value) {
 /// Adds what the batch holds for its sample `i` as a list: names of files and so on. Tensors are left out.
 void add_values(Json& line, const batch::Batch& given, std::int64_t i) {
   for (const auto& [name, value] : given.values()) {
-    const batch::Value& held = value.is<batch::DataContainer>() ? value.as<batch::DataContainer>().data() : value;
-    const bool is_cpu_only = value.is<batch::DataContainer>() && value.as<batch::DataContainer>().options().cpu_only;
-    if (!held.is<batch::ValueList>() || (value.is<batch::DataContainer>() && !is_cpu_only)) continue;
-    const auto& list = is_cpu_only ? held.as<batch::ValueList>().at(0).as<batch::ValueList>()  // of the only group
-                                   : held.as<batch::ValueList>();
-    const bool is_of_samples = static_cast<std::int64_t>(list.size()) == given.size();
-    if (is_of_samples && !list.front().is<at::Tensor>()) line[name] = json_of(list[static_cast<std::size_t>(i)]);
+    const batch::ValueList* const values = batch::values_of_samples(value, given.size());
+    if (values != nullptr) line[name] = json_of((*values)[static_cast<std::size_t>(i)]);
   }
 }
 
@@ -67,7 +64,7 @@ std::string lines_of(parallel::DistributedDataParallel& wrapper, const batch::Ba
   for (auto& [name, tensor] : predictions.entries()) {
     tensor = tensor.cpu();
     if (tensor.dim() > 0 && tensor.size(0) == given.size()) continue;
-    throw DataError("the prediction '" + name + "' has no row for each of the " + std::to_string(given.size()) +
+    throw DataError("prediction '" + name + "' must have one row for each of the " + std::to_string(given.size()) +
                     " samples");
   }
   std::string lines;
@@ -89,9 +86,11 @@ std::string predictions_of(const mpi::Communicator& world, parallel::Distributed
   std::string lines;
   wrapper.synchronise_buffers();
   const EvaluationMode evaluation(wrapper.model());
+  ProgressLines progress("predictions", share.count);
   world.together([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       lines += lines_of(wrapper, batch_in_order(dataset, limits, batch));
+      progress.show(batch - share.begin + 1);
     }
     const std::int64_t most = data::share_of(batches, 0, world.size()).count;
     for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < most; ++i) {

@@ -81,7 +81,7 @@ void SamplePictures::add(const LastBatch& batch) {
   try {
     take(batch);
   } catch (const std::exception& failure) {  // a run does not end for a picture
-    log::warning("the evaluation leaves no pictures of samples: " + message_of(failure));
+    log::warning("no sample images are stored for the evaluation: " + message_of(failure));
     images_.clear();
     most_ = 0;
   }

@@ -43,7 +43,8 @@ BestRule chosen_rule(const std::string& metric, const std::string& rule, const s
                      const std::string& rule_key) {
   if (rule != "auto") return rule == "less" ? BestRule::less : BestRule::greater;
   if (const auto inferred = rule_of_name(metric)) return *inferred;
-  throw ConfigError(metric_key + ": the name '" + metric + "' does not tell which values are better; set " + rule_key +
+  throw ConfigError(metric_key + ": the name '" + metric +
+                    "' does not determine whether less or greater values are better; set " + rule_key +
                     "=less or greater");
 }
 
@@ -84,7 +85,7 @@ bool BestValues::offer(const Measured& measured) {
     names += (names.empty() ? "" : ", ") + name;
   }
   throw_agreed(ExitCode::configuration,
-               "ckpt.best_metric: '" + metric_ + "' is not measured; the evaluation gives: " + names);
+               "ckpt.best_metric: '" + metric_ + "' is not an evaluation metric; the evaluation computes: " + names);
 }
 
 void BestValues::capture(checkpoints::Archive& archive, const std::string& group) const {

@@ -71,7 +71,7 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
     if (!world_.is_root()) return;
     lease_ = std::make_unique<checkpoints::Lease>(options_.directory);
     if (!lease_->taken_from().empty()) {
-      log::warning("took over the checkpoints of a run that has ended: " + lease_->taken_from());
+      log::warning("took over the checkpoint folder of a run that no longer exists: " + lease_->taken_from());
     }
     checkpoints::remove_leftovers(options_.directory);
     checkpoints::probe(options_.directory);
@@ -89,8 +89,9 @@ void CheckpointSaver::save(std::int64_t step, bool can_wait, const std::function
   if (job_) {
     ++passed_over_;
     if (world_.is_root()) {
-      log::warning("no checkpoint at step " + std::to_string(step) + ": that of step " + std::to_string(job_->step) +
-                   " is still being written (" + std::to_string(passed_over_) + " passed over so far)");
+      log::warning("checkpoint at step " + std::to_string(step) + " skipped: the checkpoint of step " +
+                   std::to_string(job_->step) + " is still being written (" + std::to_string(passed_over_) +
+                   " skipped so far)");
     }
     return;
   }
@@ -124,7 +125,7 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
     try {
       job_->archive = options_.is_async ? snapshot_.copy(live) : std::move(live);
     } catch (const std::bad_alloc&) {
-      log::warning("there is no memory for a copy of the state: training waits while it is saved");
+      log::warning("not enough memory for a copy of the state: training waits until it is saved");
       job_->archive = std::move(live);
       is_copied = false;
     }
@@ -170,7 +171,7 @@ std::string CheckpointSaver::commit(const Job& job) {
       checkpoints::verify(folder, threads());
     } catch (const CheckpointError& error) {
       checkpoints::quarantine(folder);
-      throw CheckpointError(std::string("what was saved could not be read back: ") + error.what());
+      throw CheckpointError(std::string("the saved checkpoint could not be read back: ") + error.what());
     }
     verified_step_ = job.step;
   }
@@ -235,7 +236,7 @@ void CheckpointSaver::complete() {
     longest_seconds_ = std::max(longest_seconds_, seconds_between(job->began, end));
     if (world_.is_root()) {
       log::info("saved " + job->committed + " in " + in_seconds(seconds_between(job->began, end)) +
-                (options_.is_async ? ", of which training waited " + in_seconds(stalled) : ""));
+                (options_.is_async ? ", training waited " + in_seconds(stalled) : ""));
     }
   }
 }
@@ -247,10 +248,10 @@ void CheckpointSaver::note_failure(const std::string& what) {
   if (failures_ >= options_.max_failures) {
     const std::string all = world_.broadcast(what);
     throw_agreed(ExitCode::checkpoint, "ckpt.max_failures = " + std::to_string(options_.max_failures) +
-                                           " saves in a row failed, the last one so: " + all);
+                                           " consecutive saves failed. The last error was: " + all);
   }
   if (world_.is_root()) {
-    log::error("training goes on without this checkpoint (failure " + std::to_string(failures_) + " of " +
+    log::error("training continues without this checkpoint (failure " + std::to_string(failures_) + " of " +
                std::to_string(options_.max_failures) + " in a row): " + what);
   }
 }

@@ -10,34 +10,39 @@ namespace {
 
 KeySpecs when_keys() {
   return {
-      keys::integer("ckpt.every_steps", "0", "steps between checkpoints; 0: off", 0, kMaxSteps),
-      keys::integer("ckpt.every_epochs", "0", "epochs between checkpoints; 0: off", 0, kMaxSteps),
-      keys::real("ckpt.every_secs", "900", "seconds between checkpoints, by the clock of rank 0; 0: off", 0),
+      keys::integer("ckpt.every_steps", "0", "Steps between checkpoints. 0 = disabled", 0, kMaxSteps),
+      keys::integer("ckpt.every_epochs", "0", "Epochs between checkpoints. 0 = disabled", 0, kMaxSteps),
+      keys::real("ckpt.every_secs", "900", "Seconds between checkpoints, measured by the clock of rank 0. 0 = disabled",
+                 0),
       keys::boolean("ckpt.async", "true",
-                    "write checkpoints while training goes on; takes memory for one more copy of the state"),
+                    "Write checkpoints while training continues. Requires memory for an additional copy of the state"),
       keys::choice("ckpt.mode", "replicated",
-                   "replicated: one file in a folder; sharded: a file of each writer; single: a file without a folder",
+                   "Layout of a checkpoint. replicated = a folder with one file; sharded = a folder with one file per "
+                   "writer; single = one file without a folder",
                    {"replicated", "sharded", "single"}),
-      keys::integer("ckpt.writers", "0", "ranks that write a sharded checkpoint; 0: one for each host", 0, 1 << 20),
+      keys::integer("ckpt.writers", "0", "Number of ranks that write a sharded checkpoint. 0 = one per host", 0,
+                    1 << 20),
   };
 }
 
 KeySpecs which_keys() {
   return {
-      keys::integer("ckpt.keep_last", "3", "newest checkpoints to keep", 1, kMaxSteps),
-      keys::integer("ckpt.keep_every", "0", "checkpoints whose step is a multiple of this are kept for ever; 0: none",
-                    0, kMaxSteps),
+      keys::integer("ckpt.keep_last", "3", "Number of latest checkpoints to keep", 1, kMaxSteps),
+      keys::integer("ckpt.keep_every", "0",
+                    "Checkpoints at multiples of this number of steps are never deleted. 0 = disabled", 0, kMaxSteps),
       keys::integer("ckpt.keep_best", "1",
-                    "checkpoints of the steps with the best evaluations, which are saved and kept; 0: none", 0, 1000),
+                    "Number of best checkpoints to keep, according to ckpt.best_metric. 0 = disabled", 0, 1000),
       keys::text("ckpt.best_metric", "auto",
-                 "metric of the evaluation that tells which are best; auto: as the kind of the task suggests, mostly "
-                 "val/loss"),
-      keys::choice("ckpt.best_rule", "auto",
-                   "which of its values are better: less, greater, or auto: as its name tells",
-                   {"auto", "less", "greater"}),
-      keys::integer("ckpt.verify_every", "10", "the first save and every such one is read back and checked; 0: none", 0,
+                 "Evaluation metric that selects the best checkpoints. auto = selected by the kind of the task, "
+                 "usually val/loss"),
+      keys::choice(
+          "ckpt.best_rule", "auto",
+          "Whether less or greater values of ckpt.best_metric are better. auto = derived from the name of the metric",
+          {"auto", "less", "greater"}),
+      keys::integer("ckpt.verify_every", "10",
+                    "The first and then every n-th checkpoint is read back and verified. 0 = disabled", 0, kMaxSteps),
+      keys::integer("ckpt.max_failures", "5", "Maximum number of consecutive failed saves before the run ends", 1,
                     kMaxSteps),
-      keys::integer("ckpt.max_failures", "5", "failed saves in a row after which the run ends", 1, kMaxSteps),
   };
 }
 

@@ -17,15 +17,16 @@ void require_lanes(const BatchSettings& settings, int world_size) {
   const std::int64_t global_batch = settings.global_batch_size.value;
   if (global_batch % lanes != 0) {
     throw ConfigError(settings.lanes.cite + ": " + std::to_string(global_batch) +
-                      " samples of train.global_batch_size do not divide into " + std::to_string(lanes) +
-                      " lanes of the same size");
+                      " samples (train.global_batch_size) cannot be divided into " + std::to_string(lanes) +
+                      " lanes of equal size");
   }
   if (lanes < world_size) {
-    throw ConfigError(settings.lanes.cite + ": " + std::to_string(lanes) + " lanes do not give " +
-                      std::to_string(world_size) + " ranks one each");
+    throw ConfigError(settings.lanes.cite + ": " + std::to_string(lanes) + " lanes are not enough for " +
+                      std::to_string(world_size) + " ranks");
   }
   if (settings.micro_batch.value != 0) {
-    throw ConfigError(settings.micro_batch.cite + " has no place beside train.lanes: a lane is one forward; raise " +
+    throw ConfigError(settings.micro_batch.cite +
+                      " cannot be combined with train.lanes: a lane is one forward; raise " +
                       "train.lanes for smaller ones");
   }
 }
@@ -49,8 +50,8 @@ BatchLayout layout_by_lanes(const BatchSettings& settings, int rank, int world_s
 BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int world_size) {
   const std::int64_t global_batch = settings.global_batch_size.value;
   if (global_batch < world_size) {
-    throw ConfigError(settings.global_batch_size.cite + ": " + std::to_string(global_batch) + " samples do not give " +
-                      std::to_string(world_size) + " ranks one each");
+    throw ConfigError(settings.global_batch_size.cite + ": " + std::to_string(global_batch) +
+                      " samples are not enough for " + std::to_string(world_size) + " ranks");
   }
   const data::Share share = data::share_of(global_batch, rank, world_size);
   const std::int64_t max_size = settings.micro_batch.value;
@@ -64,12 +65,14 @@ BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int
 
 KeySpecs BatchSettings::keys() {
   return {
-      keys::integer("train.global_batch_size", "48", "samples of one step, over all ranks", 1, 1 << 30),
-      keys::integer("train.micro_batch", "0", "samples of one forward on one rank, at most; bounds memory; 0: no bound",
-                    0, 1 << 30),
+      keys::integer("train.global_batch_size", "48", "Samples per step over all ranks", 1, 1 << 30),
+      keys::integer(
+          "train.micro_batch", "0",
+          "Maximum number of samples per forward pass and rank (gradient accumulation), to limit memory. 0 = unlimited",
+          0, 1 << 30),
       keys::integer("train.lanes", "0",
-                    "parts of a global batch that are summed by one tree, so that results have the same bits on any "
-                    "number of ranks up to this; 0: off",
+                    "Number of lanes: equal parts of a global batch that are summed by a fixed tree, so that results "
+                    "are bitwise equal on any number of ranks up to this. 0 = disabled",
                     0, 4096),
   };
 }

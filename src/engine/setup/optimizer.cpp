@@ -15,9 +15,9 @@ namespace {
 /// What an optimizer needs that compares losses with their own gradients.
 void require_own_gradients(const ClipSettings& clip, const Precision& precision, const NonfiniteSettings& nonfinite,
                            const Section& ddp, const std::string& rule) {
-  const std::string why = " has no place beside " + rule + ", which compares losses with their own gradients";
+  const std::string why = " cannot be combined with " + rule + ", which compares losses with their own gradients";
   if (!clip.clip_grad.value.empty()) throw ConfigError(clip.clip_grad.cite + why);
-  if (precision.scaler) throw ConfigError(precision.name.cite + ": fp16" + why + "; take bf16");
+  if (precision.scaler) throw ConfigError(precision.name.cite + ": fp16" + why + "; use bf16");
   if (nonfinite.policy.value != "stop") throw ConfigError(nonfinite.policy.cite + why);
   const Cited<std::string> comm_hook = cited_text(ddp, "comm_hook");
   if (comm_hook.value != "none") throw ConfigError(comm_hook.cite + why);
@@ -28,10 +28,10 @@ void require_own_gradients(const ClipSettings& clip, const Precision& precision,
 KeySpecs ClipSettings::keys() {
   return {
       keys::text("train.clip_grad", "",
-                 "norm:V scales gradients down to norm V (norm:V:p=1, norm:V:p=inf: to another norm), value:V clamps "
-                 "each element; empty: off"),
+                 "Gradient clipping. norm:V = scale gradients to a 2-norm of at most V; norm:V:p=1 and norm:V:p=inf = "
+                 "use another norm; value:V = clamp each element to [-V, V]. If empty, gradients are not clipped"),
       keys::choice("train.clip_scope", "all",
-                   "whose norm that is: that of all gradients, or of each parameter group by itself", {"all", "group"}),
+                   "Clip by the norm of all gradients, or by the norm of each parameter group", {"all", "group"}),
   };
 }
 
@@ -57,7 +57,7 @@ optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, con
   require_own_gradients(clip, precision, nonfinite, sections.at("ddp"), rule.name);
   if (is_on_gpu) {
     throw ConfigError(sections.at("optim").cite("name") + ": the steps of " + rule.name +
-                      " are made on the CPU; use run.device=cpu");
+                      " require the CPU; use run.device=cpu");
   }
   return options;
 }

@@ -47,19 +47,19 @@ optim::GradScalerOptions scaler_options(const Section& train) {
 KeySpecs Precision::keys() {
   return {
       keys::choice("train.precision", "fp32",
-                   "type of computation; bf16, fp16: parameters stay fp32, matrix products and convolutions are in 16 "
-                   "bits; tf32: they are in TF32 on GPUs; fp64: all of it",
+                   "Precision of the computation. bf16, fp16 = mixed precision: matrix products and convolutions in 16 "
+                   "bits, parameters in fp32; tf32 = TF32 on GPUs; fp64 = all computations in float64",
                    {"fp32", "fp64", "bf16", "fp16", "tf32"}),
       keys::text("train.loss_scale", "dynamic",
-                 "fp16: what losses are multiplied by for backward: a number, or dynamic: the scale grows and backs "
-                 "off"),
-      keys::real_above("train.init_scale", 0, 1e38, "65536", "fp16: the dynamic scale at first"),
+                 "fp16: factor on the loss before backward. Either a number, or dynamic = the scale is adapted during "
+                 "the run"),
+      keys::real_above("train.init_scale", 0, 1e38, "65536", "fp16: initial value of the dynamic loss scale"),
       keys::real_above("train.growth_factor", 1, 1e6, "2",
-                       "fp16: by how much it grows after train.growth_interval steps"),
+                       "fp16: growth of the dynamic loss scale after train.growth_interval steps"),
       keys::real_above("train.backoff_factor", 0, 1, "0.5",
-                       "fp16: by how much it backs off after a step that was skipped"),
-      keys::integer("train.growth_interval", "2000", "fp16: steps with finite gradients after which it grows", 1,
-                    kMaxSteps),
+                       "fp16: factor on the dynamic loss scale after a skipped step"),
+      keys::integer("train.growth_interval", "2000",
+                    "fp16: number of steps with finite gradients after which the loss scale grows", 1, kMaxSteps),
   };
 }
 

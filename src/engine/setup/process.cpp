@@ -27,23 +27,29 @@ void raise_open_files_limit(std::uint64_t wanted) {
 
 KeySpecs RunSettings::keys() {
   return {
-      keys::text("run.name", "", "name of the run; empty: the time of its start"),
-      keys::text("run.dir", "", "folder of everything the run writes; empty: runs/<run.name>"),
-      keys::integer("run.seed", "1", "seed of initial values, sample order and dropout", 0, 9e15),
-      keys::choice("run.device", "auto",
-                   "where a rank computes: cpu, cuda (one GPU each), or auto: a GPU where every rank can have one",
-                   {"auto", "cpu", "cuda"}),
-      keys::integer("run.threads", "0",
-                    "compute threads of a rank; 0: OMP_NUM_THREADS, else its part of the processors", 0, 1024),
+      keys::text("run.name", "", "Name of the run. If empty, the start time is used"),
+      keys::text("run.dir", "", "Output folder of the run. If empty, runs/<run.name> is used"),
+      keys::integer("run.seed", "1", "Seed of the initial parameters, the sample order and dropout", 0, 9e15),
+      keys::choice(
+          "run.device", "auto",
+          "Device of each rank. cuda = one GPU per rank; auto = GPUs if every rank can have one, otherwise the CPU",
+          {"auto", "cpu", "cuda"}),
+      keys::integer(
+          "run.threads", "0",
+          "Compute threads per rank. 0 = the value of OMP_NUM_THREADS, or an equal share of the processors of the host",
+          0, 1024),
       keys::boolean("run.deterministic", "false",
-                    "only kernels that give the same bits in every run; an operation that has none is refused"),
+                    "Use only deterministic kernels. An operation without a deterministic kernel is an error"),
       keys::boolean("run.cudnn_benchmark", "false",
-                    "on a GPU: choose convolution kernels by trying them; off with run.deterministic"),
-      keys::boolean("run.diff_rank_seed", "true",
-                    "ranks draw different dropout; false: every rank draws the same for its n-th sample"),
-      keys::boolean("run.compile", "false",
-                    "for configurations that carry it: true is refused, models in C++ are not compiled"),
-      keys::integer("run.nofile_limit", "4096", "files that a rank may open, as far as the system lets it", 0, 1 << 20),
+                    "On GPUs, select convolution kernels by benchmarking them; has no effect with run.deterministic"),
+      keys::boolean(
+          "run.diff_rank_seed", "true",
+          "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
+      keys::boolean(
+          "run.compile", "false",
+          "Accepted for compatibility with other configurations; must be false, because models are not compiled"),
+      keys::integer("run.nofile_limit", "4096",
+                    "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
   };
 }
 
@@ -91,12 +97,11 @@ int set_threads(const RunSettings& run, const mpi::Topology& topology, bool has_
 
 void set_up_process(const RunSettings& run, bool is_root) {
   if (run.compile.value) {
-    throw ConfigError(run.compile.cite +
-                      ": LibTorch has no compiler for models in C++, and CUDA graphs are not captured; use false");
+    throw ConfigError(run.compile.cite + ": LibTorch cannot compile models in C++; use false");
   }
   raise_open_files_limit(run.max_open_files);
   if (run.is_deterministic && run.has_cudnn_benchmark && is_root) {
-    log::warning("run.cudnn_benchmark has no effect with run.deterministic: it would choose kernels by their times");
+    log::warning("run.cudnn_benchmark has no effect with run.deterministic");
   }
   at::globalContext().setBenchmarkCuDNN(run.has_cudnn_benchmark && !run.is_deterministic);
   if (!run.is_deterministic) return;

@@ -6,6 +6,8 @@
 #include <lockstep/engine/tables.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <fmt/format.h>
+
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
@@ -48,7 +50,7 @@ std::string find_checkpoint(const std::string& from) {
   }
   const bool is_checkpoint = fs::is_regular_file(from) || fs::exists(from + "/state.h5");
   if (is_checkpoint) return from;
-  throw CheckpointError(from, "holds no checkpoint (looked for step-000000000000 folders, here and in ckpt/)");
+  throw CheckpointError(from, "contains no checkpoint (no folder step-000000000000, neither here nor in ckpt/)");
 }
 
 /// Whether there was a checkpoint; then the run stands there.
@@ -124,10 +126,31 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts, resume.max_starts);
   if (!restored) {
     for (const std::string& difference : init_from(trainer.run().strategy, request.sections.at("init"))) {
-      log::warning("init.partial passes over: " + difference);
+      log::warning("init.partial skips: " + difference);
     }
   }
   if (request.on_start) request.on_start(trainer.progress().step, restored);
+}
+
+/// 206922 as "206.9 K", 27000000 as "27.0 M".
+std::string rounded(std::int64_t count) {
+  const auto number = static_cast<double>(count);
+  if (count >= 1000000000) return fmt::format("{:.1f} G", number / 1e9);
+  if (count >= 1000000) return fmt::format("{:.1f} M", number / 1e6);
+  return count >= 10000 ? fmt::format("{:.1f} K", number / 1e3) : std::to_string(count);
+}
+
+/// The lines on the console that describe a run before it starts.
+void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
+  const data::Dataset& train = *trainer.view().data.splits().train;
+  const auto name_of = [&sections](const char* section) { return sections.at(section).text("name"); };
+  log::info(fmt::format("task {}; data {}: {} training samples; model {}: {} parameters",
+                        models::row_of(train.task().kind).name, name_of("data"), train.size(), name_of("model"),
+                        rounded(strategy.parameter_count())));
+  log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
+                        trainer.progress().total_steps, sections.at("train").integer("global_batch_size"),
+                        name_of("optim"), strategy.precision(), strategy.name(), strategy.collectives().name(),
+                        strategy.device().is_cpu() ? "cpu" : "cuda"));
 }
 
 }  // namespace
@@ -142,6 +165,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.view().origin.environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
   add_hooks(trainer, world, request, resume.schedule);
+  log_start(trainer, *strategy, request.sections);
   restore_or_init(trainer, world, request, resume);
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });
   return heard_by_peers(strategy->collectives(), [&] { return trainer.train(); });

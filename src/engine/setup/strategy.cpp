@@ -42,7 +42,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
     set_up_process(run, world.is_root());
     precision_ = Precision::from(train);
     if (has_lanes && processor.gpu) {
-      throw ConfigError(batch.lanes.cite + ": sums by lanes are made on the CPU; use run.device=cpu");
+      throw ConfigError(batch.lanes.cite + ": lanes require the CPU; use run.device=cpu");
     }
     layout_ = layout_of(batch, world.rank(), world.size());
   });
@@ -56,6 +56,7 @@ Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
   if (is_prepared()) return *this;
   std::shared_ptr<models::Model> model;
   world_->together([&] { model = build_model(task, std::move(overrides.model)); });
+  for (const at::Tensor& parameter : model->parameters()) parameter_count_ += parameter.numel();
   wrap(std::move(model));
   build_optimizer(std::move(overrides));
   return *this;
@@ -72,8 +73,8 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
 void Strategy::wrap(std::shared_ptr<models::Model> model) {
   if (layout_.micro_batches > 1 && layout_.lanes == 0 && has_batch_norm(*model)) {
     log::warning(
-        "train.micro_batch: batch normalisation takes the statistics of each micro_batch by itself, so the model "
-        "trains otherwise than in one forward");
+        "train.micro_batch: batch norm uses the statistics of each micro-batch, so results differ from those of one "
+        "forward pass");
   }
   const parallel::DdpOptions options =
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_);

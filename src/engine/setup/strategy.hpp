@@ -64,6 +64,8 @@ class Strategy {
   /// Of past weights, as section `ema` asks for; null: none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
 
+  /// Number of elements of all parameters of the model, before any division among ranks.
+  std::int64_t parameter_count() const noexcept { return parameter_count_; }
   const BatchLayout& layout() const noexcept { return layout_; }
   std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< of a step, on all ranks; 0: off
   const DrawSeeds& draws() const noexcept { return draws_; }
@@ -87,6 +89,7 @@ class Strategy {
   std::string comm_hook_;
   int loader_threads_;
   int threads_ = 1;
+  std::int64_t parameter_count_ = 0;
   at::Device device_ = at::kCPU;
   DrawSeeds draws_;
   Precision precision_;

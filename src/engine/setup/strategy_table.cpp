@@ -13,7 +13,7 @@ namespace {
 
 void require_one_rank(const StrategySettings& settings, int world_size) {
   if (world_size == 1) return;
-  throw ConfigError(settings.name.cite + ": single is for one rank, but there are " + std::to_string(world_size) +
+  throw ConfigError(settings.name.cite + ": single requires one rank, but there are " + std::to_string(world_size) +
                     "; use ddp");
 }
 
@@ -41,8 +41,8 @@ KeySpec name_key() {
 const std::vector<StrategyRow>& strategies() {
   static const std::vector<StrategyRow> rows = {
       {.name = "single", .help = "one rank", .require = require_one_rank, .is_alone = true},
-      {.name = "ddp", .help = "every rank holds the whole model"},
-      {.name = "sharded", .help = "each rank holds a part of what strategy.stage says", .lay_out = shard},
+      {.name = "ddp", .help = "every rank holds the complete model"},
+      {.name = "sharded", .help = "each rank holds a part of the state that strategy.stage selects", .lay_out = shard},
   };
   return rows;
 }
@@ -57,15 +57,17 @@ KeySpecs StrategySettings::keys() {
   return {
       name_key(),
       keys::integer("strategy.stage", "3",
-                    "what sharded divides among ranks: 1: the optimizer's state; 2: gradients, too; 3: parameters, too",
+                    "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
+                    "gradients; 3 = optimizer state, gradients and parameters",
                     1, 3),
       keys::text("strategy.blocks", "",
-                 "stage 3: blocks whose parameters are gathered together (\"block*\", several by commas); empty: the "
-                 "outermost ones that consist of blocks"),
-      keys::boolean("strategy.prefetch", "true", "stage 3: gather the next block's parameters while one computes"),
-      keys::boolean("strategy.offload", "false",
-                    "sharded on GPUs: keep the optimizer's state in the host's memory, whose processor then updates; "
-                    "on the CPU it changes nothing"),
+                 "Stage 3: blocks for which parameters are gathered together, as comma-separated patterns such as "
+                 "\"block*\". If empty, the outermost blocks that contain blocks are used"),
+      keys::boolean("strategy.prefetch", "true",
+                    "Stage 3: gather the parameters of the next block while the current block computes"),
+      keys::boolean(
+          "strategy.offload", "false",
+          "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect on CPU runs"),
   };
 }
 

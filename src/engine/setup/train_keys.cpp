@@ -17,12 +17,14 @@ namespace lockstep::engine {
 
 KeySpecs train_keys(const Tables& tables) {
   // Whoever makes a TimeLimit of it reads it.
-  const KeySpec time_limit = keys::text(
-      "train.time_limit", "",
-      "seconds or H:MM:SS from the start, before which the run saves and returns 75; empty: slurm's, else none");
+  const KeySpec time_limit =
+      keys::text("train.time_limit", "",
+                 "Time limit in seconds or as H:MM:SS, measured from the start. The run saves a checkpoint before the "
+                 "limit and exits with 75. If empty, the limit of the Slurm job applies");
   const KeySpecs tables_of_rows = {
       step_key(tables.steps), hooks_key(tables.hooks),
-      metrics_key("train.metrics", "NAME,key=value: what is measured while training, over every epoch", tables.meters)};
+      metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
+                  tables.meters)};
   KeySpecs keys;
   for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
                                Precision::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {

@@ -16,7 +16,7 @@ KeySpec weights_key(const std::string& name, const std::string& help) {
 bool takes_average(const checkpoints::Archive& checkpoint, const std::string& wanted, const std::string& cited_as) {
   const bool is_there = !checkpoint.arrays_in(kAverageParameters).empty();
   if (wanted == "average" && !is_there) {
-    throw ConfigError(cited_as + ": " + checkpoint.origin() + " holds no average of weights; see ema.kind");
+    throw ConfigError(cited_as + ": " + checkpoint.origin() + " contains no average of the weights; see ema.kind");
   }
   return is_there && wanted != "trained";
 }

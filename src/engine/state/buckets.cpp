@@ -46,7 +46,7 @@ class BucketsState : public Stateful {
   void restore(const Archive& archive, const RestoreOptions&) override {
     if (!wrapper_->has_buckets() || !has_buckets(archive)) return;
     if (!has_same_limits(archive)) {
-      log::info("buckets are laid out anew: the checkpoint's are by ddp.bucket_bytes = " +
+      log::info("buckets are laid out again: the checkpoint used ddp.bucket_bytes = " +
                 archive.text(kBuckets, "bucket_bytes") +
                 " and ddp.last_bucket_bytes = " + std::to_string(archive.integer(kBuckets, "last_bucket_bytes")));
       return;

@@ -46,8 +46,8 @@ std::vector<std::string> newest_first(const std::vector<std::int64_t>& steps, co
 
 void require_none(const std::vector<std::int64_t>& steps, const std::string& directory) {
   if (steps.empty()) return;
-  throw ConfigError("run.dir already holds a checkpoint (" + checkpoints::checkpoint_of(directory, steps.back()) +
-                    "); continue it with --resume=auto, or choose another --run.dir");
+  throw ConfigError("run.dir already contains a checkpoint (" + checkpoints::checkpoint_of(directory, steps.back()) +
+                    "); resume it with --resume=auto, or choose another --run.dir");
 }
 
 std::vector<std::string> candidates(const std::string& source, const std::string& directory) {
@@ -63,7 +63,7 @@ std::vector<std::string> candidates(const std::string& source, const std::string
   if (source == "auto" || source == "must") return newest_first(steps, directory);
   if (!is_number(source)) return {source};
   if (source.size() > 12 || !std::binary_search(steps.begin(), steps.end(), std::stoll(source))) {
-    throw CheckpointError(directory, "resume=" + source + ", but there is no checkpoint of that step");
+    throw CheckpointError(directory, "resume=" + source + ", but there is no checkpoint of this step");
   }
   return {checkpoints::checkpoint_of(directory, std::stoll(source))};
 }

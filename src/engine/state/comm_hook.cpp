@@ -65,11 +65,12 @@ class CommHookState : public Stateful {
   void restore(const Archive& archive, const RestoreOptions&) override {
     if (memory_ == nullptr) return;
     if (!has_same_type(archive)) {
-      log::info("ddp.comm_hook=" + type_ + " begins anew: the checkpoint holds no state of it");
+      log::info("ddp.comm_hook=" + type_ + " starts from its initial state: the checkpoint contains no state of it");
       return;
     }
     if (!has_as_many_ranks(archive) && !archive.arrays_in(kPerRank).empty()) {
-      log::info("what the ranks kept to themselves for ddp.comm_hook=" + type_ + " begins anew: there were " +
+      log::info("the state per rank of ddp.comm_hook=" + type_ +
+                " starts from its initial value: the checkpoint was written by " +
                 std::to_string(archive.integer("/", "world_size")) + " of them");
     }
     world_->together([&] { memory_->load_state(stored_state(archive)); });

@@ -121,8 +121,8 @@ void CompatibilityReport::refuse(const std::vector<Mismatch>& mismatches) const 
     settings += (settings.empty() ? ", or less exactly with " : ", ") + setting_of(remedy);
   }
   throw CheckpointError(archive_->origin(), "does not fit this run: " + text +
-                                                "; resume with the configuration that wrote it, which it holds" +
-                                                settings + " (see `trainer --help=resume`)")
+                                                "; resume with the configuration that is stored in it" + settings +
+                                                " (see `trainer --help=resume`)")
       .as(CheckpointFault::incompatible);
 }
 

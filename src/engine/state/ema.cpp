@@ -119,13 +119,15 @@ class EmaState : public Stateful {
   void log_changes(const Archive& archive) const {
     if (average_ == nullptr) {
       if (!has_average(archive)) return;
-      log::warning("the checkpoint's average of weights (ema.kind=" + archive.text(kAverage, "kind") +
-                   ") is not carried on, since ema.kind is none");
+      log::warning("the average of the weights in the checkpoint (ema.kind=" + archive.text(kAverage, "kind") +
+                   ") is discarded, because ema.kind is none");
     } else if (!has_average(archive)) {
-      log::warning("the checkpoint holds no average of weights; that of ema.kind=" + average_->rule().name +
-                   " begins anew, with the weights of step " + std::to_string(archive.integer("/", "step")));
+      log::warning(
+          "the checkpoint contains no average of the weights; the average of ema.kind=" + average_->rule().name +
+          " starts from the weights of step " + std::to_string(archive.integer("/", "step")));
     } else if (archive.text(kAverage, "kind") != average_->rule().name) {
-      log::info("ema.kind was " + archive.text(kAverage, "kind") + "; the average goes on by " + average_->rule().name);
+      log::info("ema.kind was " + archive.text(kAverage, "kind") + "; the average continues with " +
+                average_->rule().name);
     }
   }
 

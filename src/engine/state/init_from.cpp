@@ -49,7 +49,7 @@ Archive read_any(const InitSettings& settings) {
   if (!is_own) return checkpoints::read_foreign(file);
   const Archive archive = checkpoints::read(file);
   const bool is_average = takes_average(archive, settings.weights, settings.weights_cited_as);
-  if (is_average) log::info("init.from: the averaged weights of " + file + ", see init.weights");
+  if (is_average) log::info("init.from: reading the averaged weights of " + file + ", see init.weights");
   return with_model(archive, is_average);
 }
 
@@ -119,8 +119,8 @@ std::vector<std::string> differences_of(const Stored& stored, const Live& live) 
     text += (i == 0 ? "" : "; ") + differences[i];
   if (differences.size() > kMaxShownDifferences)
     text += "; and " + std::to_string(differences.size() - kMaxShownDifferences) + " more";
-  throw CheckpointError(
-      path, "does not fit the model: " + text + "; see init.rename for other names, and init.partial to take what fits")
+  throw CheckpointError(path, "does not fit the model: " + text +
+                                  "; use init.rename if names differ, or init.partial to load only what matches")
       .as(CheckpointFault::incompatible);
 }
 
@@ -147,13 +147,13 @@ Source read_source_of(const InitSettings& settings, const Live& live) {
 
 KeySpecs InitSettings::keys() {
   return {
-      keys::text(
-          "init.from", "",
-          "file to take initial parameters from, when nothing is resumed: a checkpoint, safetensors, .pt, .npz or "
-          ".h5"),
-      weights_key("init.weights", "which weights of a checkpoint init.from takes"),
-      keys::boolean("init.partial", "false", "take what fits by name and shape, and leave the others as they are"),
-      keys::texts("init.rename", "", "FROM=TO: names in that file that begin with FROM begin with TO here"),
+      keys::text("init.from", "",
+                 "File with initial parameters: a checkpoint, .safetensors, .pt, .npz or .h5 file. Ignored when the "
+                 "run resumes"),
+      weights_key("init.weights", "Weights to read if init.from is a checkpoint: the trained ones or their average"),
+      keys::boolean("init.partial", "false",
+                    "Load only the parameters that match by name and shape. The others keep their initial values"),
+      keys::texts("init.rename", "", "FROM=TO: replace the prefix FROM by TO in the parameter names of the file"),
   };
 }
 

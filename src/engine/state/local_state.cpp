@@ -67,7 +67,7 @@ void verify(const Archive& archive, const LocalState& local) {
   const Array* const saved = fitting(archive, local.path, local.tensor);
   if (saved == nullptr || is_restored(local, *saved)) return;
   throw CheckpointError(archive.origin(), local.path,
-                        "the run does not hold what was restored: its memory is at fault");
+                        "the restored state differs from the checkpoint; check the memory of this host");
 }
 
 void capture_block(const StateWriter& writer, const std::string& group, parallel::ParameterStore& store,

@@ -64,9 +64,9 @@ std::optional<Refusal> try_read(const AgreedReading& reading, const std::string&
 
 [[noreturn]] void refuse_all(bool are_more_left, std::size_t tries, const std::string& reasons) {
   throw_agreed(ExitCode::checkpoint,
-               (are_more_left ? "none of the " + std::to_string(tries) + " newest checkpoints can be read"
+               (are_more_left ? "none of the " + std::to_string(tries) + " latest checkpoints can be read"
                               : "no checkpoint can be read") +
-                   std::string(", and a run that had some does not start afresh by itself: ") + reasons +
+                   std::string(", and a new run is not started automatically: ") + reasons +
                    "; restore a copy, or set resume.allow_fresh=true");
 }
 
@@ -92,12 +92,12 @@ std::optional<ReadCheckpoint> read_first_agreed(const AgreedReading& reading, co
     reasons += (reasons.empty() ? "" : "; ") + refusal->reason;
     reading.world.together([&] {
       if (!reading.world.is_root()) return;
-      log::warning("passing over a checkpoint, which is renamed to " + checkpoints::quarantine(paths[i]) + ": " +
+      log::warning("skipping a checkpoint, which is renamed to " + checkpoints::quarantine(paths[i]) + ": " +
                    refusal->reason);
     });
   }
   if (!settings.allow_fresh) refuse_all(paths.size() > tries, tries, reasons);
-  log::warning("no checkpoint can be read; starting afresh, as resume.allow_fresh says");
+  log::warning("no checkpoint can be read; starting a new run (resume.allow_fresh)");
   return std::nullopt;
 }
 

@@ -39,7 +39,7 @@ void require_finite(const mpi::Communicator& world, const std::string& checkpoin
     const std::string words = checkpoints::nonfinite_in(checkpoint, kParameters);
     if (words.empty()) return;
     throw CheckpointError(checkpoint,
-                          words + "; take an earlier one with --resume=STEP, or set resume.allow_nonfinite=true")
+                          words + "; select an earlier one with --resume=STEP, or set resume.allow_nonfinite=true")
         .as(CheckpointFault::incompatible);
   });
 }
@@ -80,12 +80,12 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
   require_finite(world, from->path, settings.allow_nonfinite);
   trainer.view().origin.run_id = agreed_run_id(world, directory, from->path, settings.fork);
   for (const std::string& difference : restore(trainer, from->archive, settings.restore)) {
-    log::warning("resume.partial passes over: " + difference);
+    log::warning("resume.partial skips: " + difference);
   }
   note_origin(world, *from, trainer.view().origin);
   const std::int64_t step = trainer.progress().step;
-  log::info("the state of step " + std::to_string(step) + " is restored and compared; exactness " +
-            reproducibility_of(trainer, from->archive, settings.restore).text());
+  log::info("restored and compared the state of step " + std::to_string(step) +
+            "; exactness: " + reproducibility_of(trainer, from->archive, settings.restore).text());
   set_later_ones_aside(world, directory, step);
   return from->path;
 }
@@ -103,10 +103,10 @@ void limit_starts(const mpi::Communicator& world, const std::string& directory, 
     const std::int64_t count = checkpoints::note_start(directory, step, *restarts == 0);
     if (max_starts == 0 || count <= max_starts) return;
     throw CheckpointError(directory,
-                          "the last " + std::to_string(count - 1) + " starts of this job went on from step " +
+                          "the last " + std::to_string(count - 1) + " starts of this job resumed from step " +
                               std::to_string(step) +
-                              ", and none came to another checkpoint: see in train.log and failure.json what "
-                              "ended them, then submit the job anew, or raise resume.max_starts");
+                              ", and none reached another checkpoint; see train.log and failure.json for the "
+                              "cause, then submit the job again, or raise resume.max_starts");
   });
 }
 

@@ -27,7 +27,7 @@ std::vector<std::string> parts_of(const std::vector<std::string>& lists) {
 bool is_partial(const Section& resume) {
   const std::string& partial = resume.text("partial");
   if (!partial.empty() && partial != "model") {
-    throw ConfigError(resume.cite("partial") + ": '" + partial + "' is not known; it takes: model");
+    throw ConfigError(resume.cite("partial") + ": '" + partial + "' is unknown; choose: model");
   }
   return partial == "model";
 }
@@ -42,7 +42,7 @@ void read_resets(const Section& resume, RestoreOptions& options) {
     const auto part = parts.find(word);
     if (part == parts.end()) {
       throw ConfigError(resume.cite("reset") + ": '" + word +
-                        "' is not known; it takes: optim, sched, sampler, rng, ema");
+                        "' is unknown; choose one of: optim, sched, sampler, rng, ema");
     }
     options.*part->second = true;
   }
@@ -54,23 +54,27 @@ KeySpecs ResumeSettings::keys() {
   return {
       keys::text(
           "resume", "none",
-          "none; auto: from the newest checkpoint of run.dir if there is one; must: from it; or a step; or a path"),
-      keys::integer("resume.max_fallback", "3", "older checkpoints to try when the newest cannot be read", 0, 1e12),
+          "Checkpoint from which the run resumes. none = start a new run; auto = the latest checkpoint in run.dir, if "
+          "any; must = the latest checkpoint in run.dir, which must exist; or a step number, or a path"),
+      keys::integer("resume.max_fallback", "3", "Number of older checkpoints to try if the latest one is damaged", 0,
+                    1e12),
       keys::integer("resume.max_starts", "3",
-                    "starts of a requeued job from the same step after which it is given up; 0: it is never given up",
-                    0, 1e6),
-      keys::boolean("resume.allow_fresh", "false", "start afresh when there are checkpoints, but none can be read"),
-      keys::boolean("resume.allow_nonfinite", "false", "go on from parameters that hold NaN or infinity"),
-      keys::boolean("resume.fork", "false", "go on in a folder with checkpoints of another run, which are set aside"),
+                    "Maximum number of starts of a requeued job from the same step. 0 = unlimited", 0, 1e6),
+      keys::boolean("resume.allow_fresh", "false",
+                    "Start a new run if there are checkpoints but none of them can be read"),
+      keys::boolean("resume.allow_nonfinite", "false", "Resume even if the parameters contain NaN or infinity"),
+      keys::boolean("resume.fork", "false",
+                    "Resume in a folder that contains checkpoints of another run. These are renamed"),
       keys::choice(
           "resume.schedule", "config",
-          "which holds where sched.rule or the length of the run is not the checkpoint's: that of config, as if "
-          "it had from the first step, or that of checkpoint",
+          "Schedule to use if sched.rule or the length of the run differs from the checkpoint. config = the configured "
+          "schedule, as if it had been used from the first step; checkpoint = the schedule of the checkpoint",
           {"config", "checkpoint"}),
       keys::text("resume.partial", "",
-                 "model: take the parameters and buffers that fit, and leave the others as they are"),
-      keys::texts("resume.reset", "", "parts that begin anew instead: optim, sched, sampler, rng, ema"),
-      keys::texts("resume.rename", "", "FROM=TO: stored parameter names that begin with FROM begin with TO here"),
+                 "model = load the parameters and buffers that match; the others keep their initial values"),
+      keys::texts("resume.reset", "", "Parts of the state that are not restored: optim, sched, sampler, rng, ema"),
+      keys::texts("resume.rename", "",
+                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint"),
   };
 }
 
@@ -87,8 +91,8 @@ ResumeSettings ResumeSettings::from(const Sections& sections) {
   read_resets(resume, settings.restore);
   if (settings.restore.resets_sched && settings.schedule == "checkpoint") {
     throw ConfigError(resume.cite("schedule") +
-                      ": checkpoint has no place beside resume.reset=sched, which begins the "
-                      "configured schedule anew");
+                      ": checkpoint cannot be combined with resume.reset=sched, which restarts the "
+                      "configured schedule");
   }
   settings.restore.renames = renames_of(resume);
   return settings;

@@ -38,11 +38,11 @@ std::string claim(const std::string& directory, const std::string& chosen, bool 
     if (!is_fork) {
       throw CheckpointError(
           directory, "it holds checkpoints of two runs: " + std::filesystem::path(other).filename().string() +
-                         " is of run " + its_run + ", but the run would go on from " + chosen + " of run " + run +
-                         "; choose another --run.dir, or set resume.fork=true, which sets those of "
-                         "the other run aside");
+                         " is of run " + its_run + ", but the run would resume from " + chosen + " of run " + run +
+                         "; choose another --run.dir, or set resume.fork=true, which renames those of "
+                         "the other run");
     }
-    log::warning(other + " is of another run and is set aside, as resume.fork says");
+    log::warning(other + " belongs to another run and is renamed (resume.fork)");
     checkpoints::set_aside(other);
   }
   return is_known_here ? run : "";

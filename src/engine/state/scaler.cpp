@@ -35,7 +35,7 @@ class ScalerState : public Stateful {
   void restore(const Archive& archive, const RestoreOptions&) override {
     if (optimizer_->scaler() == nullptr) return;
     if (!archive.has_attribute(group_, "scale")) {
-      log::info("the loss scale begins anew: the checkpoint holds none");
+      log::info("the loss scale starts from train.init_scale: the checkpoint contains none");
       return;
     }
     world_->together([&] { load_from(archive); });
@@ -50,7 +50,7 @@ class ScalerState : public Stateful {
                                         .skipped_in_a_row = archive.integer(group_, "skipped_in_a_row")});
     } catch (const std::invalid_argument&) {
       throw CheckpointError(archive.origin(), group_,
-                            "it is no state of loss scaling; with resume.reset=optim it begins anew");
+                            "it is not a state of loss scaling; resume.reset=optim starts from the initial scale");
     }
   }
 

@@ -25,7 +25,7 @@ TrainStep simple_step(const Section& train) {
   const std::string& precision = train.text("precision");
   if (precision == "bf16" || precision == "fp16") {
     throw ConfigError(train.cite("precision") +
-                      ": the step \"simple\" computes in the type of the parameters; use train.step=amp");
+                      ": train.step=simple computes in the type of the parameters; use train.step=amp");
   }
   return ManualStep(step_on_all_losses);
 }

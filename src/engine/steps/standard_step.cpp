@@ -27,7 +27,7 @@ class ByHand {
   static void require_possible(const StepContext& at) {
     const bool has_whole_gradients = at.wrapper.collectives().world_size() == 1 || at.wrapper.has_buckets();
     if (has_whole_gradients && !at.optimizer.uses_closure()) return;
-    throw ConfigError("train.manual_reduction is for whole gradients: set train.lanes=0 and strategy.name=ddp");
+    throw ConfigError("train.manual_reduction requires whole gradients; set train.lanes=0 and strategy.name=ddp");
   }
 
  private:

@@ -11,8 +11,8 @@ namespace {
 
 KeySpecs standard_keys() {
   return {keys::boolean("train.manual_reduction", "false",
-                        "standard: gradients are averaged in one go after backward, and buffers taken from rank 0 "
-                        "before forward, instead of by the wrapper's reducer")};
+                        "standard: average all gradients after backward and broadcast the buffers of rank 0 before "
+                        "forward, without the reducer of the wrapper")};
 }
 
 }  // namespace
@@ -20,16 +20,16 @@ KeySpecs standard_keys() {
 const std::vector<StepRow>& builtin_steps() {
   static const std::vector<StepRow> rows = {
       {.name = "model",
-       .help = "the wrapper's own: trains the losses whose names contain \"loss\"",
+       .help = "minimizes the sum of the losses with names that contain \"loss\"",
        .keys = {},
        .make = model_step},
       {.name = "simple",
-       .help = "trains the sum of all that the model returns, in the type of the parameters",
+       .help = "minimizes the sum of all values that the model returns, in the type of the parameters",
        .keys = {},
        .make = simple_step},
-      {.name = "amp", .help = "the same in the type of train.precision", .keys = {}, .make = amp_step},
+      {.name = "amp", .help = "the same with mixed precision (train.precision)", .keys = {}, .make = amp_step},
       {.name = "standard",
-       .help = "trains the loss called \"loss\", and times its sections",
+       .help = "minimizes the loss named \"loss\" and measures the sections of the step",
        .keys = standard_keys(),
        .make = standard_step,
        .measures_sections = true},

@@ -248,16 +248,18 @@ PowerSgdOptions PowerSgdOptions::from(const Section& ddp) {
 
 KeySpecs power_sgd_keys() {
   return {
-      keys::integer("ddp.powersgd_rank", "1", "powersgd: rank of the matrices that stand for gradients", 1),
+      keys::integer("ddp.powersgd_rank", "1", "powersgd: rank of the matrices that approximate the gradients", 1),
       keys::integer("ddp.powersgd_start_step", "1000",
-                    "powersgd: steps before it begins; at least 2 with error feedback or warm start", 0),
-      keys::real("ddp.powersgd_min_compression_rate", "2", "powersgd: gradients that shrink less travel as they are",
-                 0),
+                    "powersgd: number of steps without compression; at least 2 with error feedback or warm start", 0),
+      keys::real("ddp.powersgd_min_compression_rate", "2",
+                 "powersgd: gradients with a lower compression rate are sent uncompressed", 0),
       keys::boolean("ddp.powersgd_error_feedback", "true",
-                    "powersgd: what a step loses is added to the next; costs the memory of one more gradient"),
-      keys::boolean("ddp.powersgd_warm_start", "true", "powersgd: begin with the matrices of the last step"),
+                    "powersgd: add the compression error to the next step. Requires memory for an additional copy of "
+                    "the gradients"),
+      keys::boolean("ddp.powersgd_warm_start", "true",
+                    "powersgd: start the approximation from the matrices of the previous step"),
       keys::boolean("ddp.powersgd_batched", "false",
-                    "powersgd: take a whole bucket for one matrix, which is faster and coarser"),
+                    "powersgd: compress a whole bucket as one matrix, which is faster and less accurate"),
   };
 }
 

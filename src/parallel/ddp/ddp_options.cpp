@@ -45,44 +45,47 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
 
 KeySpecs ddp_keys() {
   std::vector<std::string> hooks = {"none"};
-  std::string hook_help = "how gradients travel: none (as they are)";
+  std::string hook_help = "Gradient compression: none";
   for (const CommHookRow& row : builtin_comm_hooks()) {
     hooks.push_back(row.name);
     hook_help += ", " + row.name + " (" + row.help + ")";
   }
   const KeySpecs common = {
-      keys::integers(
-          "ddp.bucket_bytes", "26214400",
-          "gradient bytes that are reduced together; a list: of the first buckets in order, the last repeats", 1),
+      keys::integers("ddp.bucket_bytes", "26214400",
+                     "Bucket size in bytes of gradients. A list sets the sizes of the first buckets in order; its last "
+                     "value applies to all further buckets",
+                     1),
       keys::integer("ddp.last_bucket_bytes", "1048576",
-                    "the same for the bucket that is reduced last, which no computation hides; 0: like the others", 0),
+                    "Size in bytes of the bucket that is reduced last, which does not overlap with backward. 0 = "
+                    "ddp.bucket_bytes",
+                    0),
       keys::boolean("ddp.find_unused_parameters", "false",
-                    "search each step's graph for parameters that the loss does not use; else every one must be used"),
+                    "Search the graph of each step for parameters that the loss does not use. If false, the loss must "
+                    "use all parameters"),
       keys::boolean("ddp.static_graph", "false",
-                    "the graph is the same in every step: parameters may be used several times or never"),
-      keys::choice(
-          "ddp.buffers", "off",
-          "buffers between ranks: off (averaged before an evaluation or checkpoint only), broadcast (rank 0's, "
-          "before each step) or average (before each step)",
-          {"off", "broadcast", "average"}),
+                    "The graph is the same in every step. Parameters may then be unused, or used several times"),
+      keys::choice("ddp.buffers", "off",
+                   "Synchronization of buffers. off = averaged only before evaluations and checkpoints; broadcast = "
+                   "from rank 0 before each step; average = averaged before each step",
+                   {"off", "broadcast", "average"}),
       keys::choice("ddp.comm_hook", "none", hook_help, hooks),
       keys::boolean("ddp.sync_batch_norm", "false",
-                    "normalise training batches by the statistics of all ranks' samples"),
-      keys::choice("ddp.detect_anomalous_params", "off",
-                   "name trained parameters outside the loss's graph: in the first step or in every step",
-                   {"off", "once", "always"}),
+                    "Synchronized batch norm: normalize training batches by statistics over all ranks"),
+      keys::choice(
+          "ddp.detect_anomalous_params", "off",
+          "Report trainable parameters that are not part of the graph of the loss, in the first step or in every step",
+          {"off", "once", "always"}),
       keys::choice("ddp.shared_parameters", "auto",
-                   "keep one copy of the parameters per host; auto: where the backend has shared memory",
+                   "Keep one copy of the parameters per host. auto = if the backend supports shared memory",
                    {"auto", "true", "false"}),
-      keys::boolean(
-          "ddp.weigh_samples", "false",
-          "a step that is not told its weight counts samples instead of ranks; trainer always does, by its plan"),
+      keys::boolean("ddp.weigh_samples", "false",
+                    "Weight the gradients of ranks by their number of samples in steps without an explicit weight. Has "
+                    "no effect on `trainer`, which always does this"),
       keys::boolean("ddp.check_writes", "false",
-                    "for finding mistakes: who writes to a parameter outside of an update is named, and the run ends"),
-      keys::boolean(
-          "ddp.report", "false",
-          "tell at the end what bounds a step, with the times of each bucket on the slowest rank, and draw them "
-          "into ddp.svg"),
+                    "For debugging: report code that writes to a parameter outside of an update, and end the run"),
+      keys::boolean("ddp.report", "false",
+                    "At the end of the run, print what limits the step time, and write the times of each bucket on the "
+                    "slowest rank to ddp.svg"),
   };
   return keys_of_rows(common, builtin_comm_hooks());
 }

@@ -264,7 +264,8 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
   std::vector<NamedParameter> trained;
   for (std::size_t i = 0; i < store_->size(); ++i) trained.push_back(store_->parameter(i));
   const std::string names = joined(anomalous_parameters(loss, trained));
-  if (!names.empty()) log::warning("outside of the loss's graph, so never trained: " + names);
+  if (!names.empty())
+    log::warning("these parameters are not part of the graph of the loss and are never trained: " + names);
 }
 
 /// The part of a micro_batch in the step's average when the caller does not say it.

@@ -38,8 +38,8 @@ void require_supported_on(at::Device device, const DdpOptions& options) {
 
 void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size) {
   if (options.lanes < world_size) {
-    throw ConfigError("ddp: " + std::to_string(options.lanes) + " lanes do not give " + std::to_string(world_size) +
-                      " ranks one each");
+    throw ConfigError("ddp: " + std::to_string(options.lanes) + " lanes are not enough for " +
+                      std::to_string(world_size) + " ranks");
   }
   if (!parameters.front().tensor.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
   if (options.comm_hook) {

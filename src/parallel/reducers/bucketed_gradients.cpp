@@ -153,7 +153,9 @@ void BucketedGradients::restore_stale(std::size_t parameter) {
 
 void BucketedGradients::warn_of_graph() {
   if (std::exchange(has_warned_of_graph_, true)) return;
-  log::warning("ddp: backward ran with create_graph: first gradients are averaged over ranks, higher ones are not");
+  log::warning(
+      "ddp: backward was called with create_graph: first-order gradients are averaged over ranks, higher orders are "
+      "not");
 }
 
 }  // namespace lockstep::parallel

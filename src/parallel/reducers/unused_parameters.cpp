@@ -24,8 +24,8 @@ void UnusedParameters::warn_if_none() {
   if (is_any_unused || has_warned_) return;
   has_warned_ = true;
   log::warning(
-      "ddp.find_unused_parameters is on, but every parameter was used: switching it off saves a walk through "
-      "the graph in every step");
+      "ddp.find_unused_parameters=true, but all parameters were used: disable it to avoid a traversal of the graph in "
+      "every step");
 }
 
 }  // namespace lockstep::parallel

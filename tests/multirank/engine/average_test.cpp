@@ -255,7 +255,7 @@ TEST_F(AverageTest, RefusesABeginThatNeverComes) {
       return error.what();
     }
   };
-  EXPECT_NE(error_of({{"ema.begin", "9"}}).find("begin with step 9, but the run ends with step 8"), std::string::npos);
+  EXPECT_NE(error_of({{"ema.begin", "9"}}).find("start at step 9, but the run ends at step 8"), std::string::npos);
   EXPECT_NE(error_of({{"ema.begin_epoch", "3"}}).find("ema.begin_epoch"), std::string::npos);
   EXPECT_NE(error_of({{"ema.begin_epoch", "2"}, {"ema.begin", "2"}}).find("set one of them"), std::string::npos);
   EXPECT_NE(error_of({{"ema.kind", "none"}, {"eval.weights", "average"}}).find("eval.weights"), std::string::npos);

@@ -131,10 +131,10 @@ TEST_F(BestTest, AWrongNameIsRefused) {
       return error.what();
     }
   };
-  EXPECT_NE(error_of({{"ckpt.best_metric", "recall"}}).find("does not tell which values are better"),
+  EXPECT_NE(error_of({{"ckpt.best_metric", "recall"}}).find("does not determine whether less or greater"),
             std::string::npos);
   EXPECT_EQ(error_of({{"ckpt.best_metric", "val/acc"}}),
-            "ckpt.best_metric: 'val/acc' is not measured; the evaluation gives: val/other, val/loss");
+            "ckpt.best_metric: 'val/acc' is not an evaluation metric; the evaluation computes: val/other, val/loss");
   EXPECT_EQ(error_of({{"ckpt.best_metric", "loss"}}), "");
 }
 

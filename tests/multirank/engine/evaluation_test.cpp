@@ -55,7 +55,7 @@ TEST(EvaluationTest, APartThatTheDataDoNotHaveIsNamed) {
   EXPECT_EQ(testing::sentence_of<ConfigError>([&] {
               split_of(splits, {"val", "eval.split (run.ini:3)"});
             }),
-            "eval.split (run.ini:3): the data has no part 'val', only train, test; choose one of these, or set "
+            "eval.split (run.ini:3): the data source has no split 'val', only train, test; choose one of these, or set "
             "eval.when=never");
 }
 

@@ -500,5 +500,59 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
   EXPECT_EQ(evaluations({{"eval.when", "never"}}), Steps());
 }
 
+/// Counts the samples whose file has an even number, and checks that a number and a text belong to the same sample.
+metrics::Meter file_meter(bool needs_all_samples) {
+  const auto even_files = [](const metrics::Samples& samples) {
+    std::int64_t even = 0;
+    for (std::size_t i = 0; i < samples.size(); ++i) {
+      const int number = std::stoi(std::get<std::string>(samples.values.at("file").at(i)));
+      EXPECT_EQ(number % 3, std::get<double>(samples.values.at("label").at(i)));
+      EXPECT_EQ(number, samples.indices[i]);
+      even += number % 2 == 0 ? 1 : 0;
+    }
+    return even;
+  };
+  metrics::Meter meter{.results = {{.name = needs_all_samples ? "even_of_all" : "even"}},
+                       .reads = {.values = {"file", "label"}}};
+  if (needs_all_samples) {
+    meter.read_all = [even_files](const metrics::Samples& samples) {
+      return metrics::Reading{.numbers = {static_cast<double>(even_files(samples))}};
+    };
+  } else {
+    meter.words = 1;
+    meter.add = [even_files](const metrics::Samples& samples, std::span<std::int64_t> words) {
+      words[0] += even_files(samples);
+    };
+    meter.read = [](std::span<const std::int64_t> words) {
+      return metrics::Reading{.numbers = {static_cast<double>(words[0])}};
+    };
+  }
+  return meter;
+}
+
+// Kind 0 has a file name in each sample. Of its 13 validation samples, 7 have an even number.
+TEST(MeterValuesTest, MetersReadNumbersAndTextsOfSamples) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const Kind& kind = kinds()[0];
+  Tables tables = tables_of(kind);
+  for (const bool all : {false, true}) {
+    tables.meters.push_back({.name = all ? "files_of_all" : "files",
+                             .help = "",
+                             .needs = "",
+                             .keys = {},
+                             .make = [all](const Section&, std::int64_t) { return file_meter(all); }});
+  }
+  SmallRun run(world, settings_of(kind, {{"eval.metrics", "files"}, {"eval.metrics", "files_of_all"}}), tables);
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, tables.meters));
+  run.trainer.train();
+  int found = 0;
+  for (const auto& [name, value] : run.trainer.view().measured.values) {
+    if (name != "val/even" && name != "val/even_of_all") continue;
+    EXPECT_EQ(value, 7) << name;
+    ++found;
+  }
+  EXPECT_EQ(found, 2);
+}
+
 }  // namespace kinds_test
 }  // namespace lockstep::engine

@@ -62,20 +62,21 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Misuse{"Optimizer", {{"optim.name", ""}}, "optim.name: '' is not one of: sgd, "},              // 3.3.4, 6.4.1
         Misuse{"Strategy", {{"strategy.name", "gemini"}}, "strategy.name: 'gemini' is not one of: "},  // 3.8.2
-        Misuse{"Stage", {{"strategy.stage", "4"}}, "strategy.stage: '4' is not a whole number in [1, 3]"},
-        Misuse{"BatchNorm", {{"ddp.sync_batch_norm", "mmcv"}}, "ddp.sync_batch_norm: 'mmcv' is not "},         // 3.6.1
-        Misuse{"StateForm", {{"ckpt.mode", "local"}}, "ckpt.mode: 'local' is not one of: replicated"},         // 3.7.2
-        Misuse{"BaseBatch", {{"optim.base_batch_size", "-4"}}, "optim.base_batch_size: '-4' is not a whole"},  // 3.4.1
+        Misuse{"Stage", {{"strategy.stage", "4"}}, "strategy.stage: '4' is not an integer in [1, 3]"},
+        Misuse{"BatchNorm", {{"ddp.sync_batch_norm", "mmcv"}}, "ddp.sync_batch_norm: 'mmcv' is not "},  // 3.6.1
+        Misuse{"StateForm", {{"ckpt.mode", "local"}}, "ckpt.mode: 'local' is not one of: replicated"},  // 3.7.2
+        Misuse{
+            "BaseBatch", {{"optim.base_batch_size", "-4"}}, "optim.base_batch_size: '-4' is not an integer"},  // 3.4.1
         Misuse{"Precision", {{"train.precision", "float16"}}, "train.precision: 'float16' is not one of: "},   // 6.2.1
         Misuse{"Growth", {{"train.growth_factor", "1"}}, "train.growth_factor: '1' is not a number in (1, "},
-        Misuse{"GrowthInterval", {{"train.growth_interval", "2.5"}}, "train.growth_interval: '2.5' is not a whole"},
+        Misuse{"GrowthInterval", {{"train.growth_interval", "2.5"}}, "train.growth_interval: '2.5' is not an integer"},
         Misuse{"Device", {{"run.device", "xpu"}}, "run.device: 'xpu' is not one of: auto, cpu, cuda"},      // 6.2.7
         Misuse{"ClipScope", {{"train.clip_scope", "layer"}}, "train.clip_scope: 'layer' is not one of: "},  // 6.1.1
         Misuse{"Average", {{"ema.kind", "stochastic"}}, "ema.kind: 'stochastic' is not one of: "},          // 12.2.1
         Misuse{"Decay", {{"ema.decay", "1.5"}}, "ema.decay: '1.5' is not a number in (0, 1]"},              // 12.1.4
         Misuse{"Gamma", {{"ema.gamma", "0"}}, "ema.gamma: '0' is not a number > 0"},                        // 12.1.5
-        Misuse{"Begin", {{"ema.begin", "-1"}}, "ema.begin: '-1' is not a whole number in [0, "},            // 12.2.1
-        Misuse{"Seed", {{"run.seed", "-1"}}, "run.seed: '-1' is not a whole number in [0, "},               // 9.1
+        Misuse{"Begin", {{"ema.begin", "-1"}}, "ema.begin: '-1' is not an integer in [0, "},                // 12.2.1
+        Misuse{"Seed", {{"run.seed", "-1"}}, "run.seed: '-1' is not an integer in [0, "},                   // 9.1
         Misuse{"Timeout", {{"comm.timeout_s", "long"}}, "comm.timeout_s: 'long' is not a number"},          // 18.2
         Misuse{"Unknown", {{"run.cudnn_benchmrk", "true"}}, "key 'run.cudnn_benchmrk' is unknown"}),        // 3.2.1
     kName);
@@ -123,12 +124,12 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"NoBaseBatch", {{"optim.auto_scale_lr", "true"}}, "optim.auto_scale_lr (test) needs"},  // 3.4.1
         Misuse{"FewSamples",
                {{"train.global_batch_size", "1"}},
-               "train.global_batch_size (test): 1 samples do not give",
+               "train.global_batch_size (test): 1 samples are not enough for",
                2},
-        Misuse{"Compile", {{"run.compile", "true"}}, "run.compile (test): LibTorch has no compiler"},  // 3.3.2
+        Misuse{"Compile", {{"run.compile", "true"}}, "run.compile (test): LibTorch cannot compile models"},  // 3.3.2
         Misuse{"LaterThanTheEnd",
                {{"ema.kind", "swa"}, {"ema.begin", "13"}},
-               "ema.begin (test): the average would begin with step 13, but the run ends with step 12"},  // 12.2.1
+               "ema.begin (test): the average would start at step 13, but the run ends at step 12"},  // 12.2.1
         Misuse{"TwoBegins",
                {{"ema.kind", "swa"}, {"ema.begin", "2"}, {"ema.begin_epoch", "1"}},
                "ema.begin (test) and ema.begin_epoch (test): set one of them"},

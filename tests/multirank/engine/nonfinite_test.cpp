@@ -191,7 +191,7 @@ TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsPassedOver) {
 TEST_F(NonfiniteTest, GoesBackAsOftenAsAskedFor) {
   const std::string error =
       error_of(99, {{"train.nonfinite", "roll_back"}, {"train.max_roll_backs", "1"}, {"ckpt.every_steps", "1"}});
-  EXPECT_NE(error.find("went back 1 times already"), std::string::npos) << error;
+  EXPECT_NE(error.find("already returned to a checkpoint 1 times"), std::string::npos) << error;
 }
 
 TEST_F(NonfiniteTest, RulesThatCompareLossesRefuseIt) {

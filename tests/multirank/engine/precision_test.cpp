@@ -179,7 +179,7 @@ TEST_F(PrecisionRunTest, SkippingHasAnEnd) {
     ADD_FAILURE() << "it trained";
   } catch (const NumericError& error) {
     EXPECT_TRUE(error.is_agreed());
-    EXPECT_NE(std::string(error.what()).find("64 steps in a row"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("64 consecutive steps"), std::string::npos) << error.what();
   }
   EXPECT_EQ(run.losses.size(), 63U);
 }
@@ -256,7 +256,7 @@ TEST_F(PrecisionRunTest, BatchNormAndMicroBatchesAreWarnedOf) {
     log::configure({.rank = world_.rank(), .world_size = world_.size()});
     const std::string text = testing::read_file(path);
     std::filesystem::remove(path);
-    return text.find("batch normalisation takes the statistics of each micro_batch") != std::string::npos;
+    return text.find("batch norm uses the statistics of each micro-batch") != std::string::npos;
   };
   EXPECT_FALSE(said({}));
   EXPECT_TRUE(said({{"train.micro_batch", "4"}}));

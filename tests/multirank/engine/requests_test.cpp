@@ -99,11 +99,11 @@ TEST(RequestsTest, TheLeadHoldsTwoSavesAStepAndAMargin) {
 
 TEST(RequestsTest, TooLittleTimeForASaveIsToldWithBothNumbers) {
   const Saves saves{.last_step = 7, .longest_seconds = 20.5};
-  EXPECT_EQ(grace_warning(20.5, saves, "slurm's time limit"), "");
-  EXPECT_EQ(grace_warning(12, {}, "slurm's time limit"), "");  // nothing is known yet
-  const std::string words = "12.0 s left of slurm's time limit, but the longest save so far took 20.5 s: ";
-  EXPECT_TRUE(grace_warning(12, saves, "slurm's time limit").starts_with(words));
-  EXPECT_TRUE(grace_warning(-3, saves, "train.time_limit").starts_with("0.0 s left of train.time_limit, but "));
+  EXPECT_EQ(grace_warning(20.5, saves, "Slurm's time limit"), "");
+  EXPECT_EQ(grace_warning(12, {}, "Slurm's time limit"), "");  // nothing is known yet
+  const std::string words = "12.0 s left until Slurm's time limit, but the longest save so far took 20.5 s: ";
+  EXPECT_TRUE(grace_warning(12, saves, "Slurm's time limit").starts_with(words));
+  EXPECT_TRUE(grace_warning(-3, saves, "train.time_limit").starts_with("0.0 s left until train.time_limit, but "));
 }
 
 }  // namespace requests_test

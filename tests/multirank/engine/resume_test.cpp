@@ -110,7 +110,7 @@ TEST_F(ResumeTest, NotMoreThanAskedForAreTried) {
   damage(8);
   damage(6);
   const std::string error = error_of_resume({{"resume.max_fallback", "1"}});
-  EXPECT_NE(error.find("none of the 2 newest checkpoints can be read"), std::string::npos) << error;
+  EXPECT_NE(error.find("none of the 2 latest checkpoints can be read"), std::string::npos) << error;
   EXPECT_NE(error.find("step-000000000008/state.h5: it is damaged"), std::string::npos) << error;
   EXPECT_NE(error.find("step-000000000006/state.h5: it is damaged"), std::string::npos) << error;
 }
@@ -202,7 +202,7 @@ TEST_F(ResumeTest, ResetPartsBeginAnew) {
   EXPECT_EQ(run.trainer.progress().step_in_epoch, 0);
   EXPECT_EQ(run.trainer.progress().epoch, 0);
   EXPECT_EQ(run.trainer.progress().step, 8);
-  EXPECT_NE(error_of_resume({{"resume.reset", "moments"}}).find("'moments' is not known; it takes: optim"),
+  EXPECT_NE(error_of_resume({{"resume.reset", "moments"}}).find("'moments' is unknown; choose one of: optim"),
             std::string::npos);
 }
 
@@ -398,7 +398,7 @@ TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
   };
   for (const int restarts : {0, 1, 2}) EXPECT_EQ(start(8, restarts), "") << restarts;
   for (int i = 0; i < 9; ++i) EXPECT_EQ(start(8, std::nullopt), "");  // by hand: not counted
-  EXPECT_NE(start(8, 3).find("the last 3 starts of this job went on from step 8, and none came to another checkpoint"),
+  EXPECT_NE(start(8, 3).find("the last 3 starts of this job resumed from step 8, and none reached another checkpoint"),
             std::string::npos);
   EXPECT_NE(start(8, 4), "");
   EXPECT_EQ(start(8, 5, 0), "");  // no limit

@@ -119,7 +119,7 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
     ADD_FAILURE() << "three in a row did not end the run";
   } catch (const CheckpointError& error) {
     EXPECT_TRUE(error.is_agreed());
-    EXPECT_NE(std::string(error.what()).find("ckpt.max_failures = 3 saves in a row failed"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("ckpt.max_failures = 3 consecutive saves failed"), std::string::npos);
   }
   unblock();
   if (world_.is_root()) {

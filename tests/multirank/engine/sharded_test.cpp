@@ -262,11 +262,11 @@ TEST(StrategyTest, WhatDoesNotFitIsRefusedOnEveryRank) {
     const char* words;
     int ranks = 1;
   } refusals[] = {
-      {{{"strategy.name", "single"}}, "single is for one rank", 2},
+      {{{"strategy.name", "single"}}, "single requires one rank", 2},
       {with(strategy_of(3), {{"train.lanes", "12"}, {"train.micro_batch", "0"}}), "train.lanes"},
       {with(strategy_of(2), {{"ddp.comm_hook", "bf16"}}), "ddp.comm_hook=none"},
       {with(strategy_of(3), {{"strategy.blocks", "nothing"}}), "no block of the model is called 'nothing'"},
-      {{{"run.compile", "true"}}, "no compiler"},
+      {{{"run.compile", "true"}}, "cannot compile models"},
   };
   for (const auto& [settings, words, ranks] : refusals) {
     if (world.size() < ranks) continue;

@@ -110,7 +110,8 @@ TEST_F(EarlyStoppingTest, TwoOfThemAreTwo) {
 TEST_F(EarlyStoppingTest, AMetricThatIsNotMeasuredIsAnErrorOrAWarning) {
   const auto run = [&](const std::string& hook) { StoppedRun(world_, hook, kFourIsBest).trainer.train(); };
   EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run("early_stopping,metric=val/accuracy"); }),
-            "early_stopping: metric 'val/accuracy' is not measured; the evaluation gives: val/other, val/loss");
+            "early_stopping: metric 'val/accuracy' is not an evaluation metric; the evaluation computes: val/other, "
+            "val/loss");
   EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run("early_stopping,metric=val/accuracy,strict=false"); }), "");
   EXPECT_EQ(agreed_error_of<ConfigError>(world_, [&] { run("early_stopping,metric=loss"); }), "");
 }

@@ -153,12 +153,12 @@ TEST_F(FreezeTest, WhatItCannotFreezeIsSaid) {
     });
   };
   EXPECT_EQ(error_of("freeze,names=hidden0/hiden"),
-            "train.hooks: freeze: no trained parameter is named 'hiden' or lies in such a block");
+            "train.hooks: freeze: no trained parameter is named 'hiden' or belongs to such a block");
   EXPECT_EQ(error_of("freeze,names=hidden"),
-            "train.hooks: freeze: no trained parameter is named 'hidden' or lies in such a block");
-  EXPECT_EQ(error_of("freeze,names=*"), "train.hooks: freeze: no parameter is left to be updated");
+            "train.hooks: freeze: no trained parameter is named 'hidden' or belongs to such a block");
+  EXPECT_EQ(error_of("freeze,names=*"), "train.hooks: freeze: no parameter is left to update");
   EXPECT_EQ(error_of("freeze,names=hidden0", {{"optim.name", "lbfgs"}}),
-            "train.hooks: freeze: lbfgs moves all parameters as one");
+            "train.hooks: freeze: lbfgs updates all parameters together and cannot be combined with freeze");
 }
 
 }  // namespace freeze_test

@@ -106,7 +106,8 @@ TEST_F(PreciseStatisticsTest, AFailureLeavesNoTrace) {
     statistics.observe([&] { models::run(model, column({1, 3})); });
     ADD_FAILURE() << "a layer that is used twice is taken";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "batch norm 'norm' is used twice in one forward, so it has no statistics of its own");
+    EXPECT_STREQ(error.what(),
+                 "batch norm 'norm' is used twice in one forward pass, so its statistics are not defined");
   }
   EXPECT_EQ(model.norm->running_mean.item<float>(), 0.5F);
   EXPECT_EQ(model.norm->running_var.item<float>(), 1);

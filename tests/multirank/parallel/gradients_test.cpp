@@ -300,7 +300,7 @@ TEST_F(GradientsTest, MayHaveAGraphOfTheirOwn) {
   }
   log::configure({.rank = rank(), .world_size = size()});
   const std::string text = folder.read("log");
-  const std::string warning = "backward ran with create_graph";
+  const std::string warning = "backward was called with create_graph";
   const std::size_t first = text.find(warning);
   EXPECT_EQ(first != std::string::npos, size() > 1);
   if (size() > 1) {

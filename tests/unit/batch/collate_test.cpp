@@ -139,7 +139,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
   };
   const std::vector<Row> rows = {
       {{}, ": there are none"},
-      {{1, 1.5}, ": sample 0 has a whole number, but sample 1 has a number"},
+      {{1, 1.5}, ": sample 0 has an integer, but sample 1 has a number"},
       {{ValueMap{{"a", 1}, {"b", 1}}, ValueMap{{"a", 1}}}, ": sample 1 has no 'b', but sample 0 has"},
       {{ValueMap{{"a", 1}}, ValueMap{{"a", 1}, {"b", 1}}}, ": sample 0 has no 'b', but sample 1 has"},
       {{ValueMap{{"a", ValueList{1, 2}}}, ValueMap{{"a", ValueList{1}}}},
@@ -148,7 +148,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
        " at 'a[1]': shapes [2] of sample 0 and [3] of sample 1 differ"},
       {{at::zeros({2}), at::zeros({2}, at::kLong)}, ": the tensors of sample 0 and sample 1 have different types"},
       {{ValueMap{{"a", ValueMap{{"b", Value()}}}}}, " at 'a.b': nothing has no rule"},
-      {{DataContainer(Value(1), stack)}, ": a container with stack holds a whole number, not a tensor"},
+      {{DataContainer(Value(1), stack)}, ": a container with stack holds an integer, not a tensor"},
       {{DataContainer(at::zeros({2, 2}), stack)}, ": shape [2, 2] has no dimension before the 2 that are padded"},
       {{DataContainer(at::zeros({2, 2, 2}), stack), DataContainer(at::zeros({3, 2, 2}), stack)},
        ": shapes [2, 2, 2] and [3, 2, 2] differ before the last 2 dimensions"},

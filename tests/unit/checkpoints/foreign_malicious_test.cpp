@@ -79,7 +79,7 @@ TEST(MaliciousSafetensorsTest, IsRefusedWithItsReason) {
        {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[0,4,4]", "1234"), "its data_offsets are not two numbers"},
        {safetensors(first + second + "[2,4]}}", "1234"), "its bytes are those of another tensor, too"},
        {safetensors(first + second + "[5,7]}}", "1234567"), "before it lie 1 bytes of no tensor"},
-       {safetensors(first + "," + first.substr(1) + "}", "1234"), "tensor 'w': the header tells of it twice"},
+       {safetensors(first + "," + first.substr(1) + "}", "1234"), "tensor 'w': the header lists it twice"},
        {safetensors("{\"__metadata__\":{\"a\":1}}"), "its entry 'a' is a number, not a text"},
        {safetensors("{\"__metadata__\":[]}"), "is a list, not an object"},
        {safetensors("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}"), "its field 'a' is there twice"},

@@ -115,7 +115,7 @@ TEST_F(LeaseTest, OfAnotherHostIsJudgedByItsAge) {
 TEST_F(LeaseTest, OfAnEarlierStartOfThisJobIsTakenOver) {
   ::setenv("SLURM_JOB_ID", "4711", 1);
   put_lease("elsewhere", 1, "4712");
-  EXPECT_NE(error_of_taking().find("(slurm job 4712)"), std::string::npos);
+  EXPECT_NE(error_of_taking().find("(Slurm job 4712)"), std::string::npos);
   put_lease("elsewhere", 1, "4711");
   EXPECT_EQ(error_of_taking(), "");
 }

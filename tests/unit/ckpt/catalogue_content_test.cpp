@@ -232,7 +232,7 @@ const std::vector<Row>& content_rows() {
        },
        {"prune", "FILE", "--yes"},
        Exit::policy,
-       {"another run writes checkpoints here: process 1 on elsewhere (slurm job 4711), last heard of ", " s ago"}},
+       {"another run writes checkpoints here: process 1 on elsewhere (Slurm job 4711), last heard of ", " s ago"}},
       {"E_PICKLE_global",
        [](Workshop& shop) {
          shop.put(

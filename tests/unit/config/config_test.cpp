@@ -68,12 +68,11 @@ TEST(ConfigTest, AnOldNameIsRefusedWithTheNewOne) {
   const auto sentence = [&config](const std::string& ini) {
     return sentence_of([&] { config.read_ini(ini, "a.ini"); });
   };
-  EXPECT_EQ(sentence("[optim]\nlearning_rate = 1\n"),
-            "a.ini:2: key 'optim.learning_rate' was renamed; write 'optim.lr' instead");
-  EXPECT_EQ(sentence("[training]\nrate = 1\n"), "a.ini:2: key 'training.rate' was renamed; write 'optim.lr' instead");
-  EXPECT_EQ(sentence("restart = auto\n"), "a.ini:1: key 'restart' was renamed; write 'resume' instead");
+  EXPECT_EQ(sentence("[optim]\nlearning_rate = 1\n"), "a.ini:2: key 'optim.learning_rate' was renamed to 'optim.lr'");
+  EXPECT_EQ(sentence("[training]\nrate = 1\n"), "a.ini:2: key 'training.rate' was renamed to 'optim.lr'");
+  EXPECT_EQ(sentence("restart = auto\n"), "a.ini:1: key 'restart' was renamed to 'resume'");
   EXPECT_EQ(sentence_of([&] { config.set("training.rate", "1", "command line"); }),
-            "command line: key 'training.rate' was renamed; write 'optim.lr' instead");
+            "command line: key 'training.rate' was renamed to 'optim.lr'");
   EXPECT_EQ(sentence("[training]\nspeed = 1\n"),
             "a.ini:2: key 'training.speed' is unknown; --help lists the sections and --help=SECTION their keys");
   EXPECT_TRUE(config.section("optim").is_default("lr"));
@@ -170,7 +169,7 @@ TEST(ConfigTest, AValueThatNoFileCouldHoldIsRefused) {
   const auto set = [&](const std::string& text) {
     return sentence_of([&] { config.set("data.path", text, "command line"); });
   };
-  const std::string sentence = "command line: data.path: a value cannot hold '#' or control characters";
+  const std::string sentence = "command line: data.path: a value cannot contain '#' or control characters";
   EXPECT_EQ(set("a#b"), sentence);
   EXPECT_EQ(set("a\nb"), sentence);
   EXPECT_EQ(set("  a b\t"), "");

@@ -27,15 +27,15 @@ std::size_t longest_line(const std::string& text) {
 TEST(HelpTest, ASectionListsItsKeysInTheirOrder) {
   EXPECT_EQ(section_help("optim", sample_specs(), sections()),
             "[optim] the optimizer and its settings\n"
-            "  --optim.lr     base learning rate; a number > 0; default 0.1\n"
-            "  --optim.betas  numbers in [0, 1], separated by commas; default 0.9, 0.99\n"
-            "  --optim.name   one of: sgd, adamw; default sgd\n"
-            "  --optim.steps  a whole number >= 1; default 3\n"
-            "  --optim.group  text, may be given several times; default none\n");
+            "  --optim.lr     base learning rate. Number > 0; default 0.1\n"
+            "  --optim.betas  Numbers in [0, 1], separated by commas; default 0.9, 0.99\n"
+            "  --optim.name   One of: sgd, adamw; default sgd\n"
+            "  --optim.steps  Integer >= 1; default 3\n"
+            "  --optim.group  Text; may be repeated; default none\n");
   EXPECT_EQ(section_help("resume", sample_specs(), sections()),
             "[resume]\n"
-            "  --resume         what to go on from; text; default none\n"
-            "  --resume.verify  one of: full, none; default full\n");
+            "  --resume         what to go on from. Text; default none\n"
+            "  --resume.verify  One of: full, none; default full\n");
 }
 
 TEST(HelpTest, FormsOfATextAreListedBelowTheKeys) {
@@ -47,11 +47,11 @@ TEST(HelpTest, FormsOfATextAreListedBelowTheKeys) {
       .name = "a.rule", .type = KeyType::texts, .default_value = "", .help = "a curve", .parts = {step}};
   EXPECT_EQ(section_help("a", {rule}, {}),
             "[a]\n"
-            "  --a.rule  a curve; text, may be given several times; default none\n"
+            "  --a.rule  a curve. Text; may be repeated; default none\n"
             "\n"
             "a.rule, step: falls by steps\n"
-            "  size  its length; a number >= 0; default none\n"
-            "  at    where it falls; numbers, separated by slashes; default none\n");
+            "  size  its length. Number >= 0; default none\n"
+            "  at    where it falls. Numbers, separated by slashes; default none\n");
 }
 
 TEST(HelpTest, LongLinesAreWrappedAt100Columns) {
@@ -76,11 +76,13 @@ TEST(HelpTest, AnUnknownSectionIsAConfigError) {
 
 TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   const std::string text = overview_help(sample_specs(), sections());
-  EXPECT_NE(text.find("\n  eval      evaluates what a run saved, given by --from\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  eval      Evaluates a checkpoint or the latest checkpoint of a run, given by --from\n"),
+            std::string::npos)
+      << text;
   EXPECT_NE(text.find("\n  optim   the optimizer and its settings\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  --resume  what to go on from; text; default none\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  75   stopped on request"), std::string::npos) << text;
-  EXPECT_NE(text.find("\n  130  interrupted twice"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  --resume  what to go on from. Text; default none\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  75   Stopped on request"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n  130  Interrupted twice"), std::string::npos) << text;
   EXPECT_EQ(text.find(" \n"), std::string::npos) << text;
   EXPECT_EQ(text.find("optim.betas"), std::string::npos) << text;
 }

@@ -96,11 +96,11 @@ TEST_F(InvocationTest, OldNamesAreForStoredConfigurationsAlone) {
                    .help = "",
                    .old_names = {"optim.decay", "confi"}});
   const auto sentence = [&specs](const Words& words) { return sentence_of([&] { parse(words, specs); }); };
-  const std::string renamed = "key 'optim.decay' was renamed; write 'train.lr_decay' instead";
+  const std::string renamed = "key 'optim.decay' was renamed to 'train.lr_decay'";
   EXPECT_EQ(sentence({"--optim.decay=2"}), "command line: " + renamed);
   EXPECT_EQ(sentence({"--optim.decay", "2"}), "command line: " + renamed);
   EXPECT_EQ(sentence({"--optim.decay="}), "command line: " + renamed);
-  EXPECT_EQ(sentence({"--confi=2"}), "command line: key 'confi' was renamed; write 'train.lr_decay' instead");
+  EXPECT_EQ(sentence({"--confi=2"}), "command line: key 'confi' was renamed to 'train.lr_decay'");
   const std::string file = write("old.ini", "[optim]\ndecay = 2\n");
   EXPECT_EQ(sentence({"--config", file}), file + ":2: " + renamed);
   const IniText stored = {"checkpoint", "[optim]\ndecay = 2\n"};
@@ -140,7 +140,7 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
 
 TEST_F(InvocationTest, SentencesForValues) {
   EXPECT_EQ(error_of({"--optim.lr=0"}), "command line: optim.lr: '0' is not a number > 0");
-  EXPECT_EQ(error_of({"--optim.steps=2.5"}), "command line: optim.steps: '2.5' is not a whole number >= 1");
+  EXPECT_EQ(error_of({"--optim.steps=2.5"}), "command line: optim.steps: '2.5' is not an integer >= 1");
   EXPECT_EQ(error_of({"--optim.betas=0.5,2"}),
             "command line: optim.betas: '0.5,2' is not numbers in [0, 1], separated by commas");
   EXPECT_EQ(error_of({"--optim.lr="}), "command line: optim.lr: '' is not a number > 0");
@@ -161,11 +161,11 @@ TEST_F(InvocationTest, SwitchesBelongToTheirCommand) {
   EXPECT_EQ(config.config.section("optim").real("lr"), 1);
   EXPECT_EQ(parse_words({"--plot", "out.svg", "schedule"}).switches.at("plot"), "out.svg");
   EXPECT_TRUE(parse_words({"schedule"}).switches.empty());
-  EXPECT_EQ(error_of({"--groups"}), "command line: --groups belongs to the command config");
-  EXPECT_EQ(error_of({"config", "--plot=a.svg"}), "command line: --plot belongs to the command schedule");
+  EXPECT_EQ(error_of({"--groups"}), "command line: --groups is an option of the command config");
+  EXPECT_EQ(error_of({"config", "--plot=a.svg"}), "command line: --plot is an option of the command schedule");
   EXPECT_EQ(error_of({"config", "--group"}), "command line: '--group' is unknown; did you mean '--groups'?");
   EXPECT_EQ(error_of({"schedule", "--plot="}),
-            "command line: schedule needs --plot FILE, an SVG file to draw them into");
+            "command line: schedule needs --plot FILE (Output SVG file for a plot of the values)");
   EXPECT_EQ(error_of({"schedule", "--plot"}), "command line: --plot needs a path");
   EXPECT_NE(error_of({"config", "--groups=all"}), "");
 }
@@ -185,10 +185,10 @@ TEST_F(InvocationTest, SomeCommandsTakeFolders) {
 }
 
 TEST_F(InvocationTest, FromBelongsToEval) {
-  EXPECT_EQ(error_of({"eval"}), "command line: eval needs --from PATH, the folder of a run or a checkpoint");
-  EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH, the folder of a run or a checkpoint");
+  EXPECT_EQ(error_of({"eval"}), "command line: eval needs --from PATH (Folder of a run, or a checkpoint)");
+  EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH (Folder of a run, or a checkpoint)");
   EXPECT_EQ(error_of({"--from", "runs/a"}),
-            "command line: --from belongs to the command eval; see --init.from and --resume for training");
+            "command line: --from is an option of the command eval; see --init.from and --resume for training");
 }
 
 TEST_F(InvocationTest, SentencesForAFileThatCannotBeRead) {

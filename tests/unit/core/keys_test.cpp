@@ -28,12 +28,12 @@ TEST(KeysTest, EachBuilderDeclaresItsType) {
 }
 
 TEST(KeysTest, RangesAreInclusiveAndUnlimitedByDefault) {
-  EXPECT_EQ(range_of(keys::integer("a", "1", "")), "a whole number");
-  EXPECT_EQ(range_of(keys::integer("a", "1", "", 0)), "a whole number >= 0");
+  EXPECT_EQ(range_of(keys::integer("a", "1", "")), "an integer");
+  EXPECT_EQ(range_of(keys::integer("a", "1", "", 0)), "an integer >= 0");
   EXPECT_EQ(range_of(keys::real("a", "1", "", -1, 1)), "a number in [-1, 1]");
   EXPECT_EQ(range_of(keys::real_above("a", 0, 1, "1", "")), "a number in (0, 1]");
   EXPECT_EQ(range_of(keys::real_above("a", 0, keys::kUnlimited, "1", "")), "a number > 0");
-  EXPECT_EQ(range_of(keys::integers("a", "1", "", 1)), "whole numbers >= 1, separated by commas");
+  EXPECT_EQ(range_of(keys::integers("a", "1", "", 1)), "integers >= 1, separated by commas");
   EXPECT_EQ(range_of(keys::reals("a", "1", "", 0, 1)), "numbers in [0, 1], separated by commas");
   EXPECT_EQ(range_of(keys::choice("a", "x", "", {"x", "y"})), "one of: x, y");
 }

@@ -36,11 +36,11 @@ TEST(OptionListTest, SlashesSeparateInsideAnOption) {
 }
 
 TEST(OptionListTest, ASentenceForWhatIsWrong) {
-  EXPECT_EQ(error_of({"gamma"}), "here: 'gamma' is not written key=value");
+  EXPECT_EQ(error_of({"gamma"}), "here: 'gamma' does not have the form key=value");
   EXPECT_EQ(error_of({"gama=1"}), "here: key 'gama' is unknown; did you mean 'gamma'?");
   EXPECT_EQ(error_of({"gamma=-1"}), "here: gamma: '-1' is not a number >= 0");
   EXPECT_EQ(error_of({"gamma=1", "gamma=1"}), "here: gamma is given twice");
-  EXPECT_EQ(error_of({"milestones=a/b"}), "here: milestones: 'a/b' is not whole numbers, separated by slashes");
+  EXPECT_EQ(error_of({"milestones=a/b"}), "here: milestones: 'a/b' is not integers, separated by slashes");
 }
 
 }  // namespace option_list_test

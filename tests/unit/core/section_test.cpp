@@ -61,7 +61,7 @@ TEST(SectionTest, SetKeepsTheOriginAndRepeatedKeysGrow) {
 TEST(SectionTest, RefusesInOneSentence) {
   EXPECT_EQ(error_of("lr", "0"), "command line: optim.lr: '0' is not a number > 0");
   EXPECT_EQ(error_of("lr", "fast"), "command line: optim.lr: 'fast' is not a number > 0");
-  EXPECT_EQ(error_of("steps", "1.5"), "command line: optim.steps: '1.5' is not a whole number >= 1");
+  EXPECT_EQ(error_of("steps", "1.5"), "command line: optim.steps: '1.5' is not an integer >= 1");
   EXPECT_EQ(error_of("nesterov", "maybe"), "command line: optim.nesterov: 'maybe' is not true or false");
   EXPECT_EQ(error_of("betas", "0.9,,1"),
             "command line: optim.betas: '0.9,,1' is not numbers in [0, 1], separated by commas");
@@ -69,7 +69,7 @@ TEST(SectionTest, RefusesInOneSentence) {
             "command line: optim.name: 'adam' is not one of: sgd, adamw; did you mean 'adamw'?");
   EXPECT_EQ(error_of("rl", "1"), "command line: key 'optim.rl' is unknown; did you mean 'optim.lr'?");
   EXPECT_EQ(error_of("steps", "99999999999999999999"),
-            "command line: optim.steps: '99999999999999999999' is not a whole number >= 1");
+            "command line: optim.steps: '99999999999999999999' is not an integer >= 1");
 }
 
 TEST(SectionTest, ReadingAsAnotherTypeIsAMistakeInTheProgram) {

@@ -208,7 +208,7 @@ TEST_F(IdxTest, RefusesImagesAndLabelsThatDoNotMatch) {
 
 TEST_F(IdxTest, RefusesALabelBeyondTheClasses) {
   EXPECT_EQ(sentence_of<DataError>([this] { open_folder("3"); }),
-            at("train-labels-idx1-ubyte") + "label 3 at index 3 is beyond data.classes = 3, whose labels are 0 to 2");
+            at("train-labels-idx1-ubyte") + "label 3 at index 3 is beyond data.classes = 3, with labels 0 to 2");
   open_folder("5");
 }
 

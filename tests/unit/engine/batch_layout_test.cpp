@@ -67,10 +67,10 @@ std::string refusal(const BatchSettings& settings, int world_size) {
 }
 
 TEST(BatchLayoutTest, WhatDoesNotFitCitesItsKey) {
-  EXPECT_EQ(refusal(settings_of(3, 0), 4), "train.global_batch_size (test): 3 samples do not give 4 ranks one each");
+  EXPECT_EQ(refusal(settings_of(3, 0), 4), "train.global_batch_size (test): 3 samples are not enough for 4 ranks");
   EXPECT_TRUE(refusal(settings_of(12, 0, 5), 2).starts_with("train.lanes (test): 12 samples"));
-  EXPECT_EQ(refusal(settings_of(12, 0, 3), 4), "train.lanes (test): 3 lanes do not give 4 ranks one each");
-  EXPECT_TRUE(refusal(settings_of(12, 2, 6), 2).starts_with("train.micro_batch (test) has no place"));
+  EXPECT_EQ(refusal(settings_of(12, 0, 3), 4), "train.lanes (test): 3 lanes are not enough for 4 ranks");
+  EXPECT_TRUE(refusal(settings_of(12, 2, 6), 2).starts_with("train.micro_batch (test) cannot be combined"));
   EXPECT_EQ(refusal(settings_of(4, 0), 4), "");
 }
 

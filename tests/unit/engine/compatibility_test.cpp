@@ -28,7 +28,7 @@ std::string refusal_of(const CompatibilityReport& report) {
 }
 
 const std::string kBegin = "archive: does not fit this run: ";
-const std::string kMiddle = "; resume with the configuration that wrote it, which it holds";
+const std::string kMiddle = "; resume with the configuration that is stored in it";
 const std::string kEnd = " (see `trainer --help=resume`)";
 
 TEST(CompatibilityTest, MismatchesAreListedByKindAndThenAsTheyCame) {

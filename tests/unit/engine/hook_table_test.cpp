@@ -77,7 +77,7 @@ TEST(HookTableTest, RefusesWhatItDoesNotKnow) {
   EXPECT_NE(error_of({"early_stopping,min_delta=-1"}), "");
   EXPECT_NE(error_of({"early_stopping,metric=recall"}).find("set rule=less or greater"), std::string::npos);
   EXPECT_NE(error_of({"memory,priority=lo"}).find("did you mean 'low'?"), std::string::npos);
-  EXPECT_NE(error_of({"freeze"}).find("names is needed"), std::string::npos);
+  EXPECT_NE(error_of({"freeze"}).find("option names is required"), std::string::npos);
   EXPECT_NE(error_of({"profiler,ranks=0/-1"}), "");
 }
 

@@ -49,9 +49,9 @@ TEST(PhasesTest, MistakesAreNamed) {
   EXPECT_NE(refusal("train:0").find("train.phases (test): 'train:0'"), std::string::npos);
   EXPECT_NE(refusal("train:2x"), "");
   EXPECT_NE(refusal("training").find("'training' is neither"), std::string::npos);
-  EXPECT_NE(refusal("test,train").find("begins with training"), std::string::npos);
+  EXPECT_NE(refusal("test,train").find("must start with training"), std::string::npos);
   EXPECT_NE(refusal("train,,test"), "");
-  EXPECT_NE(refusal("train,test", 2).find("leave out"), std::string::npos);
+  EXPECT_NE(refusal("train,test", 2).find("do not set"), std::string::npos);
   EXPECT_EQ(refusal("train,test"), "");
 }
 

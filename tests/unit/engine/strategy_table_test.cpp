@@ -32,7 +32,7 @@ TEST(StrategyTableTest, SingleIsForOneRank) {
     single.require(named("single"), 2);
     FAIL() << "two ranks";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "strategy.name (test): single is for one rank, but there are 2; use ddp");
+    EXPECT_STREQ(error.what(), "strategy.name (test): single requires one rank, but there are 2; use ddp");
   }
   EXPECT_EQ(find_row(strategies(), "ddp", "").require, nullptr);
   EXPECT_EQ(find_row(strategies(), "sharded", "").require, nullptr);

@@ -103,6 +103,22 @@ TEST_F(LogTest, TheConsoleCanBeSilenced) {
   EXPECT_EQ(streams.out + streams.err, "");
 }
 
+TEST_F(LogTest, TheConsoleShowsItsLevelAndAbove) {
+  const Streams quiet = captured([] {
+    log::configure({.console_level = log::Level::warning});
+    say_everything();
+  });
+  EXPECT_EQ(quiet.out.find(" info "), std::string::npos) << quiet.out;
+  EXPECT_TRUE(matches(quiet.err, kTime + "warning r0/1 a warning\n" + kTime + "error r0/1 an error\n" + kTime +
+                                     "error r0/1 an agreed error\n"))
+      << quiet.err;
+  const Streams all = captured([] {
+    log::configure({.console_level = log::Level::debug});
+    say_everything();
+  });
+  EXPECT_NE(all.out.find(" debug "), std::string::npos) << all.out;
+}
+
 TEST_F(LogTest, EveryRankKeepsAllInItsFile) {
   const std::string file = path("logs/rank_00003.log");
   captured([&file] {

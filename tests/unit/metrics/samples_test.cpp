@@ -75,6 +75,22 @@ TEST(SamplesTest, AreGatheredByIndexAndTakenOnce) {
   EXPECT_TRUE(pack({}).empty());
 }
 
+TEST(SamplesTest, KeepTheirNumbersAndTexts) {
+  const auto one = [](std::int64_t index, const std::string& file, double area) {
+    return pack({.indices = {index},
+                 .outputs = {1},
+                 .targets = {1},
+                 .output_columns = 1,
+                 .target_columns = 1,
+                 .values = {{"area", {area}}, {"file", {file}}}});
+  };
+  const Samples samples = unpack(std::vector{one(3, "three.png", 9.5), {}, one(1, "", -1), one(3, "again", 0)});
+  EXPECT_EQ(samples.indices, (Shape{1, 3}));
+  EXPECT_EQ(samples.values.at("file"), (std::vector<SampleValue>{"", "three.png"}));
+  EXPECT_EQ(samples.values.at("area"), (std::vector<SampleValue>{-1.0, 9.5}));
+  EXPECT_EQ(samples.values.size(), 2U);
+}
+
 TEST(SamplesTest, OfDifferentWidthAreNotGathered) {
   const auto narrow = pack({.indices = {0}, .outputs = {1}, .targets = {1}, .output_columns = 1, .target_columns = 1});
   const auto wide = pack({.indices = {1}, .outputs = {1, 2}, .targets = {1}, .output_columns = 2, .target_columns = 1});

@@ -88,8 +88,8 @@ TEST(LossesTest, WeightsByNameMakeTheTotal) {
 }
 
 TEST(LossesTest, SaysWhatIsMissing) {
-  EXPECT_EQ(refusal({}), "the model returned no entry whose name contains \"loss\"");
-  EXPECT_EQ(refusal({{"acc", torch::tensor(1.0)}}), "the model returned no entry whose name contains \"loss\"");
+  EXPECT_EQ(refusal({}), "the model returned no entry with a name that contains \"loss\"");
+  EXPECT_EQ(refusal({{"acc", torch::tensor(1.0)}}), "the model returned no entry with a name that contains \"loss\"");
   EXPECT_EQ(refusal(three_entries(), LossSum::main), "the model returned no entry called \"loss\"");
   EXPECT_EQ(refusal({{"loss_a", at::Tensor()}}), "the model's loss 'loss_a' is not a tensor");
   EXPECT_EQ(refusal({{"loss_a", std::vector<at::Tensor>()}}), "the model's loss 'loss_a' is an empty list");

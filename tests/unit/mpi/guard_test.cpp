@@ -76,7 +76,7 @@ TEST(GuardTest, SettingsOfTheUserAreKept) {
 TEST(GuardTest, TasksThatCannotSeeEachOtherAreRefusedInOneSentence) {
   const Outcome outcome = run(std::string("env SLURM_STEP_ID=0 SLURM_NTASKS=4 ") + LOCKSTEP_GUARD_HELPER + " finish");
   EXPECT_EQ(outcome.code, 2);
-  EXPECT_EQ(outcome.output.find("slurm started 4 tasks"), 0U) << outcome.output;
+  EXPECT_EQ(outcome.output.find("Slurm started 4 tasks"), 0U) << outcome.output;
 }
 
 }  // namespace guard_test

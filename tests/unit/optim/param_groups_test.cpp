@@ -164,12 +164,12 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
       {"bias_lr_mult=-1", "bias_lr_mult: '-1' is not a number >= 0"},
       {"layer_decay=1.5", "layer_decay: '1.5' is not a number in (0, 1]"},
       {"bias_lr_mult=1,bias_lr_mult=2", "bias_lr_mult is given twice"},
-      {"backbone", "'backbone' is not written key=value"},
+      {"backbone", "'backbone' does not have the form key=value"},
       {"custom:embed", "give options, such as custom:embed,lr_mult=0.1"},
       {"custom:,lr_mult=2", "there is no name after the colon"},
       {"custom:embed,momentun=1", "key 'momentun' is unknown; did you mean 'momentum'?"},
       {"custom:embed,lr=1,lr_mult=2", "lr and lr_mult exclude each other"},
-      {"custom:embed,lr_mult=2,block", "'block' is not written key=value"},
+      {"custom:embed,lr_mult=2,block", "'block' does not have the form key=value"},
   };
   for (const Refusal& refusal : refusals) {
     EXPECT_EQ(error_of({refusal.text}), "optim.paramwise (command line): '" + refusal.text + "': " + refusal.message);
@@ -177,9 +177,10 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
   EXPECT_NE(error_of({"re:[,lr_mult=2"}).find("'[' is no regular expression"), std::string::npos);
   EXPECT_EQ(error_of({"custom:embed,lr_mult=2", "custom:embed,decay_mult=2"}),
             "optim.paramwise (command line): 'custom:embed' is given twice");
-  EXPECT_EQ(error_of({"flat_decay_mult=1"}, {{"no_decay", "norms_biases"}}),
-            "optim.paramwise (command line): flat_decay_mult has no place beside optim.no_decay=norms_biases, which is "
-            "one");
+  EXPECT_EQ(
+      error_of({"flat_decay_mult=1"}, {{"no_decay", "norms_biases"}}),
+      "optim.paramwise (command line): flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which is "
+      "one");
 }
 
 TEST(ParamGroupsTest, AFactorOnWeightDecayNeedsSome) {

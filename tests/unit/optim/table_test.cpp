@@ -66,19 +66,23 @@ TEST(OptimTableTest, RefusesBadValuesByKeyAndOrigin) {
        "optim.weight_decay (command line) must be 0 for rprop, which only heeds the sign of the gradient"},
       {{{"name", "lars"}, {"momentum", "1"}}, "optim.momentum (command line) must be in [0, 1) for lars"},
       {{{"name", "lbfgs"}, {"weight_decay", "0.1"}},
-       "optim.weight_decay (command line) has no place beside optim.name=lbfgs, which minimises the loss itself, over "
-       "all parameters as one"},
+       "optim.weight_decay (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, "
+       "over "
+       "all parameters together"},
       {{{"name", "lbfgs"}, {"maximize", "true"}},
-       "optim.maximize (command line) has no place beside optim.name=lbfgs, which minimises the loss itself, over all "
-       "parameters as one"},
+       "optim.maximize (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
+       "all "
+       "parameters together"},
       {{{"name", "lbfgs"}, {"no_decay", "norms_biases"}},
-       "optim.no_decay (command line) has no place beside optim.name=lbfgs, which minimises the loss itself, over all "
-       "parameters as one"},
+       "optim.no_decay (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
+       "all "
+       "parameters together"},
       {{{"name", "lbfgs"}, {"paramwise", "bias_lr_mult=2"}},
-       "optim.paramwise (command line) has no place beside optim.name=lbfgs, which minimises the loss itself, over all "
-       "parameters as one"},
+       "optim.paramwise (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
+       "all "
+       "parameters together"},
       {{{"name", "lbfgs"}, {"history_size", "0"}},
-       "command line: optim.history_size: '0' is not a whole number in [1, 10000]"},
+       "command line: optim.history_size: '0' is not an integer in [1, 10000]"},
       {{{"name", "larc"}, {"momentum", "1.5"}}, "optim.momentum (command line) must be in [0, 1) for larc"},
   };
   for (const Refusal& refusal : refusals) EXPECT_EQ(error_of(refusal.settings), refusal.message);

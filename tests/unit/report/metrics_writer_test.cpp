@@ -90,7 +90,7 @@ TEST(MetricsWriterTest, RefusesWhatItCannotGoOnWith) {
   const Folder folder;
   folder.write("m.jsonl", "{\"schema\":\"lockstep-metrics\",\"version\":2}\n");
   EXPECT_EQ(sentence_of([&] { MetricsWriter(folder.path("m.jsonl")); }),
-            folder.path("m.jsonl") + " is not a metrics file that this version can go on with; choose another run.dir");
+            folder.path("m.jsonl") + " is not a metrics file that this version can continue; choose another run.dir");
   folder.write("plain", "x");
   EXPECT_EQ(sentence_of([&] { MetricsWriter(folder.path("plain/m.jsonl")); }),
             folder.path("plain/m.jsonl") + " cannot be read: Not a directory");

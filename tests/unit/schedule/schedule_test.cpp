@@ -120,7 +120,7 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
             "one before");
   EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: give at least one, as in 30/60");
   EXPECT_EQ(error_of("step"), "command line: sched.rule 'step': size: give how much lies between drops");
-  EXPECT_EQ(error_of("linear,end"), "command line: sched.rule 'linear,end': 'end' is not written key=value");
+  EXPECT_EQ(error_of("linear,end"), "command line: sched.rule 'linear,end': 'end' does not have the form key=value");
   EXPECT_EQ(error_of("linear,end=3,end=4"), "command line: sched.rule 'linear,end=3,end=4': end is given twice");
 }
 
