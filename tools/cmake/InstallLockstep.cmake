@@ -32,6 +32,7 @@ configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/Lockste
 set(package_modules \${CMAKE_CURRENT_LIST_DIR})
 configure_file(tools/cmake/LockstepConfig.cmake.in ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake @ONLY)
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES docs/trainer.1 docs/ckpt.1 DESTINATION share/man/man1)
 install(FILES ${PROJECT_BINARY_DIR}/install/LockstepConfig.cmake ${PROJECT_BINARY_DIR}/LockstepConfigVersion.cmake
               ${modules_of_package} DESTINATION ${package})
 

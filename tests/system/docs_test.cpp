@@ -1,0 +1,215 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Runs the commands and compiles the programs of README.md and docs/, page by page. The words behind "sh" of a block
+// say how: `exit=N` expects this exit code, and the lines of the block "text" that follows in its output;
+// `program=NAME` needs the program of this name, which the page shows; `long` runs only in long tests; `gpu`, `hosts`,
+// `slurm` and `data` need what a test machine may lack and are not run.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <map>
+#include <optional>
+#include <set>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace docs_test {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return fs::absolute(value != nullptr ? value : ".").string();
+}
+
+const std::string& source() {
+  static const std::string folder = variable("LOCKSTEP_SOURCE_DIR");
+  return folder;
+}
+
+struct Block {
+  int line = 0;  ///< of its first line, from 1
+  std::string language;
+  std::set<std::string> marks;
+  std::string text;
+
+  std::optional<std::string> value(const std::string& name) const {
+    for (const std::string& mark : marks) {
+      if (mark.starts_with(name + "=")) return mark.substr(name.size() + 1);
+    }
+    return std::nullopt;
+  }
+};
+
+std::vector<Block> blocks_of(const std::string& page) {
+  std::vector<Block> blocks;
+  std::istringstream lines(page);
+  bool is_inside = false;
+  int number = 0;
+  for (std::string line; std::getline(lines, line);) {
+    ++number;
+    if (line.starts_with("```")) {
+      is_inside = !is_inside;
+      if (!is_inside) continue;
+      std::istringstream words(line.substr(3));
+      Block block;
+      block.line = number + 1;
+      words >> block.language;
+      for (std::string word; words >> word;) block.marks.insert(word);
+      blocks.push_back(std::move(block));
+    } else if (is_inside) {
+      blocks.back().text += line + "\n";
+    }
+  }
+  return blocks;
+}
+
+bool needs_more_than_here(const Block& block) {
+  const auto has = [&block](const char* mark) { return block.marks.contains(mark); };
+  return has("gpu") || has("hosts") || has("slurm") || has("data") || (has("long") && !testing::is_long_run());
+}
+
+/// The page without its blocks.
+std::string prose_of(const std::string& page) {
+  std::string prose;
+  std::istringstream lines(page);
+  bool is_inside = false;
+  for (std::string line; std::getline(lines, line);) {
+    if (line.starts_with("```")) is_inside = !is_inside;
+    if (!is_inside) prose += line + "\n";
+  }
+  return prose;
+}
+
+/// "points" of a program that begins with "// points.cpp: ...".
+std::string program_name(const Block& block) {
+  const std::size_t end = block.text.find(".cpp");
+  return end == std::string::npos ? "" : block.text.substr(3, end - 3);
+}
+
+/// The pages, below the folder with the sources.
+std::vector<std::string> pages() {
+  std::vector<std::string> found = {"README.md"};
+  for (const fs::directory_entry& entry : fs::directory_iterator(source() + "/docs")) {
+    if (entry.path().extension() == ".md") found.push_back("docs/" + entry.path().filename().string());
+  }
+  std::sort(found.begin(), found.end());
+  return found;
+}
+
+/// A page's commands run one after another in a folder of their own, in which build/ and tools/ are those of the clone.
+class DocsTest : public ::testing::TestWithParam<std::string> {
+ protected:
+  DocsTest() {
+    fs::create_directory_symlink(variable("LOCKSTEP_BINARY_DIR"), folder_ / "build");
+    fs::create_directory_symlink(source() + "/tools", folder_ / "tools");
+    setenv("CCACHE_BASEDIR", folder_.path().c_str(), 1);
+    setenv("CCACHE_NOHASHDIR", "true", 1);
+  }
+
+  std::string place(const Block& block) const { return GetParam() + ":" + std::to_string(block.line); }
+
+  void run(const Block& block, const Block* next) const {
+    const bool is_of_clone = block.text.starts_with("tools/");
+    const std::string command = "cd " + (is_of_clone ? source() : folder_.path()) +
+                                " && export OMP_NUM_THREADS=1 OMPI_ALLOW_RUN_AS_ROOT=1 "
+                                "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 && set -e\n" +
+                                block.text;
+    const Outcome outcome = testing::run_shell(command, 900);
+    const std::optional<std::string> code = block.value("exit");
+    EXPECT_EQ(outcome.exit_code, code ? std::stoi(*code) : 0) << place(block) << "\n" << block.text << outcome.output;
+    if (!code || next == nullptr || next->language != "text") return;
+    std::istringstream lines(next->text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_NE(outcome.output.find(line), std::string::npos) << place(*next) << ": " << line << "\n" << outcome.output;
+    }
+  }
+
+  void compile(const Block& block) const {
+    const std::string name = program_name(block);
+    const std::string project = folder_.path(name + "_project");
+    fs::create_directory(project);
+    testing::write_file(project + "/" + name + ".cpp", block.text);
+    testing::write_file(project + "/CMakeLists.txt",
+                        "cmake_minimum_required(VERSION 3.25)\nproject(example LANGUAGES CXX)\nfind_package(Lockstep "
+                        "REQUIRED)\nadd_executable(" +
+                            name + " " + name + ".cpp)\ntarget_link_libraries(" + name +
+                            " PRIVATE lockstep::lockstep)\n");
+    const std::string built = project + "/build";
+    const Outcome outcome = testing::run_shell("cmake -S " + project + " -B " + built +
+                                                   " -DLockstep_DIR=" + folder_.path("build") + " && cmake --build " +
+                                                   built + " && ln -s " + built + "/" + name + " " + folder_.path(name),
+                                               900);
+    ASSERT_EQ(outcome.exit_code, 0) << place(block) << "\n" << outcome.output;
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+// README.md shows the program of docs/data-and-models.md, so that in the short form one of them is enough.
+TEST_P(DocsTest, CommandsWork) {
+  const std::vector<Block> blocks = blocks_of(testing::read_file(source() + "/" + GetParam()));
+  std::set<std::string> programs;
+  for (std::size_t i = 0; i < blocks.size(); ++i) {
+    const Block& block = blocks[i];
+    if (block.language == "cpp") {
+      if (GetParam() != "README.md" && !testing::is_long_run()) continue;
+      compile(block);
+      programs.insert(program_name(block));
+    } else if (block.language == "sh") {
+      const std::optional<std::string> program = block.value("program");
+      if (needs_more_than_here(block) || (program && !programs.contains(*program))) {
+        std::cout << "not run: " << place(block) << "\n";
+        continue;
+      }
+      run(block, i + 1 < blocks.size() ? &blocks[i + 1] : nullptr);
+    }
+    if (HasFatalFailure()) return;
+  }
+}
+
+// Links to other pages and files lead somewhere.
+TEST_P(DocsTest, LinksLeadSomewhere) {
+  const std::string page = prose_of(testing::read_file(source() + "/" + GetParam()));
+  const fs::path folder = fs::path(source() + "/" + GetParam()).parent_path();
+  for (std::size_t at = page.find("]("); at != std::string::npos; at = page.find("](", at + 1)) {
+    const std::string target = page.substr(at + 2, page.find(')', at) - at - 2);
+    if (target.starts_with("http") || target.starts_with("#")) continue;
+    const std::string file = target.substr(0, target.find('#'));
+    EXPECT_TRUE(fs::exists(folder / file)) << GetParam() << ": " << target;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Pages, DocsTest, ::testing::ValuesIn(pages()), [](const auto& page) {
+  std::string name = page.param.substr(0, page.param.size() - 3);
+  std::replace_if(
+      name.begin(), name.end(), [](char letter) { return std::isalnum(static_cast<unsigned char>(letter)) == 0; }, '_');
+  return name;
+});
+
+TEST(DocsProgramsTest, ReadmeShowsTheProgramOfTheDocs) {
+  const auto program_of = [](const std::string& page) {
+    for (const Block& block : blocks_of(testing::read_file(source() + "/" + page))) {
+      if (block.language == "cpp") return block.text;
+    }
+    return std::string();
+  };
+  EXPECT_EQ(program_of("README.md"), program_of("docs/data-and-models.md"));
+  EXPECT_NE(program_of("README.md"), "");
+}
+
+// docs/configuration.md and the man pages are what tools/docs makes of --help.
+TEST(DocsProgramsTest, GeneratedPagesAreUpToDate) {
+  const Outcome outcome = testing::run_shell(source() + "/tools/docs --check " + variable("LOCKSTEP_BINARY_DIR"));
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+}
+
+}  // namespace docs_test
+}  // namespace lockstep
