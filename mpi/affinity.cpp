@@ -9,8 +9,8 @@
 namespace lockstep::mpi {
 
 std::string affinity_mask() {
-  constexpr std::size_t kMostBytes = 1 << 16;
-  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= kMostBytes; bytes *= 2) {
+  constexpr std::size_t kMaxBytes = 1 << 16;
+  for (std::size_t bytes = sizeof(cpu_set_t); bytes <= kMaxBytes; bytes *= 2) {
     std::string mask(bytes, '\0');
     if (sched_getaffinity(0, bytes, reinterpret_cast<cpu_set_t*>(mask.data())) == 0) return mask;
     if (errno != EINVAL) break;  // EINVAL: the kernel knows more processors than the mask has bits

@@ -132,7 +132,7 @@ std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std:
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CommSettings& options) {
   const Topology topology = Topology::of(world, options.hosts);
   const int ranks_here = world.split_by_host().size();
-  const WaitOptions wait{.timeout_s = options.timeout_s, .is_crowded = ranks_here > topology.host_cpus};
+  const WaitOptions wait{.timeout_s = options.timeout_s, .is_oversubscribed = ranks_here > topology.host_cpus};
   const bool is_for_gpus = options.gpu && (options.backend == "nccl" || world.size() > 1);
   if (!is_for_gpus) return make_for_host(world, options.backend, topology, wait);
   if (options.backend != "auto" && options.backend != "nccl") {

@@ -202,7 +202,7 @@ std::string Communicator::broadcast(const std::string& text, int root) const {
 
 bool Communicator::agree(bool yes) const { return all_reduce<std::int32_t>(yes ? 1 : 0, Op::min) == 1; }
 
-void Communicator::together(const std::function<void()>& step) const {
+void Communicator::all_or_throw(const std::function<void()>& step) const {
   const Verdict mine = run(step);
   std::vector<std::int32_t> codes(static_cast<std::size_t>(size_));
   all_gather(std::span(&mine.code, 1), std::span(codes));

@@ -124,7 +124,7 @@ void Environment::finish() {
   check(MPI_Finalize(), "MPI_Finalize");
 }
 
-void Environment::abort(ExitCode code, bool is_anothers) noexcept {
+void Environment::abort(ExitCode code, bool is_remote) noexcept {
   constexpr unsigned kGraceSeconds = 10;
   constexpr useconds_t kPeersMayEndItFirstMicroseconds = 500'000;
   const int status = static_cast<int>(code);
@@ -135,7 +135,7 @@ void Environment::abort(ExitCode code, bool is_anothers) noexcept {
   is_guarded = false;
   std::fflush(nullptr);
   // Who waited for a peer that failed knows less than that peer, which is about to end the job with a code of its own.
-  if (is_anothers || code == ExitCode::communication) usleep(kPeersMayEndItFirstMicroseconds);
+  if (is_remote || code == ExitCode::communication) usleep(kPeersMayEndItFirstMicroseconds);
   if (is_mpi_running()) MPI_Abort(MPI_COMM_WORLD, status);
   _exit(status);
 }

@@ -85,7 +85,7 @@ DeviceChoice choose_device(const std::string& device, const Communicator& world,
   std::string fault;
   DeviceChoice choice{.gpu = open_gpu(local_rank, fault), .remark = {}};
   if (device == "cuda") {
-    world.together([&] {
+    world.all_or_throw([&] {
       if (!choice.gpu) throw ConfigError("run.device=cuda: " + fault + "; or use run.device=cpu");
     });
     return choice;

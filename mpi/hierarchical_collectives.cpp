@@ -53,13 +53,13 @@ class HierarchicalCollectives final : public OrderedCollectives {
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
-  void tell_peers(const std::string& reason) override { meeting_.tell_peers(reason); }
-  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.tell_peers(sentence, code); }
+  void notify_peers(const std::string& reason) override { meeting_.notify_peers(reason); }
+  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.notify_peers(sentence, code); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 
  private:
-  static_assert(Rendezvous::kPostings >= kMostJobs);
+  static_assert(Rendezvous::kPostings >= kMaxJobs);
 
   void await_all(const Job& job);
   std::string compare_hosts(const Job& job, const std::string& fault);
@@ -76,7 +76,7 @@ class HierarchicalCollectives final : public OrderedCollectives {
   Rendezvous& meeting_;
   Messages messages_;
   HostChain chain_;
-  std::array<std::uint64_t, kMostJobs> progress_after_{};  ///< of the jobs that were performed
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< of the jobs that were performed
 };
 
 std::unique_ptr<Collectives> HierarchicalCollectives::make_part(int color) {
@@ -95,11 +95,11 @@ void HierarchicalCollectives::perform(const Job& job) {
 
 void HierarchicalCollectives::finish(const Job& job) {
   meeting_.advance();
-  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
+  progress_after_[job.call.sequence % kMaxJobs] = meeting_.progress();
 }
 
 void HierarchicalCollectives::settle(const Job& job) {
-  meeting_.await_progress(progress_after_[job.call.sequence % kMostJobs], job.call);
+  meeting_.await_progress(progress_after_[job.call.sequence % kMaxJobs], job.call);
 }
 
 /// Waits until all ranks of all hosts have come to a call, and compares the calls. The first rank of a host does so for

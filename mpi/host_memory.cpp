@@ -110,7 +110,7 @@ const Arrays& HostMemory::staged(std::size_t bytes) {
 }
 
 std::size_t HostMemory::staged_elements(const Job& job) const {
-  return kStagingBytes / job.element_bytes() / job.most_nodes();
+  return kStagingBytes / job.element_bytes() / job.max_nodes();
 }
 
 }  // namespace lockstep::mpi

@@ -21,10 +21,10 @@ struct Job {
   /// How many arrays `rank` contributes to a reduction. They lie node_bytes() apart.
   std::size_t nodes_of(int rank) const { return tree == nullptr ? 1 : tree->nodes_of(rank).size(); }
   /// How many the rank with the most contributes.
-  std::size_t most_nodes() const {
-    std::size_t most = 1;
-    for (int rank = 0; tree != nullptr && rank < tree->world_size(); ++rank) most = std::max(most, nodes_of(rank));
-    return most;
+  std::size_t max_nodes() const {
+    std::size_t max = 1;
+    for (int rank = 0; tree != nullptr && rank < tree->world_size(); ++rank) max = std::max(max, nodes_of(rank));
+    return max;
   }
   std::size_t node_bytes() const { return call.stride * element_bytes(); }
   /// From the start of the first array of `rank` to the end of its last.

@@ -57,15 +57,15 @@ LaneTree::LaneTree(std::vector<int> first_lane)
 
 void LaneTree::add_rank(int rank) {
   std::vector<Node> stack;
-  std::size_t most_buffers = 0;
+  std::size_t max_buffers = 0;
   for (int lane = first_lane(rank); lane < first_lane(rank + 1); ++lane) {
     const auto buffer = static_cast<int>(stack.size());
-    most_buffers = std::max(most_buffers, stack.size() + 1);
+    max_buffers = std::max(max_buffers, stack.size() + 1);
     steps_.push_back({.buffer = buffer, .merges = push(stack, {.first = lane, .lanes = 1})});
   }
   nodes_.insert(nodes_.end(), stack.begin(), stack.end());
   first_node_.push_back(nodes_.size());
-  buffers_.push_back(static_cast<int>(most_buffers));
+  buffers_.push_back(static_cast<int>(max_buffers));
 }
 
 LaneTree LaneTree::even(int lanes, int world_size) {

@@ -74,8 +74,9 @@ Variables start_settings(const Variables& variables, const HostFacts& host) {
   Variables settings;
   const bool is_transport_chosen = has_any(variables, {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl"});
   if (!is_transport_chosen && !host.has_fabric) settings["OMPI_MCA_pml"] = "ob1";
-  const bool is_crowded = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
-  if (is_crowded && !variables.contains("OMPI_MCA_mpi_yield_when_idle")) settings["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  const bool is_oversubscribed = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
+  if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
+    settings["OMPI_MCA_mpi_yield_when_idle"] = "1";
   return settings;
 }
 

@@ -129,9 +129,9 @@ void Messages::reduce_slices(const std::byte* values, std::span<const Slice> sli
   const std::size_t my_begin = slices[comm_.rank()].begin * element_bytes;
   const std::size_t my_bytes = slices[comm_.rank()].count * element_bytes;
   // The arrays of all ranks in their order: mine lie where they are, the others' go to scratch, one after the other.
-  std::size_t most_arrays = 0;
-  for (int peer = 0; peer < comm_.size(); ++peer) most_arrays += job.nodes_of(peer);
-  scratch_.resize(std::max(scratch_.size(), most_arrays * my_bytes));
+  std::size_t max_arrays = 0;
+  for (int peer = 0; peer < comm_.size(); ++peer) max_arrays += job.nodes_of(peer);
+  scratch_.resize(std::max(scratch_.size(), max_arrays * my_bytes));
   sources_.clear();
   Exchange exchange(comm_.handle(), kValuesTag);
   for (int peer = 0; peer < comm_.size(); ++peer) {
@@ -187,7 +187,7 @@ void Messages::await(Exchange& exchange, const Call& call, const std::string& pe
     }
     if (now - start >= kYieldTime) {
       nanosleep(&kNap, nullptr);
-    } else if (options_.is_crowded || now - start >= kSpinTime) {
+    } else if (options_.is_oversubscribed || now - start >= kSpinTime) {
       sched_yield();
     }
   }
@@ -200,7 +200,8 @@ void Messages::look_around(const Exchange& exchange, const Call& call, double se
   // What a peer sent before it went elsewhere may still be under way at first.
   constexpr double kSettledSeconds = 0.5;
   for (const int peer : late_peers) {
-    if (seconds >= kSettledSeconds && is_crossed(world_ranks_[peer], 0)) fail(crossing(comm_.rank(), peer, call));
+    if (seconds >= kSettledSeconds && is_crossed(world_ranks_[peer], 0))
+      fail(cross_communicator_deadlock(comm_.rank(), peer, call));
   }
   if (seconds < options_.timeout_s) return;
   std::string late;

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "mpi/crossing.hpp"
+#include "mpi/cross_communicator_deadlock.hpp"
 #include "mpi/job.hpp"
 #include "mpi/rendezvous.hpp"
 
@@ -42,7 +42,7 @@ class Exchange {
 
 /// Jobs done by messages between the ranks of a communicator. Point-to-point messages keep the order of summation in
 /// our hands (MPI_Allreduce may choose any), tell which rank is late, and can be given up. Collective, all but `await`.
-class Messages final : private WaitingPlace {
+class Messages final : private WaitPoint {
  public:
   /// @param host  where this rank's waits end when a rank of its host gives up, and tell that they do; may be null
   Messages(Communicator comm, const WaitOptions& options, Rendezvous* host = nullptr);

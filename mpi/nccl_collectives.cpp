@@ -40,7 +40,7 @@ struct Endpoint {
 
 /// @throws ConfigError  the ranks' NCCL or GPUs do not go together; on every rank
 void require_compatible(const Communicator& comm, const Gpu& gpu) {
-  comm.together([&gpu] {
+  comm.all_or_throw([&gpu] {
     const gpu::ModuleApi& api = gpu.api();
     if (api.nccl_compiled == api.nccl_loaded) return;
     throw ConfigError("comm: lockstep_gpu.so was built for NCCL " + version_text(api.nccl_compiled) + ", but " +
@@ -76,7 +76,7 @@ class NcclCollectives final : public OrderedCollectives {
         host_(std::move(host)),
         options_(options),
         messages_(Communicator(comm_.handle()), options.wait),
-        places_(kMostJobs) {}
+        slots_(kMaxJobs) {}
 
   std::string_view name() const noexcept override { return "nccl"; }
   bool has_device_buckets() const noexcept override { return true; }
@@ -85,7 +85,8 @@ class NcclCollectives final : public OrderedCollectives {
   BucketMemory allocate(std::size_t bytes) override {
     const std::shared_ptr<NcclLink>& connected = link();
     BucketMemory memory;
-    comm_.together([&] { memory = NcclLink::allocate(connected, bytes); });  // one GPU may be fuller than the others
+    comm_.all_or_throw(
+        [&] { memory = NcclLink::allocate(connected, bytes); });  // one GPU may be fuller than the others
     return memory;
   }
 
@@ -94,27 +95,27 @@ class NcclCollectives final : public OrderedCollectives {
   }
 
   void announce(const Job& job) override {
-    Place& place = place_of(job);
-    place.is_on_device = job.values != nullptr && job.call.count > 0 && is_on_device(job.values);
-    if (place.is_on_device && job.tree != nullptr) {
+    JobSlot& slot = slot_of(job);
+    slot.is_on_device = job.values != nullptr && job.call.count > 0 && is_on_device(job.values);
+    if (slot.is_on_device && job.tree != nullptr) {
       throw std::logic_error("comm: nccl cannot sum device memory by lanes");
     }
     if (link_) link_->throw_if_failed();
-    compare(job, place);
-    if (place.is_on_device) {
+    compare(job, slot);
+    if (slot.is_on_device) {
       queue(job);
     } else if (job.call.kind == Kind::all_reduce || job.call.kind == Kind::reduce_ranges) {
-      place.ticket = start_on_host(job);
+      slot.ticket = start_on_host(job);
     }
   }
 
   void perform(const Job& job) override {
-    const Place& place = place_of(job);
-    if (place.is_on_device) return link_->await(job.call.sequence);
+    const JobSlot& slot = slot_of(job);
+    if (slot.is_on_device) return link_->await(job.call.sequence);
     const std::span<std::byte> values(job.values, job.call.count);
     switch (job.call.kind) {
       case Kind::all_reduce:
-        return host_->wait(place.ticket);
+        return host_->wait(slot.ticket);
       case Kind::reduce_ranges:
         return;  // taken later
       case Kind::broadcast:
@@ -132,19 +133,19 @@ class NcclCollectives final : public OrderedCollectives {
 
   /// Device memory is handed over as one piece.
   void take(const Job& job, Slice range, const RangeConsumer& consume) override {
-    const Place& place = place_of(job);
-    if (!place.is_on_device) return host_->reduce_range(place.ticket, range, consume);
+    const JobSlot& slot = slot_of(job);
+    if (!slot.is_on_device) return host_->reduce_range(slot.ticket, range, consume);
     if (range.count > 0) consume(range.begin, job.values + range.begin * job.element_bytes(), range.count);
   }
 
  private:
   /// Where a call's memory lies, and what it is for the backend that has it.
-  struct Place {
+  struct JobSlot {
     bool is_on_device = false;
     Ticket ticket;
   };
 
-  Place& place_of(const Job& job) { return places_[job.call.sequence % kMostJobs]; }
+  JobSlot& slot_of(const Job& job) { return slots_[job.call.sequence % kMaxJobs]; }
 
   bool is_on_device(const void* memory) const {
     bool yes = false;
@@ -160,11 +161,11 @@ class NcclCollectives final : public OrderedCollectives {
   }
 
   /// All ranks compare a call on host memory anyway when they do it.
-  void compare(const Job& job, const Place& place) {
+  void compare(const Job& job, const JobSlot& slot) {
     if (compared_ == kComparedCalls) return;
     ++compared_;
     Job seen = job;
-    seen.call.is_on_device = place.is_on_device;
+    seen.call.is_on_device = slot.is_on_device;
     messages_.meet(seen);
   }
 
@@ -220,7 +221,7 @@ class NcclCollectives final : public OrderedCollectives {
   NcclOptions options_;
   Messages messages_;
   std::shared_ptr<NcclLink> link_;  // null until it is needed
-  std::vector<Place> places_;       // by sequence number
+  std::vector<JobSlot> slots_;      // by sequence number
   std::uint64_t compared_ = 0;
 };
 

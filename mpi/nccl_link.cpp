@@ -36,20 +36,20 @@ std::string in_seconds(double seconds) {
 NcclLink::NcclLink(const Communicator& comm, std::shared_ptr<const Gpu> gpu, const NcclOptions& options)
     : gpu_(std::move(gpu)),
       options_(options),
-      diagnosis_(Communicator(comm.handle()), {.timeout_s = options.diagnosis_limit_s, .is_crowded = true}) {
+      diagnosis_(Communicator(comm.handle()), {.timeout_s = options.diagnosis_limit_s, .is_oversubscribed = true}) {
   connect(comm);
   watch_ = std::jthread([this](const std::stop_token& stop) { watch(stop); });
 }
 
 void NcclLink::connect(const Communicator& comm) {
   std::array<std::byte, gpu::kUniqueIdBytes> id{};
-  comm.together([&] {  // the root's failure is everybody's
+  comm.all_or_throw([&] {  // the root's failure is everybody's
     if (comm.is_root()) check(api().make_unique_id(reinterpret_cast<char*>(id.data())), "an id for the ranks");
   });
   comm.broadcast(std::span<std::byte>(id));
   const std::string what = "connecting " + std::to_string(comm.size()) + " ranks";
   try {
-    comm.together([&] {  // or the others would wait for a rank that does not come
+    comm.all_or_throw([&] {  // or the others would wait for a rank that does not come
       check(api().open(gpu_->index(), reinterpret_cast<const char*>(id.data()), comm.size(), comm.rank(), &link_),
             what);
     });

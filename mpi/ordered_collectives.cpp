@@ -13,9 +13,8 @@ Ticket OrderedCollectives::start(Job job) {
   job.call.sequence = started_ + 1;
   if (job.call.kind != Kind::reduce_ranges) {
     last_closing_ = job.call.sequence;
-  } else if (job.call.sequence > last_closing_ + kMostRangeTickets) {
-    throw std::logic_error("comm: more than " + std::to_string(kMostRangeTickets) +
-                           " reductions to be taken by ranges");
+  } else if (job.call.sequence > last_closing_ + kMaxRangeTickets) {
+    throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " reductions to be taken by ranges");
   }
   make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
@@ -26,9 +25,9 @@ Ticket OrderedCollectives::start(Job job) {
 /// The places of old jobs are used again; the peers must have read them by then. They have when they performed a later
 /// job that closes those open to ranges.
 void OrderedCollectives::make_room(std::uint64_t sequence) {
-  constexpr std::uint64_t kRoom = kMostJobs / 2;
-  static_assert(kMostRangeTickets < kRoom);
-  if (sequence % kRoom != 0 || sequence < kMostJobs) return;
+  constexpr std::uint64_t kRoom = kMaxJobs / 2;
+  static_assert(kMaxRangeTickets < kRoom);
+  if (sequence % kRoom != 0 || sequence < kMaxJobs) return;
   std::uint64_t closing = sequence - kRoom;
   while (job_at(closing).call.kind == Kind::reduce_ranges) ++closing;
   guard([&] { work_off(closing); });
@@ -75,7 +74,7 @@ void OrderedCollectives::guard(Work work) {
     work();
   } catch (const std::exception& error) {
     failure_ = error.what();
-    tell_peers(failure_);
+    notify_peers(failure_);
     throw;
   }
 }

@@ -39,8 +39,8 @@ class OrderedCollectives : public Collectives {
   void barrier() final;
 
  protected:
-  static constexpr std::size_t kMostElementBytes = 8;
-  static constexpr std::uint64_t kMostJobs = 1024;  ///< whose particulars are kept
+  static constexpr std::size_t kMaxElementBytes = 8;
+  static constexpr std::uint64_t kMaxJobs = 1024;  ///< whose particulars are kept
 
   // What allocate_bucket and split do once all ranks have come.
   virtual BucketMemory allocate(std::size_t bytes) = 0;
@@ -53,7 +53,7 @@ class OrderedCollectives : public Collectives {
   /// Waits until all peers have done their work on this job and on those before.
   virtual void settle(const Job&) {}
   /// Lets the peers know that this rank has failed, where they do not.
-  virtual void tell_peers(const std::string&) {}
+  virtual void notify_peers(const std::string&) {}
 
   /// Instead of `perform`, for a reduction that is taken by ranges: `open`, then `take` for each range.
   virtual void open(const Job& job) { perform(job); }
@@ -86,7 +86,7 @@ class OrderedCollectives : public Collectives {
   /// The same for failures of the communication only: what else `work` throws changes nothing.
   template <class Work>
   void remember_failure(Work work);
-  Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMostJobs]; }
+  Job& job_at(std::uint64_t sequence) { return jobs_[sequence % kMaxJobs]; }
 
   int rank_;
   int world_size_;
@@ -95,9 +95,9 @@ class OrderedCollectives : public Collectives {
   std::uint64_t settled_ = 0;
   std::uint64_t first_open_ = 1;    ///< jobs from here on may still be taken by ranges
   std::uint64_t last_closing_ = 0;  ///< last call that is not taken by ranges itself
-  std::array<Job, kMostJobs> jobs_;
+  std::array<Job, kMaxJobs> jobs_;
   std::string failure_;  ///< what the first failure said
-  alignas(64) std::array<std::byte, kPieceElements * kMostElementBytes> piece_;
+  alignas(64) std::array<std::byte, kPieceElements * kMaxElementBytes> piece_;
 };
 
 template <class ArraysFrom>

@@ -94,10 +94,10 @@ struct InOrder {
   }
 };
 struct ByTree {
-  static constexpr std::size_t kMostDepth = 32;  // lanes are counted by an int
+  static constexpr std::size_t kMaxDepth = 32;  // lanes are counted by an int
   template <class V, std::size_t kVectors>
   LOCKSTEP_INLINE static void combine(const Work& work, std::size_t offset, V (&top)[kVectors]) {
-    V below[kMostDepth][kVectors];
+    V below[kMaxDepth][kVectors];
     std::size_t depth = 0;
     read(work.sources[0] + offset, top);
     for (std::size_t source = 1; source < work.sources.size(); ++source) {
@@ -208,11 +208,11 @@ struct alignas(64) Line {
 /// rounded, all in the first-level cache.
 void run_widened(const Work& work, VectorWidth width) {
   constexpr std::size_t kCacheElements = 4096;
-  constexpr std::size_t kLeastBlock = 64;
+  constexpr std::size_t kMinBlock = 64;
   const Reduction& reduction = work.reduction;
   const HalfFormat format = half_format(reduction.dtype, width);
   const std::size_t rows = work.sources.size() + 1;
-  const std::size_t block = std::max(kCacheElements / rows / kLeastBlock * kLeastBlock, kLeastBlock);
+  const std::size_t block = std::max(kCacheElements / rows / kMinBlock * kMinBlock, kMinBlock);
   thread_local std::vector<Line> lines;
   thread_local std::vector<const std::byte*> widened_sources;
   lines.resize(std::max(lines.size(), rows * block / std::tuple_size_v<decltype(Line::values)>));

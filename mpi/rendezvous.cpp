@@ -129,7 +129,7 @@ bool Rendezvous::has_reached(Counter counter, std::uint64_t value, int& behind) 
 
 void Rendezvous::await(Counter counter, std::uint64_t value, const Call& call) {
   int behind = 0;
-  const int spins = options_.is_crowded ? 1 : kSpins;
+  const int spins = options_.is_oversubscribed ? 1 : kSpins;
   for (int i = 0; i < spins; ++i) {
     if (has_reached(counter, value, behind)) return;
     pause_briefly();
@@ -183,7 +183,7 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
     if (is_dead) give_up(where_is(rank) + " has died while " + here);
     if (has_left) give_up(where_is(rank) + " has left while " + here);
     if (is_crossed(world_ranks_[rank], lines_[rank].thread.load(std::memory_order_relaxed))) {
-      give_up(crossing(names_[rank_], names_[rank], call));
+      give_up(cross_communicator_deadlock(names_[rank_], names_[rank], call));
     }
     late += (late.empty() ? "" : ", ") + where_is(rank);
   }
@@ -203,12 +203,12 @@ void Rendezvous::throw_if_given_up() {
   if (board_->state.load(std::memory_order_acquire) != Board::given_up) return;
   note_end();
   const std::string name = "rank " + std::to_string(names_[board_->rank]);
-  if (board_->code != ExitCode::communication) throw_anothers(board_->code, name + ": " + board_->reason.data());
+  if (board_->code != ExitCode::communication) throw_remote(board_->code, name + ": " + board_->reason.data());
   const std::string who = board_->rank == rank_ ? "this rank" : name;
   throw CommError("comm: " + who + " gave up: " + board_->reason.data());
 }
 
-void Rendezvous::tell_peers(const std::string& reason, ExitCode code) noexcept {
+void Rendezvous::notify_peers(const std::string& reason, ExitCode code) noexcept {
   std::uint32_t expected = Board::fine;
   if (!board_->state.compare_exchange_strong(expected, Board::writing)) return;
   board_->rank = rank_;
@@ -223,7 +223,7 @@ void Rendezvous::tell_peers(const std::string& reason, ExitCode code) noexcept {
 
 void Rendezvous::give_up(const std::string& reason) {
   note_end();
-  tell_peers(reason);
+  notify_peers(reason);
   throw CommError("comm: " + reason);
 }
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "mpi/call.hpp"
-#include "mpi/crossing.hpp"
+#include "mpi/cross_communicator_deadlock.hpp"
 #include "mpi/peer_watch.hpp"
 
 namespace lockstep::mpi {
@@ -27,8 +27,8 @@ struct Posting {
 
 struct WaitOptions {
   double timeout_s = 300;
-  double grace_s = 0;       ///< more for a peer on the same host that may itself wait for another host
-  bool is_crowded = false;  ///< ranks outnumber processors: hand the processor on at once instead of spinning
+  double grace_s = 0;              ///< more for a peer on the same host that may itself wait for another host
+  bool is_oversubscribed = false;  ///< ranks outnumber processors: hand the processor on at once instead of spinning
 };
 
 /// Where the ranks of one host wait for each other, in shared memory.
@@ -39,7 +39,7 @@ struct WaitOptions {
 ///
 /// A wait spins, then yields, then sleeps in the kernel. It ends with CommError when a peer gave up, died, left, or
 /// is late; then all ranks' waits end.
-class Rendezvous final : private WaitingPlace {
+class Rendezvous final : private WaitPoint {
  public:
   static constexpr std::uint64_t kPostings = 1024;  ///< of each rank stay readable
 
@@ -68,7 +68,7 @@ class Rendezvous final : private WaitingPlace {
   void throw_if_given_up();
   /// Makes every rank's waits fail, unless they do already.
   /// @param code  of what they throw; beside that of communication it is an error that is this rank's
-  void tell_peers(const std::string& reason, ExitCode code = ExitCode::communication) noexcept;
+  void notify_peers(const std::string& reason, ExitCode code = ExitCode::communication) noexcept;
   /// The same, and throws.
   [[noreturn]] void give_up(const std::string& reason);
 

@@ -96,7 +96,7 @@ void require_memory(std::size_t bytes) {
 SharedFile share_memfd(const Communicator& host, std::size_t bytes) {
   SharedFile file;
   FileIdentity identity;
-  host.together([&] {
+  host.all_or_throw([&] {
     if (!host.is_root()) return;
     file = SharedFile(memfd_create("lockstep", MFD_CLOEXEC));
     if (file.is_open()) set_length(file, bytes);
@@ -114,7 +114,7 @@ SharedFile share_by_name(const Communicator& host, std::size_t bytes) {
     file = SharedFile(shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR));
     if (!file.is_open()) throw no_memory(bytes, "/dev/shm" + name + ": " + std::strerror(errno));
   };
-  host.together([&] {
+  host.all_or_throw([&] {
     if (!host.is_root()) return;
     open_file(O_RDWR | O_CREAT | O_EXCL);
     try {
@@ -125,7 +125,7 @@ SharedFile share_by_name(const Communicator& host, std::size_t bytes) {
     }
   });
   try {
-    host.together([&] {
+    host.all_or_throw([&] {
       if (!host.is_root()) open_file(O_RDWR);
     });
   } catch (const CommError&) {

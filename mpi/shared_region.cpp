@@ -40,7 +40,7 @@ void reserve(const SharedFile& file, std::size_t begin, std::size_t count) {
 
 SharedRegion::SharedRegion(const Communicator& host, std::size_t bytes) {
   if (bytes == 0) return;
-  host.together([&] {
+  host.all_or_throw([&] {
     if (host.is_root()) require_memory(bytes);
   });
   SharedFile file = share_memfd(host, bytes);
@@ -51,7 +51,7 @@ SharedRegion::SharedRegion(const Communicator& host, std::size_t bytes) {
   const std::size_t begin = std::min(bytes, part * host.rank());
   std::span<std::byte> mapped;
   try {
-    host.together([&] {
+    host.all_or_throw([&] {
       mapped = map(file, bytes);
       reserve(file, begin, std::min(bytes, begin + part) - begin);
     });

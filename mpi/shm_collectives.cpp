@@ -43,13 +43,13 @@ class ShmCollectives final : public OrderedCollectives {
   void announce(const Job& job) override { memory_.announce(job); }
   void perform(const Job& job) override;
   void settle(const Job& job) override;
-  void tell_peers(const std::string& reason) override { meeting_.tell_peers(reason); }
-  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.tell_peers(sentence, code); }
+  void notify_peers(const std::string& reason) override { meeting_.notify_peers(reason); }
+  void give_up(ExitCode code, const std::string& sentence) noexcept override { meeting_.notify_peers(sentence, code); }
   void open(const Job& job) override;
   void take(const Job& job, Slice range, const RangeConsumer& consume) override;
 
  private:
-  static_assert(Rendezvous::kPostings >= kMostJobs);
+  static_assert(Rendezvous::kPostings >= kMaxJobs);
 
   void await_all(const Job& job);
   void run(const Job& job);
@@ -66,16 +66,16 @@ class ShmCollectives final : public OrderedCollectives {
   WaitOptions options_;
   HostMemory memory_;
   Rendezvous& meeting_;
-  std::vector<const std::byte*> sources_;                  ///< of the reduction at hand: the arrays of all ranks
-  std::vector<std::byte*> targets_;                        ///< the first array of each rank, to write to
-  std::array<std::uint64_t, kMostJobs> progress_after_{};  ///< of the jobs that were performed
+  std::vector<const std::byte*> sources_;                 ///< of the reduction at hand: the arrays of all ranks
+  std::vector<std::byte*> targets_;                       ///< the first array of each rank, to write to
+  std::array<std::uint64_t, kMaxJobs> progress_after_{};  ///< of the jobs that were performed
 };
 
 void ShmCollectives::perform(const Job& job) {
   await_all(job);
   run(job);
   meeting_.advance();
-  progress_after_[job.call.sequence % kMostJobs] = meeting_.progress();
+  progress_after_[job.call.sequence % kMaxJobs] = meeting_.progress();
 }
 
 void ShmCollectives::await_all(const Job& job) {
@@ -84,7 +84,7 @@ void ShmCollectives::await_all(const Job& job) {
 }
 
 void ShmCollectives::settle(const Job& job) {
-  meeting_.await_progress(progress_after_[job.call.sequence % kMostJobs], job.call);
+  meeting_.await_progress(progress_after_[job.call.sequence % kMaxJobs], job.call);
 }
 
 /// Values in buckets stay as they are: whoever asks for a range reads all slots and writes to none.

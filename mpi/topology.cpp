@@ -60,9 +60,9 @@ Topology Topology::of(const Communicator& world, int hosts) {
 
   const std::string mine = affinity_mask();
   topology.cpus = count_cpus(mine);
-  std::string together = mine;
-  for (const std::string& mask : host.all_gather(mine)) together = union_of(together, mask);
-  topology.host_cpus = count_cpus(together);
+  std::string united = mine;
+  for (const std::string& mask : host.all_gather(mine)) united = union_of(united, mask);
+  topology.host_cpus = count_cpus(united);
   return topology;
 }
 

@@ -140,7 +140,7 @@ Envelope parse_envelope(const std::string& path, std::span<const std::byte> head
                                          : ": " + std::to_string(file_bytes - envelope.file_bytes) +
                                                " bytes were appended at byte " + std::to_string(envelope.file_bytes)));
   }
-  if (envelope.trailer_offset < kEnvelopeBytes || envelope.trailer_offset > file_bytes) {
+  if (envelope.index_offset < kEnvelopeBytes || envelope.index_offset > file_bytes) {
     throw CheckpointError(path, "it is malformed: its envelope puts the table of digests outside the file");
   }
   return envelope;

@@ -24,9 +24,9 @@ struct Envelope {
   std::uint16_t used_bytes = 128;
   std::uint32_t flags = 0;
   std::uint64_t file_bytes = 0;
-  std::uint64_t trailer_offset = 0;  ///< where the HDF5 part ends
+  std::uint64_t index_offset = 0;  ///< where the HDF5 part ends
   std::uint64_t step = 0;
-  Digest128 trailer_digest;
+  Digest128 index_digest;
   std::array<char, 64> writer = {};
   std::uint32_t shard = 0;
   std::uint32_t shards = 1;  ///< files of the checkpoint

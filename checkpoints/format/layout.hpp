@@ -8,15 +8,15 @@
 #include <vector>
 
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/index.hpp"
 #include "checkpoints/format/memory_file.hpp"
-#include "checkpoints/format/trailer.hpp"
 
 namespace lockstep::checkpoints {
 
 /// The HDF5 part of a file, complete but for the bytes of the arrays.
 struct Layout {
   std::unique_ptr<MemoryFile> metadata;
-  std::vector<Place> places;  ///< in the order of Archive::array_paths
+  std::vector<ArrayLocation> places;  ///< in the order of Archive::array_paths
 };
 
 /// Lets HDF5 lay out groups, attributes and arrays, behind room for the envelope. Equal archives give equal bytes.
@@ -31,13 +31,13 @@ Layout lay_out(const Archive& archive, std::uint64_t front_bytes = kEnvelopeByte
 /// @param bytes     of each of `places`
 /// @param owner     keeps `bytes` alive
 /// @throws CheckpointError  with `path` and the object at fault
-Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places,
+Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places,
                   const std::vector<std::span<std::byte>>& bytes, const std::shared_ptr<const void>& owner);
 
 /// The checks of read_tree.
-void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places);
+void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places);
 
 /// Reads groups and attributes back, and no array.
-Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places);
+Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places);
 
 }  // namespace lockstep::checkpoints

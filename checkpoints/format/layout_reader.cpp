@@ -14,8 +14,8 @@ namespace {
 
 class LayoutReader {
  public:
-  LayoutReader(const std::string& path, const std::vector<Place>& places) : places_(places) {
-    for (const Place& place : places) place_of_.emplace(place.path, &place);
+  LayoutReader(const std::string& path, const std::vector<ArrayLocation>& places) : places_(places) {
+    for (const ArrayLocation& place : places) place_of_.emplace(place.path, &place);
     archive_.set_origin(path);
   }
 
@@ -23,7 +23,7 @@ class LayoutReader {
                const std::shared_ptr<const void>& owner) {
     check(metadata);
     for (std::size_t i = 0; i < places_.size(); ++i) {  // in the order of the archive that was written
-      const Place& place = places_[i];
+      const ArrayLocation& place = places_[i];
       object_ = place.path;
       const auto found = arrays_.find(place.path);
       if (place.first == kNoArray) {
@@ -41,7 +41,7 @@ class LayoutReader {
 
   void check(MemoryFile& metadata) {
     read_objects(metadata);
-    for (const Place& place : places_) {
+    for (const ArrayLocation& place : places_) {
       object_ = place.path;
       if (!arrays_.contains(place.path)) fail("it is listed, but missing");
     }
@@ -179,8 +179,8 @@ class LayoutReader {
   }
 
   FileTypes types_;
-  const std::vector<Place>& places_;
-  std::map<std::string, const Place*> place_of_;
+  const std::vector<ArrayLocation>& places_;
+  std::map<std::string, const ArrayLocation*> place_of_;
   std::map<std::string, Found> arrays_;
   Archive archive_;
   std::string object_ = "/";
@@ -202,20 +202,20 @@ auto read_with(const LayoutReader& reader, const std::string& path, const Read& 
 
 }  // namespace
 
-Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places,
+Archive read_tree(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places,
                   const std::vector<std::span<std::byte>>& bytes, const std::shared_ptr<const void>& owner) {
   const HdfSession session;
   LayoutReader reader(path, places);
   return read_with(reader, path, [&] { return reader.read(metadata, bytes, owner); });
 }
 
-void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places) {
+void check_tree(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places) {
   const HdfSession session;
   LayoutReader reader(path, places);
   read_with(reader, path, [&] { reader.check(metadata); });
 }
 
-Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<Place>& places) {
+Archive read_tree_groups(const std::string& path, MemoryFile& metadata, const std::vector<ArrayLocation>& places) {
   const HdfSession session;
   LayoutReader reader(path, places);
   return read_with(reader, path, [&] { return reader.read_groups(metadata); });

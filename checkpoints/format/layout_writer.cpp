@@ -58,10 +58,10 @@ class LayoutWriter {
     checked(H5Pset_obj_track_times(array_list_.id(), false), "H5Pset_obj_track_times");
   }
 
-  std::vector<Place> write() {
+  std::vector<ArrayLocation> write() {
     write_attributes(Handle(H5Gopen2(file_.id(), "/", H5P_DEFAULT), H5Gclose, "H5Gopen2").id(), "/");
     for (const std::string& path : archive_.group_paths()) write_group(path);
-    std::vector<Place> places;
+    std::vector<ArrayLocation> places;
     std::map<std::string, std::size_t> index_of;
     for (const std::string& path : archive_.array_paths()) {
       const std::string& first = archive_.first_path_of(path);
@@ -93,7 +93,7 @@ class LayoutWriter {
     write_attributes(group.id(), path);
   }
 
-  Place write_array(const std::string& path) {
+  ArrayLocation write_array(const std::string& path) {
     const Array& array = archive_.array(path);
     const std::vector<hsize_t> shape(array.shape.begin(), array.shape.end());
     const Handle space(
@@ -104,14 +104,14 @@ class LayoutWriter {
                      H5Dclose, "H5Dcreate2");
     write_text(set.id(), kDTypeAttribute, std::string(name_of(array.dtype)));
     write_attributes(set.id(), path);
-    Place place{.path = path, .nbytes = array.bytes.size(), .dtype = array.dtype, .shape = array.shape};
+    ArrayLocation place{.path = path, .nbytes = array.bytes.size(), .dtype = array.dtype, .shape = array.shape};
     if (array.bytes.empty()) return place;
     place.offset = H5Dget_offset(set.id());
     if (place.offset == HADDR_UNDEF) throw_hdf("H5Dget_offset");
     return place;
   }
 
-  Place write_link(const std::string& path, Place place) {
+  ArrayLocation write_link(const std::string& path, ArrayLocation place) {
     checked(H5Lcreate_hard(file_.id(), place.path.c_str(), file_.id(), path.c_str(), links_.id(), H5P_DEFAULT),
             "H5Lcreate_hard");
     place.path = path;

@@ -9,7 +9,7 @@
 
 #include "checkpoints/format/digest.hpp"
 #include "checkpoints/format/envelope.hpp"
-#include "checkpoints/format/trailer.hpp"
+#include "checkpoints/format/index.hpp"
 #include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
@@ -43,7 +43,7 @@ std::uint64_t verify_state_file(const std::string& path, int threads);
 
 struct FileContents {
   Envelope envelope;
-  Trailer trailer;
+  Index index;
 };
 
 /// Reads and checks the envelope and the table of digests, and no array.

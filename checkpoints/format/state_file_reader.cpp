@@ -9,11 +9,11 @@
 #include <vector>
 
 #include "checkpoints/format/envelope.hpp"
+#include "checkpoints/format/index.hpp"
 #include "checkpoints/format/layout.hpp"
 #include "checkpoints/format/memory_file.hpp"
-#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
-#include "checkpoints/format/trailer.hpp"
 #include "checkpoints/store/disk.hpp"
 
 namespace lockstep::checkpoints {
@@ -40,34 +40,34 @@ std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes
 }
 
 /// The digests of a file that is still to be read.
-struct Index {
+struct FileHead {
   Envelope envelope;
-  Trailer trailer;
+  Index index;
   std::vector<Piece> pieces;
 };
 
-Trailer read_trailer(const std::string& path, const ExistingFile& file, const Envelope& envelope) {
-  std::vector<std::byte> bytes(envelope.file_bytes - envelope.trailer_offset);
-  file.read(envelope.trailer_offset, bytes);
-  if (digest128(bytes) != envelope.trailer_digest) {
-    throw CheckpointError(path, "it is damaged: bytes " + std::to_string(envelope.trailer_offset) + "-" +
+Index read_index(const std::string& path, const ExistingFile& file, const Envelope& envelope) {
+  std::vector<std::byte> bytes(envelope.file_bytes - envelope.index_offset);
+  file.read(envelope.index_offset, bytes);
+  if (digest128(bytes) != envelope.index_digest) {
+    throw CheckpointError(path, "it is damaged: bytes " + std::to_string(envelope.index_offset) + "-" +
                                     std::to_string(envelope.file_bytes - 1) +
                                     ", its table of digests, differ from their digest");
   }
-  auto trailer = Trailer::decode(bytes);
-  if (!trailer) throw CheckpointError(path, "it is malformed: its table of digests cannot be read");
-  return *std::move(trailer);
+  auto index = Index::decode(bytes);
+  if (!index) throw CheckpointError(path, "it is malformed: its table of digests cannot be read");
+  return *std::move(index);
 }
 
-Index read_index(const std::string& path, const ExistingFile& file) {
-  Index index{.envelope = read_envelope(path, file), .trailer = {}, .pieces = {}};
-  index.trailer = read_trailer(path, file, index.envelope);
-  auto pieces = cut_into_pieces(index.trailer.places, kEnvelopeBytes, index.envelope.trailer_offset);
-  if (!pieces || pieces->size() != index.trailer.digests.size()) {
+FileHead read_head(const std::string& path, const ExistingFile& file) {
+  FileHead head{.envelope = read_envelope(path, file), .index = {}, .pieces = {}};
+  head.index = read_index(path, file, head.envelope);
+  auto pieces = cut_into_pieces(head.index.places, kEnvelopeBytes, head.envelope.index_offset);
+  if (!pieces || pieces->size() != head.index.digests.size()) {
     throw CheckpointError(path, "it is malformed: its table of digests does not cover its bytes");
   }
-  index.pieces = *std::move(pieces);
-  return index;
+  head.pieces = *std::move(pieces);
+  return head;
 }
 
 bool is_zero(std::span<const std::byte> bytes) {
@@ -75,7 +75,8 @@ bool is_zero(std::span<const std::byte> bytes) {
 }
 
 /// "it is damaged: bytes 8192-9215 (array /model/params/w) and 3 more stretches differ from their digests"
-std::string describe_damage(const std::vector<Piece>& damaged, const std::vector<Place>& places, bool all_zero) {
+std::string describe_damage(const std::vector<Piece>& damaged, const std::vector<ArrayLocation>& places,
+                            bool all_zero) {
   std::string text = "it is damaged: bytes";
   for (std::size_t i = 0; i < damaged.size() && i < kNamesShown; ++i) {
     const Piece& piece = damaged[i];
@@ -98,7 +99,7 @@ class Damage {
     is_all_zero_ = is_all_zero_ && is_zero(bytes);
   }
 
-  void throw_if_any(const std::string& path, const std::vector<Place>& places) {
+  void throw_if_any(const std::string& path, const std::vector<ArrayLocation>& places) {
     if (pieces_.empty()) return;
     std::sort(pieces_.begin(), pieces_.end(), [](const Piece& a, const Piece& b) { return a.offset < b.offset; });
     throw CheckpointError(path, describe_damage(pieces_, places, is_all_zero_));
@@ -135,20 +136,20 @@ class ForwardReader {
 };
 
 /// The HDF5 part without the arrays' bytes.
-std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const Index& index, Damage& damage) {
+std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const FileHead& head, Damage& damage) {
   auto memory = std::make_unique<MemoryFile>();
-  memory->write(0, index.envelope.bytes());
-  ForwardReader reader(file, index.envelope.file_bytes);
+  memory->write(0, head.envelope.bytes());
+  ForwardReader reader(file, head.envelope.file_bytes);
   std::vector<std::byte> bytes;
-  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
-    const Piece& piece = index.pieces[i];
+  for (std::size_t i = 0; i < head.pieces.size(); ++i) {
+    const Piece& piece = head.pieces[i];
     if (piece.array != kNoArray) continue;
     bytes.resize(piece.nbytes);
     reader.read(piece.offset, bytes);
-    if (digest64(bytes) != index.trailer.digests[i]) damage.add(piece, bytes);
+    if (digest64(bytes) != head.index.digests[i]) damage.add(piece, bytes);
     memory->write(piece.offset, bytes);
   }
-  memory->set_end(index.envelope.trailer_offset);
+  memory->set_end(head.envelope.index_offset);
   return memory;
 }
 
@@ -156,16 +157,16 @@ std::unique_ptr<MemoryFile> read_metadata(const ExistingFile& file, const Index&
 /// @param place_of  gives the memory for a piece's bytes, which may be a part of the buffer; none for one to be left
 /// out
 template <class PlaceOf>
-void read_arrays(const ExistingFile& file, const Index& index, int threads, Damage& damage, const PlaceOf& place_of) {
+void read_arrays(const ExistingFile& file, const FileHead& head, int threads, Damage& damage, const PlaceOf& place_of) {
   std::vector<Piece> pieces;
   std::vector<std::uint64_t> digests;
-  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
-    if (index.pieces[i].array == kNoArray) continue;
-    pieces.push_back(index.pieces[i]);
-    digests.push_back(index.trailer.digests[i]);
+  for (std::size_t i = 0; i < head.pieces.size(); ++i) {
+    if (head.pieces[i].array == kNoArray) continue;
+    pieces.push_back(head.pieces[i]);
+    digests.push_back(head.index.digests[i]);
   }
-  share_out(pieces, threads, [&](std::size_t first, std::size_t last) {
-    ForwardReader reader(file, index.envelope.file_bytes);
+  for_each_parallel_piece(pieces, threads, [&](std::size_t first, std::size_t last) {
+    ForwardReader reader(file, head.envelope.file_bytes);
     std::vector<std::byte> buffer;
     for (std::size_t i = first; i < last; ++i) {
       const std::span<std::byte> bytes = place_of(pieces[i], buffer);
@@ -183,7 +184,7 @@ struct Room {
   std::shared_ptr<std::byte> own;           ///< of those without a target
 };
 
-Room room_for(const std::string& path, const std::vector<Place>& places, const RestoreTargets& targets) {
+Room room_for(const std::string& path, const std::vector<ArrayLocation>& places, const RestoreTargets& targets) {
   Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
             .is_read = std::vector<char>(places.size(), 1),
             .own = nullptr};
@@ -216,71 +217,71 @@ Room room_for(const std::string& path, const std::vector<Place>& places, const R
 Seal read_seal(const std::string& path) {
   const ExistingFile file(path);
   const Envelope envelope = read_envelope(path, file);
-  return {envelope.step, envelope.trailer_digest};
+  return {envelope.step, envelope.index_digest};
 }
 
 Archive read_state_file(const std::string& path, std::uint64_t& step, const RestoreTargets& targets) {
   const ExistingFile file(path);
-  const Index index = read_index(path, file);
-  const auto& places = index.trailer.places;
+  const FileHead head = read_head(path, file);
+  const auto& places = head.index.places;
   Damage damage;
-  const auto metadata = read_metadata(file, index, damage);
+  const auto metadata = read_metadata(file, head, damage);
   const Room room = room_for(path, places, targets);
-  read_arrays(file, index, io_threads(), damage, [&](const Piece& piece, std::vector<std::byte>&) {
+  read_arrays(file, head, io_threads(), damage, [&](const Piece& piece, std::vector<std::byte>&) {
     const bool is_read = room.is_read[piece.array] != 0;
     return is_read ? room.bytes[piece.array].subspan(piece.offset - places[piece.array].offset, piece.nbytes)
                    : std::span<std::byte>();
   });
   damage.throw_if_any(path, places);
-  step = index.envelope.step;
+  step = head.envelope.step;
   return read_tree(path, *metadata, places, room.bytes, room.own);
 }
 
 std::uint64_t verify_state_file(const std::string& path, int threads) {
   const ExistingFile file(path);
-  const Index index = read_index(path, file);
+  const FileHead head = read_head(path, file);
   Damage damage;
-  const auto metadata = read_metadata(file, index, damage);
-  read_arrays(file, index, threads, damage, [](const Piece& piece, std::vector<std::byte>& buffer) {
+  const auto metadata = read_metadata(file, head, damage);
+  read_arrays(file, head, threads, damage, [](const Piece& piece, std::vector<std::byte>& buffer) {
     buffer.resize(kPieceBytes);
     return std::span(buffer).first(piece.nbytes);
   });
-  damage.throw_if_any(path, index.trailer.places);
-  check_tree(path, *metadata, index.trailer.places);
-  return index.envelope.step;
+  damage.throw_if_any(path, head.index.places);
+  check_tree(path, *metadata, head.index.places);
+  return head.envelope.step;
 }
 
 FileContents read_state_contents(const std::string& path) {
   const ExistingFile file(path);
-  Index index = read_index(path, file);
-  return {index.envelope, std::move(index.trailer)};
+  FileHead head = read_head(path, file);
+  return {head.envelope, std::move(head.index)};
 }
 
 Archive read_state_groups(const std::string& path) {
   const ExistingFile file(path);
-  const Index index = read_index(path, file);
+  const FileHead head = read_head(path, file);
   Damage damage;
-  const auto metadata = read_metadata(file, index, damage);
-  damage.throw_if_any(path, index.trailer.places);
-  return read_tree_groups(path, *metadata, index.trailer.places);
+  const auto metadata = read_metadata(file, head, damage);
+  damage.throw_if_any(path, head.index.places);
+  return read_tree_groups(path, *metadata, head.index.places);
 }
 
 std::optional<Array> read_state_array(const std::string& path, const std::string& name) {
   const ExistingFile file(path);
-  const Index index = read_index(path, file);
-  const auto& places = index.trailer.places;
-  const auto place = std::find_if(places.begin(), places.end(), [&](const Place& p) { return p.path == name; });
+  const FileHead head = read_head(path, file);
+  const auto& places = head.index.places;
+  const auto place = std::find_if(places.begin(), places.end(), [&](const ArrayLocation& p) { return p.path == name; });
   if (place == places.end()) return std::nullopt;
   const auto number = place->first == kNoArray ? static_cast<std::size_t>(place - places.begin()) : place->first;
   const std::shared_ptr<std::byte> memory = allocate(path, place->nbytes);
   const std::span<std::byte> bytes(memory.get(), place->nbytes);
   file.read(place->offset, bytes);
   Damage damage;
-  for (std::size_t i = 0; i < index.pieces.size(); ++i) {
-    const Piece& piece = index.pieces[i];
+  for (std::size_t i = 0; i < head.pieces.size(); ++i) {
+    const Piece& piece = head.pieces[i];
     if (piece.array != number) continue;
     const auto part = bytes.subspan(piece.offset - place->offset, piece.nbytes);
-    if (digest64(part) != index.trailer.digests[i]) damage.add(piece, part);
+    if (digest64(part) != head.index.digests[i]) damage.add(piece, part);
   }
   damage.throw_if_any(path, places);
   return Array{.dtype = place->dtype, .shape = place->shape, .bytes = bytes, .owner = memory};

@@ -8,7 +8,7 @@
 
 #include "checkpoints/format/envelope.hpp"
 #include "checkpoints/format/layout.hpp"
-#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/parallel_pieces.hpp"
 #include "checkpoints/format/state_file.hpp"
 #include "checkpoints/store/disk.hpp"
 
@@ -49,7 +49,7 @@ class ForwardWriter {
 };
 
 /// What the table says of each array, from the statistics and digests of its pieces in order.
-std::vector<Summary> summarise(const std::vector<Place>& places, const std::vector<Piece>& pieces,
+std::vector<Summary> summarise(const std::vector<ArrayLocation>& places, const std::vector<Piece>& pieces,
                                const std::vector<std::uint64_t>& digests,
                                const std::vector<StatisticsSum>& statistics) {
   std::vector<StatisticsSum> sums(places.size());
@@ -109,18 +109,18 @@ Archive archive_part(const Archive& archive, Part part) {
 Seal write_state_file(const std::string& path, std::int64_t step, const Archive& archive, Part part, int threads) {
   Layout layout = lay_out(archive);
   const std::vector<Piece> pieces = pieces_of(layout);
-  Trailer trailer;
-  trailer.places = std::move(layout.places);
-  trailer.summaries.resize(trailer.places.size());
-  trailer.digests.resize(pieces.size());
+  Index index;
+  index.places = std::move(layout.places);
+  index.summaries.resize(index.places.size());
+  index.digests.resize(pieces.size());
   std::vector<StatisticsSum> statistics(pieces.size());
 
   Envelope envelope;
   envelope.step = static_cast<std::uint64_t>(step);
   envelope.shard = part.number;
   envelope.shards = part.count;
-  envelope.trailer_offset = layout.metadata->end();
-  envelope.file_bytes = envelope.trailer_offset + trailer.encode().size();
+  envelope.index_offset = layout.metadata->end();
+  envelope.file_bytes = envelope.index_offset + index.encode().size();
   std::copy(kWriter.begin(), kWriter.end(), envelope.writer.begin());
   seal(envelope);
 
@@ -128,7 +128,7 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
   file.reserve(envelope.file_bytes);
   file.write(0, envelope.bytes());  // not committed: tells a reader how far its writer came
 
-  share_out(pieces, threads, [&](std::size_t first, std::size_t last) {
+  for_each_parallel_piece(pieces, threads, [&](std::size_t first, std::size_t last) {
     if (first == last) return;
     ForwardWriter writer(file, pieces[first].offset);
     std::vector<std::byte> metadata;
@@ -140,26 +140,26 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
         layout.metadata->read(piece.offset, metadata);
         bytes = metadata;
       } else {
-        const Place& place = trailer.places[piece.array];
+        const ArrayLocation& place = index.places[piece.array];
         bytes = archive.array(place.path).bytes.subspan(piece.offset - place.offset, piece.nbytes);
         statistics[i].add(place.dtype, bytes);
       }
-      trailer.digests[i] = digest64(bytes);
+      index.digests[i] = digest64(bytes);
       writer.write(bytes);  // while it is still in the processor's cache
     }
     writer.flush();
   });
-  trailer.summaries = summarise(trailer.places, pieces, trailer.digests, statistics);
-  const std::vector<std::byte> encoded = trailer.encode();
-  file.write(envelope.trailer_offset, encoded);
+  index.summaries = summarise(index.places, pieces, index.digests, statistics);
+  const std::vector<std::byte> encoded = index.encode();
+  file.write(envelope.index_offset, encoded);
 
   envelope.flags = kCommittedFlag;
-  envelope.trailer_digest = digest128(encoded);
+  envelope.index_digest = digest128(encoded);
   seal(envelope);
   file.write(0, envelope.bytes());
   file.sync();  // once is enough: if the envelope should reach the disk first, the digests tell
   file.close();
-  return {envelope.step, envelope.trailer_digest};
+  return {envelope.step, envelope.index_digest};
 }
 
 }  // namespace lockstep::checkpoints

@@ -24,7 +24,7 @@
 #include "checkpoints/interop/safetensors_index.hpp"
 #include "checkpoints/interop/zip.hpp"
 #include "checkpoints/store/disk.hpp"
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -168,7 +168,7 @@ void write_hdf5(NewFile& file, const std::vector<NamedArray>& arrays,
     file.write(written, between);
   };
   std::map<std::uint64_t, std::span<const std::byte>> by_offset;
-  for (const Place& place : layout.places) {
+  for (const ArrayLocation& place : layout.places) {
     if (place.nbytes != 0) by_offset.emplace(place.offset, archive.array(place.path).bytes);
   }
   for (const auto& [offset, bytes] : by_offset) {

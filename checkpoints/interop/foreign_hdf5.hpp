@@ -15,7 +15,7 @@ bool is_hdf5(const Source& source);
 Archive read_foreign_hdf5(const DiskSource& source);
 
 /// What the child tells of, each with what follows it.
-enum class Told : std::uint64_t {
+enum class Hdf5Event : std::uint64_t {
   end,
   group,    ///< path
   array,    ///< path, dtype, number of dimensions, dimensions, bytes, the bytes
@@ -27,6 +27,6 @@ enum class Told : std::uint64_t {
 };
 
 /// Walks through a file; in the child. Never throws a CheckpointError: it tells of it.
-void tell_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output);
+void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output);
 
 }  // namespace lockstep::checkpoints

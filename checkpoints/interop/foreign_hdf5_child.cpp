@@ -50,23 +50,24 @@ bool is_marked_open(std::span<const std::byte> content) {
   return false;
 }
 
-class Teller {
+class Hdf5Walker {
  public:
-  Teller(const Source& source, ChildOutput& output) : output_(output), expansion_(source), file_bytes_(source.size()) {}
+  Hdf5Walker(const Source& source, ChildOutput& output)
+      : output_(output), expansion_(source), file_bytes_(source.size()) {}
 
-  void tell(std::span<const std::byte> content) {
+  void walk(std::span<const std::byte> content) {
     if (is_marked_open(content)) {
       fail_hdf5("it is marked as open for writing: its program still writes it, or ended before it had closed it");
     }
     MemoryFile memory(content);
     const Handle access = memory.access_list();
     const Handle file(H5Fopen("archive", H5F_ACC_RDONLY, access.id()), H5Fclose, "H5Fopen");
-    tell_object(file.id(), "/", "/", 0);
+    walk_object(file.id(), "/", "/", 0);
   }
   const std::string& object() const noexcept { return object_; }
 
  private:
-  void tell_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
+  void walk_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
     object_ = path;
     if (++objects_ > kMaxObjects) refuse_hdf5("there are more than a million objects");
     if (depth > kMaxDepth) refuse_hdf5("it lies more than 32 groups deep");
@@ -79,22 +80,22 @@ class Teller {
     switch (H5Iget_type(object.id())) {
       case H5I_GROUP:
         if (!is_new) refuse_hdf5("it is the group " + known->second + " once more");
-        return tell_group(object.id(), path, depth);
+        return write_group(object.id(), path, depth);
       case H5I_DATASET:
-        if (is_new) return tell_array(object.id(), path);
-        return tell_alias(path, known->second);
+        if (is_new) return write_array(object.id(), path);
+        return write_alias(path, known->second);
       default:
         fail_hdf5("it is neither a group nor an array");
     }
   }
 
-  void tell_group(hid_t group, const std::string& path, std::size_t depth) {
-    put(Told::group, path);
-    tell_attributes(group, path);
+  void write_group(hid_t group, const std::string& path, std::size_t depth) {
+    put(Hdf5Event::group, path);
+    write_attributes(group, path);
     for (const std::string& child : children(group)) {
       object_ = path;
       const std::string part = part_of_link(child);
-      tell_object(group, child, (path == "/" ? "" : path) + "/" + part, depth + 1);
+      walk_object(group, child, (path == "/" ? "" : path) + "/" + part, depth + 1);
     }
   }
 
@@ -137,7 +138,7 @@ class Teller {
 
   // --- arrays ---
 
-  void tell_array(hid_t set, const std::string& path) {
+  void write_array(hid_t set, const std::string& path) {
     const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
     const DType dtype = dtype_of(type.id());
     const std::vector<std::int64_t> shape = shape_of(set);
@@ -149,19 +150,19 @@ class Teller {
     if (*nbytes != 0) {
       checked(H5Dread(set, types_.of(dtype), H5S_ALL, H5S_ALL, H5P_DEFAULT, memory.get()), "H5Dread");
     }
-    put(Told::array, path);
+    put(Hdf5Event::array, path);
     output_.write_number(static_cast<std::uint64_t>(dtype));
     output_.write_number(shape.size());
     for (const std::int64_t dimension : shape) output_.write_number(static_cast<std::uint64_t>(dimension));
     output_.write_number(*nbytes);
     output_.write({memory.get(), *nbytes});
     arrays_.emplace(path, true);
-    tell_attributes(set, path);
+    write_attributes(set, path);
   }
 
-  void tell_alias(const std::string& path, const std::string& known) {
+  void write_alias(const std::string& path, const std::string& known) {
     if (!arrays_.contains(known)) refuse_hdf5("it is " + known + ", which holds it");
-    put(Told::alias, path);
+    put(Hdf5Event::alias, path);
     output_.write_text(known);
   }
 
@@ -208,7 +209,7 @@ class Teller {
 
   // --- attributes ---
 
-  void tell_attributes(hid_t object, const std::string& path) {
+  void write_attributes(hid_t object, const std::string& path) {
     std::vector<std::string> names;
     const auto visit = [](hid_t, const char* name, const H5A_info_t*, void* data) -> herr_t {
       auto& found = *static_cast<std::vector<std::string>*>(data);
@@ -219,12 +220,12 @@ class Teller {
     if (names.size() > kMaxAttributes) fail_hdf5("it has more than 64 attributes");
     for (const std::string& name : names) {
       const bool is_ours = name == kDTypeAttribute && path != "/" && arrays_.contains(path);
-      if (!is_ours && is_utf8(name) && is_part(name)) tell_attribute(object, path, name);
+      if (!is_ours && is_utf8(name) && is_part(name)) write_attribute(object, path, name);
     }
   }
 
   /// Only a single number or a text of fixed length: whatever else there may be is left out, unread.
-  void tell_attribute(hid_t object, const std::string& path, const std::string& name) {
+  void write_attribute(hid_t object, const std::string& path, const std::string& name) {
     const Handle attribute(H5Aopen(object, name.c_str(), H5P_DEFAULT), H5Aclose, "H5Aopen");
     const Handle type(H5Aget_type(attribute.id()), H5Tclose, "H5Aget_type");
     const Handle space(H5Aget_space(attribute.id()), H5Sclose, "H5Aget_space");
@@ -233,35 +234,35 @@ class Teller {
     const std::size_t size = H5Tget_size(type.id());
     const H5T_class_t kind = H5Tget_class(type.id());
     if (kind == H5T_STRING && H5Tis_variable_str(type.id()) == 0 && size <= kMaxAttributeBytes) {
-      tell_text(attribute.id(), type.id(), path, name);
+      write_text(attribute.id(), type.id(), path, name);
     } else if (kind == H5T_INTEGER && size <= sizeof(std::int64_t)) {
       std::int64_t value = 0;
       checked(H5Aread(attribute.id(), H5T_NATIVE_INT64, &value), "H5Aread");
-      put(Told::integer, path);
+      put(Hdf5Event::integer, path);
       output_.write_text(name);
       output_.write_number(static_cast<std::uint64_t>(value));
     } else if (kind == H5T_FLOAT && size <= sizeof(double)) {
       double value = 0;
       checked(H5Aread(attribute.id(), H5T_NATIVE_DOUBLE, &value), "H5Aread");
-      put(Told::real, path);
+      put(Hdf5Event::real, path);
       output_.write_text(name);
       output_.write_number(std::bit_cast<std::uint64_t>(value));
     }
   }
 
-  void tell_text(hid_t attribute, hid_t type, const std::string& path, const std::string& name) {
+  void write_text(hid_t attribute, hid_t type, const std::string& path, const std::string& name) {
     std::string text(H5Tget_size(type), '\0');
     checked(H5Aread(attribute, type, text.data()), "H5Aread");
     text.resize(std::min(text.find('\0'), text.size()));
     if (H5Tget_strpad(type) == H5T_STR_SPACEPAD) text.resize(text.find_last_not_of(' ') + 1);
     if (!is_utf8(text)) return;
-    put(Told::text, path);
+    put(Hdf5Event::text, path);
     output_.write_text(name);
     output_.write_text(text);
   }
 
-  void put(Told told, const std::string& path) {
-    output_.write_number(static_cast<std::uint64_t>(told));
+  void put(Hdf5Event event, const std::string& path) {
+    output_.write_number(static_cast<std::uint64_t>(event));
     output_.write_text(path);
   }
 
@@ -288,8 +289,8 @@ void block_external_links() {
   checked(H5Lregister(&blocked), "H5Lregister");
 }
 
-void tell_failure(const std::string& object, const std::string& message, CheckpointFault fault, ChildOutput& output) {
-  output.write_number(static_cast<std::uint64_t>(Told::failure));
+void write_failure(const std::string& object, const std::string& message, CheckpointFault fault, ChildOutput& output) {
+  output.write_number(static_cast<std::uint64_t>(Hdf5Event::failure));
   output.write_text(object);
   output.write_text(message);
   output.write_number(static_cast<std::uint64_t>(fault));
@@ -297,19 +298,19 @@ void tell_failure(const std::string& object, const std::string& message, Checkpo
 
 }  // namespace
 
-void tell_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output) {
+void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output) {
   const HdfSession session;
   block_external_links();
   H5PLset_loading_state(0);
-  Teller teller(source, output);
+  Hdf5Walker walker(source, output);
   try {
-    teller.tell(content);
-    output.write_number(static_cast<std::uint64_t>(Told::end));
+    walker.walk(content);
+    output.write_number(static_cast<std::uint64_t>(Hdf5Event::end));
   } catch (const CheckpointError& error) {
     const std::string prefix = error.path().empty() ? "" : error.path() + ": " + error.object() + ": ";
-    tell_failure(teller.object(), std::string(error.what()).substr(prefix.size()), error.fault(), output);
+    write_failure(walker.object(), std::string(error.what()).substr(prefix.size()), error.fault(), output);
   } catch (const std::bad_alloc&) {
-    tell_failure(teller.object(), "it takes too much memory to parse", CheckpointFault::refused, output);
+    write_failure(walker.object(), "it takes too much memory to parse", CheckpointFault::refused, output);
   }
 }
 

@@ -40,29 +40,29 @@ class Receiver {
 
   void receive(ChildInput& input) {
     for (std::size_t count = 0;; ++count) {
-      const auto told = static_cast<Told>(input.read_number());
-      if (told == Told::end) return;
+      const auto event = static_cast<Hdf5Event>(input.read_number());
+      if (event == Hdf5Event::end) return;
       if (count > 64 * kMaxObjects) source_.refuse("it holds too many objects");
-      receive(told, input);
+      receive(event, input);
     }
   }
   Archive take() { return std::move(archive_); }
 
  private:
-  void receive(Told told, ChildInput& input) {
+  void receive(Hdf5Event event, ChildInput& input) {
     const std::string path = input.read_text();
-    switch (told) {
-      case Told::group:
+    switch (event) {
+      case Hdf5Event::group:
         return archive_.add_group(path);
-      case Told::array:
+      case Hdf5Event::array:
         return receive_array(path, input);
-      case Told::alias:
+      case Hdf5Event::alias:
         return link_array(source_, archive_, path, input.read_text());
-      case Told::integer:
-      case Told::real:
-      case Told::text:
-        return receive_attribute(told, path, input);
-      case Told::failure:
+      case Hdf5Event::integer:
+      case Hdf5Event::real:
+      case Hdf5Event::text:
+        return receive_attribute(event, path, input);
+      case Hdf5Event::failure:
         return receive_failure(path, input);
       default:
         source_.refuse("it could not be parsed");
@@ -91,15 +91,15 @@ class Receiver {
     put_array(source_, archive_, path, std::move(array));
   }
 
-  void receive_attribute(Told told, const std::string& path, ChildInput& input) {
+  void receive_attribute(Hdf5Event event, const std::string& path, ChildInput& input) {
     const std::string name = input.read_text();
     Attribute value;
-    if (told == Told::text) {
+    if (event == Hdf5Event::text) {
       value = input.read_text();
     } else {
       const std::uint64_t bits = input.read_number();
-      if (told == Told::integer) value = static_cast<std::int64_t>(bits);
-      if (told == Told::real) value = std::bit_cast<double>(bits);
+      if (event == Hdf5Event::integer) value = static_cast<std::int64_t>(bits);
+      if (event == Hdf5Event::real) value = std::bit_cast<double>(bits);
     }
     put_attribute(source_, archive_, path, name, std::move(value), path);
   }
@@ -140,7 +140,7 @@ Archive read_foreign_hdf5(const DiskSource& source) {
       kGiB + std::min(source.size(), kGiB) * 100;  // as much as Expansion allows, within reason
   try {
     run_in_child(
-        memory, [&](ChildOutput& output) { tell_hdf5(source, mapping.content(), output); },
+        memory, [&](ChildOutput& output) { walk_hdf5(source, mapping.content(), output); },
         [&](ChildInput& input) { receiver.receive(input); });
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;

@@ -74,8 +74,8 @@ std::string metadata_json(const std::map<std::string, std::string>& metadata) {
 
 void read_metadata(const Zip& zip, const std::string& record, Archive& archive) {
   const ZipRecord* found = zip.find(record);
-  constexpr std::uint64_t kMost = std::uint64_t{1} << 24;
-  if (found == nullptr || found->is_deflated || found->bytes > kMost) return;  // of another program
+  constexpr std::uint64_t kMaxBytes = std::uint64_t{1} << 24;
+  if (found == nullptr || found->is_deflated || found->bytes > kMaxBytes) return;  // of another program
   Expansion expansion(zip.source());
   const Block block = zip.read(*found, "metadata", expansion);
   const auto* text = reinterpret_cast<const char*>(block.bytes.data());

@@ -158,10 +158,10 @@ std::uint64_t header_length(const Source& source) {
   std::array<std::byte, 8> head{};
   source.read_to(0, head);
   const auto length = load<std::uint64_t>(head, 0);
-  const std::string told = "its header claims " + std::to_string(length) + " bytes";
-  if (length < 2) source.refuse(told + "; the least is {}");
-  if (length > kMaxHeaderBytes) source.refuse(told + "; safetensors allows 100000000");
-  if (length > source.size() - 8) source.refuse(told + ", but the file has " + std::to_string(source.size()));
+  const std::string event = "its header claims " + std::to_string(length) + " bytes";
+  if (length < 2) source.refuse(event + "; the least is {}");
+  if (length > kMaxHeaderBytes) source.refuse(event + "; safetensors allows 100000000");
+  if (length > source.size() - 8) source.refuse(event + ", but the file has " + std::to_string(source.size()));
   return length;
 }
 

@@ -30,10 +30,10 @@ std::uint64_t memory_in_use() {
   return is_read ? pages * static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) : 0;
 }
 
-void limit(int resource, rlim_t most) {
+void limit(int resource, rlim_t max) {
   rlimit limits{};
   if (::getrlimit(static_cast<__rlimit_resource>(resource), &limits) != 0) _exit(1);
-  limits.rlim_cur = std::min(most, limits.rlim_max);
+  limits.rlim_cur = std::min(max, limits.rlim_max);
   limits.rlim_max = limits.rlim_cur;
   if (::setrlimit(static_cast<__rlimit_resource>(resource), &limits) != 0) _exit(1);
 }

@@ -28,7 +28,7 @@ constexpr std::uint16_t kEncrypted = 1 | 1 << 6 | 1 << 13;
 constexpr std::uint16_t kSizesBehind = 1 << 3;  // sizes and CRC come after the bytes; in front stand zeros
 constexpr std::uint16_t kStored = 0;
 constexpr std::uint16_t kDeflated = 8;
-constexpr std::uint64_t kMostDeflated = 1040;  // deflate makes at most 1032 bytes of one
+constexpr std::uint64_t kMaxDeflated = 1040;  // deflate makes at most 1032 bytes of one
 
 bool is_good_name(const std::string& name) {
   if (name.empty() || name.size() > 4096 || name.front() == '/' || !is_utf8(name)) return false;
@@ -69,13 +69,13 @@ void read_large_field(const Source& source, std::span<const std::byte> extra, Zi
 bool inflate_to(std::span<const std::byte> from, std::span<std::byte> to) {
   z_stream stream{};
   if (inflateInit2(&stream, -MAX_WBITS) != Z_OK) return false;
-  constexpr std::size_t kMost = std::size_t{1} << 30;  // zlib counts in 32 bits
+  constexpr std::size_t kMaxBytes = std::size_t{1} << 30;  // zlib counts in 32 bits
   std::byte none{};
   int result = Z_OK;
   stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(from.data()));
   stream.next_out = reinterpret_cast<Bytef*>(to.empty() ? &none : to.data());
   while (result == Z_OK) {
-    const std::size_t in = std::min(kMost, from.size()), out = std::min(kMost, to.size());
+    const std::size_t in = std::min(kMaxBytes, from.size()), out = std::min(kMaxBytes, to.size());
     stream.avail_in = static_cast<uInt>(in);
     stream.avail_out = static_cast<uInt>(out);
     result = inflate(&stream, Z_NO_FLUSH);
@@ -218,8 +218,8 @@ std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std
   const std::string name(reinterpret_cast<const char*>(head.data()) + kLocalBytes, record.name.size());
   const bool has_sizes = (flags & kSizesBehind) == 0;
   const auto is_told = [&](std::size_t at, std::uint64_t number) {
-    const auto told = load<std::uint32_t>(head, at);
-    return told == number || told == kElsewhere || (!has_sizes && told == 0);
+    const auto event = load<std::uint32_t>(head, at);
+    return event == number || event == kElsewhere || (!has_sizes && event == 0);
   };
   const bool agrees = load<std::uint16_t>(head, 26) == record.name.size() && name == record.name &&
                       load<std::uint16_t>(head, 6) == flags &&
@@ -239,7 +239,7 @@ std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std
 Block Zip::read(const ZipRecord& record, const std::string& object, Expansion& expansion) const {
   Block block = source_.read(record.offset, record.stored_bytes);
   if (record.is_deflated) {
-    const bool is_lie = record.bytes / kMostDeflated > record.stored_bytes;
+    const bool is_lie = record.bytes / kMaxDeflated > record.stored_bytes;
     if (is_lie) source_.refuse(object, "its record claims more bytes than deflate can make of it");
     expansion.take(object, record.bytes);
     const std::shared_ptr<std::byte> memory = allocate_aligned(record.bytes);

@@ -13,7 +13,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "checkpoints/store/syscalls.hpp"
 
 namespace lockstep::checkpoints {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -60,7 +60,7 @@ std::string index_text(std::size_t element, const std::vector<std::int64_t>& sha
 std::string nonfinite_in(const std::string& path, const std::string& group) {
   std::string words;
   std::size_t others = 0;
-  for (const ArrayInfo& info : read_contents(path).arrays) {
+  for (const ArrayInfo& info : read_checkpoint_index(path).arrays) {
     const bool counts = info.path.starts_with(group + "/") && info.first_path.empty();
     if (!counts || info.statistics.nans + info.statistics.infs == 0) continue;
     if (!words.empty()) {

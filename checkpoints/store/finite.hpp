@@ -9,7 +9,7 @@ namespace lockstep::checkpoints {
 /// "/model/params/w holds 2 NaN and 1 infinite elements, the first at [0, 3]". Goes by the index; only an array that is
 /// named is read.
 /// @param path  a checkpoint's folder or a state file
-/// @throws CheckpointError  as read_contents()
+/// @throws CheckpointError  as read_checkpoint_index()
 std::string nonfinite_in(const std::string& path, const std::string& group);
 
 }  // namespace lockstep::checkpoints

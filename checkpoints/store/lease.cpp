@@ -18,7 +18,7 @@
 #include <utility>
 
 #include "checkpoints/store/disk.hpp"
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 

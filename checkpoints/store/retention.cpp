@@ -8,7 +8,7 @@
 
 #include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/folder.hpp"
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "checkpoints/store/store.hpp"
 
 namespace lockstep::checkpoints {
@@ -72,7 +72,7 @@ void retain(const std::string& directory, const RetentionRule& rule) {
   for (const Verdict& verdict : plan_retention(directory, rule)) {
     if (!verdict.is_kept) discard(directory, fs::path(verdict.path).filename().string());
   }
-  remove_leftovers(directory);
+  remove_stale_files(directory);
 }
 
 }  // namespace lockstep::checkpoints

@@ -37,6 +37,6 @@ void retain(const std::string& directory, const RetentionRule& rule);
 
 /// Deletes what retain() was kept from deleting, and temporaries whose process is gone (or, on another host, that are
 /// older than a day).
-void remove_leftovers(const std::string& directory);
+void remove_stale_files(const std::string& directory);
 
 }  // namespace lockstep::checkpoints

@@ -15,7 +15,7 @@
 #include "checkpoints/format/state_file.hpp"
 #include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/folder.hpp"
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 
 namespace lockstep::checkpoints {
 

@@ -13,8 +13,8 @@ namespace lockstep::ckpt {
 struct Command {
   std::string name;
   std::string words;  ///< "FILE NAME" in help
-  std::size_t least;  ///< of them that must be given
-  std::size_t most;
+  std::size_t min;    ///< of them that must be given
+  std::size_t max;
   std::string help;
   std::vector<OptionSpec> options;  ///< besides the common ones
   Exit (*run)(const Request& request);

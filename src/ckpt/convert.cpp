@@ -5,7 +5,7 @@
 #include <map>
 
 #include "checkpoints/interop/foreign.hpp"
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"

@@ -11,7 +11,7 @@
 #include <system_error>
 #include <unistd.h>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/finite.hpp"
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/store.hpp"
@@ -83,13 +83,13 @@ bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>&
   return is_whole;
 }
 
-struct Leftover {
+struct StaleFile {
   const char* prefix;
   const char* what;
 };
 
-void look_at_leftovers(const std::string& directory, Diagnosis& diagnosis) {
-  static constexpr Leftover kKinds[] = {
+void look_at_stale_files(const std::string& directory, Diagnosis& diagnosis) {
+  static constexpr StaleFile kKinds[] = {
       {".tmp-", "was being written; a training run removes it once its writer is gone"},
       {".trash-", "was being deleted; a training run, or prune --yes, completes the deletion"},
       {".bad-", "was renamed because it was unreadable; delete it yourself"},
@@ -199,9 +199,9 @@ void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
 /// One checkpoint by itself: its envelopes, index, name and numbers, but not every byte.
 Exit look_at_one(const std::string& path, Diagnosis& diagnosis) {
   try {
-    const checkpoints::Contents contents = checkpoints::read_contents(path);
-    diagnosis.fact(fmt::format("step {}, {} arrays, {}, written by {}; `ckpt verify` checks every byte", contents.step,
-                               contents.arrays.size(), exact_bytes(contents.file_bytes), escaped(contents.writer)));
+    const checkpoints::CheckpointIndex index = checkpoints::read_checkpoint_index(path);
+    diagnosis.fact(fmt::format("step {}, {} arrays, {}, written by {}; `ckpt verify` checks every byte", index.step,
+                               index.arrays.size(), exact_bytes(index.file_bytes), escaped(index.writer)));
     const std::string nonfinite = checkpoints::nonfinite_in(path, "/model/params");
     nonfinite.empty() ? diagnosis.fact("all parameters are finite") : diagnosis.problem(escaped(nonfinite));
     const std::string run = run_of(path);
@@ -217,7 +217,7 @@ Exit look_at_folder(const std::string& directory, Diagnosis& diagnosis) {
   const std::vector<Saved> all = saved_in(directory);
   const bool is_whole = look_at_checkpoints(directory, all, diagnosis);
   const bool is_one_run = look_at_runs(all, diagnosis);
-  look_at_leftovers(directory, diagnosis);
+  look_at_stale_files(directory, diagnosis);
   look_at_pointer(directory, all, diagnosis);
   look_at_lease(directory, diagnosis);
   look_at_permissions(directory, diagnosis);

@@ -6,7 +6,7 @@
 #include <optional>
 #include <sstream>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"
@@ -62,10 +62,11 @@ std::vector<Node> ancestors_of(const Source& source) {
 /// The checkpoint at `path`; the ancestors that it tells of are added to `told`.
 Node node_of(const std::string& name, std::int64_t step, const std::string& path, std::vector<Node>& told) {
   Node node{.name = name, .step = step};
-  const checkpoints::Contents contents = checkpoints::read_contents(path);  // says it where it is no checkpoint
+  const checkpoints::CheckpointIndex index =
+      checkpoints::read_checkpoint_index(path);  // says it where it is no checkpoint
   const Source source = Source::open(path);
-  node.step = contents.step;
-  node.id = contents.digest;
+  node.step = index.step;
+  node.id = index.digest;
   node.run = attribute(source, "run_id");
   node.parent = attribute(source, "parent_digest");
   for (Node& ancestor : ancestors_of(source)) told.push_back(std::move(ancestor));

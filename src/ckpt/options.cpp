@@ -48,11 +48,11 @@ const std::vector<std::string>& Request::texts(const std::string& option) const 
   return found == values_.end() ? kNone : found->second;
 }
 
-std::int64_t Request::integer(const std::string& option, std::int64_t otherwise, std::int64_t least) const {
+std::int64_t Request::integer(const std::string& option, std::int64_t otherwise, std::int64_t min) const {
   if (!has(option)) return otherwise;
   std::int64_t value = 0;
-  if (!parse_number(text(option), value) || value < least) {
-    throw usage_error("--" + option + " " + escaped(text(option)) + ": an integer from " + std::to_string(least) +
+  if (!parse_number(text(option), value) || value < min) {
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": an integer from " + std::to_string(min) +
                       " up is needed");
   }
   return value;

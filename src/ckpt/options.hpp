@@ -25,7 +25,7 @@ class Request {
   std::string text(const std::string& option, const std::string& otherwise = "") const;
   const std::vector<std::string>& texts(const std::string& option) const;
   /// @throws Failure  no whole number from `least` up
-  std::int64_t integer(const std::string& option, std::int64_t otherwise, std::int64_t least = 0) const;
+  std::int64_t integer(const std::string& option, std::int64_t otherwise, std::int64_t min = 0) const;
   /// @throws Failure  no finite number from 0 up
   double real(const std::string& option, double otherwise) const;
 

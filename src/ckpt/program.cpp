@@ -86,7 +86,7 @@ Exit dispatch(const std::vector<std::string>& words) {
     print(help_of(command));
     return Exit::ok;
   }
-  if (request.paths.size() < command.least || request.paths.size() > command.most) {
+  if (request.paths.size() < command.min || request.paths.size() > command.max) {
     throw usage_error("write ckpt " + command.name + " " + command.words);
   }
   return command.run(request);

@@ -8,7 +8,7 @@
 #include <system_error>
 
 #include "checkpoints/interop/foreign.hpp"
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "ckpt/failure.hpp"
 #include "ckpt/text.hpp"
@@ -44,10 +44,10 @@ Source Source::open(const std::string& path) {
 }
 
 void Source::list_own() {
-  checkpoints::Contents contents = checkpoints::read_contents(path_);
-  file_bytes_ = contents.file_bytes;
-  kind_ += ", written by " + escaped(contents.writer);
-  for (checkpoints::ArrayInfo& array : contents.arrays) {
+  checkpoints::CheckpointIndex index = checkpoints::read_checkpoint_index(path_);
+  file_bytes_ = index.file_bytes;
+  kind_ += ", written by " + escaped(index.writer);
+  for (checkpoints::ArrayInfo& array : index.arrays) {
     ArrayInfo info;
     info.label = label_of(array.path);
     info.path = std::move(array.path);

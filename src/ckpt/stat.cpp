@@ -77,10 +77,10 @@ Exit hist(const Request& request) {
     print(root);
     return Exit::ok;
   }
-  const std::int64_t most = std::max<std::int64_t>(1, *std::max_element(found.counts.begin(), found.counts.end()));
+  const std::int64_t max = std::max<std::int64_t>(1, *std::max_element(found.counts.begin(), found.counts.end()));
   Table table({Align::right, Align::left, Align::right, Align::right, Align::left});
   for (std::size_t i = 0; i < bins; ++i) {
-    const auto width = static_cast<std::size_t>((found.counts[i] * kBarWidth + most - 1) / most);
+    const auto width = static_cast<std::size_t>((found.counts[i] * kBarWidth + max - 1) / max);
     table.add({number_text(found.edge(i)), "to", number_text(found.edge(i + 1)), std::to_string(found.counts[i]),
                std::string(width, '#')});
   }

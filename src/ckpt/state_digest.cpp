@@ -9,7 +9,7 @@
 #include <span>
 #include <string_view>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/text.hpp"
 
 namespace lockstep::ckpt {

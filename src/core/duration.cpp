@@ -16,11 +16,11 @@ namespace {
 constexpr double kMinute = 60;
 constexpr double kHour = 60 * kMinute;
 constexpr double kDay = 24 * kHour;
-constexpr std::size_t kMostDigits = 9;
+constexpr std::size_t kMaxDigits = 9;
 
 std::optional<double> count_of(const std::string& digits) {
   const bool are_digits = std::all_of(digits.begin(), digits.end(), [](char c) { return c >= '0' && c <= '9'; });
-  if (digits.empty() || digits.size() > kMostDigits || !are_digits) return std::nullopt;
+  if (digits.empty() || digits.size() > kMaxDigits || !are_digits) return std::nullopt;
   return static_cast<double>(std::stoll(digits));
 }
 

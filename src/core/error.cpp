@@ -45,8 +45,8 @@ void throw_agreed(ExitCode code, const std::string& message) {
   throw_marked(code, message, [](Error& error) { error.set_agreed(); });
 }
 
-void throw_anothers(ExitCode code, const std::string& message) {
-  throw_marked(code, message, [](Error& error) { error.set_anothers(); });
+void throw_remote(ExitCode code, const std::string& message) {
+  throw_marked(code, message, [](Error& error) { error.set_remote(); });
 }
 
 }  // namespace lockstep

@@ -10,8 +10,8 @@ namespace lockstep {
 Histogram histogram_of(std::span<const float> values, std::size_t bins) {
   if (values.empty() || bins == 0) throw std::invalid_argument("histogram_of: no values or no bins");
   Histogram histogram;
-  const auto [least, greatest] = std::minmax_element(values.begin(), values.end());
-  histogram.min = *least;
+  const auto [min, greatest] = std::minmax_element(values.begin(), values.end());
+  histogram.min = *min;
   histogram.max = *greatest;
   histogram.count = static_cast<std::int64_t>(values.size());
   histogram.counts.resize(bins);

@@ -6,9 +6,9 @@
 #include <algorithm>
 
 #include "data/hash.hpp"
-#include "data/pen.hpp"
 #include "data/pixels.hpp"
 #include "data/sources.hpp"
+#include "data/stroke_rasterizer.hpp"
 
 namespace lockstep::data {
 

@@ -19,12 +19,12 @@ namespace {
 using Words = std::span<std::int64_t>;
 using ConstWords = std::span<const std::int64_t>;
 
-constexpr std::int64_t kMostClasses = 4096;  // a matrix of 128 MiB
+constexpr std::int64_t kMaxClasses = 4096;  // a matrix of 128 MiB
 
 void require_matrix(std::int64_t classes) {
-  if (classes >= 1 && classes <= kMostClasses) return;
+  if (classes >= 1 && classes <= kMaxClasses) return;
   throw ConfigError("a matrix of " + std::to_string(classes) + " by " + std::to_string(classes) +
-                    " classes is too large: it counts up to " + std::to_string(kMostClasses));
+                    " classes is too large: it counts up to " + std::to_string(kMaxClasses));
 }
 
 std::vector<double> doubles(const std::vector<std::int64_t>& counts) { return {counts.begin(), counts.end()}; }

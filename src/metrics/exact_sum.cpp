@@ -14,8 +14,8 @@ namespace {
 
 constexpr int kDigitBits = 32;
 constexpr std::int64_t kDigitMask = 0xffffffff;
-constexpr int kLowestExponent = -1074;                          // of the smallest double
-constexpr std::int64_t kMostUnsettled = std::int64_t{1} << 28;  // an addition brings less than 2^33 to a digit
+constexpr int kLowestExponent = -1074;                         // of the smallest double
+constexpr std::int64_t kMaxUnsettled = std::int64_t{1} << 28;  // an addition brings less than 2^33 to a digit
 
 /// Rounds a window of 64 bits, whose highest bit is 1, to the 53 bits of a double; ties to even.
 /// @param is_more  something below the window is not 0
@@ -53,7 +53,7 @@ void ExactSum::add(double value) {
   words_[digit] += sign * static_cast<std::int64_t>(low & kDigitMask);
   words_[digit + 1] += sign * static_cast<std::int64_t>((low >> kDigitBits) + (high & kDigitMask));
   words_[digit + 2] += sign * static_cast<std::int64_t>(high >> kDigitBits);
-  if (++unsettled_ == kMostUnsettled) settle();
+  if (++unsettled_ == kMaxUnsettled) settle();
 }
 
 void ExactSum::add_product(double a, double b) {

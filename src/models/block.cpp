@@ -49,14 +49,14 @@ bool matches(std::string pattern, std::string path) {
 
 /// "samples 3, 17, 4, ..." for messages.
 std::string samples_text(const batch::Batch& batch) {
-  constexpr std::size_t kMostNamed = 8;
+  constexpr std::size_t kMaxNamed = 8;
   const std::vector<batch::Draw>& draws = batch.draws();
   if (draws.empty()) return "a batch of " + std::to_string(batch.size()) + " samples";
   std::string text = draws.size() == 1 ? "sample " : "samples ";
-  for (std::size_t i = 0; i < std::min(draws.size(), kMostNamed); ++i) {
+  for (std::size_t i = 0; i < std::min(draws.size(), kMaxNamed); ++i) {
     text += (i == 0 ? "" : ", ") + std::to_string(draws[i].index);
   }
-  return text + (draws.size() > kMostNamed ? ", ..." : "");
+  return text + (draws.size() > kMaxNamed ? ", ..." : "");
 }
 
 }  // namespace

@@ -16,13 +16,13 @@ namespace {
 
 // Where oneDNN is the faster one. It needs a few microseconds more to begin, and from 16 rows on it packs the weight of
 // a forward after all, which pays when there are many rows to come.
-constexpr std::int64_t kMostRowsOfUnpackedForward = 15;
+constexpr std::int64_t kMaxRowsOfUnpackedForward = 15;
 constexpr std::int64_t kFewestRowsOfPackedForward = 128;
 constexpr std::int64_t kFewestRowsOfInputGradient = 64;
 constexpr std::int64_t kLargeWeight = 128 * 1024;  // elements
 
 bool is_faster_forward(std::int64_t rows, const at::Tensor& weight) {
-  return rows >= kFewestRowsOfPackedForward || (rows <= kMostRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
+  return rows >= kFewestRowsOfPackedForward || (rows <= kMaxRowsOfUnpackedForward && weight.numel() >= kLargeWeight);
 }
 
 bool is_faster_input_gradient(std::int64_t rows, const at::Tensor& weight) {
@@ -64,7 +64,7 @@ at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& w
 
 void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to) {
   const std::int64_t samples = gradient.size(0);
-  const bool is_outer_product = samples <= kMostSamples && is_plain(gradient) && is_plain(input) &&
+  const bool is_outer_product = samples <= kMaxSamples && is_plain(gradient) && is_plain(input) &&
                                 gradient.is_contiguous() && input.is_contiguous() && to.is_contiguous();
   if (!is_outer_product) {
     at::mm_out(to, gradient.t(), input);

@@ -79,7 +79,7 @@ LOCKSTEP_INLINE void write_tile(const Part& part, const float* factors, const fl
 template <class V, std::int64_t kRows, bool kIsStreamed>
 LOCKSTEP_INLINE void write_rows(const Part& part, std::int64_t row) {
   const OuterProduct& product = part.product;
-  float factors[kMostSamples * kRows];
+  float factors[kMaxSamples * kRows];
   for (std::int64_t n = 0; n < product.samples; ++n) {
     for (std::int64_t r = 0; r < kRows; ++r) factors[n * kRows + r] = product.left[n * product.rows + row + r];
   }
@@ -151,7 +151,7 @@ std::vector<float> panels_of(const OuterProduct& product) {
 }  // namespace
 
 void write_outer_product(const OuterProduct& product, float* result) {
-  if (product.samples > kMostSamples) throw std::logic_error("an outer product of more samples than it is made for");
+  if (product.samples > kMaxSamples) throw std::logic_error("an outer product of more samples than it is made for");
   const std::vector<float> panels = panels_of(product);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrainElements / std::max<std::int64_t>(1, product.columns));
   at::parallel_for(0, product.rows, grain, [&](std::int64_t begin, std::int64_t end) {

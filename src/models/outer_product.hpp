@@ -6,7 +6,7 @@
 namespace lockstep::models {
 
 /// With more, general matrix products are as fast.
-inline constexpr std::int64_t kMostSamples = 64;
+inline constexpr std::int64_t kMaxSamples = 64;
 
 /// Two matrices with a row per sample, both contiguous.
 struct OuterProduct {

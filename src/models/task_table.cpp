@@ -84,7 +84,7 @@ const TaskRow& row_of(TaskKind kind) {
   return *found;
 }
 
-std::vector<std::string> told_metrics() {
+std::vector<std::string> reported_metrics() {
   std::vector<std::string> metrics;
   for (const TaskRow& row : all_rows()) {
     if (!row.metric.empty()) metrics.push_back(row.metric);

@@ -26,6 +26,6 @@ struct TaskRow {
 const TaskRow& row_of(TaskKind kind);
 
 /// The metrics that some kind tells beside the loss.
-std::vector<std::string> told_metrics();
+std::vector<std::string> reported_metrics();
 
 }  // namespace lockstep::models

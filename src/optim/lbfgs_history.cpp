@@ -136,25 +136,25 @@ Vector LbfgsHistory::direction(const Vector& gradient, std::span<const Answers> 
   const std::size_t count = pairs_.size();
   const Matrix& of_both = products_->of_both;
   const Matrix& of_changes = products_->of_changes;
-  std::vector<double> shares(count);  // of the changes, in what the gradient comes to in the first loop
+  std::vector<double> coefficients(count);  // of the changes, in what the gradient comes to in the first loop
   for (std::size_t i = count; i-- > 0;) {
     double product = -answers[i].step_slope;
-    for (std::size_t j = i + 1; j < count; ++j) product -= shares[j] * of_both[i][j];
-    shares[i] = product / of_both[i][i];
+    for (std::size_t j = i + 1; j < count; ++j) product -= coefficients[j] * of_both[i][j];
+    coefficients[i] = product / of_both[i][i];
   }
   const double scale = count == 0 ? 1 : of_both.back().back() / of_changes.back().back();
   std::vector<double> steps(count);  // of the steps, in the direction
   for (std::size_t i = 0; i < count; ++i) {
     double product = -answers[i].change_slope;
-    for (std::size_t j = 0; j < count; ++j) product -= shares[j] * of_changes[i][j];
+    for (std::size_t j = 0; j < count; ++j) product -= coefficients[j] * of_changes[i][j];
     product *= scale;
     for (std::size_t j = 0; j < i; ++j) product += steps[j] * of_both[j][i];
-    steps[i] = shares[i] - product / of_both[i][i];
+    steps[i] = coefficients[i] - product / of_both[i][i];
   }
   Vector direction;
   for (const at::Tensor& part : gradient) direction.push_back(part.mul(-scale));
   for (std::size_t i = 0; i < count; ++i) {
-    add(direction, -scale * shares[i], pairs_[i].change);
+    add(direction, -scale * coefficients[i], pairs_[i].change);
     add(direction, steps[i], pairs_[i].step);
   }
   return direction;

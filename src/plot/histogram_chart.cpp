@@ -15,8 +15,8 @@ namespace {
 constexpr double kLogFloor = 0.7;  // a bar of one element is to be seen on a logarithmic axis
 
 Ticks count_ticks(const HistogramChart& chart) {
-  const auto most = std::max_element(chart.counts.begin(), chart.counts.end());
-  const auto highest = std::max(1.0, most == chart.counts.end() ? 1.0 : static_cast<double>(*most));
+  const auto max = std::max_element(chart.counts.begin(), chart.counts.end());
+  const auto highest = std::max(1.0, max == chart.counts.end() ? 1.0 : static_cast<double>(*max));
   if (!chart.log_y) return linear_ticks(0, highest, std::max(2, chart.height / 70), true);
   Ticks ticks = log_ticks(1, std::max(highest, 10.0));
   ticks.low = kLogFloor;

@@ -14,9 +14,9 @@ namespace lockstep::plot {
 
 namespace {
 
-constexpr double kLeastOpacity = 0.12;  // of a cell with any count at all
-constexpr double kDark = 0.6;           // from which opacity on texts are light
-constexpr double kLabelRoom = 24;       // between the numbers of two neighbouring classes, at least
+constexpr double kMinOpacity = 0.12;  // of a cell with any count at all
+constexpr double kDark = 0.6;         // from which opacity on texts are light
+constexpr double kLabelRoom = 24;     // between the numbers of two neighbouring classes, at least
 
 struct Grid {
   double left, top, cell;
@@ -31,7 +31,7 @@ std::string draw_cell(const MatrixChart& chart, const Grid& grid, std::size_t ro
   if (!(count > 0)) return "";
   const double share = count / sum;
   const double depth = row == column ? share : std::sqrt(share);  // a few mistakes in a hundred are to be seen
-  const double opacity = kLeastOpacity + (1 - kLeastOpacity) * depth;
+  const double opacity = kMinOpacity + (1 - kMinOpacity) * depth;
   const double x = grid.left + grid.cell * static_cast<double>(column);
   const double y = grid.top + grid.cell * static_cast<double>(row);
   std::string svg = fmt::format(

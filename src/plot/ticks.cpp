@@ -83,8 +83,8 @@ bool is_even(const std::vector<double>& ticks) {
 
 Ticks linear_ticks(double low, double high, int wanted, bool is_widened) {
   // What differs by less than rounding is one value.
-  const double least = 1e-9 * std::max(std::abs(low), std::abs(high));
-  if (high - low <= least) {
+  const double min = 1e-9 * std::max(std::abs(low), std::abs(high));
+  if (high - low <= min) {
     const double room = high == 0.0 ? 1.0 : 0.5 * std::abs(high);
     low -= room;
     high += room;

@@ -11,7 +11,7 @@ namespace lockstep::report {
 
 namespace {
 
-constexpr std::size_t kMostPoints = 800;
+constexpr std::size_t kMaxPoints = 800;
 constexpr double kLogFrom = 20;  // the ratio of the largest value to the least from which an axis is logarithmic
 
 struct Known {
@@ -78,7 +78,7 @@ class Charts {
       for (std::size_t i = 0; i < runs_.size(); ++i) {
         const plot::Series* const curve = runs_[i]->curve(key);
         if (curve == nullptr) continue;
-        chart.series.push_back({name_of(i, name), thinned(curve->points, kMostPoints)});
+        chart.series.push_back({name_of(i, name), thinned(curve->points, kMaxPoints)});
       }
       shown_.push_back(key);
     }
@@ -152,9 +152,9 @@ class Charts {
 
 }  // namespace
 
-std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t most) {
-  if (points.size() <= most) return points;
-  const std::size_t stride = (2 * points.size() + most - 1) / most;  // two points stay of each
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max) {
+  if (points.size() <= max) return points;
+  const std::size_t stride = (2 * points.size() + max - 1) / max;  // two points stay of each
   std::vector<plot::Point> kept;
   for (std::size_t begin = 0; begin < points.size(); begin += stride) {
     const std::size_t end = std::min(begin + stride, points.size());

@@ -26,6 +26,6 @@ std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs
 
 /// At most about `most` points with the same highs and lows: of many neighbours the lowest and the highest stay, and
 /// what is no number.
-std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t most);
+std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max);
 
 }  // namespace lockstep::report

@@ -21,7 +21,7 @@ using Lines = std::vector<std::vector<std::string>>;
 
 constexpr std::size_t kFewClasses = 20;  // of which a narrow chart can show counts and numbers
 constexpr int kWideChart = 720;
-constexpr std::size_t kMostMistakes = 10;
+constexpr std::size_t kMaxMistakes = 10;
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
@@ -64,7 +64,7 @@ std::string mistakes_table(const Table& confusion) {
   }
   std::stable_sort(mistakes.begin(), mistakes.end(),
                    [](const Mistake& a, const Mistake& b) { return a.count > b.count; });
-  if (mistakes.size() > kMostMistakes) mistakes.resize(kMostMistakes);
+  if (mistakes.size() > kMaxMistakes) mistakes.resize(kMaxMistakes);
   const std::vector<ClassCounts> counts = counts_of(confusion);
   Lines rows;
   for (const auto& [target, prediction, count] : mistakes) {

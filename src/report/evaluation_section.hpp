@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "report/exhibits.hpp"
+#include "report/artifacts.hpp"
 
 namespace lockstep::report {
 

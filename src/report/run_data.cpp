@@ -109,7 +109,7 @@ RunData read_run(const std::string& folder) {
   run.command = read_text(folder + "/argv.txt").value_or("");
   run.command.erase(run.command.find_last_not_of('\n') + 1);
   run.step_times = read_step_times(folder);
-  run.exhibits = read_exhibits(folder);
+  run.artifacts = read_artifacts(folder);
   return run;
 }
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "plot/line_chart.hpp"
-#include "report/exhibits.hpp"
+#include "report/artifacts.hpp"
 #include "report/step_times.hpp"
 
 namespace lockstep::report {
@@ -29,7 +29,7 @@ struct RunData {
   std::vector<Setting> configuration;  ///< of config.resolved.json
   std::string command;                 ///< of argv.txt
   std::optional<StepTimes> step_times;
-  Exhibits exhibits;
+  Artifacts artifacts;
 
   const plot::Series* curve(const std::string& key) const;  ///< null where there is none
 };

@@ -105,7 +105,7 @@ std::string run_page(const std::string& folder) {
   const RunData run = read_run(folder);
   std::string body = html_section("Outcome", html_table({}, table_of(run.status)));
   body += html_section("Curves", html_lines(curve_charts({&run}, {run.name})));
-  body += tables_section(run.exhibits.tables) + pictures_section(run.exhibits.pictures);
+  body += tables_section(run.artifacts.tables) + pictures_section(run.artifacts.pictures);
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
   body += step_section(run);
   body += configuration_section(run);

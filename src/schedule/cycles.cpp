@@ -129,7 +129,7 @@ Wave wave_at(const Waves& waves, double here) {
 }
 
 /// With more of them, two would begin at nearly the same number.
-constexpr double kMostWaves = 1e12;
+constexpr double kMaxWaves = 1e12;
 
 Waves waves_of(const Section& rule, const Window& window) {
   Waves waves{.periods = rule.reals("periods"),
@@ -143,7 +143,7 @@ Waves waves_of(const Section& rule, const Window& window) {
   if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: give as many as there are periods");
   if (rule.is_default("floor") && rule.is_default("final_factor")) throw ConfigError("give floor or final_factor");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
-  if (waves.grow != 0 && window.width() / waves.periods.back() > kMostWaves) {
+  if (waves.grow != 0 && window.width() / waves.periods.back() > kMaxWaves) {
     throw ConfigError("periods: the last one is too short, there would be no end of waves");
   }
   return waves;

@@ -33,7 +33,7 @@ void resume_if_requeued(const mpi::Communicator& world, config::Config& config) 
   config.set("resume", "auto", "SLURM_RESTART_COUNT=" + count);
 }
 
-void tell_of_batch_job() {
+void log_batch_job() {
   const auto job = mpi::slurm_job();
   if (!job) return;
   log::info("Slurm job " + job->id + (job->restarts > 0 ? ", restart " + std::to_string(job->restarts) : ""));
@@ -53,7 +53,7 @@ std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, cons
                                             Clock::time_point started) {
   const std::string& wanted = train.text("time_limit");
   const auto seconds = parse_duration(wanted);
-  world.together([&] {
+  world.all_or_throw([&] {
     if (wanted.empty() || (seconds && *seconds > 0)) return;
     throw ConfigError(train.cite("time_limit") + ": '" + wanted +
                       "' is not a duration; write seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");

@@ -17,7 +17,7 @@ void resume_if_requeued(const mpi::Communicator& world, config::Config& config);
 
 /// Says which slurm job this is and how often it was requeued; warns when slurm's signals do not reach the ranks. Not
 /// collective; for rank 0.
-void tell_of_batch_job();
+void log_batch_job();
 
 /// How often slurm has requeued the job; none outside of slurm. For rank 0. Not collective.
 std::optional<int> restarts();

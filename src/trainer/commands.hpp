@@ -17,7 +17,7 @@ namespace lockstep::trainer {
 struct Job {
   const mpi::Communicator& world;
   const std::vector<std::string>& arguments;  ///< with the program's name
-  const engine::Tables& tables;
+  const engine::Registry& registry;
   KeySpecs keys;
 };
 

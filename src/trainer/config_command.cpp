@@ -55,13 +55,13 @@ std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is
 ExitCode show_config(const Job& job, const config::Invocation& invocation) {
   const bool is_verbose = invocation.switches.contains("verbose");
   if (!invocation.switches.contains("groups")) {
-    job.world.together([&] {
+    job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
     });
     log::plain(invocation.config.explain());
     return ExitCode::done;
   }
-  const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.tables, 2);
+  const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.registry, 2);
   log::plain(groups_table(plan.groups, is_verbose));
   for (const std::string& remark : plan.remarks) log::plain(remark);
   return ExitCode::done;

@@ -14,7 +14,7 @@ namespace {
 
 /// On rank 0. A file that exists is replaced when the new one is whole.
 void write_predictions(const mpi::Communicator& world, const std::string& path, const std::string& lines) {
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root()) return;
     const std::string unfinished = path + ".tmp";
     std::ofstream file(unfinished, std::ios::binary);
@@ -32,13 +32,13 @@ void write_predictions(const mpi::Communicator& world, const std::string& path, 
 ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
   const engine::StoredConfig stored = engine::stored_config(job.world, invocation.switches.at("from"));
   std::optional<config::Invocation> settled;
-  job.world.together([&] {  // the run's own configuration first, then what this command line says
+  job.world.all_or_throw([&] {  // the run's own configuration first, then what this command line says
     settled = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys,
                             {{stored.checkpoint, stored.config_ini}});
   });
   const auto wanted = invocation.switches.find("predictions");
   const bool wants_predictions = wanted != invocation.switches.end();
-  const engine::Evaluation result = engine::evaluate_checkpoint(job.world, settled->config.sections(), job.tables,
+  const engine::Evaluation result = engine::evaluate_checkpoint(job.world, settled->config.sections(), job.registry,
                                                                 stored.checkpoint, wants_predictions);
   std::ostringstream text;
   text << "step " << result.step << std::setprecision(6);

@@ -13,7 +13,7 @@ namespace {
 
 /// On rank 0, for all.
 ExitCode write_page(const Job& job, const std::string& path, const std::function<std::string()>& page) {
-  job.world.together([&] {
+  job.world.all_or_throw([&] {
     if (job.world.is_root()) report::write_text(path, page());
   });
   log::plain(path);

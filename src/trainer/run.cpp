@@ -30,7 +30,7 @@ void tune_allocator() {
 ExitCode dispatch(const Job& job) {
   config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
-    job.world.together([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
+    job.world.all_or_throw([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
     return std::move(*parsed);
   }();
   if (invocation.command != "train") leave_on_signals();
@@ -39,7 +39,7 @@ ExitCode dispatch(const Job& job) {
     return ExitCode::done;
   }
   if (invocation.wants_help) {
-    job.world.together([&] {
+    job.world.all_or_throw([&] {
       log::plain(invocation.help_section.empty()
                      ? config::overview_help(job.keys, section_help())
                      : config::section_help(invocation.help_section, job.keys, section_help()));
@@ -66,16 +66,16 @@ ExitCode report_failure(const std::exception& failure, const mpi::Communicator& 
   const auto* const error = dynamic_cast<const Error*>(&failure);
   const ExitCode code = error != nullptr ? error->exit_code() : ExitCode::internal;
   const bool is_everywhere = world.size() == 1 || (error != nullptr && error->is_agreed());
-  const bool is_anothers = error != nullptr && error->is_anothers();
-  if (!is_anothers) is_everywhere ? log::agreed_error(message_of(failure)) : log::error(message_of(failure));
+  const bool is_remote = error != nullptr && error->is_remote();
+  if (!is_remote) is_everywhere ? log::agreed_error(message_of(failure)) : log::error(message_of(failure));
   log::flush();
-  if (!is_everywhere) mpi::Environment::abort(code, is_anothers);
+  if (!is_everywhere) mpi::Environment::abort(code, is_remote);
   return code;
 }
 
 }  // namespace
 
-void run(int argc, char** argv, const engine::Tables& tables) {
+void run(int argc, char** argv, const engine::Registry& registry) {
   tune_allocator();
   install_signal_handlers();
   ExitCode code = ExitCode::done;
@@ -85,7 +85,7 @@ void run(int argc, char** argv, const engine::Tables& tables) {
     const std::vector<std::string> arguments(argv, argv + argc);
     log::configure({.rank = world.rank(), .world_size = world.size()});
     try {
-      code = dispatch({world, arguments, tables, engine::all_keys(tables)});
+      code = dispatch({world, arguments, registry, engine::all_keys(registry)});
     } catch (const std::exception& failure) {
       code = report_failure(failure, world);
     }

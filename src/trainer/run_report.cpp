@@ -26,7 +26,7 @@ namespace {
 std::string evaluation_line(const Record& record) {
   std::ostringstream text;
   text << " val/loss " << std::setprecision(5) << record.number("val/loss").value_or(0);
-  for (const std::string& name : engine::told_metrics()) {
+  for (const std::string& name : engine::reported_metrics()) {
     if (const auto number = record.number("val/" + name)) text << " val/" << name << " " << *number;
   }
   return text.str();
@@ -37,7 +37,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::seconds kStatusInterval{2};
 
 /// For start-up measurements: a launcher may say when it began.
-void tell_start_up() {
+void report_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
   if (launch == nullptr) return;
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -57,7 +57,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard, double console_se
     : folder_(std::move(folder)),
       metrics_(folder_ + "/metrics.jsonl"),
       summary_(folder_ + "/summary.csv"),
-      exhibits_(folder_),
+      artifacts_(folder_),
       has_tensorboard_(has_tensorboard),
       console_interval_(console_secs) {
   report::write_status(folder_, {.state = report::RunState::running});
@@ -67,7 +67,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard, double console_se
 void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
-  exhibits_.truncate_after_step(step);
+  artifacts_.truncate_after_step(step);
   if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
@@ -110,7 +110,7 @@ void RunReport::log_progress(const std::string& line) {
 }
 
 void RunReport::on_step(const engine::StepReport& step) {
-  if (is_first_step_) tell_start_up();
+  if (is_first_step_) report_start_up();
   is_first_step_ = false;
   progress_ = step.progress;
   eta_.add(step.seconds);
@@ -126,7 +126,7 @@ void RunReport::on_step(const engine::StepReport& step) {
 }
 
 /// TensorBoard's pictures have no captions: they stand in a text beside them.
-void RunReport::tell_captions(const std::vector<Image>& images) {
+void RunReport::print_captions(const std::vector<Image>& images) {
   std::string lines;
   for (const Image& image : images) {
     if (!image.caption.empty()) lines += "| " + image.name + " | " + image.caption + " |\n";
@@ -135,19 +135,19 @@ void RunReport::tell_captions(const std::vector<Image>& images) {
   tensorboard_->write("captions", images.back().step, report::MarkedText{"| picture | |\n|---|---|\n" + lines});
 }
 
-void RunReport::on_exhibits(engine::EventStorage& events) {
-  for (Table& table : events.take_tables()) exhibits_.put(std::move(table));
+void RunReport::on_artifacts(engine::EventStorage& events) {
+  for (Table& table : events.take_tables()) artifacts_.put(std::move(table));
   const std::vector<Image> images = events.take_images();
-  tell_captions(images);
+  print_captions(images);
   for (const Image& image : images) {
     const report::EncodedImage png = report::png_of(image);
     if (tensorboard_) tensorboard_->write(image.name, image.step, png);
-    exhibits_.put(report::base64_image(image, png));
+    artifacts_.put(report::base64_image(image, png));
   }
   for (const Histogram& histogram : events.take_histograms()) {
     if (tensorboard_) tensorboard_->write(histogram);
   }
-  exhibits_.save();
+  artifacts_.save();
 }
 
 void RunReport::on_ddp_report(const parallel::DdpReport& report) {

@@ -13,8 +13,8 @@
 #include <optional>
 #include <string>
 
+#include "report/artifacts.hpp"
 #include "report/eta.hpp"
-#include "report/exhibits.hpp"
 #include "report/metrics_writer.hpp"
 #include "report/progress_bar.hpp"
 #include "report/summary_writer.hpp"
@@ -25,8 +25,8 @@ namespace lockstep::trainer {
 /// 0 where nothing is left to do, 75 where the run wants to be continued.
 ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 
-/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv, tables.json,
-/// pictures.json, TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
+/// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,
+/// registry.json, pictures.json, TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
 class RunReport {
  public:
   /// @param has_tensorboard  whether there is a TensorBoard event file, too
@@ -36,22 +36,22 @@ class RunReport {
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const Record& record);
   void on_step(const engine::StepReport& step);
-  /// Takes tables, pictures and histograms out of `events`.
-  void on_exhibits(engine::EventStorage& events);
+  /// Takes registry, pictures and histograms out of `events`.
+  void on_artifacts(engine::EventStorage& events);
   void on_ddp_report(const parallel::DdpReport& report);
   void on_end(engine::Outcome outcome);
   void on_failure(const std::exception& failure, int exit_code);
 
  private:
   void log_progress(const std::string& line);
-  void tell_captions(const std::vector<Image>& images);
+  void print_captions(const std::vector<Image>& images);
   /// report.html; says why there is none, or "": a run that ended well does not fail for that.
   std::string write_page() const;
 
   std::string folder_;
   report::MetricsWriter metrics_;
   report::SummaryWriter summary_;
-  report::ExhibitsWriter exhibits_;
+  report::ArtifactsWriter artifacts_;
   bool has_tensorboard_;
   std::chrono::duration<double> console_interval_;
   std::optional<report::TensorBoardWriter> tensorboard_;  // once it is known at which step the run begins

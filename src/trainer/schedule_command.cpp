@@ -85,9 +85,9 @@ ExitCode show_schedule(const Job& job, const config::Invocation& invocation) {
   const auto plot = invocation.switches.find("plot");
   const bool is_plotted = plot != invocation.switches.end();
   const engine::Plan plan =
-      engine::plan(job.world, invocation.config.sections(), job.tables, is_plotted ? kPoints : kRows);
+      engine::plan(job.world, invocation.config.sections(), job.registry, is_plotted ? kPoints : kRows);
   const std::vector<Line> lines = lines_of(plan.curves);
-  job.world.together([&] {
+  job.world.all_or_throw([&] {
     if (is_plotted && job.world.is_root()) report::write_text(plot->second, schedule_charts(lines));
   });
   log::plain(is_plotted ? plot->second + ": " + std::to_string(lines.size()) + " curves over " +

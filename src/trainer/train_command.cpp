@@ -116,12 +116,12 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = hosts_of(world);
-  world.together([&] {
+  world.all_or_throw([&] {
     if (world.is_root()) report::make_run_folder(folder);
   });
   engine::check_resume(world, settings.resume, checkpoints);
   std::unique_ptr<RunReport> report;
-  world.together([&] {
+  world.all_or_throw([&] {
     fs::create_directories(folder + "/logs");
     log::configure({.rank = world.rank(),
                     .world_size = world.size(),
@@ -138,10 +138,10 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   log::info("run " + folder + ": " + std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks") + " on " +
             std::to_string(hosts.size()) + (hosts.size() == 1 ? " host" : " hosts"));
   log::debug(environment_line());
-  if (world.is_root()) tell_of_batch_job();
+  if (world.is_root()) log_batch_job();
 
   engine::TrainRequest request{.sections = config.sections(),
-                               .tables = job.tables,
+                               .registry = job.registry,
                                .checkpoint_directory = checkpoints,
                                .config_ini = config.to_ini(),
                                .environment_json = environment_json(world.size(), hosts),
@@ -153,7 +153,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   if (report) {
     request.reporter = [&report](const Record& record) { report->on_record(record); };
     request.on_start = [&report](std::int64_t step, const auto& from) { report->on_start(step, from); };
-    request.on_exhibits = [&report](engine::EventStorage& events) { report->on_exhibits(events); };
+    request.on_artifacts = [&report](engine::EventStorage& events) { report->on_artifacts(events); };
     request.on_report = [&report](const parallel::DdpReport& times) { report->on_ddp_report(times); };
     request.hooks.emplace_back(engine::Priority::high, std::make_unique<StepHook>(*report));
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A program of a user's own: the trainer with data, models and train steps of its own, each with a key, and a hook.
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -177,32 +177,32 @@ class LowestLoss : public engine::Hook {
 };
 
 int main(int argc, char** argv) {
-  engine::Tables tables;
-  tables.sources.push_back({.name = "corners",
-                            .help = "points of a square, told apart by their corners",
-                            .keys = {{"data.corners", KeyType::integer, "512", "points to train on (corners)", 4}},
-                            .open = open_corners});
-  tables.sources.push_back({.name = "places",
-                            .help = "points with two inputs and two targets",
-                            .keys = {{"data.places", KeyType::integer, "512", "points to train on (places)", 4}},
-                            .open = open_places});
-  tables.models.push_back(
+  engine::Registry registry;
+  registry.sources.push_back({.name = "corners",
+                              .help = "points of a square, told apart by their corners",
+                              .keys = {{"data.corners", KeyType::integer, "512", "points to train on (corners)", 4}},
+                              .open = open_corners});
+  registry.sources.push_back({.name = "places",
+                              .help = "points with two inputs and two targets",
+                              .keys = {{"data.places", KeyType::integer, "512", "points to train on (places)", 4}},
+                              .open = open_places});
+  registry.models.push_back(
       {.name = "two_heads", .help = "a hidden layer with tanh under two heads", .keys = {}, .make = make_two_heads});
-  tables.models.push_back({.name = "bumps",
-                           .help = "one hidden layer with tanh",
-                           .keys = {{"model.bumps", KeyType::integer, "32", "width of its layer (bumps)", 1}},
-                           .make = make_bumps});
-  tables.steps.push_back({.name = "calm",
-                          .help = "trains the losses and a penalty on large scores",
-                          .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
-                          .make = make_calm});
-  tables.steps.push_back({.name = "calm_twice",
-                          .help = "the same with two backwards",
-                          .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
-                          .make = make_calm_twice});
-  tables.hooks.push_back({.name = "lowest_loss",
-                          .help = "measures the lowest loss so far",
-                          .keys = {},
-                          .make = [](const auto&, const auto&) { return std::make_unique<LowestLoss>(); }});
-  trainer::run(argc, argv, tables);
+  registry.models.push_back({.name = "bumps",
+                             .help = "one hidden layer with tanh",
+                             .keys = {{"model.bumps", KeyType::integer, "32", "width of its layer (bumps)", 1}},
+                             .make = make_bumps});
+  registry.steps.push_back({.name = "calm",
+                            .help = "trains the losses and a penalty on large scores",
+                            .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
+                            .make = make_calm});
+  registry.steps.push_back({.name = "calm_twice",
+                            .help = "the same with two backwards",
+                            .keys = {{"train.penalty", KeyType::real, "0.001", "weight of the penalty (calm)", 0}},
+                            .make = make_calm_twice});
+  registry.hooks.push_back({.name = "lowest_loss",
+                            .help = "measures the lowest loss so far",
+                            .keys = {},
+                            .make = [](const auto&, const auto&) { return std::make_unique<LowestLoss>(); }});
+  trainer::run(argc, argv, registry);
 }

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "checkpoints/format/envelope.hpp"
-#include "checkpoints/format/trailer.hpp"
+#include "checkpoints/format/index.hpp"
 
 using namespace lockstep::checkpoints;
 
@@ -21,6 +21,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     } catch (const lockstep::CheckpointError&) {
     }
   }
-  if (const auto trailer = Trailer::decode(bytes)) cut_into_pieces(trailer->places, kEnvelopeBytes, size);
+  if (const auto index = Index::decode(bytes)) cut_into_pieces(index->places, kEnvelopeBytes, size);
   return 0;
 }

@@ -177,7 +177,7 @@ TEST(ReferenceEvents, WhatWritersSeeOfEverySeries) {
   }
 }
 
-TEST(ReferenceEvents, NewsInLinesOfOneStepEach) {
+TEST(ReferenceEvents, UpdatesInLinesOfOneStepEach) {
   if (!std::filesystem::exists(root() / "events"))
     GTEST_SKIP() << root() / "events"
                  << " is not there";
@@ -196,7 +196,7 @@ TEST(ReferenceEvents, NewsInLinesOfOneStepEach) {
       put_all(events, file.at("detectron2")[static_cast<std::size_t>(step - first)], step);
       if ((step + 1) % period != 0 && step != last) continue;
       std::vector<std::map<std::string, double>> of_this_visit;
-      for (const Scalar& scalar : events.news(cursor, writer.at("window"))) {
+      for (const Scalar& scalar : events.updates_since(cursor, writer.at("window"))) {
         const auto iteration = static_cast<double>(scalar.step);
         auto line = std::find_if(of_this_visit.begin(), of_this_visit.end(),
                                  [iteration](const auto& known) { return known.at("iteration") == iteration; });
@@ -204,7 +204,7 @@ TEST(ReferenceEvents, NewsInLinesOfOneStepEach) {
         (*line)[scalar.name] = scalar.value;
       }
       lines.insert(lines.end(), of_this_visit.begin(), of_this_visit.end());
-      EXPECT_TRUE(events.news(cursor, 1).empty());
+      EXPECT_TRUE(events.updates_since(cursor, 1).empty());
     }
     ASSERT_EQ(lines.size(), writer.at("lines").size());
     for (std::size_t i = 0; i < lines.size(); ++i) {

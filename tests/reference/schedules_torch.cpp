@@ -46,9 +46,9 @@ Rules one_cycle(const Json& args, std::size_t groups) {
                         .text());
   }
   const double base = number_or(args, "base_momentum", 0.85);
-  const double most = number_or(args, "max_momentum", 0.95) / base;
+  const double max = number_or(args, "max_momentum", 0.95) / base;
   rules.push_back(
-      common.add("of", "momentum").add("base", base).add("start_factor", most).add("final_factor", most).text());
+      common.add("of", "momentum").add("base", base).add("start_factor", max).add("final_factor", max).text());
   return rules;
 }
 
@@ -66,8 +66,8 @@ Rules cyclic(const Json& args) {
   const bool has_momentum = args.value("cycle_momentum", true);
   if (!has_momentum) return rules;
   const double base = number_or(args, "base_momentum", 0.8);
-  const double most = number_or(args, "max_momentum", 0.9);
-  rules.push_back(common.add("of", "momentum").add("base", base).add("start_factor", most / base).text());
+  const double max = number_or(args, "max_momentum", 0.9);
+  rules.push_back(common.add("of", "momentum").add("base", base).add("start_factor", max / base).text());
   return rules;
 }
 

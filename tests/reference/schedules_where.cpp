@@ -13,9 +13,9 @@ namespace {
 
 /// From one value to another as a curve with factors in [0, 1] of the larger one.
 std::string between(const std::string& curve, const std::string& last_factor, double start, double end) {
-  const double most = std::max(start, end);
-  const double scale = most == 0 ? 1 : most;
-  return RuleText(curve).add("base", most).add("start_factor", start / scale).add(last_factor, end / scale).text();
+  const double max = std::max(start, end);
+  const double scale = max == 0 ? 1 : max;
+  return RuleText(curve).add("base", max).add("start_factor", start / scale).add(last_factor, end / scale).text();
 }
 
 std::string multistep_rule(const Json& args) {

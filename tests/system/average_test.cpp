@@ -74,7 +74,7 @@ TEST_F(AverageRunTest, EvaluatesTheAverageAndTrainsOnAsWithoutIt) {
               1e-5);
 }
 
-TEST_F(AverageRunTest, GoesOnBitForBit) {
+TEST_F(AverageRunTest, ContinuesBitForBit) {
   const std::string straight = run("straight", kEma + "--train.max_steps=20");
   run("halves", kEma + "--train.max_steps=11");
   const std::string halves = run("halves", kEma + "--train.max_steps=20 --resume=auto");
@@ -83,7 +83,7 @@ TEST_F(AverageRunTest, GoesOnBitForBit) {
   EXPECT_EQ(validation_loss(halves), validation_loss(straight));
 }
 
-TEST_F(AverageRunTest, BeginsAnewWithAWarning) {
+TEST_F(AverageRunTest, StartsAgainWithAWarning) {
   const std::string directory = run("run", kSmall + "--train.max_steps=6");
   run("run", kSmall + "--train.max_steps=8 --resume=auto --ema.kind=swa");
   EXPECT_NE(last_.output.find("the checkpoint contains no average of the weights; the average of ema.kind=swa starts "

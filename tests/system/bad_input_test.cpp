@@ -201,7 +201,7 @@ TEST_P(BadInputTest, ResumeFromNothing) {
 }
 
 // Whatever is wrong with a file that is to be resumed from, the trainer returns the same code.
-TEST_P(BadInputTest, WhatIsNoCheckpointIsToldWhatItIs) {
+TEST_P(BadInputTest, AnyOtherFileIsNamedByItsFormat) {
   const auto expect = [&](const std::string& bytes, const std::vector<std::string>& parts) {
     write_file(folder_ / "file", bytes);
     expect_refusal(run_dir() + "--resume=" + folder_.path("file"), kCheckpoint, parts);

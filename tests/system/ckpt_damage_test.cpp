@@ -70,7 +70,7 @@ TEST_F(CkptDamageTest, TheDamagedArrayIsNamed) {
   EXPECT_EQ(json["files"][0]["code"], kCorrupt);
 }
 
-TEST_F(CkptDamageTest, VerifyAllTellsGoodFromBad) {
+TEST_F(CkptDamageTest, VerifyAllFindsTheDamagedOnes) {
   checkpoints::write(folder_ / "ckpt", 20, state_of({.step = 20}));
   whole_[5000] ^= 1;
   testing::write_file(path_, whole_);

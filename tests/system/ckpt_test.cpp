@@ -52,7 +52,7 @@ TEST_F(CkptTest, HelpOfEveryCommand) {
   }
 }
 
-TEST_F(CkptTest, InfoTellsStepSizeAndRate) {
+TEST_F(CkptTest, InfoStatesStepSizeAndRate) {
   const std::string path = write("a");
   const auto json = json_of("info " + path);
   EXPECT_EQ(json["attributes"]["step"], 10);
@@ -115,7 +115,7 @@ TEST_F(CkptTest, HashCoversTheStateAndNothingElse) {
   EXPECT_NE(text.output.find("\nstate " + base + "\n"), std::string::npos) << text.output;
 }
 
-TEST_F(CkptTest, DiffTellsWhatDiffers) {
+TEST_F(CkptTest, DiffStatesWhatDiffers) {
   const std::string a = write("a");
   const std::string b = write("b", {.weight = 1.5F});
   EXPECT_EQ(ckpt("diff " + a + " " + a).exit_code, 0);

@@ -44,7 +44,7 @@ std::string arguments_of(const std::string& folder, const Kind& kind) {
   return "train --run.dir=" + folder + kRun + kind.options + " --resume=auto";
 }
 
-/// Starts a run and kills one of its ranks, or all, after `seconds`.
+/// RequeueCount a run and kills one of its ranks, or all, after `seconds`.
 Outcome run_and_kill(const std::string& folder, const Kind& kind, double seconds, bool kills_all) {
   const std::string script = testing::mpirun_command(kRanks) + " " + testing::trainer_program() + " " +
                              arguments_of(folder, kind) + " & job=$!; sleep " + std::to_string(seconds) +
@@ -55,7 +55,7 @@ Outcome run_and_kill(const std::string& folder, const Kind& kind, double seconds
 }
 
 /// Names in the run's folder of checkpoints that a reader would not want to see after a run that ended well.
-std::string leftovers_in(const std::string& folder) {
+std::string stale_files_in(const std::string& folder) {
   std::string found;
   for (const auto& entry : fs::directory_iterator(folder + "/ckpt")) {
     const std::string name = entry.path().filename().string();
@@ -83,7 +83,7 @@ std::set<std::string> left_in_shared_memory(const std::set<std::string>& before)
   return left;
 }
 
-TEST(CrashTest, AKilledRunGoesOnBitForBit) {
+TEST(CrashTest, AKilledRunContinuesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string straight = folder.path("straight");
   const auto began = std::chrono::steady_clock::now();
@@ -110,7 +110,7 @@ TEST(CrashTest, AKilledRunGoesOnBitForBit) {
     EXPECT_EQ(resumed.output.find("renamed to"), std::string::npos) << what << "\n" << resumed.output;
     const checkpoints::Archive reached = checkpoints::read(checkpoints::checkpoint_of(run + "/ckpt", kSteps));
     EXPECT_EQ(testing::differences(expected, reached), "") << what;
-    EXPECT_EQ(leftovers_in(run), "") << what;
+    EXPECT_EQ(stale_files_in(run), "") << what;
     fs::remove_all(run);
   }
   EXPECT_GT(killed_early, 0) << "no run was hit before its end";

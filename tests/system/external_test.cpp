@@ -154,7 +154,7 @@ std::string configure(const std::string& project, const std::string& options) {
 }
 
 TEST_F(ExternalTest, APrefixHasWhatAUserNeeds) {
-  for (const char* name : {"bin/trainer", "bin/ckpt", "include/lockstep/engine/tables.hpp", "lib/liblockstep_core.a",
+  for (const char* name : {"bin/trainer", "bin/ckpt", "include/lockstep/engine/registry.hpp", "lib/liblockstep_core.a",
                            "lib/cmake/Lockstep/LockstepConfig.cmake", "share/lockstep/Makefile.inc",
                            "share/lockstep/lockstep.mk", "share/lockstep/configs/digits.ini"}) {
     EXPECT_TRUE(fs::exists(prefix() + "/" + name)) << name;

@@ -4,8 +4,8 @@
 // fails it makes the file that LOCKSTEP_STAMP names.
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/tables.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -121,21 +121,21 @@ metrics::Meter failing_meter(const Section&, std::int64_t) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  engine::Tables tables;
-  tables.sources.push_back({.name = "samples", .help = "", .keys = {}, .open = [](const Section&) {
-                              return data::Splits{.train = std::make_shared<Samples>()};
-                            }});
-  tables.sources.push_back({.name = "batches", .help = "", .keys = {}, .open = [](const Section&) {
-                              return data::Splits{.train = std::make_shared<Batches>()};
-                            }});
-  tables.models.push_back({.name = "failing", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
-                             return std::shared_ptr<models::Model>(std::make_shared<Failing>(task));
-                           }});
-  tables.hooks.push_back({.name = "failing",
-                          .help = "",
-                          .keys = {},
-                          .priority = engine::Priority::normal,
-                          .make = [](const auto&, const auto&) { return std::make_unique<FailingHook>(); }});
-  tables.meters.push_back({.name = "failing", .help = "", .needs = "", .keys = {}, .make = failing_meter});
-  lockstep::trainer::run(argc, argv, tables);
+  engine::Registry registry;
+  registry.sources.push_back({.name = "samples", .help = "", .keys = {}, .open = [](const Section&) {
+                                return data::Splits{.train = std::make_shared<Samples>()};
+                              }});
+  registry.sources.push_back({.name = "batches", .help = "", .keys = {}, .open = [](const Section&) {
+                                return data::Splits{.train = std::make_shared<Batches>()};
+                              }});
+  registry.models.push_back({.name = "failing", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
+                               return std::shared_ptr<models::Model>(std::make_shared<Failing>(task));
+                             }});
+  registry.hooks.push_back({.name = "failing",
+                            .help = "",
+                            .keys = {},
+                            .priority = engine::Priority::normal,
+                            .make = [](const auto&, const auto&) { return std::make_unique<FailingHook>(); }});
+  registry.meters.push_back({.name = "failing", .help = "", .needs = "", .keys = {}, .make = failing_meter});
+  lockstep::trainer::run(argc, argv, registry);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // The trainer with one fault: in the third step, rank 0 flips one bit of one gradient element before sgd or adamw uses
 // it. `tools/same_bits --self-test` must notice the difference.
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -50,8 +50,8 @@ struct Fault {
     original.update32(coefficients, changed);
   }
 
-  static void put_into(lockstep::engine::Tables& tables, std::string_view name) {
-    for (optim::Rule& rule : tables.rules) {
+  static void put_into(lockstep::engine::Registry& registry, std::string_view name) {
+    for (optim::Rule& rule : registry.rules) {
       if (rule.name != name) continue;
       auto& elements = std::get<optim::ElementRule>(rule.kind);
       original = elements;
@@ -64,8 +64,8 @@ struct Fault {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::engine::Tables tables;
-  Fault<0>::put_into(tables, "sgd");
-  Fault<1>::put_into(tables, "adamw");
-  lockstep::trainer::run(argc, argv, tables);
+  lockstep::engine::Registry registry;
+  Fault<0>::put_into(registry, "sgd");
+  Fault<1>::put_into(registry, "adamw");
+  lockstep::trainer::run(argc, argv, registry);
 }

@@ -31,7 +31,7 @@ $ckpt verify --all "$run" || exit 96
 exit $code
 )sh";
 
-TEST(FullDiskTest, TheRunGoesOnAndSavesAgain) {
+TEST(FullDiskTest, TheRunContinuesAndSavesAgain) {
   const std::string unshare = ::geteuid() == 0 ? "unshare -m" : "unshare -rm";
   if (testing::run_shell(unshare + " true").exit_code != 0) GTEST_SKIP() << "no private mount is allowed here";
   const testing::TemporaryFolder folder;

@@ -132,7 +132,7 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
   std::int64_t step = 0;
   if (const auto newest = checkpoints::latest(folder)) {
     checkpoints::Archive archive;
-    world.together([&] { archive = checkpoints::read(*newest); });
+    world.all_or_throw([&] { archive = checkpoints::read(*newest); });
     step = engine::restore(wrapper, optimizers, archive);
   }
   for (; step < steps; ++step) {

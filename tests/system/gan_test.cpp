@@ -39,7 +39,7 @@ class GanTest : public ::testing::TestWithParam<Case> {
 };
 
 // The losses of every step after the restart, and every byte of the checkpoint at the end.
-TEST_P(GanTest, GoesOnBitForBit) {
+TEST_P(GanTest, ContinuesBitForBit) {
   const TemporaryFolder folder;
   const std::vector<std::string> whole = lines_with(train(folder.path() + "/whole", 24), "losses");
   ASSERT_EQ(whole.size(), 24U);

@@ -30,7 +30,7 @@ struct Case {
 
 class ResumeTest : public ::testing::TestWithParam<Case> {};
 
-TEST_P(ResumeTest, GoesOnBitForBit) {
+TEST_P(ResumeTest, ContinuesBitForBit) {
   const Case& c = GetParam();
   const testing::TemporaryFolder folder;
   const std::string straight = folder.path("straight");
@@ -130,7 +130,7 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
 }
 
-TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneGoesOn) {
+TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneContinues) {
   const testing::TemporaryFolder folder;
   const std::string run = "--run.dir=" + folder.path("run") + kSmall;
   ASSERT_EQ(run_ranks(1, run + " --train.max_steps=5").exit_code, 0);

@@ -25,7 +25,7 @@ const std::string kSlow =
     " --model.hidden=8192" +
     kData;
 
-/// Starts a command, does something to it once it has told of some steps, and waits for its end.
+/// RequeueCount a command, does something to it once it has told of some steps, and waits for its end.
 /// @param action  of a shell, where $job is the command's process
 Outcome run_and_act(const std::string& command, const std::string& metrics, const std::string& action, int lines = 20) {
   return testing::run_shell(command + " & job=$!; for i in $(seq 400); do [ $(cat " + metrics +
@@ -158,7 +158,7 @@ TEST(StopTest, FileStopSavesAndReturns0) {
   }
 }
 
-TEST(StopTest, FileSaveSavesAndGoesOn) {
+TEST(StopTest, FileSaveSavesAndContinues) {
   for (const int ranks : {1, 2}) {
     const TrainingRun run(ranks);
     const std::string save = run.directory + "/SAVE";
@@ -269,7 +269,7 @@ TEST(StopTest, AnUnknownTimeLimitIsSaidOnce) {
   EXPECT_EQ(done.output.find(sentence, first + 1), std::string::npos) << done.output;
 }
 
-TEST(StopTest, ARequeuedJobResumesUnlessToldOtherwise) {
+TEST(StopTest, ARequeuedJobResumesUnlessReportedOtherwise) {
   const TrainingRun run(2);
   const std::string few = " --data.train_size=480 --train.max_steps=20" + kData;
   const std::string more = " --data.train_size=480 --train.max_steps=30" + kData;

@@ -3,7 +3,7 @@
 // source of data, which fails on one rank.
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
@@ -83,10 +83,10 @@ data::Splits open_fragile(const Section& section) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  lockstep::engine::Tables tables;
-  tables.models.push_back(
+  lockstep::engine::Registry registry;
+  registry.models.push_back(
       {.name = "scaled", .help = "one linear layer on scaled images", .keys = {scale_key()}, .make = make_scaled});
-  tables.sources.push_back(
+  registry.sources.push_back(
       {.name = "fragile", .help = "the first source, until it fails", .keys = {}, .open = open_fragile});
-  lockstep::trainer::run(argc, argv, tables);
+  lockstep::trainer::run(argc, argv, registry);
 }

@@ -3,7 +3,7 @@
 // the same bytes by plain write and fsync, by plain read, and in memory. Prints one JSON line for each.
 //
 // usage: bench_checkpoint FOLDER ROUNDS
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 
 #include <torch/types.h>
 
@@ -15,7 +15,7 @@
 #include <map>
 #include <unistd.h>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "config/config.hpp"
 #include "engine/loop/trainer.hpp"

@@ -2,7 +2,7 @@
 // A user's program whose steps are timed: the trainer with a data source and models that do what the peers of
 // tools/bench/ddp_bench do, on the same numbers. It prints one JSON line.
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/trainer/trainer.hpp>

@@ -3,9 +3,9 @@
 // and train_step over an equal model. Both in one process, in blocks of steps that take turns: the bare loop is a hook.
 // A second bare loop shows how far equal loops differ.
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/engine/tables.hpp>
 #include <lockstep/trainer/trainer.hpp>
 
 #include <algorithm>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Memory of a rank and time of a step with one strategy: what tools/bench/sharding puts into a table.
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <torch/types.h>

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With one rank the wrapper should cost nothing: its step beside a plain LibTorch loop with the same model and SGD, in
 // alternating blocks of steps. Prints one JSON line with the ratio of the two and its 95 % confidence interval.
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
 #include <torch/types.h>

@@ -32,13 +32,13 @@ class Error : public std::runtime_error {
   ExitCode exit_code() const noexcept { return code_; }
   bool is_agreed() const noexcept { return is_agreed_; }
   void set_agreed() noexcept { is_agreed_ = true; }
-  bool is_anothers() const noexcept { return is_anothers_; }
-  void set_anothers() noexcept { is_anothers_ = true; }
+  bool is_remote() const noexcept { return is_remote_; }
+  void set_remote() noexcept { is_remote_ = true; }
 
  private:
   ExitCode code_;
   bool is_agreed_ = false;
-  bool is_anothers_ = false;
+  bool is_remote_ = false;
 };
 
 /// A setting or an environment that the user can correct. Exit code 2.
@@ -113,6 +113,6 @@ class NumericError : public Error {
 /// elsewhere throw the same error as the rank that saw it.
 [[noreturn]] void throw_agreed(ExitCode code, const std::string& message);
 /// The same for an error that another rank threw.
-[[noreturn]] void throw_anothers(ExitCode code, const std::string& message);
+[[noreturn]] void throw_remote(ExitCode code, const std::string& message);
 
 }  // namespace lockstep

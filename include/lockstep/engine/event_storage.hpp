@@ -93,8 +93,8 @@ class EventStorage {
   void put(Histogram histogram);
   void put(Table table);
   /// @param most  of each kind, between two visits; older ones are dropped then
-  void keep_pictures(std::size_t most) noexcept { most_pictures_ = most; }
-  bool keeps_pictures() const noexcept { return most_pictures_ > 0; }
+  void keep_pictures(std::size_t max) noexcept { max_pictures_ = max; }
+  bool keeps_pictures() const noexcept { return max_pictures_ > 0; }
   std::vector<Image> take_images() { return std::exchange(images_, {}); }
   std::vector<Table> take_tables() { return std::exchange(tables_, {}); }
   std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
@@ -122,7 +122,7 @@ class EventStorage {
   std::vector<Scalar> latest(std::int64_t window) const { return latest_since(0, window); }
   /// Those alone that were put since the last call with this cursor, however old the steps are that they belong to.
   /// @param cursor  a writer's own; 0 at first
-  std::vector<Scalar> news(std::size_t& cursor, std::int64_t window) const;
+  std::vector<Scalar> updates_since(std::size_t& cursor, std::int64_t window) const;
 
  private:
   struct Series {
@@ -144,7 +144,7 @@ class EventStorage {
     std::int64_t count = 0;
   };
   std::vector<Mean> rank_means_;
-  std::size_t most_pictures_ = 0;
+  std::size_t max_pictures_ = 0;
   std::vector<Image> images_;
   std::vector<Histogram> histograms_;
   std::vector<Table> tables_;

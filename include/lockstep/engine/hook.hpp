@@ -172,7 +172,7 @@ struct HookContext {
   std::string name;     ///< among the run's hooks: the row's, "early_stopping#2" for the second one. For state_name
 };
 
-/// A row of the table of hooks. A user's program adds rows to Tables::hooks.
+/// A row of the table of hooks. A user's program adds rows to Registry::hooks.
 struct HookRow {
   std::string name;
   std::string help;

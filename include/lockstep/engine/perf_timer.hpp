@@ -74,7 +74,7 @@ class PerfStats {
   using Clock = std::function<double()>;
 
   /// Intervals that may wait for the device; beyond, their device times are lost.
-  static constexpr std::size_t kMostPending = 1000;
+  static constexpr std::size_t kMaxPending = 1000;
 
   /// @param device  null: host times only
   /// @param clock   of the host; default: the steady one

@@ -93,7 +93,7 @@ class Collectives {
   }
 
   static constexpr std::size_t kPieceElements = 4096;
-  static constexpr std::size_t kMostRangeTickets = 500;
+  static constexpr std::size_t kMaxRangeTickets = 500;
   /// Like start_all_reduce, but the result is taken by `reduce_range` instead of `wait`.
   /// @throws std::logic_error  kMostRangeTickets were started and nothing else since
   virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
@@ -146,7 +146,7 @@ class Collectives {
   virtual void barrier() = 0;
 
   /// Says that this rank has failed: peers on this host throw an error of class `code` that names this rank instead of
-  /// waiting for it (Error::is_anothers). Returns at once; others see that this rank has left. Not collective.
+  /// waiting for it (Error::is_remote). Returns at once; others see that this rank has left. Not collective.
   virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
 
   /// The ranks with the same `color`, in the order of their ranks here, as a new object of the same backend where that

@@ -43,8 +43,8 @@ class Environment {
   void finish();
 
   /// Ends the whole job at once with `code`: for a failure that this rank alone knows of.
-  /// @param is_anothers  another rank has failed with this code: it may end the job first
-  [[noreturn]] static void abort(ExitCode code, bool is_anothers = false) noexcept;
+  /// @param is_remote  another rank has failed with this code: it may end the job first
+  [[noreturn]] static void abort(ExitCode code, bool is_remote = false) noexcept;
 };
 
 enum class Op { sum, min, max };
@@ -106,7 +106,7 @@ class Communicator {
   /// of the lowest failing rank, of the same class and text, marked as agreed. A failure on some of several ranks is
   /// prefixed with "rank R: ". `step` itself must not use this communicator in a way that a failing rank would leave
   /// half done.
-  void together(const std::function<void()>& step) const;
+  void all_or_throw(const std::function<void()>& step) const;
 
   /// The ranks with the same `color`, ordered by `key` then rank.
   /// @throws std::logic_error  a negative color, before any peer knows

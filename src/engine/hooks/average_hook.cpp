@@ -19,7 +19,7 @@ class AverageHook : public Hook {
 
   void before_train(RunView& run) override {
     if (run.average == nullptr) return;
-    run.world.together([&] { first_step_ = first_step(run.progress); });
+    run.world.all_or_throw([&] { first_step_ = first_step(run.progress); });
     const optim::AverageOptions& options = run.average->options();
     if (options.decay < 0.5) {
       log::warning(settings_.decay_cite + ": with " + std::to_string(options.decay) +

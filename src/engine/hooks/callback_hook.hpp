@@ -30,7 +30,7 @@ struct Callbacks {
   bool reads_gradients = false;  ///< see Hook::reads_gradients
 };
 
-/// For a program of a user's: TrainRequest::hooks takes it, or a row of Tables::hooks makes it. After after_train it
+/// For a program of a user's: TrainRequest::hooks takes it, or a row of Registry::hooks makes it. After after_train it
 /// lets its functions go, with all that they hold; whoever calls it then finds it empty.
 std::unique_ptr<Hook> callback_hook(Callbacks callbacks);
 

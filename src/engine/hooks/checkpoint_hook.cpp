@@ -115,7 +115,7 @@ std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi:
                                       std::string directory, CaptureState capture) {
   const int hosts = mpi::Topology::of(world).host_count;
   std::optional<BestValues> best;
-  world.together([&] { best.emplace(settings.best); });
+  world.all_or_throw([&] { best.emplace(settings.best); });
   return std::make_unique<CheckpointHook>(settings, world, saver_options(settings, std::move(directory), hosts),
                                           *std::move(best), std::move(capture));
 }

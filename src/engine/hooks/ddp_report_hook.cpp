@@ -11,22 +11,23 @@ namespace {
 
 class DdpReportHook : public Hook {
  public:
-  explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> tell) : tell_(std::move(tell)) {}
+  explicit DdpReportHook(std::function<void(const parallel::DdpReport&)> on_report)
+      : on_report_(std::move(on_report)) {}
 
   void after_train(RunView& run, Outcome outcome) override {
     if (outcome == Outcome::failed) return;
     const parallel::DdpReport report = run.wrapper.report();
-    if (run.world.is_root() && tell_) tell_(report);
+    if (run.world.is_root() && on_report_) on_report_(report);
   }
 
  private:
-  std::function<void(const parallel::DdpReport&)> tell_;
+  std::function<void(const parallel::DdpReport&)> on_report_;
 };
 
 }  // namespace
 
-std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell) {
-  return std::make_unique<DdpReportHook>(std::move(tell));
+std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> on_report) {
+  return std::make_unique<DdpReportHook>(std::move(on_report));
 }
 
 }  // namespace lockstep::engine

@@ -31,7 +31,7 @@ class EarlyStoppingHook : public Hook {
       }
       names += (names.empty() ? "" : ", ") + name;
     }
-    tell_missing(names);
+    report_missing(names);
   }
 
   std::string state_name() const override { return name_; }
@@ -59,7 +59,7 @@ class EarlyStoppingHook : public Hook {
     run.requests.finish();
   }
 
-  void tell_missing(const std::string& names) {
+  void report_missing(const std::string& names) {
     const std::string words =
         name_ + ": metric '" + metric_ + "' is not an evaluation metric; the evaluation computes: " + names;
     if (is_strict_) throw_agreed(ExitCode::configuration, words);

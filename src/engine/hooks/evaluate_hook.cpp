@@ -26,7 +26,7 @@ class EvaluateHook : public Hook {
       : settings_(std::move(settings)), phases_(std::move(phases)), pictures_(pictures), rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
-    run.world.together([&] {
+    run.world.all_or_throw([&] {
       const Task task = split_of(run.data.splits(), settings_.split).task();
       meters_ = make_eval_meters(settings_.metrics, task, rows_);
       counted_classes_ = classes_to_count(task);
@@ -78,7 +78,7 @@ class EvaluateHook : public Hook {
       record.values.emplace_back("val/" + name, value);
     }
     record.values.emplace_back("val/count", result.count);
-    run.world.together([&] {  // the same everywhere, whether it can be read or not
+    run.world.all_or_throw([&] {  // the same everywhere, whether it can be read or not
       auto readings = meters.read();
       for (const auto& [name, number] : readings.numbers) record.values.emplace_back("val/" + name, number);
       const auto scope = events.scope("val");

@@ -42,7 +42,7 @@ class FreezeHook : public Hook {
       : patterns_(std::move(patterns)), until_(until), name_(std::move(name)) {}
 
   void before_train(RunView& run) override {
-    run.world.together([&] { find(run); });
+    run.world.all_or_throw([&] { find(run); });
     if (is_due(run.progress)) freeze(run);
   }
 
@@ -103,7 +103,7 @@ class FreezeHook : public Hook {
   void freeze(RunView& run) {
     for (const std::size_t parameter : parameters_) run.wrapper.store().hold(parameter);
     is_frozen_ = true;
-    run.world.together([&] { require_some_left(run.wrapper.store()); });
+    run.world.all_or_throw([&] { require_some_left(run.wrapper.store()); });
     log::info(name_ + ": " + std::to_string(parameters_.size()) + " parameters are not updated" +
               (until_ == 0 ? "" : " before step " + std::to_string(until_ + 1)));
   }

@@ -77,7 +77,7 @@ std::unique_ptr<Hook> log_hook(std::int64_t interval);
 
 /// Keeps tables, pictures and histograms in the run's events and shows the events to `visit` after each step and
 /// after training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
-std::unique_ptr<Hook> exhibits_hook(std::function<void(EventStorage&)> visit);
+std::unique_ptr<Hook> artifacts_hook(std::function<void(EventStorage&)> visit);
 
 /// Everything a run needs to continue. Collective; complete on ranks that write, empty elsewhere.
 using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
@@ -107,6 +107,6 @@ std::string grace_warning(double seconds_left, const Saves& saves, const std::st
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 
 /// Tells rank 0 after training where the time of its steps went. Priority::very_low.
-std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> tell);
+std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> on_report);
 
 }  // namespace lockstep::engine

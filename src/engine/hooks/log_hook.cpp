@@ -24,7 +24,7 @@ class LogHook : public Hook {
       record.values.emplace_back("skipped_steps", report.skipped_steps);
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
-    for (const Scalar& scalar : run.events.news(seen_, interval_)) {
+    for (const Scalar& scalar : run.events.updates_since(seen_, interval_)) {
       record.values.emplace_back(scalar.name, scalar.value);
     }
     run.report(record);

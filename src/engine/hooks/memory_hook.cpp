@@ -61,10 +61,10 @@ class MemoryHook : public Hook {
     if (outcome == Outcome::failed) return;
     const at::Device device = run.device;
     const Memory mine = memory_of(device);
-    std::array<double, 2> most = {mine.peak, mine.gpu_peak};
-    run.world.all_reduce(std::span<double>(most), mpi::Op::max);
-    log::info(fmt::format("memory: maximum {:.1f} MB per process", most[0]) +
-              (device.is_cpu() ? "" : fmt::format(", {:.1f} MB allocated per GPU", most[1])));
+    std::array<double, 2> max = {mine.peak, mine.gpu_peak};
+    run.world.all_reduce(std::span<double>(max), mpi::Op::max);
+    log::info(fmt::format("memory: maximum {:.1f} MB per process", max[0]) +
+              (device.is_cpu() ? "" : fmt::format(", {:.1f} MB allocated per GPU", max[1])));
   }
 
  private:

@@ -20,7 +20,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMostNamed = 8;
+constexpr std::size_t kMaxNamed = 8;
 
 checkpoints::NamedArray array_of(const std::string& name, const at::Tensor& tensor) {
   const auto held = std::make_shared<at::Tensor>(tensor.detach().cpu().contiguous());
@@ -59,7 +59,7 @@ class NanOutputHook : public Hook {
   }
 
   void after_evaluation(RunView& run, const Measured&) override {
-    run.world.together([this] {
+    run.world.all_or_throw([this] {
       if (!fault_.empty()) throw NumericError(fault_);
     });
   }
@@ -75,10 +75,10 @@ class NanOutputHook : public Hook {
       samples.push_back(place < draws.size() ? draws[place].index : row);
     }
     std::string names;
-    for (std::size_t i = 0; i < samples.size() && i < kMostNamed; ++i) {
+    for (std::size_t i = 0; i < samples.size() && i < kMaxNamed; ++i) {
       names += (i == 0 ? "" : ", ") + std::to_string(samples[i]);
     }
-    if (samples.size() > kMostNamed) names += ", ...";
+    if (samples.size() > kMaxNamed) names += ", ...";
     return fmt::format("the model's output is not finite {} for {} of {} samples: {} {}",
                        batch.is_training ? fmt::format("at step {}", at.step + 1)
                                          : fmt::format("in an evaluation after step {}", at.step),

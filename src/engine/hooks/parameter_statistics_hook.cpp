@@ -72,7 +72,7 @@ class ParameterStatisticsHook : public Hook {
   void on_backward(RunView& run, const LastBatch& batch) override {
     const std::int64_t step = run.progress.step + 1;
     if (!options_.has_gradients || step % options_.interval != 0) return;
-    tell(run, "gradients", step, [&](const at::Tensor& parameter) {
+    report(run, "gradients", step, [&](const at::Tensor& parameter) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) return at::Tensor();
       const at::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
@@ -84,13 +84,13 @@ class ParameterStatisticsHook : public Hook {
     const Progress& at = report.progress;
     if (at.step % options_.interval != 0) return;
     run.wrapper.store().read_whole(
-        [&] { tell(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
+        [&] { report(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
   }
 
  private:
   /// @param chosen  what is looked at; undefined: nothing
   template <class Choose>
-  void tell(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
+  void report(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
     if (!run.world.is_root()) return;  // all hold the same
     EventStorage& events = run.events;
     const std::int64_t step_before = events.step();

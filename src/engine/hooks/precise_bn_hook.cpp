@@ -23,7 +23,7 @@ class PreciseBnHook : public Hook {
       : samples_(samples), is_wanted_(is_wanted), every_epochs_(every_epochs) {}
 
   void before_train(RunView& run) override {
-    run.world.together([&] {
+    run.world.all_or_throw([&] {
       const std::int64_t there = run.data.sampler().steps_per_epoch() * run.data.sampler().global_batch_size();
       if (is_wanted_ && samples_ > there) {
         throw ConfigError("train.hooks: precise_bn: samples=" + std::to_string(samples_) + ", but an epoch has " +
@@ -40,7 +40,7 @@ class PreciseBnHook : public Hook {
     PreciseStatistics statistics(run.wrapper.model());
     const std::int64_t batch = run.data.sampler().global_batch_size();
     const std::int64_t steps = (samples_ + batch - 1) / batch;
-    run.world.together([&] {
+    run.world.all_or_throw([&] {
       for (std::int64_t step = 0; step < steps; ++step) {
         for (std::int64_t part = 0; part < run.data.layout().micro_batches; ++part) look(run, statistics, step, part);
       }

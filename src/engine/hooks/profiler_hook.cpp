@@ -18,7 +18,7 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMostSpans = 1'000'000;  // of a rank
+constexpr std::size_t kMaxSpans = 1'000'000;  // of a rank
 
 /// Each event ends a section of the step and begins the next one. Operators on the CPU are noted by LibTorch's own
 /// callbacks; what a GPU does with them is not seen.
@@ -44,7 +44,7 @@ class ProfilerHook : public Hook {
     end_section("between steps");
     if (!is_open_) {
       is_open_ = true;
-      if (is_shown_) operators_.emplace(kMostSpans);
+      if (is_shown_) operators_.emplace(kMaxSpans);
     }
     const double now = trace_now();
     step_begin_ = now;
@@ -100,7 +100,7 @@ class ProfilerHook : public Hook {
     std::vector<Span> operators = operators_->take();
     if (operators_->dropped() > 0) {
       log::warning(fmt::format("profiler: {} operators came after the first {} and are not in the trace",
-                               operators_->dropped(), kMostSpans));
+                               operators_->dropped(), kMaxSpans));
     }
     operators_.reset();
     spans_.insert(spans_.end(), std::make_move_iterator(operators.begin()), std::make_move_iterator(operators.end()));

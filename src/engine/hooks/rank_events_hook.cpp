@@ -45,7 +45,7 @@ class RankEventsHook : public Hook {
       const std::string error = open();  // other ranks may come to know it some steps later
       if (!error.empty()) run.requests.fail(std::make_exception_ptr(ConfigError(error)));
     }
-    if (body_ && body_->is_done()) tell(run);
+    if (body_ && body_->is_done()) report(run);
   }
 
   void before_roll_back(RunView& run) override { finish(run); }
@@ -61,7 +61,7 @@ class RankEventsHook : public Hook {
       const std::string error = open();
       if (!error.empty()) throw_agreed(ExitCode::configuration, error);
     }
-    if (body_) tell(run);
+    if (body_) report(run);
   }
 
   /// Every rank has said what it has: the same everywhere, or an error that all of them come to.
@@ -84,18 +84,18 @@ class RankEventsHook : public Hook {
     return "";
   }
 
-  void tell(RunView& run) {
+  void report(RunView& run) {
     const std::span<const double> all = body_->wait();
     const std::size_t ranks = all.size() / mine_.size();
     Record record{.kind = "ranks", .values = {{"step", step_}}};
     for (std::size_t i = 0; i < mine_.size(); ++i) {
       std::vector<double> of_ranks;
       for (std::size_t rank = 0; rank < ranks; ++rank) of_ranks.push_back(all[rank * mine_.size() + i]);
-      const auto [least, most] = std::minmax_element(of_ranks.begin(), of_ranks.end());
+      const auto [min, max] = std::minmax_element(of_ranks.begin(), of_ranks.end());
       const double mean = std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0) / static_cast<double>(ranks);
       record.values.emplace_back(mine_[i].first + "/mean", mean);
-      record.values.emplace_back(mine_[i].first + "/min", *least);
-      record.values.emplace_back(mine_[i].first + "/max", *most);
+      record.values.emplace_back(mine_[i].first + "/min", *min);
+      record.values.emplace_back(mine_[i].first + "/max", *max);
     }
     body_.reset();
     run.report(record);

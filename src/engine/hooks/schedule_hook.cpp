@@ -77,7 +77,7 @@ class ScheduleHook : public Hook {
     }
     const optim::Optimizer& optimizer = run.optimizer.optimizer();
     limits_ = std::make_unique<optim::OptionLimits>(optimizer.rule(), optimizer.state_names());
-    run.world.together([&] {
+    run.world.all_or_throw([&] {
       if (stored_ && run.schedule.begin() < run.progress.step) go_on(run);
       std::vector<std::string> groups;
       for (const optim::ParamGroup& group : groups_of(run)) groups.push_back(group.name);
@@ -98,14 +98,14 @@ class ScheduleHook : public Hook {
   }
 
   void after_roll_back(RunView& run) override {
-    run.world.together([&] { run.schedule.schedule().load_state(learned_); });
+    run.world.all_or_throw([&] { run.schedule.schedule().load_state(learned_); });
   }
 
   void between_steps(RunView& run, const StepReport&) override {
     const Measured& measured = run.measured;
     if (!run.schedule.schedule().has_feedback() || measured.step != run.progress.step) return;
     const schedule::Numbers values(measured.values.begin(), measured.values.end());
-    run.world.together([&] { run.schedule.schedule().observe(measured.step - run.schedule.begin(), values); });
+    run.world.all_or_throw([&] { run.schedule.schedule().observe(measured.step - run.schedule.begin(), values); });
     learned_ = run.schedule.schedule().state();
   }
 
@@ -136,11 +136,11 @@ class ScheduleHook : public Hook {
   /// is still asked for.
   void go_on(RunView& run) {
     const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
-    std::string news = is_edited ? "sched.rule differs from the checkpoint's" : "";
+    std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";
     if (!is_edited && is_other_with(run, stored_->length)) {
-      news = difference(stored_->length, run.schedule.length());
+      change = difference(stored_->length, run.schedule.length());
     }
-    if (!news.empty()) follow_policy(run, news);
+    if (!change.empty()) follow_policy(run, change);
     try {
       run.schedule.schedule().load_state(learned_);
     } catch (const ConfigError& error) {
@@ -182,13 +182,13 @@ class ScheduleHook : public Hook {
     return run.progress.step + static_cast<std::int64_t>(ahead);
   }
 
-  void follow_policy(RunView& run, const std::string& news) const {
+  void follow_policy(RunView& run, const std::string& change) const {
     const bool is_root = run.world.is_root();
     if (keeps_stored_) {
-      if (is_root) log::warning(news + "; the schedule of the checkpoint is used (resume.schedule=checkpoint)");
+      if (is_root) log::warning(change + "; the schedule of the checkpoint is used (resume.schedule=checkpoint)");
       run.schedule.follow(lines_of(stored_->lines), stored_->length);
     } else if (is_root) {
-      log::warning(news + "; from step " + std::to_string(run.progress.step) +
+      log::warning(change + "; from step " + std::to_string(run.progress.step) +
                    " on, the configured schedule is used as if it had been used from the first step "
                    "(resume.schedule=checkpoint keeps the old one)");
     }

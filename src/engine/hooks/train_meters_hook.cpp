@@ -26,7 +26,7 @@ class TrainMetersHook : public Hook {
       : named_(std::move(names)), rows_(std::move(rows)) {}
 
   void before_train(RunView& run) override {
-    run.world.together([&] { fresh_ = make_meters(named_, run.data.splits().train->task(), rows_); });
+    run.world.all_or_throw([&] { fresh_ = make_meters(named_, run.data.splits().train->task(), rows_); });
   }
 
   void before_epoch(RunView& run) override {
@@ -59,7 +59,7 @@ class TrainMetersHook : public Hook {
                   .values = {{"step", run.progress.step},
                              {"epoch", run.progress.epoch},
                              {"train/samples", run.world.all_reduce(samples_)}}};
-    run.world.together([&] {
+    run.world.all_or_throw([&] {
       for (const auto& [name, number] : meters_.read().numbers) record.values.emplace_back("train/" + name, number);
     });
     run.report(record);

@@ -12,11 +12,11 @@
 namespace lockstep::engine {
 
 LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world) {
-  world.together([&] {
+  world.all_or_throw([&] {
     for (const auto& [name, count] : model.counts(first)) names_.push_back(name);
   });
   const std::vector<std::string> all = world.all_gather(joined(names_));
-  world.together([&] {
+  world.all_or_throw([&] {
     if (all[static_cast<std::size_t>(world.rank())] == all.front()) return;
     throw ConfigError("the model counts items of the losses '" + joined(names_) + "', but on rank 0 of '" +
                       all.front() + "'");
@@ -57,7 +57,7 @@ std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, s
   }
   collectives.all_reduce(totals.data(), totals.size(), DType::float64, mpi::ReduceOp::sum);
   if (std::isnan(totals.front())) {
-    world.together([&] {
+    world.all_or_throw([&] {
       if (failure) std::rethrow_exception(failure);
     });
   }

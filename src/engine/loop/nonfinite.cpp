@@ -25,7 +25,7 @@ constexpr const char* kAdvice =
     ". The last checkpoint is kept. Reduce optim.lr, or clip gradients with train.clip_grad=norm:1.0";
 
 /// The step was skipped for its gradients, as loss scaling does: all ranks know.
-void tell_skipped(std::int64_t step, const optim::GradScaler& scaler) {
+void report_skipped(std::int64_t step, const optim::GradScaler& scaler) {
   if (scaler.state().skipped_in_a_row >= kMaxInARow) {
     throw_agreed(ExitCode::numeric, "the gradients of " + std::to_string(kMaxInARow) +
                                         " consecutive steps were not finite, up to step " + std::to_string(step) +
@@ -56,7 +56,7 @@ NonfiniteSettings NonfiniteSettings::from(const Section& train) {
 NonfiniteHook::Verdict NonfiniteHook::judge(std::int64_t step, const StepReport& report,
                                             const optim::GradScaler* scaler) {
   const bool is_loss_finite = std::isfinite(report.loss);
-  if (is_loss_finite && report.is_skipped && scaler != nullptr) tell_skipped(step, *scaler);
+  if (is_loss_finite && report.is_skipped && scaler != nullptr) report_skipped(step, *scaler);
   if (is_loss_finite && (scaler != nullptr || !report.is_skipped)) return Verdict::go_on;
   return judge_fault(step, is_loss_finite ? "the gradient" : "the loss", report.is_skipped);
 }

@@ -2,7 +2,7 @@
 #include "engine/loop/run.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 
 #include <string>
 #include <utility>
@@ -15,10 +15,10 @@ namespace lockstep::engine {
 
 namespace {
 
-RunData make_data(const Section& data, data::Splits splits, const Strategy& strategy, const Tables& tables) {
+RunData make_data(const Section& data, data::Splits splits, const Strategy& strategy, const Registry& registry) {
   const BatchLayout& layout = strategy.layout();
-  data::Sampler sampler =
-      data::make_sampler(data, {splits.train.get(), layout.global_batch_size, strategy.draws().seed}, tables.samplers);
+  data::Sampler sampler = data::make_sampler(
+      data, {splits.train.get(), layout.global_batch_size, strategy.draws().seed}, registry.samplers);
   const data::LoaderOptions loader{.workers = strategy.loader_threads(),
                                    .prefetch = static_cast<int>(2 + layout.micro_batches),
                                    .name = "the training data",
@@ -26,21 +26,21 @@ RunData make_data(const Section& data, data::Splits splits, const Strategy& stra
   return {std::move(splits), std::move(sampler), layout, loader};
 }
 
-std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Tables& tables, at::Device device) {
+std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& registry, at::Device device) {
   const bool is_wanted = LogSettings::from(sections.at("log")).times_sections;
-  if (!is_wanted && !chosen_step(sections.at("train"), tables.steps).measures_sections) return nullptr;
+  if (!is_wanted && !chosen_step(sections.at("train"), registry.steps).measures_sections) return nullptr;
   return std::make_unique<PerfStats>(make_device_clock(device));
 }
 
 }  // namespace
 
-Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Tables& tables)
+Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Registry& registry)
     : strategy(of),
-      data(make_data(sections.at("data"), std::move(splits), strategy, tables)),
+      data(make_data(sections.at("data"), std::move(splits), strategy, registry)),
       bounds(RunBounds::from(sections.at("train"))),
-      step(completed(chosen_step(sections.at("train"), tables.steps).make(sections.at("train")))),
-      perf(make_perf(sections, tables, strategy.device())),
-      schedule(ScheduleSettings::from(sections.at("sched")), tables.curves),
+      step(completed(chosen_step(sections.at("train"), registry.steps).make(sections.at("train")))),
+      perf(make_perf(sections, registry, strategy.device())),
+      schedule(ScheduleSettings::from(sections.at("sched")), registry.curves),
       progress{.steps_per_epoch = data.sampler().steps_per_epoch()},
       view{.progress = progress,
            .data = data,

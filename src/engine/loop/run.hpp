@@ -26,9 +26,9 @@ namespace lockstep::engine {
 struct Run {
   /// @param sections  train, data, sched and log are read
   /// @param strategy  prepared; outlives the run
-  /// @param tables    what the step and the schedule's curves are chosen from; outlives the run
+  /// @param registry    what the step and the schedule's curves are chosen from; outlives the run
   /// Not collective: the ranks agree on failures afterwards.
-  Run(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables);
+  Run(const Sections& sections, Strategy& strategy, data::Splits splits, const Registry& registry);
   Run(const Run&) = delete;
   Run& operator=(const Run&) = delete;
 

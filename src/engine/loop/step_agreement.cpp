@@ -48,7 +48,7 @@ StepAgreement agree(const RunRequests& requests, std::span<const double> losses,
   }
   StepAgreement agreed = unpack(numbers);
   if (agreed.has_failed) {
-    world.together([&requests] {
+    world.all_or_throw([&requests] {
       if (requests.failure()) std::rethrow_exception(requests.failure());
     });
   }

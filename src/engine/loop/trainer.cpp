@@ -13,9 +13,9 @@
 
 namespace lockstep::engine {
 
-Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables) {
+Trainer::Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Registry& registry) {
   if (!strategy.is_prepared()) throw std::logic_error("Trainer: the strategy is not prepared");
-  strategy.world().together([&] { run_ = std::make_unique<Run>(sections, strategy, std::move(splits), tables); });
+  strategy.world().all_or_throw([&] { run_ = std::make_unique<Run>(sections, strategy, std::move(splits), registry); });
   auto nonfinite = std::make_unique<NonfiniteHook>(NonfiniteSettings::from(sections.at("train")));
   nonfinite_ = nonfinite.get();
   add_hook(Priority::very_high, std::move(nonfinite));

@@ -17,7 +17,8 @@ class Trainer {
  public:
   /// Collective: all ranks agree on the plan. The parameters are those of Run.
   /// @throws std::logic_error  the strategy is not prepared
-  Trainer(const Sections& sections, Strategy& strategy, data::Splits splits, const Tables& tables = builtin_tables());
+  Trainer(const Sections& sections, Strategy& strategy, data::Splits splits,
+          const Registry& registry = builtin_registry());
 
   /// @throws std::logic_error  another hook has a state of the same name
   void add_hook(Priority priority, std::unique_ptr<Hook> hook) { run_->hooks.add(priority, std::move(hook)); }

@@ -57,7 +57,7 @@ class LossSums {
     std::string names = joined(names_, "\n");
     names = world.broadcast(names);  // rank 0 has a batch if any rank has one
     are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
-    world.together([&] {
+    world.all_or_throw([&] {
       if (names_.empty() || joined(names_, "\n") == names) return;
       throw ConfigError("the model returned the losses '" + joined(names_) + "', but rank 0 has others");
     });
@@ -350,14 +350,14 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   const EvaluationMode evaluation(wrapper.model());
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
-  world.together([&] {
+  world.all_or_throw([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, losses, result);
       progress.show(batch - share.begin + 1);
     }
     // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
-    const std::int64_t most = data::share_of(batches, 0, world.size()).count;
-    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < most; ++i) evaluator.only_run(0);
+    const std::int64_t max = data::share_of(batches, 0, world.size()).count;
+    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) evaluator.only_run(0);
     evaluator.throw_refusal();
   });
   result.losses = losses.means(world, wrapper.collectives());

@@ -9,9 +9,9 @@ namespace lockstep::engine {
 namespace {
 
 template <class Picture>
-void keep(std::vector<Picture>& kept, Picture picture, std::size_t most) {
-  if (most == 0) return;
-  if (kept.size() == most) kept.erase(kept.begin());
+void keep(std::vector<Picture>& kept, Picture picture, std::size_t max) {
+  if (max == 0) return;
+  if (kept.size() == max) kept.erase(kept.begin());
   kept.push_back(std::move(picture));
 }
 
@@ -66,19 +66,19 @@ std::vector<std::pair<std::string, double>> EventStorage::take_rank_means() {
 void EventStorage::put(Image image) {
   image.name = prefix_ + image.name;
   image.step = step_;
-  keep(images_, std::move(image), most_pictures_);
+  keep(images_, std::move(image), max_pictures_);
 }
 
 void EventStorage::put(Histogram histogram) {
   histogram.name = prefix_ + histogram.name;
   histogram.step = step_;
-  keep(histograms_, std::move(histogram), most_pictures_);
+  keep(histograms_, std::move(histogram), max_pictures_);
 }
 
 void EventStorage::put(Table table) {
   table.name = prefix_ + table.name;
   table.step = step_;
-  keep(tables_, std::move(table), most_pictures_);
+  keep(tables_, std::move(table), max_pictures_);
 }
 
 const History& EventStorage::history(const std::string& name) const {
@@ -87,7 +87,7 @@ const History& EventStorage::history(const std::string& name) const {
   return series_[found->second].history;
 }
 
-std::vector<Scalar> EventStorage::news(std::size_t& cursor, std::int64_t window) const {
+std::vector<Scalar> EventStorage::updates_since(std::size_t& cursor, std::int64_t window) const {
   return latest_since(std::exchange(cursor, puts_), window);
 }
 

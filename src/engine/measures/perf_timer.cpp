@@ -80,9 +80,9 @@ PerfStats::Section& PerfStats::section(std::string_view name) {
 
 void PerfStats::await_device(Pending interval) {
   collect();
-  if (pending_.size() < kMostPending) return pending_.push_back(std::move(interval));
+  if (pending_.size() < kMaxPending) return pending_.push_back(std::move(interval));
   if (lost_++ == 0) {
-    log::error("times: the device is " + std::to_string(kMostPending) +
+    log::error("times: the device is " + std::to_string(kMaxPending) +
                " intervals behind; the device times of those that follow are lost");
   }
 }

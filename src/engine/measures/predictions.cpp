@@ -87,13 +87,13 @@ std::string predictions_of(const mpi::Communicator& world, parallel::Distributed
   wrapper.synchronise_buffers();
   const EvaluationMode evaluation(wrapper.model());
   ProgressLines progress("predictions", share.count);
-  world.together([&] {
+  world.all_or_throw([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       lines += lines_of(wrapper, batch_in_order(dataset, limits, batch));
       progress.show(batch - share.begin + 1);
     }
-    const std::int64_t most = data::share_of(batches, 0, world.size()).count;
-    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < most; ++i) {
+    const std::int64_t max = data::share_of(batches, 0, world.size()).count;
+    for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) {
       wrapper.test_step(batch_in_order(dataset, limits, 0));
     }
   });

@@ -83,14 +83,14 @@ void SamplePictures::add(const LastBatch& batch) {
   } catch (const std::exception& failure) {  // a run does not end for a picture
     log::warning("no sample images are stored for the evaluation: " + message_of(failure));
     images_.clear();
-    most_ = 0;
+    max_ = 0;
   }
 }
 
 void SamplePictures::take(const LastBatch& batch) {
   const auto held = static_cast<std::int64_t>(images_.size());
   const batch::Value& given = batch.given->at(batch.given->input_key());
-  if (held >= most_ || !given.is<at::Tensor>()) return;
+  if (held >= max_ || !given.is<at::Tensor>()) return;
   const auto& input = given.as<at::Tensor>();
   if (input.dim() < 3 || input.dim() > 4 || input.numel() == 0) return;
   const models::Predictions predictions = batch.predictions();
@@ -98,7 +98,7 @@ void SamplePictures::take(const LastBatch& batch) {
   const at::Tensor masks = predictions.find("masks");
   const at::Tensor target = batch.batch->has_target() ? batch.batch->target() : at::Tensor();
   const bool has_classes = are_classes(classes, input.size(0)) && are_classes(target, input.size(0));
-  for (std::int64_t i = 0; i < std::min(most_ - held, input.size(0)); ++i) {
+  for (std::int64_t i = 0; i < std::min(max_ - held, input.size(0)); ++i) {
     Image image = image_of(input[i], masks.defined() ? masks[i] : at::Tensor());
     image.name = fmt::format("sample_{:02}", images_.size());
     if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>());

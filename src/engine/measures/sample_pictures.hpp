@@ -14,7 +14,7 @@ namespace lockstep::engine {
 class SamplePictures {
  public:
   /// @param most  0: none
-  explicit SamplePictures(std::int64_t most) : most_(most) {}
+  explicit SamplePictures(std::int64_t max) : max_(max) {}
 
   /// Takes samples until there are enough; those whose inputs are no pictures, [C, H, W] or [H, W], are passed over.
   /// Colours go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise
@@ -26,7 +26,7 @@ class SamplePictures {
  private:
   void take(const LastBatch& batch);
 
-  std::int64_t most_;
+  std::int64_t max_;
   std::vector<Image> images_;
 };
 

@@ -14,11 +14,11 @@ namespace lockstep::engine {
 
 class OperatorTrace::Spans {
  public:
-  explicit Spans(std::size_t most) : most_(most) {}
+  explicit Spans(std::size_t max) : max_(max) {}
 
   void add(std::string name, double begin, double end) {
     const std::lock_guard<std::mutex> hold(mutex_);
-    if (spans_.size() >= most_) {
+    if (spans_.size() >= max_) {
       ++dropped_;
       return;
     }
@@ -39,7 +39,7 @@ class OperatorTrace::Spans {
 
  private:
   std::mutex mutex_;
-  std::size_t most_;
+  std::size_t max_;
   std::size_t dropped_ = 0;
   std::vector<Span> spans_;
   std::map<std::thread::id, std::int64_t> threads_;
@@ -114,7 +114,7 @@ std::string trace_file(const std::vector<std::string>& events) {
   return "{\"displayTimeUnit\":\"ms\",\"traceEvents\":[\n" + text + "\n]}\n";
 }
 
-OperatorTrace::OperatorTrace(std::size_t most) : spans_(std::make_shared<Spans>(most)) {
+OperatorTrace::OperatorTrace(std::size_t max) : spans_(std::make_shared<Spans>(max)) {
   const std::lock_guard<std::mutex> hold(current_mutex);
   if (current) throw std::logic_error("OperatorTrace: there is one already");
   current = spans_;

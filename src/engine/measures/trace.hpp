@@ -35,7 +35,7 @@ class OperatorTrace {
  public:
   /// @param most  spans kept; later ones are only counted
   /// @throws std::logic_error  there is one already
-  explicit OperatorTrace(std::size_t most);
+  explicit OperatorTrace(std::size_t max);
   ~OperatorTrace();
   OperatorTrace(const OperatorTrace&) = delete;
   OperatorTrace& operator=(const OperatorTrace&) = delete;

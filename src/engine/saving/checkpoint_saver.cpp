@@ -20,7 +20,7 @@ namespace {
 
 constexpr int kTriesOfAFinalSave = 3;
 constexpr std::chrono::seconds kFirstRetryAfter{1};
-constexpr std::int64_t kMostDoublings = 6;
+constexpr std::int64_t kMaxDoublings = 6;
 
 std::string in_seconds(double seconds) {
   char text[32];
@@ -67,13 +67,13 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
     : world_(world), options_(std::move(options)) {
   options_.writers = std::min(options_.writers, world_.size());
   part_ = part_of(world_.rank(), world_.size(), options_.writers);
-  world_.together([this] {
+  world_.all_or_throw([this] {
     if (!world_.is_root()) return;
     lease_ = std::make_unique<checkpoints::Lease>(options_.directory);
     if (!lease_->taken_from().empty()) {
       log::warning("took over the checkpoint folder of a run that no longer exists: " + lease_->taken_from());
     }
-    checkpoints::remove_leftovers(options_.directory);
+    checkpoints::remove_stale_files(options_.directory);
     checkpoints::probe(options_.directory);
   });
 }
@@ -105,7 +105,7 @@ void CheckpointSaver::save_now(std::int64_t step, const std::function<checkpoint
     begin(step, capture);
     complete();
   }
-  world_.together([&] {
+  world_.all_or_throw([&] {
     if (world_.is_root() && saved_step_ != step) throw CheckpointError(last_failure_);
   });
 }
@@ -243,7 +243,7 @@ void CheckpointSaver::complete() {
 
 void CheckpointSaver::note_failure(const std::string& what) {
   last_failure_ = what;
-  const std::int64_t doublings = std::min(failures_++, kMostDoublings);
+  const std::int64_t doublings = std::min(failures_++, kMaxDoublings);
   retry_at_ = Clock::now() + kFirstRetryAfter * (1 << doublings);
   if (failures_ >= options_.max_failures) {
     const std::string all = world_.broadcast(what);

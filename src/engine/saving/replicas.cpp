@@ -5,7 +5,7 @@
 
 #include <string>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/parallel/ddp_options.hpp>
 
@@ -29,21 +29,21 @@ KeySpecs resume_keys() {
 
 }  // namespace
 
-const Tables& builtin_tables() {
-  static const Tables tables;
-  return tables;
+const Registry& builtin_registry() {
+  static const Registry registry;
+  return registry;
 }
 
-KeySpecs all_keys(const Tables& tables) {
+KeySpecs all_keys(const Registry& registry) {
   const auto joined = [](KeySpecs keys, const std::vector<KeySpecs>& lists) {
     for (const KeySpecs& more : lists) keys.insert(keys.end(), more.begin(), more.end());
     return keys;
   };
-  const KeySpecs own = joined(RunSettings::keys(), {train_keys(tables), EvalSettings::keys(tables.meters),
+  const KeySpecs own = joined(RunSettings::keys(), {train_keys(registry), EvalSettings::keys(registry.meters),
                                                     LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return joined(keys_of_rows(own, tables.steps),
-                {data::data_keys(tables.sources, tables.samplers), models::model_keys(tables.models),
-                 optim::optim_keys(tables.rules), optim::ema_keys(), schedule::sched_keys(tables.curves),
+  return joined(keys_of_rows(own, registry.steps),
+                {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
+                 optim::optim_keys(registry.rules), optim::ema_keys(), schedule::sched_keys(registry.curves),
                  parallel::ddp_keys(), mpi::CommSettings::keys(), StrategySettings::keys()});
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/schedule_control.hpp>
-#include <lockstep/engine/tables.hpp>
 
 #include <algorithm>
 #include <map>
@@ -68,27 +68,27 @@ std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Sch
 }
 
 schedule::Schedule schedule_over(const Plan& plan, std::int64_t global_batch, const Sections& sections,
-                                 const Tables& tables) {
+                                 const Registry& registry) {
   const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
   schedule::Schedule schedule = schedule::parse(
       sched.rules,
       {.total_steps = plan.total_steps, .steps_per_epoch = plan.steps_per_epoch, .samples_per_step = global_batch},
-      sched.origin, tables.curves);
+      sched.origin, registry.curves);
   std::vector<std::string> names;
   for (const Plan::Group& group : plan.groups) names.push_back(group.name);
   schedule.require_groups(names);
   return schedule;
 }
 
-Plan plan_here(const Sections& sections, const Tables& tables, int world_size, std::int64_t points) {
+Plan plan_here(const Sections& sections, const Registry& registry, int world_size, std::int64_t points) {
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
   const std::int64_t global_batch = BatchSettings::from(train).global_batch_size.value;
-  const data::Splits splits = data::open(sections.at("data"), tables.sources);
+  const data::Splits splits = data::open(sections.at("data"), registry.sources);
   const data::Sampler sampler =
-      data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, tables.samplers);
-  const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, tables.models);
-  const optim::Rule& rule = chosen_rule(sections.at("optim"), tables.rules);
+      data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
+  const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);
+  const optim::Rule& rule = chosen_rule(sections.at("optim"), registry.rules);
   const GroupPlan groups = plan_groups(sections, rule, *model, world_size);
 
   Plan plan{.groups = with_counts(groups.groups, *model),
@@ -97,7 +97,7 @@ Plan plan_here(const Sections& sections, const Tables& tables, int world_size, s
             .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
             .steps_per_epoch = sampler.steps_per_epoch()};
   if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
-  const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, tables);
+  const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, registry);
   if (schedule.has_feedback()) {
     plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
   }
@@ -111,9 +111,9 @@ Plan plan_here(const Sections& sections, const Tables& tables, int world_size, s
 
 }  // namespace
 
-Plan plan(const mpi::Communicator& world, const Sections& sections, const Tables& tables, std::int64_t points) {
+Plan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points) {
   Plan plan;
-  world.together([&] { plan = plan_here(sections, tables, world.size(), points); });
+  world.all_or_throw([&] { plan = plan_here(sections, registry, world.size(), points); });
   return plan;
 }
 

@@ -74,8 +74,8 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
                                       : std::string("cpu")));
   const int threads = set_threads(run, topology, has_lanes);
   // Loader threads mostly sleep: only compute threads are held against the processors.
-  const std::string crowded = topology.oversubscription(threads);
-  if (!crowded.empty() && topology.local_rank == 0) log::warning(crowded);
+  const std::string oversubscribed = topology.oversubscription(threads);
+  if (!oversubscribed.empty() && topology.local_rank == 0) log::warning(oversubscribed);
   log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loader_threads) +
              " for loading");
   return {.gpu = std::move(chosen.gpu), .threads = threads};

@@ -3,7 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
@@ -32,10 +32,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The data of a run. What eval.split names is there, unless nothing is evaluated.
-data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Tables& tables) {
+data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Registry& registry) {
   data::Splits splits;
-  world.together([&] {
-    splits = data::open(sections.at("data"), tables.sources);
+  world.all_or_throw([&] {
+    splits = data::open(sections.at("data"), registry.sources);
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     if (eval.when != "never") split_of(splits, eval.split);
   });
@@ -57,7 +57,7 @@ std::string find_checkpoint(const std::string& from) {
 bool roll_back(Trainer& trainer, const TrainRequest& request, ResumeSettings resume) {
   const mpi::Communicator& world = trainer.view().world;
   std::string newest;
-  world.together([&] {
+  world.all_or_throw([&] {
     if (world.is_root()) newest = checkpoints::latest(request.checkpoint_directory).value_or("");
   });
   if (world.broadcast(newest).empty()) return false;
@@ -77,16 +77,16 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
     saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
   }
   std::unique_ptr<Hook> evaluate;
-  world.together([&] { evaluate = evaluate_hook(sections, request.tables.meters); });
+  world.all_or_throw([&] { evaluate = evaluate_hook(sections, request.registry.meters); });
   trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
   trainer.add_hook(Priority::low, schedule_hook(schedule_policy));
   trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
   trainer.add_hook(Priority::normal,
-                   train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.tables.meters));
+                   train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
   if (evaluate) trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(interval));
   trainer.add_hook(Priority::below_normal, log_hook(interval));
-  if (request.on_exhibits) trainer.add_hook(Priority::below_normal, exhibits_hook(request.on_exhibits));
+  if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
   trainer.add_hook(Priority::very_low, checkpoint_hook(saving, world, request.checkpoint_directory,
                                                        [&trainer, config_ini = request.config_ini](bool is_writer) {
                                                          return capture(trainer, config_ini, is_writer);
@@ -97,7 +97,7 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
     trainer.add_hook(Priority::very_low, ddp_report_hook(request.on_report));
   }
   std::vector<std::pair<Priority, std::unique_ptr<Hook>>> chosen;
-  world.together([&] { chosen = make_hooks(sections, request.tables.hooks); });
+  world.all_or_throw([&] { chosen = make_hooks(sections, request.registry.hooks); });
   for (auto& [priority, hook] : chosen) trainer.add_hook(priority, std::move(hook));
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
 }
@@ -108,7 +108,7 @@ auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    const bool is_known = error.is_agreed() || error.is_anothers() || error.exit_code() == ExitCode::communication;
+    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
     if (!is_known) collectives.give_up(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
@@ -157,11 +157,11 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
 
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   ResumeSettings resume;
-  world.together([&] { resume = ResumeSettings::from(request.sections); });
-  data::Splits splits = open_data(world, request.sections, request.tables);
-  const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.tables);
+  world.all_or_throw([&] { resume = ResumeSettings::from(request.sections); });
+  data::Splits splits = open_data(world, request.sections, request.registry);
+  const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
   strategy->prepare(splits.train->task());
-  Trainer trainer(request.sections, *strategy, std::move(splits), request.tables);
+  Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
   trainer.view().origin.environment_json = request.environment_json;
   trainer.add_reporter(request.reporter);
   add_hooks(trainer, world, request, resume.schedule);
@@ -173,11 +173,11 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
 
 void request_stop() noexcept { RunRequests::stop(); }
 
-std::vector<std::string> told_metrics() { return models::told_metrics(); }
+std::vector<std::string> reported_metrics() { return models::reported_metrics(); }
 
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from) {
   StoredConfig stored;
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root()) return;
     stored.checkpoint = find_checkpoint(from);
     const checkpoints::Archive archive = checkpoints::read(stored.checkpoint);
@@ -186,15 +186,15 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
   return {world.broadcast(stored.checkpoint), world.broadcast(stored.config_ini)};
 }
 
-Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
                                const std::string& checkpoint, bool wants_predictions) {
-  const data::Splits splits = open_data(world, sections, tables);
-  const std::unique_ptr<Strategy> made = make_strategy(sections, world, tables);
+  const data::Splits splits = open_data(world, sections, registry);
+  const std::unique_ptr<Strategy> made = make_strategy(sections, world, registry);
   Strategy& strategy = made->prepare(splits.train->task());
   const EvalSettings eval = EvalSettings::from(sections.at("eval"));
   checkpoints::Archive archive;
   bool is_average = false;
-  world.together([&] {
+  world.all_or_throw([&] {
     archive = checkpoints::read(checkpoint);
     is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
     archive = with_model(archive, is_average);
@@ -202,14 +202,14 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   restore_model(strategy, archive);
   const data::Dataset& dataset = split_of(splits, eval.split);
   metrics::Meters meters;
-  world.together([&] { meters = make_eval_meters(eval.metrics, dataset.task(), tables.meters); });
+  world.all_or_throw([&] { meters = make_eval_meters(eval.metrics, dataset.task(), registry.meters); });
   const EvaluationResult found = heard_by_peers(
       strategy.collectives(), [&] { return evaluate(world, strategy.model(), dataset, eval.limits, meters); });
   Evaluation result{.step = archive.integer("/", "step"),
                     .values = found.values(dataset.task().kind),
                     .count = found.count,
                     .is_average = is_average};
-  world.together([&] { result.numbers = meters.read().numbers; });
+  world.all_or_throw([&] { result.numbers = meters.read().numbers; });
   if (wants_predictions) result.predictions = predictions_of(world, strategy.model(), dataset, eval.limits);
   return result;
 }

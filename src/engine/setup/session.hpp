@@ -22,13 +22,13 @@ namespace lockstep::engine {
 
 class EventStorage;
 
-/// The tables that a configuration chooses from. Defined in tables.hpp, for programs that add rows of their own.
-struct Tables;
+/// The registry that a configuration chooses from. Defined in registry.hpp, for programs that add rows of their own.
+struct Registry;
 /// Only the built-in rows.
-const Tables& builtin_tables();
+const Registry& builtin_registry();
 
 /// Every key of every module below the engine.
-KeySpecs all_keys(const Tables& tables);
+KeySpecs all_keys(const Registry& registry);
 
 /// What a run's numbers may depend on beside its configuration, by name: versions of libraries and compiler, system,
 /// processor. Not collective.
@@ -69,19 +69,20 @@ struct Plan {
 /// @param points  of each curve, at most; >= 2
 /// Collective.
 /// @throws ConfigError  what training would refuse
-Plan plan(const mpi::Communicator& world, const Sections& sections, const Tables& tables, std::int64_t points);
+Plan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
 
 struct TrainRequest {
   const Sections& sections;
-  const Tables& tables;
+  const Registry& registry;
   std::string checkpoint_directory;  ///< <run.dir>/ckpt
   std::string config_ini;            ///< the resolved configuration, stored in every checkpoint
   std::string environment_json;      ///< stored in every checkpoint
   Reporter reporter;                 ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
-  /// Where given, called on this rank after each step and after training, to take tables, pictures and histograms out.
-  std::function<void(EventStorage&)> on_exhibits = {};
+  /// Where given, called on this rank after each step and after training, to take registry, pictures and histograms
+  /// out.
+  std::function<void(EventStorage&)> on_artifacts = {};
   /// Called on rank 0 after training, with ddp.report.
   std::function<void(const parallel::DdpReport&)> on_report = {};
   /// On rank 0: the run saves and stops in time.
@@ -113,7 +114,7 @@ struct StoredConfig {
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from);
 
 /// The metrics that evaluations tell beside the loss, by the kinds of tasks: "accuracy" and so on.
-std::vector<std::string> told_metrics();
+std::vector<std::string> reported_metrics();
 
 struct Evaluation {
   std::int64_t step = 0;
@@ -127,7 +128,7 @@ struct Evaluation {
 
 /// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
 /// @param wants_predictions  what the model predicts for each sample, too
-Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Tables& tables,
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
                                const std::string& checkpoint, bool wants_predictions = false);
 
 }  // namespace lockstep::engine

@@ -2,7 +2,7 @@
 #include "engine/setup/strategy.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/data_parallel.hpp>
 
@@ -19,11 +19,11 @@
 namespace lockstep::engine {
 
 Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
-                   const Tables& tables)
+                   const Registry& registry)
     : sections_(sections),
       world_(&world),
       row_(&row),
-      tables_(&tables),
+      tables_(&registry),
       settings_(StrategySettings::from(sections.at("strategy"))),
       comm_hook_(sections.at("ddp").text("comm_hook")),
       loader_threads_(data::DataSettings::from(sections.at("data")).workers) {
@@ -38,7 +38,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   const std::string remark = set_float32_products(train.text("precision"), device_);
   if (!remark.empty()) log::info(remark);
 
-  world.together([&] {
+  world.all_or_throw([&] {
     set_up_process(run, world.is_root());
     precision_ = Precision::from(train);
     if (has_lanes && processor.gpu) {
@@ -49,13 +49,13 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
   comm.gpu = processor.gpu;
   collectives_ = mpi::make_collectives(world, comm);
-  if (row.require != nullptr) world.together([&] { row.require(settings_, world.size()); });
+  if (row.require != nullptr) world.all_or_throw([&] { row.require(settings_, world.size()); });
 }
 
 Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
   if (is_prepared()) return *this;
   std::shared_ptr<models::Model> model;
-  world_->together([&] { model = build_model(task, std::move(overrides.model)); });
+  world_->all_or_throw([&] { model = build_model(task, std::move(overrides.model)); });
   for (const at::Tensor& parameter : model->parameters()) parameter_count_ += parameter.numel();
   wrap(std::move(model));
   build_optimizer(std::move(overrides));
@@ -92,7 +92,7 @@ void Strategy::build_optimizer(Overrides overrides) {
   const optim::AverageRule* average = nullptr;
   optim::AverageOptions average_options;
   optim::OptimWrapper::WrapperOptions options;
-  world_->together([&] {
+  world_->all_or_throw([&] {
     if (overrides.rule == nullptr) {
       overrides.rule = &chosen_rule(sections_.at("optim"), tables_->rules);
       plan = plan_groups(sections_, *overrides.rule, model_->model(), world_->size());
@@ -116,9 +116,9 @@ void Strategy::build_optimizer(Overrides overrides) {
 }
 
 std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
-                                        const Tables& tables) {
+                                        const Registry& registry) {
   const StrategySettings settings = StrategySettings::from(sections.at("strategy"));
-  return std::make_unique<Strategy>(sections, world, chosen_strategy(settings, world.size()), tables);
+  return std::make_unique<Strategy>(sections, world, chosen_strategy(settings, world.size()), registry);
 }
 
 }  // namespace lockstep::engine

@@ -39,11 +39,11 @@ class Strategy {
   /// @param sections  the run's configuration: run, comm, train, data, model, optim, ema, ddp and strategy are read
   /// @param world     all ranks; outlives the strategy
   /// @param row       how training is laid out; outlives the strategy
-  /// @param tables    what models and optimizers are chosen from; outlives the strategy
+  /// @param registry    what models and optimizers are chosen from; outlives the strategy
   /// Collective.
   /// @throws ConfigError  from any part, on every rank
   Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
-           const Tables& tables = builtin_tables());
+           const Registry& registry = builtin_registry());
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
 
@@ -84,7 +84,7 @@ class Strategy {
   Sections sections_;
   const mpi::Communicator* world_;
   const StrategyRow* row_;
-  const Tables* tables_;
+  const Registry* tables_;
   StrategySettings settings_;
   std::string comm_hook_;
   int loader_threads_;
@@ -102,6 +102,6 @@ class Strategy {
 
 /// The one that strategy.name says; auto: single for one rank, else ddp. Collective.
 std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,
-                                        const Tables& tables = builtin_tables());
+                                        const Registry& registry = builtin_registry());
 
 }  // namespace lockstep::engine

@@ -2,7 +2,7 @@
 #include "engine/setup/train_keys.hpp"
 
 #include <lockstep/core/keys.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 
 #include "engine/loop/nonfinite.hpp"
 #include "engine/loop/phases.hpp"
@@ -15,16 +15,16 @@
 
 namespace lockstep::engine {
 
-KeySpecs train_keys(const Tables& tables) {
+KeySpecs train_keys(const Registry& registry) {
   // Whoever makes a TimeLimit of it reads it.
   const KeySpec time_limit =
       keys::text("train.time_limit", "",
                  "Time limit in seconds or as H:MM:SS, measured from the start. The run saves a checkpoint before the "
                  "limit and exits with 75. If empty, the limit of the Slurm job applies");
   const KeySpecs tables_of_rows = {
-      step_key(tables.steps), hooks_key(tables.hooks),
+      step_key(registry.steps), hooks_key(registry.hooks),
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
-                  tables.meters)};
+                  registry.meters)};
   KeySpecs keys;
   for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
                                Precision::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {

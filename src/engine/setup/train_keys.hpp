@@ -8,6 +8,6 @@
 namespace lockstep::engine {
 
 /// The keys of section `train`, of each part that it configures, without those of the steps' own.
-KeySpecs train_keys(const Tables& tables);
+KeySpecs train_keys(const Registry& registry);
 
 }  // namespace lockstep::engine

@@ -52,7 +52,7 @@ class BucketsState : public Stateful {
       return;
     }
     parallel::BucketLayout layout;
-    world_->together([&] { layout = layout_in(archive); });
+    world_->all_or_throw([&] { layout = layout_in(archive); });
     wrapper_->reducer().restore_layout(layout);
   }
 

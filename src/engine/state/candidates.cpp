@@ -73,7 +73,7 @@ std::vector<std::string> candidates(const std::string& source, const std::string
 std::vector<std::string> resume_candidates(const mpi::Communicator& world, const std::string& source,
                                            const std::string& directory) {
   std::string lines;
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root()) return;
     for (const std::string& candidate : candidates(source, directory)) lines += candidate + "\n";
   });

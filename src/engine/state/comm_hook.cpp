@@ -73,7 +73,7 @@ class CommHookState : public Stateful {
                 " starts from its initial value: the checkpoint was written by " +
                 std::to_string(archive.integer("/", "world_size")) + " of them");
     }
-    world_->together([&] { memory_->load_state(stored_state(archive)); });
+    world_->all_or_throw([&] { memory_->load_state(stored_state(archive)); });
   }
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {

@@ -27,14 +27,14 @@ Components run_components(Run& run, const std::string& config_ini = "");
 std::shared_ptr<Stateful> model_state(models::Model& model, std::vector<parallel::DistributedDataParallel*> wrappers);
 
 /// An optimizer, the parameters that it updates, and where it is in an archive.
-struct OptimizerPlace {
+struct OptimizerContext {
   std::string group;  ///< such as "/optim/0"
   optim::Optimizer* optimizer;
   parallel::ParameterStore* store;
   std::string name = "";  ///< of one among several optimizers
 };
 /// Type, options of parameter groups, update counts and state arrays: group /optim/<name>.
-std::shared_ptr<Stateful> optimizer_state(OptimizerPlace place);
+std::shared_ptr<Stateful> optimizer_state(OptimizerContext place);
 
 /// Loss scaling of fp16, if the optimizer has it.
 /// @param group  such as "/scaler"

@@ -27,7 +27,7 @@ class HooksState : public Stateful {
 
   void restore(const Archive& archive, const RestoreOptions&) override {
     const std::vector<std::string> stored = archive.groups_in(kHooks);
-    run_->view.world.together([&] {
+    run_->view.world.all_or_throw([&] {
       for (const auto& [priority, hook] : run_->hooks) {
         const std::string name = checkpoints::encode_name(hook->state_name());
         const bool is_stored = std::find(stored.begin(), stored.end(), name) != stored.end();

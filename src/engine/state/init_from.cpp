@@ -69,12 +69,12 @@ std::map<std::string, Stored> groups_of(const Archive& archive, const Renames& r
 const Stored& best_group(const std::map<std::string, Stored>& groups, const Live& live) {
   static const Stored none;
   const Stored* best = &none;
-  std::ptrdiff_t most = -1;
+  std::ptrdiff_t max = -1;
   for (const auto& [group, stored] : groups) {
     const auto known =
         std::count_if(stored.begin(), stored.end(), [&live](const auto& item) { return live.contains(item.first); });
-    if (known > most) best = &stored;
-    most = std::max(most, known);
+    if (known > max) best = &stored;
+    max = std::max(max, known);
   }
   return *best;
 }
@@ -170,7 +170,7 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
   if (settings.file.empty()) return {};
   const models::Model& model = strategy.model().model();
   Source source;
-  strategy.world().together([&] { source = read_source_of(settings, tensors_of(model)); });
+  strategy.world().all_or_throw([&] { source = read_source_of(settings, tensors_of(model)); });
   const torch::NoGradGuard no_grad;
   const auto take = [&source](const NamedTensor& live) {
     const auto found = source.stored.find(live.name);
@@ -184,7 +184,7 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
 
 std::vector<std::string> init_from(Strategy& strategy, const Section& init) {
   InitSettings settings;
-  strategy.world().together([&] { settings = InitSettings::from(init); });
+  strategy.world().all_or_throw([&] { settings = InitSettings::from(init); });
   return init_from(strategy, settings);
 }
 

@@ -18,7 +18,7 @@ using checkpoints::Archive;
 
 class OptimizerState : public Stateful {
  public:
-  explicit OptimizerState(OptimizerPlace place) : at_(std::move(place)) {}
+  explicit OptimizerState(OptimizerContext place) : at_(std::move(place)) {}
 
   std::string name() const override { return at_.name.empty() ? "optimizer" : "optimizer " + at_.name; }
   bool is_restored(const RestoreOptions& options) const override { return !options.resets_optim; }
@@ -126,12 +126,12 @@ class OptimizerState : public Stateful {
     return is_all_there;
   }
 
-  OptimizerPlace at_;
+  OptimizerContext at_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> optimizer_state(OptimizerPlace place) {
+std::shared_ptr<Stateful> optimizer_state(OptimizerContext place) {
   return std::make_shared<OptimizerState>(std::move(place));
 }
 

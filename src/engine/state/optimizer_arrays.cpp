@@ -10,7 +10,7 @@
 
 namespace lockstep::engine {
 
-std::string state_path(const OptimizerPlace& place, std::size_t block, std::size_t segment, std::size_t slot) {
+std::string state_path(const OptimizerContext& place, std::size_t block, std::size_t segment, std::size_t slot) {
   return path(place.group + "/state/" + place.optimizer->state_names()[slot],
               place.store->blocks()[block].segments[segment].name);
 }
@@ -21,7 +21,7 @@ at::Tensor meta_tensor_of(const optim::StateArray& state) {
   return state.strides.empty() ? tensor : tensor.as_strided(state.shape, state.strides);
 }
 
-std::optional<LocalState> local_state(const OptimizerPlace& place, std::size_t block, std::size_t segment,
+std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot) {
   const optim::Segment& of = place.store->blocks()[block].segments[segment];
   const bool is_whole = place.store->shards() == nullptr || of.own_end - of.own_begin == of.count;
@@ -43,13 +43,13 @@ std::optional<LocalState> local_state(const OptimizerPlace& place, std::size_t b
   return local;
 }
 
-std::string parameter_names(const OptimizerPlace& place) {
+std::string parameter_names(const OptimizerContext& place) {
   std::string names;
   for (std::size_t i = 0; i < place.store->size(); ++i) names += place.store->parameter(i).name + "\n";
   return names;
 }
 
-bool has_numbers(const checkpoints::Archive& archive, const OptimizerPlace& place) {
+bool has_numbers(const checkpoints::Archive& archive, const OptimizerContext& place) {
   constexpr double kMaxCount = 9007199254740992;  // above it, float64 does not count exactly
   const auto is_there = [&](const auto& number) {
     const std::string group = place.group + "/numbers";

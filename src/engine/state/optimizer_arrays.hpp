@@ -14,31 +14,31 @@
 namespace lockstep::engine {
 
 /// The path of one state array of one parameter.
-std::string state_path(const OptimizerPlace& place, std::size_t block, std::size_t segment, std::size_t slot);
+std::string state_path(const OptimizerContext& place, std::size_t block, std::size_t segment, std::size_t slot);
 
 /// The shape, strides and type of a state array, as a meta tensor.
 at::Tensor meta_tensor_of(const optim::StateArray& state);
 
 /// What this rank holds of one state array of one parameter; nullopt: nothing.
-std::optional<LocalState> local_state(const OptimizerPlace& place, std::size_t block, std::size_t segment,
+std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot);
 
 /// The names of the parameters, one per line, in the model's order.
-std::string parameter_names(const OptimizerPlace& place);
+std::string parameter_names(const OptimizerContext& place);
 
 /// Whether the archive has every number that the rule remembers, with a possible value.
-bool has_numbers(const checkpoints::Archive& archive, const OptimizerPlace& place);
+bool has_numbers(const checkpoints::Archive& archive, const OptimizerContext& place);
 
 /// Calls visit(block, segment) for every parameter.
 template <class Visit>
-void for_each_segment(const OptimizerPlace& place, const Visit& visit) {
+void for_each_segment(const OptimizerContext& place, const Visit& visit) {
   for (std::size_t b = 0; b < place.store->blocks().size(); ++b) {
     for (std::size_t s = 0; s < place.store->blocks()[b].segments.size(); ++s) visit(b, s);
   }
 }
 
 /// Adds what does not fit the run.
-void compare_optimizer(const OptimizerPlace& place, const checkpoints::Archive& archive, const RestoreOptions& options,
-                       CompatibilityReport& report);
+void compare_optimizer(const OptimizerContext& place, const checkpoints::Archive& archive,
+                       const RestoreOptions& options, CompatibilityReport& report);
 
 }  // namespace lockstep::engine

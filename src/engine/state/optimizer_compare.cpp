@@ -14,7 +14,7 @@ using checkpoints::Array;
 
 class OptimizerComparison {
  public:
-  OptimizerComparison(const OptimizerPlace& place, const Archive& archive, CompatibilityReport& report)
+  OptimizerComparison(const OptimizerContext& place, const Archive& archive, CompatibilityReport& report)
       : place_(place), archive_(archive), report_(report) {}
 
   bool has_optimizer() const { return place_.name.empty() || archive_.has_attribute(place_.group, "type"); }
@@ -77,14 +77,14 @@ class OptimizerComparison {
   std::string title() const { return "its optimizer" + (place_.name.empty() ? "" : " " + place_.name); }
   std::string stored_names() const { return checkpoints::text_of(archive_.array(place_.group + "/param_names")); }
 
-  const OptimizerPlace& place_;
+  const OptimizerContext& place_;
   const Archive& archive_;
   CompatibilityReport& report_;
 };
 
 }  // namespace
 
-void compare_optimizer(const OptimizerPlace& place, const Archive& archive, const RestoreOptions& options,
+void compare_optimizer(const OptimizerContext& place, const Archive& archive, const RestoreOptions& options,
                        CompatibilityReport& report) {
   OptimizerComparison comparison(place, archive, report);
   if (!comparison.has_optimizer()) return comparison.add("it has no optimizer of the name " + place.name);

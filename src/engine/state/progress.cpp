@@ -45,7 +45,7 @@ class ProgressState : public Stateful {
   }
 
   void restore(const Archive& archive, const RestoreOptions& options) override {
-    run_->view.world.together([&] {
+    run_->view.world.all_or_throw([&] {
       const std::int64_t step = archive.integer("/", "step");
       const bool is_reset = options.resets_sampler;
       run_->schedule.restart_at(options.resets_sched ? step : archive.integer(kSchedule, "first_step"));

@@ -90,7 +90,7 @@ std::optional<ReadCheckpoint> read_first_agreed(const AgreedReading& reading, co
     if (!refusal) return result;
     if (refusal->cause != Refusal::Cause::damage) throw_agreed(ExitCode::checkpoint, refusal->reason);
     reasons += (reasons.empty() ? "" : "; ") + refusal->reason;
-    reading.world.together([&] {
+    reading.world.all_or_throw([&] {
       if (!reading.world.is_root()) return;
       log::warning("skipping a checkpoint, which is renamed to " + checkpoints::quarantine(paths[i]) + ": " +
                    refusal->reason);

@@ -4,9 +4,9 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/finite.hpp"
-#include "checkpoints/store/starts.hpp"
+#include "checkpoints/store/requeue_count.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/state/candidates.hpp"
@@ -34,7 +34,7 @@ std::optional<ReadCheckpoint> read_source(Trainer& trainer, const ResumeSettings
 
 /// NaN in parameters stays NaN: every step from there on would be lost.
 void require_finite(const mpi::Communicator& world, const std::string& checkpoint, bool allow_nonfinite) {
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root() || allow_nonfinite) return;
     const std::string words = checkpoints::nonfinite_in(checkpoint, kParameters);
     if (words.empty()) return;
@@ -48,7 +48,7 @@ void require_finite(const mpi::Communicator& world, const std::string& checkpoin
 std::string agreed_run_id(const mpi::Communicator& world, const std::string& directory, const std::string& checkpoint,
                           bool is_fork) {
   std::string id;
-  world.together([&] {
+  world.all_or_throw([&] {
     if (world.is_root()) id = claim(directory, checkpoint, is_fork);
   });
   return world.broadcast(id);
@@ -56,14 +56,14 @@ std::string agreed_run_id(const mpi::Communicator& world, const std::string& dir
 
 /// Adds the checkpoint to the run's lineage: "step 40 digest 0123... ranks 2".
 void note_origin(const mpi::Communicator& world, const ReadCheckpoint& from, RunOrigin& origin) {
-  world.together([&] { origin.parent_digest = checkpoints::read_contents(from.path).digest; });
+  world.all_or_throw([&] { origin.parent_digest = checkpoints::read_checkpoint_index(from.path).digest; });
   origin.lineage = checkpoints::text_of(from.archive.array("/meta/lineage")) + "step " +
                    std::to_string(from.archive.integer("/", "step")) + " digest " + origin.parent_digest + " ranks " +
                    std::to_string(from.archive.integer("/", "world_size")) + "\n";
 }
 
 void set_later_ones_aside(const mpi::Communicator& world, const std::string& directory, std::int64_t step) {
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root()) return;
     const std::size_t replaced = checkpoints::set_aside_after(directory, step);
     if (replaced > 0) log::info(std::to_string(replaced) + " later checkpoints were renamed to .old-step-...");
@@ -92,13 +92,13 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
 
 std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sections, const std::string& directory) {
   ResumeSettings settings;
-  trainer.view().world.together([&] { settings = ResumeSettings::from(sections); });
+  trainer.view().world.all_or_throw([&] { settings = ResumeSettings::from(sections); });
   return load_or_resume(trainer, settings, directory);
 }
 
 void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,
                   std::optional<int> restarts, std::int64_t max_starts) {
-  world.together([&] {
+  world.all_or_throw([&] {
     if (!world.is_root() || !restarts) return;
     const std::int64_t count = checkpoints::note_start(directory, step, *restarts == 0);
     if (max_starts == 0 || count <= max_starts) return;

@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 
 namespace lockstep::engine {

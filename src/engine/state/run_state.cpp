@@ -64,7 +64,7 @@ checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptio
       (local.is_own ? own : shared)[local.path] = {.memory = {memory, local.tensor.nbytes()}};
     });
   }
-  divide(shared, store.sharers());
+  divide(shared, store.node_ranks());
   shared.merge(own);
   return shared;
 }
@@ -74,13 +74,13 @@ std::vector<std::string> restore(Trainer& trainer, const Archive& given, const R
   const Components components = restored_components(trainer, options);
   Archive archive;
   std::vector<std::string> passed_over;
-  world.together([&] {
+  world.all_or_throw([&] {
     archive = renamed(given, options.renames);
     passed_over = compare(components, archive, options);
   });
   for (const auto& component : components) component->restore(archive, options);
   trainer.view().wrapper.store().read_whole([&] {
-    world.together([&] {
+    world.all_or_throw([&] {
       for (const auto& component : components) {
         component->visit_arrays([&](const LocalState& local) { verify(archive, local); });
       }
@@ -98,7 +98,7 @@ Reproducibility reproducibility_of(Trainer& trainer, const Archive& archive, con
 
 void restore_model(Strategy& strategy, const Archive& archive) {
   const std::shared_ptr<Stateful> model = model_state(strategy.model().model(), {&strategy.model()});
-  strategy.world().together([&] {
+  strategy.world().all_or_throw([&] {
     CompatibilityReport report(archive);
     model->compare(archive, {}, report);
     report.throw_if_any();

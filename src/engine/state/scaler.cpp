@@ -38,7 +38,7 @@ class ScalerState : public Stateful {
       log::info("the loss scale starts from train.init_scale: the checkpoint contains none");
       return;
     }
-    world_->together([&] { load_from(archive); });
+    world_->all_or_throw([&] { load_from(archive); });
   }
 
  private:

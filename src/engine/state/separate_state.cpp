@@ -56,7 +56,7 @@ Archive capture(SeparateDistributedDataParallel& wrapper, optim::OptimWrapperDic
 std::int64_t restore(SeparateDistributedDataParallel& wrapper, optim::OptimWrapperDict& optimizers,
                      const Archive& archive) {
   const Components components = separate_components(wrapper, optimizers);
-  wrapper.world().together([&] { require_compatible(components, archive, optimizers); });
+  wrapper.world().all_or_throw([&] { require_compatible(components, archive, optimizers); });
   for (const auto& component : components) component->restore(archive, {});
   for (auto& [name, optimizer] : optimizers) optimizer.reset();
   return archive.integer("/", "step");

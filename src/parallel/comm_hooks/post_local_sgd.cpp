@@ -46,7 +46,7 @@ ChosenHook PostLocalSgd::choice() const {
 
 void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
   ParameterStore& store = wrapper.store();
-  if (store.sharers().size() > memory_->group.world_size()) {
+  if (store.node_ranks().size() > memory_->group.world_size()) {
     throw ConfigError(
         "post-local SGD: ranks that share parameters must be in one group; set "
         "ddp.shared_parameters=false");

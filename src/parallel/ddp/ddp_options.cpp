@@ -36,10 +36,10 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
     const CommHookRow& row = find_row(builtin_comm_hooks(), ddp.text("comm_hook"), ddp.cite("comm_hook"));
     options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
   }
-  const std::string& shares = ddp.text("shared_parameters");
+  const std::string& choice = ddp.text("shared_parameters");
   // The same on every rank, though some may be alone on their hosts.
   const bool has_shared_memory = collectives.name() == "shm" || collectives.name() == "hierarchical";
-  options.shares_parameters = shares == "true" || (shares == "auto" && has_shared_memory);
+  options.shares_parameters = choice == "true" || (choice == "auto" && has_shared_memory);
   return options;
 }
 

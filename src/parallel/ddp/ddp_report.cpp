@@ -12,7 +12,7 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr int kColumns = 64;
-constexpr std::size_t kMostRows = 16;
+constexpr std::size_t kMaxRows = 16;
 
 template <class Value>
 double sum_over(const std::vector<BucketTimes>& buckets, Value value) {
@@ -73,11 +73,11 @@ std::string picture_of(const BucketTimes& bucket, double end) {
 /// Calls `show(b)` for the buckets that have room; `leave_out(how many)` stands for those in the middle.
 void for_each_shown(std::size_t buckets, const std::function<void(std::size_t)>& show,
                     const std::function<void(std::size_t)>& leave_out) {
-  const bool is_long = buckets > kMostRows;
+  const bool is_long = buckets > kMaxRows;
   for (std::size_t b = 0; b < buckets; ++b) {
-    if (is_long && b == kMostRows / 2) {
-      leave_out(buckets - kMostRows);
-      b = buckets - kMostRows / 2;
+    if (is_long && b == kMaxRows / 2) {
+      leave_out(buckets - kMaxRows);
+      b = buckets - kMaxRows / 2;
     }
     show(b);
   }
@@ -157,7 +157,7 @@ std::string timeline_text(const DdpReport& report) {
   out << "\nc compute  . under way  w wait  t transfer  u update; a column is " << milliseconds(step.end / kColumns)
       << " ms\ncommunication exposed by rank:";
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
-    if (rank == kMostRows) {
+    if (rank == kMaxRows) {
       out << " ...";
       break;
     }

@@ -32,19 +32,19 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
   verify_same_model(*model_, world_, options_.ignored);
-  world_.together([&] {
+  world_.all_or_throw([&] {
     if (!options_.recompute.empty()) recompute_ = models::recompute_tap(*model_, options_.recompute);
   });
   if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
   std::vector<NamedParameter> parameters;
-  world_.together([&] {
+  world_.all_or_throw([&] {
     parameters = trained_parameters(*model_, options_.ignored);
     require_unwrapped(parameters);
     require_one_device(parameters);
   });
   dtype_ = parameters.front().tensor.scalar_type();
   device_ = parameters.front().tensor.device();
-  world_.together([&] { require_supported_on(device_, options_); });
+  world_.all_or_throw([&] { require_supported_on(device_, options_); });
   buffers_ = std::make_unique<ModelBuffers>(*model_, collectives, options_.ignored);
   broadcast_from_root();
   const bool divides_gradients = options_.sharding.stage > 1;
@@ -91,7 +91,7 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
   const Sharding& sharding = options_.sharding;
   std::vector<ShardGroup> groups;
   UnitMembers units;
-  world_.together([&] {
+  world_.all_or_throw([&] {
     require_shardable(parameters, options_);
     if (sharding.stage == 3) {
       groups = shard_groups(*model_, parameters, sharding.blocks);
@@ -121,7 +121,7 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
 std::unique_ptr<Reducer> DistributedDataParallel::make_reducer(std::vector<NamedParameter> parameters) {
   const int ranks = collectives_->world_size();
   if (options_.lanes > 0) {
-    world_.together([&] { require_lanes(parameters, options_, ranks); });
+    world_.all_or_throw([&] { require_lanes(parameters, options_, ranks); });
     return std::make_unique<LaneReducer>(
         std::move(parameters), [this] { return buffers_->all(); }, options_.reducer.limits, *collectives_,
         mpi::LaneTree::even(options_.lanes, ranks));
@@ -132,7 +132,7 @@ std::unique_ptr<Reducer> DistributedDataParallel::make_reducer(std::vector<Named
 
 void DistributedDataParallel::choose_hook() {
   ChosenHook chosen;
-  world_.together([&] { chosen = options_.comm_hook(*collectives_); });
+  world_.all_or_throw([&] { chosen = options_.comm_hook(*collectives_); });
   hook_memory_ = std::move(chosen.memory);
   reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
 }

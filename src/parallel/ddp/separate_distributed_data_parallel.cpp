@@ -41,7 +41,7 @@ SeparateDistributedDataParallel::SeparateDistributedDataParallel(std::shared_ptr
                                                                  const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()) {
   verify_same_model(*model_, world);
-  world.together([this] { require_separable(); });
+  world.all_or_throw([this] { require_separable(); });
   for (const auto& item : model_->named_children()) {
     if (!is_trained(*item.value())) continue;
     const auto block = std::dynamic_pointer_cast<models::Block>(item.value());
@@ -80,7 +80,7 @@ void SeparateDistributedDataParallel::require_separable() const {
 
 /// What belongs to no wrapped child.
 void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& world, const DdpOptions& options) const {
-  const auto give = [&](const auto& items) {
+  const auto assign = [&](const auto& items) {
     for (const auto& item : items) {
       const bool is_ignored =
           std::find(options.ignored.begin(), options.ignored.end(), item.key()) != options.ignored.end();
@@ -88,8 +88,8 @@ void SeparateDistributedDataParallel::broadcast_rest(const mpi::Communicator& wo
       if (!is_ignored && !is_wrapped) broadcast(item.value(), world, options.root);
     }
   };
-  give(model_->named_parameters());
-  give(model_->named_buffers());
+  assign(model_->named_parameters());
+  assign(model_->named_buffers());
 }
 
 models::Tap SeparateDistributedDataParallel::tap_of_children(const optim::OptimWrapperDict* optimizers) {

@@ -10,7 +10,7 @@ namespace lockstep::parallel {
 namespace {
 
 constexpr std::size_t kWarmUpSteps = 3;
-constexpr std::size_t kMostKept = 256;
+constexpr std::size_t kMaxKept = 256;
 
 /// A timeline as numbers, and back. All ranks have as many buckets.
 std::string pack(const StepTimeline& step) {
@@ -57,7 +57,7 @@ void StepRecorder::set_buckets(const std::vector<Bucket>& buckets) {
   current_.buckets.assign(buckets.size(), {});
   kept_.clear();
   oldest_ = 0;
-  kept_.reserve(kMostKept);
+  kept_.reserve(kMaxKept);
 }
 
 void StepRecorder::micro_batch_begins() {
@@ -83,9 +83,9 @@ void StepRecorder::micro_batch_ends(bool completes_step) {
 }
 
 void StepRecorder::keep() {
-  if (kept_.size() < kMostKept) return kept_.push_back(current_);
+  if (kept_.size() < kMaxKept) return kept_.push_back(current_);
   kept_[oldest_] = current_;
-  oldest_ = (oldest_ + 1) % kMostKept;
+  oldest_ = (oldest_ + 1) % kMaxKept;
 }
 
 void StepRecorder::bucket_launched(std::size_t b) {

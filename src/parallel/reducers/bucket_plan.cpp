@@ -140,18 +140,18 @@ std::vector<Bucket> buckets_of(const std::vector<ParameterSpec>& parameters, con
 }
 
 std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
-                                         const std::vector<Bucket>& buckets, int sharer, int sharers,
+                                         const std::vector<Bucket>& buckets, int node_rank, int node_ranks,
                                          std::int64_t piece) {
   std::vector<OwnedRange> owned(parameters.size());
   for (const Bucket& bucket : buckets) {
     if (bucket.is_sparse) {  // whole to one
       const std::size_t parameter = bucket.slots.front().parameter;
-      if (sharer == static_cast<int>(parameter) % sharers) owned[parameter] = {0, parameters[parameter].count()};
+      if (node_rank == static_cast<int>(parameter) % node_ranks) owned[parameter] = {0, parameters[parameter].count()};
       continue;
     }
-    const double share = static_cast<double>(bucket.count) / sharers;
-    const auto low = static_cast<std::int64_t>(share * sharer);
-    const auto high = sharer + 1 == sharers ? bucket.count : static_cast<std::int64_t>(share * (sharer + 1));
+    const double share = static_cast<double>(bucket.count) / node_ranks;
+    const auto low = static_cast<std::int64_t>(share * node_rank);
+    const auto high = node_rank + 1 == node_ranks ? bucket.count : static_cast<std::int64_t>(share * (node_rank + 1));
     for (const Slot& slot : bucket.slots) {
       const std::int64_t count = parameters[slot.parameter].count();
       const auto border = [&](std::int64_t position) {

@@ -81,7 +81,7 @@ struct OwnedRange {
 /// Divides the elements of every bucket evenly among sharers, with borders on whole pieces of `piece` elements of a
 /// parameter. Pure.
 std::vector<OwnedRange> divide_ownership(const std::vector<ParameterSpec>& parameters,
-                                         const std::vector<Bucket>& buckets, int sharer, int sharers,
+                                         const std::vector<Bucket>& buckets, int node_rank, int node_ranks,
                                          std::int64_t piece);
 
 }  // namespace lockstep::parallel

@@ -29,7 +29,7 @@ std::vector<Bucket> plan_whole(const std::vector<ParameterSpec>& specs) {
 
 std::vector<ParameterSpec> agreed_specs(const std::vector<NamedParameter>& parameters, const mpi::Communicator& world) {
   std::vector<ParameterSpec> specs;
-  world.together([&] { specs = specs_of(parameters); });
+  world.all_or_throw([&] { specs = specs_of(parameters); });
   return specs;
 }
 
@@ -407,8 +407,8 @@ void BucketReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_
 
 void BucketReducer::reset() {
   // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
-  const auto most = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
-  while (started_ < most) start(started_);
+  const auto max = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
+  while (started_ < max) start(started_);
   if (!hook_.has_hook() && mode_ == Synchronisation::whole) {
     for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
   }

@@ -74,7 +74,7 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters) {
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, mpi::Communicator sharers, bool checks_writes)
+                               mpi::Collectives& collectives, mpi::Communicator node_ranks, bool checks_writes)
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
@@ -82,14 +82,14 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       device_(parameters_.front().tensor.device()),
       are_tensors_(device_.is_cuda()),
       checks_writes_(checks_writes),
-      host_(std::move(sharers)),
-      sharers_(&collectives) {
+      host_(std::move(node_ranks)),
+      node_ranks_(&collectives) {
   const mpi::Communicator leaders = world.split(host_.is_root() ? 0 : 1);  // one rank of each copy
   // Some hosts may have one rank: what all do together must not depend on this one's.
   if (!world.agree(host_.size() == 1 || host_.size() == world.size())) {
     const std::int32_t lowest = host_.all_reduce(static_cast<std::int32_t>(world.rank()), mpi::Op::min);
-    own_sharers_ = collectives.split(lowest);
-    sharers_ = own_sharers_.get();
+    own_node_ranks_ = collectives.split(lowest);
+    node_ranks_ = own_node_ranks_.get();
   }
   for (const DType dtype : dtypes_of(parameters_)) {
     std::vector<std::size_t> members;
@@ -108,7 +108,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
   }
   divide({});
   host_.barrier();
-  if (checks_writes_) world.together([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
+  if (checks_writes_) world.all_or_throw([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
@@ -121,7 +121,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       are_tensors_(device_.is_cuda() || sharding.is_as_on_gpu),
       checks_writes_(false),
       host_(world.split(world.rank())),
-      sharers_(&collectives) {
+      node_ranks_(&collectives) {
   for (const NamedParameter& parameter : parameters_) {
     if (world.size() > 1) broadcast(parameter.tensor, collectives, 0);
   }
@@ -220,10 +220,10 @@ void ParameterStore::divide_whole() {
   std::stable_sort(segments.begin(), segments.end(), [](auto* a, auto* b) { return a->count > b->count; });
   std::vector<std::int64_t> owned(static_cast<std::size_t>(host_.size()));
   for (optim::Segment* segment : segments) {
-    const auto least = std::min_element(owned.begin(), owned.end());
+    const auto min = std::min_element(owned.begin(), owned.end());
     segment->own_begin = 0;
-    segment->own_end = least - owned.begin() == host_.rank() ? segment->count : 0;
-    *least += segment->count;
+    segment->own_end = min - owned.begin() == host_.rank() ? segment->count : 0;
+    *min += segment->count;
   }
 }
 
@@ -315,11 +315,11 @@ at::Tensor ParameterStore::flat_gradient(std::size_t block, std::size_t segment)
 }
 
 void ParameterStore::sum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::sum);
+  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::sum);
 }
 
 void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
-  if (is_divided()) all_reduce(values, *sharers_, mpi::ReduceOp::max);
+  if (is_divided()) all_reduce(values, *node_ranks_, mpi::ReduceOp::max);
 }
 
 void ParameterStore::drop_gradients() {
@@ -377,7 +377,7 @@ std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span
   std::int64_t first = 0;
   if (shards_) {
     all = shards_->whole(block, all);
-    first = of.count * sharers_->rank();
+    first = of.count * node_ranks_->rank();
   }
   std::vector<at::Tensor> segments;
   for (std::size_t s = 0; s < of.segments.size(); ++s) {
@@ -390,13 +390,13 @@ std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span
 void ParameterStore::meet() const {
   if (!is_shared()) return;
   const StepRecorder::Meeting meeting(recorder_);
-  sharers_->barrier();
+  node_ranks_->barrier();
 }
 
 void ParameterStore::sum_over_owners(std::span<double> values) const {
   if (!is_shared() && !shards_) return;
   const StepRecorder::Meeting meeting(recorder_);
-  sharers_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
+  node_ranks_->all_reduce(values.data(), values.size(), DType::float64, mpi::ReduceOp::sum);
 }
 
 }  // namespace lockstep::parallel

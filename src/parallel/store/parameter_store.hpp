@@ -53,7 +53,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   ///                       parameter and with its stack. Costs system calls in every write; on CPU
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
-                 mpi::Communicator sharers, bool checks_writes = false);
+                 mpi::Communicator node_ranks, bool checks_writes = false);
   /// The sharded form.
   /// @param units  of all parameters
   /// @param stage  1 to 3, see Sharding
@@ -99,7 +99,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
 
   /// The ranks that share this rank's copy (this rank alone when nothing is shared).
-  const mpi::Communicator& sharers() const noexcept { return host_; }
+  const mpi::Communicator& node_ranks() const noexcept { return host_; }
   std::size_t size() const noexcept { return parameters_.size(); }  ///< number of parameters
   const NamedParameter& parameter(std::size_t index) const { return parameters_.at(index); }
   /// From here on updates pass over the parameter, as if no rank had a gradient for it: it keeps its values and its
@@ -115,7 +115,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool is_on_gpu() const noexcept { return device_.is_cuda(); }
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
-  bool is_divided() const noexcept override { return shards_ != nullptr && sharers_->world_size() > 1; }
+  bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
   void sum_over_ranks(const at::Tensor& values) override;
   void maximum_over_ranks(const at::Tensor& values) override;
   void add_block(DType dtype, const std::vector<std::size_t>& members);
@@ -141,9 +141,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool checks_writes_;
   std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
   mpi::Communicator host_;
-  mpi::Collectives* sharers_;                      // the same ranks as host_
-  std::unique_ptr<mpi::Collectives> own_sharers_;  // where they are not those of the gradients
-  std::unique_ptr<Shards> shards_;                 // where parameters are sharded: blocks are their slices
+  mpi::Collectives* node_ranks_;                      // the same ranks as host_
+  std::unique_ptr<mpi::Collectives> own_node_ranks_;  // where they are not those of the gradients
+  std::unique_ptr<Shards> shards_;                    // where parameters are sharded: blocks are their slices
   Reducer* reducer_ = nullptr;
   StepRecorder* recorder_ = nullptr;
 };

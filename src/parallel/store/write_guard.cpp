@@ -18,7 +18,7 @@ namespace lockstep::parallel {
 
 namespace {
 
-constexpr int kMostFrames = 32;
+constexpr int kMaxFrames = 32;
 
 std::string sentence_about(const std::string& parameter, int rank) {
   return "lockstep: rank " + std::to_string(rank) + ": ddp.check_writes: parameter '" + parameter +
@@ -27,7 +27,7 @@ std::string sentence_about(const std::string& parameter, int rank) {
 }
 
 /// To stderr, by means that a signal handler may use.
-void tell(const std::string& sentence) {
+void write_to_stderr(const std::string& sentence) {
   const char* rest = sentence.data();
   for (std::size_t left = sentence.size(); left > 0;) {
     const ssize_t written = write(STDERR_FILENO, rest, left);
@@ -39,8 +39,8 @@ void tell(const std::string& sentence) {
 }
 
 void print_stack() {
-  std::array<void*, kMostFrames> frames{};
-  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), kMostFrames), STDERR_FILENO);
+  std::array<void*, kMaxFrames> frames{};
+  backtrace_symbols_fd(frames.data(), backtrace(frames.data(), kMaxFrames), STDERR_FILENO);
 }
 
 }  // namespace
@@ -62,7 +62,7 @@ WriteGuard::WriteGuard(std::span<const optim::Block> blocks, int rank) {
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const bool is_last = s + 1 == block.segments.size();
       const std::int64_t end = is_last ? block.count : block.segments[s + 1].offset;
-      places_.push_back({block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
+      ranges_.push_back({block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
                          block.parameters + static_cast<std::size_t>(end) * element,
                          sentence_about(block.segments[s].name, rank)});
     }
@@ -100,9 +100,9 @@ void WriteGuard::set(bool is_open) {
   }
 }
 
-const WriteGuard::Place* WriteGuard::find(const void* address) const noexcept {
-  for (const Place& place : places_) {
-    if (place.begin <= address && address < place.end) return &place;
+const WriteGuard::GuardedRange* WriteGuard::find(const void* address) const noexcept {
+  for (const GuardedRange& range : ranges_) {
+    if (range.begin <= address && address < range.end) return &range;
   }
   return nullptr;
 }
@@ -110,15 +110,15 @@ const WriteGuard::Place* WriteGuard::find(const void* address) const noexcept {
 /// Runs on the thread that writes, at the instruction that does.
 void WriteGuard::on_fault(int signal, siginfo_t* info, void* context) {
   static std::atomic_flag is_told;
-  const Place* place = nullptr;
+  const GuardedRange* range = nullptr;
   if (info->si_code == SEGV_ACCERR) {
-    for (const WriteGuard* guard = first_; guard != nullptr && place == nullptr; guard = guard->next_) {
-      place = guard->find(info->si_addr);
+    for (const WriteGuard* guard = first_; guard != nullptr && range == nullptr; guard = guard->next_) {
+      range = guard->find(info->si_addr);
     }
   }
-  if (place == nullptr) return pass_on(signal, info, context);
+  if (range == nullptr) return pass_on(signal, info, context);
   if (!is_told.test_and_set()) {
-    tell(place->sentence);
+    write_to_stderr(range->sentence);
     print_stack();
   }
   mpi::Environment::abort(ExitCode::configuration);

@@ -223,7 +223,7 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
 }
 
 // Before it begins the average is the weights, and stands in a checkpoint as their second name.
-TEST_F(AverageTest, BeginsWhereItIsTold) {
+TEST_F(AverageTest, BeginsAtItsFirstStep) {
   AveragedRun early(world_, with(with(kCnn, kSwa), {{"ema.begin_epoch", "2"}, {"train.max_steps", "8"}}));
   early.trainer.train();
   EXPECT_EQ(early.strategy.average()->updates(), 4);  // of 8 steps, the second epoch
@@ -268,7 +268,7 @@ struct ResumeCase {
 
 class AverageResumeTest : public AverageTest, public ::testing::WithParamInterface<ResumeCase> {};
 
-TEST_P(AverageResumeTest, GoesOnBitForBit) {
+TEST_P(AverageResumeTest, ContinuesBitForBit) {
   const Settings& settings = GetParam().settings;
   AveragedRun half(world_, with(settings, {{"train.max_steps", "4"}}));
   half.trainer.train();
@@ -346,7 +346,7 @@ TEST_F(AverageTest, IsDividedAsTheOptimizersState) {
   }
 }
 
-TEST_F(AverageTest, BeginsAnewWithoutOneInTheCheckpoint) {
+TEST_F(AverageTest, StartsAgainWithoutOneInTheCheckpoint) {
   const Archive none = end_of(with(kCnn, {{"train.max_steps", "4"}}), "none");
   const Archive swa = end_of(with(with(kCnn, kSwa), {{"train.max_steps", "4"}}), "swa");
   EXPECT_FALSE(none.has_attribute("/ema", "kind"));
@@ -365,7 +365,7 @@ TEST_F(AverageTest, BeginsAnewWithoutOneInTheCheckpoint) {
   EXPECT_FALSE(through_a_file(dropped, "dropped").has("/ema/params/conv0.weight"));
 }
 
-TEST_F(AverageTest, GoesOnInPartWhereTheModelChanged) {
+TEST_F(AverageTest, ContinuesInPartWhereTheModelChanged) {
   const Archive saved = end_of(with(kCnn, kSwa), "saved");
   SmallRun run(world_, with(with(kCnn, kSwa), {{"model.hidden", "8"}}));
   EXPECT_FALSE(restore(run.trainer, saved, {.is_partial = true}).empty());

@@ -67,7 +67,7 @@ class BestTest : public ::testing::Test {
 };
 
 // strategy.md 11.9, but for names that say both.
-TEST(BestRuleTest, ANameTellsWhatIsBetter) {
+TEST(BestRuleTest, ANameStatesWhatIsBetter) {
   for (const char* const name : {"acc", "val/accuracy", "mAP_50", "AUC", "AR@100", "mIoU", "top5", "precision"}) {
     EXPECT_EQ(rule_of_name(name), BestRule::greater) << name;
   }
@@ -110,13 +110,13 @@ TEST_F(BestTest, ACheckpointKnowsTheBestUpToItsOwnStep) {
   EXPECT_EQ(at(12).integer("/hooks/best/1", "step"), 8);
 }
 
-TEST_F(BestTest, AResumedRunGoesOnComparing) {
+TEST_F(BestTest, AResumedRunContinuesComparing) {
   EXPECT_EQ(train({{2, 3}, {4, 5}}, {{"train.max_steps", "5"}}), (Steps{2, 5}));
   EXPECT_EQ(train({{6, 4}, {7, 3}}, {{"train.max_steps", "8"}}), (Steps{2, 5, 8}));  // 5: there are no two newer ones
   EXPECT_EQ(train({{10, 2}}, {{"train.max_steps", "12"}}), (Steps{10, 12}));
 }
 
-TEST_F(BestTest, AnotherMetricBeginsAnew) {
+TEST_F(BestTest, AnotherMetricStartsAgain) {
   EXPECT_EQ(train({{2, 3}}, {{"train.max_steps", "5"}}), (Steps{2, 5}));
   EXPECT_EQ(train({{6, 9}, {7, 10}}, {{"train.max_steps", "8"}, {"ckpt.best_rule", "greater"}}), (Steps{7, 8}));
 }

@@ -61,7 +61,7 @@ class CommStateTest : public ::testing::Test {
   mpi::Communicator world_ = mpi::Communicator::world();
 };
 
-TEST_F(CommStateTest, PowerSgdGoesOnBitForBit) {
+TEST_F(CommStateTest, PowerSgdContinuesBitForBit) {
   for (const char* const is_batched : {"false", "true"}) {
     const Settings settings = with(kPowerSgd, {{"ddp.powersgd_batched", is_batched}});
     const Straight straight = train(settings);
@@ -113,7 +113,7 @@ TEST_F(CommStateTest, AnotherNumberOfRanksLosesTheirErrorsOnly) {
   EXPECT_EQ(reproducibility_of(resumed.trainer, elsewhere, {}).level, Reproducibility::Level::order);
 }
 
-TEST_F(CommStateTest, AnotherHookBeginsAnew) {
+TEST_F(CommStateTest, AnotherHookStartsAgain) {
   const Archive plain = train({}).states.back();
   SmallRun resumed(world_, with(kBase, kPowerSgd));
   restore(resumed.trainer, plain);
@@ -172,7 +172,7 @@ class CountingHook : public Hook {
   std::int64_t* count_;
 };
 
-TEST_F(CommStateTest, AHookOfOnesOwnGoesOnCounting) {
+TEST_F(CommStateTest, AHookOfOnesOwnContinuesCounting) {
   std::int64_t first = 0;
   SmallRun run(world_, kBase);
   run.trainer.add_hook(Priority::normal, std::make_unique<CountingHook>(first));

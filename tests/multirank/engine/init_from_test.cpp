@@ -97,7 +97,7 @@ TEST_F(InitFromTest, OtherNamesAreListed) {
   EXPECT_NE(error.find("init.rename"), std::string::npos) << error;
 }
 
-TEST_F(InitFromTest, OtherShapesAreListedOrPassedOver) {
+TEST_F(InitFromTest, OtherShapesAreListedOrSkipped) {
   const Settings wider = {{"init.from", shared_ + "/flat.pt"}, {"model.hidden", "16,8"}};
   const std::string error = error_of(wider);
   EXPECT_NE(error.find("'head.weight' is float32 [10, 16], the model has float32 [10, 8]"), std::string::npos) << error;

@@ -253,16 +253,16 @@ const std::vector<Kind>& kinds() {
   return rows;
 }
 
-Tables tables_of(const Kind& kind) {
-  Tables tables;
-  tables.sources.push_back({.name = "kind", .help = "", .keys = {}, .open = [&kind](const Section&) {
-                              const auto part = [&kind](std::int64_t size) {
-                                return std::make_shared<Samples>(kind.sample, kind.task, kind.roles, size);
-                              };
-                              return data::Splits{.train = part(60), .val = part(13)};
-                            }});
-  tables.models.push_back({.name = "kind", .help = "", .keys = {}, .make = kind.make});
-  return tables;
+Registry tables_of(const Kind& kind) {
+  Registry registry;
+  registry.sources.push_back({.name = "kind", .help = "", .keys = {}, .open = [&kind](const Section&) {
+                                const auto part = [&kind](std::int64_t size) {
+                                  return std::make_shared<Samples>(kind.sample, kind.task, kind.roles, size);
+                                };
+                                return data::Splits{.train = part(60), .val = part(13)};
+                              }});
+  registry.models.push_back({.name = "kind", .help = "", .keys = {}, .make = kind.make});
+  return registry;
 }
 
 /// A run of four steps of a kind.
@@ -285,11 +285,11 @@ struct Seen {
 };
 
 Seen run_of(const mpi::Communicator& world, const Kind& kind, const Settings& more) {
-  const Tables tables = tables_of(kind);
-  SmallRun run(world, settings_of(kind, more), tables);
+  const Registry registry = tables_of(kind);
+  SmallRun run(world, settings_of(kind, more), registry);
   std::vector<Record> records;
   run.trainer.add_reporter([&](const Record& record) { records.push_back(record); });
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, tables.meters));
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, registry.meters));
   run.trainer.train();
   return {.losses = run.losses, .evaluation = run.trainer.view().measured.values};
 }
@@ -335,22 +335,22 @@ TEST_P(KindsTest, TrainsAndIsEvaluatedAsOnOneRank) {
   }
 }
 
-TEST_P(KindsTest, GoesOnBitForBit) {
+TEST_P(KindsTest, ContinuesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string path = world_.broadcast(folder.path());
-  const Tables tables = tables_of(kind());
+  const Registry registry = tables_of(kind());
   const auto folder_of = [&path](const Settings& layout) { return path + "/" + layout.front().second; };
   for (const Settings& layout :
        {Settings{{"strategy.name", "ddp"}, {"train.micro_batch", "2"}}, Settings{{"train.lanes", "6"}},
         Settings{{"strategy.name", "sharded"}, {"strategy.stage", "3"}}}) {
     SCOPED_TRACE(layout.back().first + "=" + layout.back().second);
     const Seen straight = run_of(world_, kind(), layout);
-    SmallRun begun(world_, with(settings_of(kind(), layout), {{"train.max_steps", "2"}}), tables);
+    SmallRun begun(world_, with(settings_of(kind(), layout), {{"train.max_steps", "2"}}), registry);
     begun.trainer.train();
     const checkpoints::Archive saved = capture(begun.trainer, "", world_.is_root());
     if (world_.is_root()) checkpoints::write(folder_of(layout), 2, saved);
     world_.barrier();
-    SmallRun resumed(world_, settings_of(kind(), layout), tables);
+    SmallRun resumed(world_, settings_of(kind(), layout), registry);
     checkpoints::Archive archive;
     resumed.strategy.model().parameters().write([&] {
       archive = checkpoints::read(checkpoints::checkpoint_of(folder_of(layout), 2), restore_targets(resumed.trainer));
@@ -408,9 +408,10 @@ std::vector<double> losses_in_separate_wrappers(const mpi::Communicator& ranks, 
 TEST_P(KindsTest, TrainsInSeparateWrappers) {
   if (std::string(kind().name) == "valid") GTEST_SKIP() << "wrappers by hand do not weigh ranks by counts";
   const std::vector<double> alone = losses_in_separate_wrappers(self_, kind());
-  const std::vector<double> together = losses_in_separate_wrappers(world_, kind());
-  ASSERT_EQ(together.size(), alone.size());
-  for (std::size_t i = 0; i < alone.size(); ++i) EXPECT_NEAR(together[i], alone[i], 1e-11 * std::abs(alone[i])) << i;
+  const std::vector<double> all_or_throw = losses_in_separate_wrappers(world_, kind());
+  ASSERT_EQ(all_or_throw.size(), alone.size());
+  for (std::size_t i = 0; i < alone.size(); ++i)
+    EXPECT_NEAR(all_or_throw[i], alone[i], 1e-11 * std::abs(alone[i])) << i;
   EXPECT_NE(alone.front(), alone[alone.size() - 2]) << "it is trained";
 }
 
@@ -455,7 +456,7 @@ class Miscounting : public Validated {
   mutable int calls = 0;
 };
 
-TEST(CountsTest, AWrongCountIsToldOnEveryRank) {
+TEST(CountsTest, AWrongCountIsReportedOnEveryRank) {
   const mpi::Communicator world = mpi::Communicator::world();
   Kind kind = kinds()[3];
   kind.make = made<Miscounting>;
@@ -472,7 +473,7 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Kind& kind = kinds()[5];
   const auto evaluations = [&](const Settings& more) {
-    const Tables tables = tables_of(kind);
+    const Registry registry = tables_of(kind);
     SmallRun run(world,
                  with({{"data.name", "kind"},
                        {"model.name", "kind"},
@@ -481,12 +482,13 @@ TEST(EvaluationTimesTest, AreRegularOrAtTheEndOrNever) {
                        {"train.max_epochs", "0"},
                        {"eval.interval", "2"}},
                       more),
-                 tables);
+                 registry);
     std::vector<std::int64_t> steps;
     run.trainer.add_reporter([&](const Record& record) {
       if (record.kind == "eval") steps.push_back(std::get<std::int64_t>(record.values.front().second));
     });
-    if (auto hook = evaluate_hook(run.sections, tables.meters)) run.trainer.add_hook(Priority::normal, std::move(hook));
+    if (auto hook = evaluate_hook(run.sections, registry.meters))
+      run.trainer.add_hook(Priority::normal, std::move(hook));
     run.trainer.train();
     return steps;
   };
@@ -534,16 +536,16 @@ metrics::Meter file_meter(bool needs_all_samples) {
 TEST(MeterValuesTest, MetersReadNumbersAndTextsOfSamples) {
   const mpi::Communicator world = mpi::Communicator::world();
   const Kind& kind = kinds()[0];
-  Tables tables = tables_of(kind);
+  Registry registry = tables_of(kind);
   for (const bool all : {false, true}) {
-    tables.meters.push_back({.name = all ? "files_of_all" : "files",
-                             .help = "",
-                             .needs = "",
-                             .keys = {},
-                             .make = [all](const Section&, std::int64_t) { return file_meter(all); }});
+    registry.meters.push_back({.name = all ? "files_of_all" : "files",
+                               .help = "",
+                               .needs = "",
+                               .keys = {},
+                               .make = [all](const Section&, std::int64_t) { return file_meter(all); }});
   }
-  SmallRun run(world, settings_of(kind, {{"eval.metrics", "files"}, {"eval.metrics", "files_of_all"}}), tables);
-  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, tables.meters));
+  SmallRun run(world, settings_of(kind, {{"eval.metrics", "files"}, {"eval.metrics", "files_of_all"}}), registry);
+  run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections, registry.meters));
   run.trainer.train();
   int found = 0;
   for (const auto& [name, value] : run.trainer.view().measured.values) {

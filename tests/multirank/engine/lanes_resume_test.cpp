@@ -46,13 +46,13 @@ std::shared_ptr<models::Model> make_normed(const Section& model, const Task& tas
   return std::make_shared<Normed>(model, task);
 }
 
-const Tables& tables_with_normed() {
-  static const Tables tables = [] {
-    Tables all;
+const Registry& registry_with_normed() {
+  static const Registry registry = [] {
+    Registry all;
     all.models.push_back({"normed", "convolution, batch norm, dropout and a linear layer", {}, make_normed});
     return all;
   }();
-  return tables;
+  return registry;
 }
 
 constexpr std::int64_t kSavedStep = 5;  // inside the second epoch of 4 steps
@@ -76,7 +76,7 @@ class SaveHook : public Hook {
 struct Case {
   const char* name;
   Settings settings;
-  Settings together = {};  // what several ranks have beside
+  Settings all_or_throw = {};  // what several ranks have beside
 };
 
 class LanesResumeTest : public ::testing::TestWithParam<Case> {
@@ -97,7 +97,7 @@ class LanesResumeTest : public ::testing::TestWithParam<Case> {
                                {"data.train_size", "100"},
                                {"data.val_size", "10"}},
                               GetParam().settings);
-    return ranks.size() > 1 ? with(all, GetParam().together) : all;
+    return ranks.size() > 1 ? with(all, GetParam().all_or_throw) : all;
   }
 
   std::string folder_of(int size) const { return shared_ + "/" + std::to_string(size); }
@@ -107,7 +107,7 @@ class LanesResumeTest : public ::testing::TestWithParam<Case> {
   std::string shared_;  // rank 0's folder
 };
 
-TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
+TEST_P(LanesResumeTest, OtherNumbersOfRanksContinueBitForBit) {
   if (world_.size() != 3) GTEST_SKIP() << "3 ranks run all world sizes";
   checkpoints::Archive undisturbed;
   std::vector<double> losses;
@@ -115,7 +115,7 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
   for (int size = 1; size <= 3; ++size) {
     const mpi::Communicator ranks = world_.split(world_.rank() < size ? 0 : 1);
     if (world_.rank() < size) {
-      SmallRun run(ranks, settings_on(ranks), tables_with_normed());
+      SmallRun run(ranks, settings_on(ranks), registry_with_normed());
       run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, folder_of(size)));
       run.trainer.train();
       if (size == 1) {
@@ -135,7 +135,7 @@ TEST_P(LanesResumeTest, OtherNumbersOfRanksGoOnBitForBit) {
       SCOPED_TRACE("saved on " + std::to_string(saved) + ", resumed on " + std::to_string(size));
       const mpi::Communicator ranks = world_.split(world_.rank() < size ? 0 : 1);
       if (world_.rank() >= size) continue;
-      SmallRun run(ranks, settings_on(ranks), tables_with_normed());
+      SmallRun run(ranks, settings_on(ranks), registry_with_normed());
       restore(run.trainer, midway);
       run.trainer.train();
       const checkpoints::Archive reached = capture(run.trainer, "", run.trainer.view().world.is_root());

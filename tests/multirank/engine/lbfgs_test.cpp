@@ -62,9 +62,9 @@ void descend(optim::ClosureStep& problem) {
   problem.move_to(problem.position(), -problem.options().at("lr"), first.gradient);
 }
 
-const Tables& tables_with_descent() {
-  static const Tables tables = [] {
-    Tables all;
+const Registry& registry_with_descent() {
+  static const Registry registry = [] {
+    Registry all;
     all.models.push_back({"least_squares", "a linear layer and a quadratic loss", {}, [](const Section&, const Task&) {
                             return std::shared_ptr<models::Model>(std::make_shared<LeastSquares>());
                           }});
@@ -80,7 +80,7 @@ const Tables& tables_with_descent() {
                          .counts_every_step = true});
     return all;
   }();
-  return tables;
+  return registry;
 }
 
 const Settings kSearching = {{"optim.name", "lbfgs"},
@@ -130,30 +130,30 @@ TEST_F(LbfgsTest, ReachesTheLeastSquaresOptimum) {
                                               {"train.max_steps", "15"},
                                               {"optim.max_iter", "10"},
                                               {"optim.history_size", "20"}});
-  SmallRun run(world_, settings, tables_with_descent());
+  SmallRun run(world_, settings, registry_with_descent());
   run.trainer.train();
   const batch::Batch batch = run.splits.train->get(batch::draws_in_order(0, 120));
   const at::Tensor inputs = at::cat({fields_of(batch.input().to(at::kDouble)), at::ones({120, 1}, at::kDouble)}, 1);
   const at::Tensor targets = batch.target().to(at::kDouble).unsqueeze(1);
   const at::Tensor fit = at::linalg_pinv(inputs).mm(targets);
-  const double least = (inputs.mm(fit) - targets).square().mean().item<double>() / 2;
-  EXPECT_GT(run.losses.front(), 2 * least);
-  EXPECT_GE(run.losses.back(), least * (1 - 1e-12));
-  EXPECT_NEAR(run.losses.back(), least, 1e-6 * least);
+  const double min = (inputs.mm(fit) - targets).square().mean().item<double>() / 2;
+  EXPECT_GT(run.losses.front(), 2 * min);
+  EXPECT_GE(run.losses.back(), min * (1 - 1e-12));
+  EXPECT_NEAR(run.losses.back(), min, 1e-6 * min);
 }
 
 // Another number of ranks sums in another order; the searches amplify it.
 TEST_F(LbfgsTest, SeveralRanksTrainAsOne) {
   const Settings settings = with(kSmall, {{"train.precision", "fp64"}, {"model.dropout", "0"}});
-  SmallRun together(world_, settings);
-  together.trainer.train();
+  SmallRun all_or_throw(world_, settings);
+  all_or_throw.trainer.train();
   const mpi::Communicator alone = world_.split(world_.rank());
   SmallRun one(alone, settings);
   one.trainer.train();
-  ASSERT_EQ(together.losses.size(), 8U);
+  ASSERT_EQ(all_or_throw.losses.size(), 8U);
   EXPECT_LT(one.losses.back(), one.losses.front());
   for (std::size_t i = 0; i < one.losses.size(); ++i) {
-    EXPECT_NEAR(together.losses[i], one.losses[i], 1e-7 * one.losses[i]) << i;
+    EXPECT_NEAR(all_or_throw.losses[i], one.losses[i], 1e-7 * one.losses[i]) << i;
   }
 }
 
@@ -171,17 +171,17 @@ TEST_F(LbfgsTest, SharedAndPrivateParametersGiveTheSameBits) {
 TEST_F(LbfgsTest, AnEvaluationRepeatsItself) {
   const Settings common = with(kSmall, {{"optim.lr", "0.1"}, {"train.micro_batch", "5"}, {"train.precision", "fp64"}});
   is_same_again = true;
-  SmallRun descent(world_, with(common, {{"optim.name", "descent"}}), tables_with_descent());
+  SmallRun descent(world_, with(common, {{"optim.name", "descent"}}), registry_with_descent());
   descent.trainer.train();
   EXPECT_TRUE(is_same_again);
-  SmallRun sgd(world_, with(common, {{"optim.name", "sgd"}}), tables_with_descent());
+  SmallRun sgd(world_, with(common, {{"optim.name", "sgd"}}), registry_with_descent());
   sgd.trainer.train();
   for (std::size_t i = 0; i < sgd.losses.size(); ++i) {
     EXPECT_NEAR(descent.losses[i], sgd.losses[i], 1e-12 * sgd.losses[i]) << i;
   }
 }
 
-TEST_F(LbfgsTest, ARestoredRunGoesOnBitForBit) {
+TEST_F(LbfgsTest, ARestoredRunContinuesBitForBit) {
   for (const char* shares : {"true", "false"}) {
     const Settings settings = with(kSmall, {{"ddp.shared_parameters", shares}});
     SmallRun straight(world_, settings);
@@ -213,7 +213,7 @@ TEST_F(LbfgsTest, HistoriesLieLikeTheirParameter) {
                              {"optim.max_iter", "2"},
                              {"optim.max_eval", "9"},
                              {"optim.lr", "0.5"}}),
-               tables_with_descent());
+               registry_with_descent());
   run.trainer.train();
   const checkpoints::Archive archive = archive_of(run);
   const auto state = [&archive](const std::string& slot) {

@@ -75,7 +75,7 @@ void append(std::vector<std::string>& all, const std::vector<std::string>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
-TEST(LoopTest, MomentsComeInTheOrderThatHookTells) {
+TEST(LoopTest, EventsComeInTheOrderOfHook) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEpochs);
   std::vector<std::string> diary;
@@ -96,7 +96,7 @@ TEST(LoopTest, MomentsComeInTheOrderThatHookTells) {
   EXPECT_EQ(diary, expected);
 }
 
-TEST(LoopTest, MicroBatchesTellForwardAndLossAndTheLastOneTheRest) {
+TEST(LoopTest, MicroBatchesNotifyForwardAndLossAndTheLastOneTheRest) {
   const mpi::Communicator world = mpi::Communicator::world();
   const std::int64_t share = 12 / world.size();
   SmallRun run(world, with(kTwoEpochs, {{"train.micro_batch", std::to_string((share + 1) / 2)}}));

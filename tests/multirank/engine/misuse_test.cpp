@@ -29,7 +29,7 @@ class MisuseTest : public ::testing::TestWithParam<Misuse> {
 
 class KeyMisuseTest : public MisuseTest {};
 
-TEST_P(KeyMisuseTest, IsToldInOneSentence) {
+TEST_P(KeyMisuseTest, IsReportedInOneSentence) {
   try {
     sections_of(GetParam().settings);
     ADD_FAILURE() << "not refused: " << GetParam().sentence;
@@ -40,7 +40,7 @@ TEST_P(KeyMisuseTest, IsToldInOneSentence) {
 
 class RunMisuseTest : public MisuseTest {};
 
-TEST_P(RunMisuseTest, IsToldInOneSentenceOnEveryRank) {
+TEST_P(RunMisuseTest, IsReportedInOneSentenceOnEveryRank) {
   if (world_.size() < GetParam().ranks) return;
   bool has_trained = false;
   try {

@@ -42,14 +42,14 @@ class Poisoned : public data::Dataset {
 };
 
 /// `times` in all that a bad sample is bad.
-Tables tables_with(int times) {
-  Tables tables;
-  tables.sources.push_back({.name = "poisoned", .help = "", .keys = {}, .open = [times](const Section& section) {
-                              data::Splits splits = data::builtin_sources().front().open(section);
-                              splits.train = std::make_shared<Poisoned>(splits.train, times);
-                              return splits;
-                            }});
-  return tables;
+Registry registry_with(int times) {
+  Registry registry;
+  registry.sources.push_back({.name = "poisoned", .help = "", .keys = {}, .open = [times](const Section& section) {
+                                data::Splits splits = data::builtin_sources().front().open(section);
+                                splits.train = std::make_shared<Poisoned>(splits.train, times);
+                                return splits;
+                              }});
+  return registry;
 }
 
 // Two epochs of four steps: the bad sample is in one step of each.
@@ -101,11 +101,11 @@ class NonfiniteTest : public ::testing::Test {
   ~NonfiniteTest() override { world_.barrier(); }
 
   Seen run(int times, const Settings& settings) {
-    const Tables tables = tables_with(times);
-    const Sections sections = sections_of(with(kEightSteps, settings), tables);
+    const Registry registry = registry_with(times);
+    const Sections sections = sections_of(with(kEightSteps, settings), registry);
     Seen seen;
     TrainRequest request{.sections = sections,
-                         .tables = tables,
+                         .registry = registry,
                          .checkpoint_directory = world_.broadcast(folder_.path()) + "/" + std::to_string(++runs_),
                          .config_ini = "",
                          .environment_json = "{}",
@@ -132,7 +132,7 @@ class NonfiniteTest : public ::testing::Test {
   int runs_ = 0;
 };
 
-TEST_F(NonfiniteTest, StopsWithoutBeingToldOtherwise) {
+TEST_F(NonfiniteTest, StopsWithoutBeingReportedOtherwise) {
   EXPECT_NE(error_of(99, {}).find("the loss is not finite at step "), std::string::npos);
 }
 
@@ -181,7 +181,7 @@ TEST_F(NonfiniteTest, WhatStaysSoIsSkippedAfterGoingBackOnce) {
   EXPECT_EQ(seen.starts.size(), 3U);
 }
 
-TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsPassedOver) {
+TEST_F(NonfiniteTest, WithoutACheckpointTheStepIsSkipped) {
   const Seen seen = run(99, {{"train.nonfinite", "roll_back"}, {"ckpt.keep_best", "0"}});
   EXPECT_EQ(seen.outcome, Outcome::done);
   EXPECT_EQ(seen.starts.size(), 1U);

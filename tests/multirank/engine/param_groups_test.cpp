@@ -35,7 +35,7 @@ class ParamGroupsRunTest : public ::testing::Test {
 };
 
 // Of resnet18, at its smallest: 6 layers.
-TEST_F(ParamGroupsRunTest, AModelTellsWhatItsParametersAre) {
+TEST_F(ParamGroupsRunTest, AModelStatesTheRolesOfItsParameters) {
   const Settings resnet = {{"model.name", "resnet18"},
                            {"model.width", "1"},
                            {"optim.weight_decay", "0.1"},
@@ -117,7 +117,7 @@ TEST_F(ParamGroupsRunTest, APlanIsWhatARunDoes) {
   const Settings settings = with(kTwelveSteps, {{"optim.paramwise", "custom:head,lr_mult=0.5"},
                                                 {"sched.rule", "cosine"},
                                                 {"sched.rule", "linear,of=momentum,group=rest"}});
-  const Plan plan = engine::plan(world_, sections_of(settings), builtin_tables(), 100);
+  const Plan plan = engine::plan(world_, sections_of(settings), builtin_registry(), 100);
   SmallRun run(world_, settings);
   ASSERT_EQ(plan.groups.size(), 2U);
   EXPECT_EQ(plan.groups[1].name, "lr*0.5");

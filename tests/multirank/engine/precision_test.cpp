@@ -146,7 +146,7 @@ TEST_F(PrecisionRunTest, TheScaleIsResumedBitForBit) {
   }
 }
 
-TEST_F(PrecisionRunTest, AnotherPrecisionGoesOnAndSaysSo) {
+TEST_F(PrecisionRunTest, AnotherPrecisionContinuesAndSaysSo) {
   SmallRun first(world_, with(kTwelveSteps, {{"train.max_steps", "3"}}));
   first.trainer.train();
   const checkpoints::Archive archive = capture(first.trainer, "", true);

@@ -97,7 +97,7 @@ TEST(RequestsTest, TheLeadHoldsTwoSavesAStepAndAMargin) {
   EXPECT_DOUBLE_EQ(stop_lead(86400, {}, 3), 3 + 2 * 30);
 }
 
-TEST(RequestsTest, TooLittleTimeForASaveIsToldWithBothNumbers) {
+TEST(RequestsTest, TooLittleTimeForASaveIsReportedWithBothNumbers) {
   const Saves saves{.last_step = 7, .longest_seconds = 20.5};
   EXPECT_EQ(grace_warning(20.5, saves, "Slurm's time limit"), "");
   EXPECT_EQ(grace_warning(12, {}, "Slurm's time limit"), "");  // nothing is known yet

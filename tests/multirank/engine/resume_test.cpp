@@ -94,7 +94,7 @@ class ResumeTest : public ::testing::Test {
   std::vector<at::Tensor> parameters_;  // at step 8
 };
 
-TEST_F(ResumeTest, ADamagedCheckpointIsSetAsideAndTheNextOlderOneTaken) {
+TEST_F(ResumeTest, ADamagedCheckpointIsSkippedAndTheNextOlderOneTaken) {
   damage(8);
   damage(6);
   SmallRun run(world_, kBase);
@@ -115,7 +115,7 @@ TEST_F(ResumeTest, NotMoreThanAskedForAreTried) {
   EXPECT_NE(error.find("step-000000000006/state.h5: it is damaged"), std::string::npos) << error;
 }
 
-TEST_F(ResumeTest, ARunWithOnlyDamagedOnesStartsAfreshOnlyWhenAskedTo) {
+TEST_F(ResumeTest, ARunWithOnlyDamagedOnesStartsFromTheBeginningOnlyWhenAskedTo) {
   for (const std::int64_t step : {2, 4, 6, 8}) damage(step);
   const std::string error = error_of_resume({});
   EXPECT_NE(error.find("resume.allow_fresh=true"), std::string::npos) << error;
@@ -129,7 +129,7 @@ TEST_F(ResumeTest, AFreshStartThatWasAskedFor) {
 }
 
 // The numbers of an epoch that was interrupted are those of the whole of it.
-TEST_F(ResumeTest, MetersOfAnEpochGoOnWhereTheyWere) {
+TEST_F(ResumeTest, MetersOfAnEpochContinueWhereTheyWere) {
   const Settings metered = with(kBase, {{"train.metrics", "top_k,k=1"}, {"train.metrics", "auroc"}});
   const std::string directory = directory_ + "-metered";
   const auto epoch_of = [&](const Settings& settings) {
@@ -169,7 +169,7 @@ TEST_F(ResumeTest, AStepAskedForByNumberHasNoSubstitute) {
 }
 
 // Another program's version says nothing against the file.
-TEST_F(ResumeTest, AnotherVersionIsNotSetAside) {
+TEST_F(ResumeTest, AnotherVersionIsNotSkipped) {
   if (world_.is_root()) {
     std::string bytes = testing::read_file(state_of(8));
     bytes[8] = 0;
@@ -195,7 +195,7 @@ TEST_F(ResumeTest, AnotherModelIsRefusedUnlessAPartIsEnough) {
   EXPECT_EQ(run.losses.size(), 4U);
 }
 
-TEST_F(ResumeTest, ResetPartsBeginAnew) {
+TEST_F(ResumeTest, ResetPartsStartAgain) {
   SmallRun run(world_, with(kBase, {{"resume.reset", "optim, sampler,rng"}}));
   load_or_resume(run.trainer, run.sections, directory_);
   EXPECT_EQ(run.strategy.optimizer().optimizer().steps(0)[0], 0);
@@ -208,7 +208,7 @@ TEST_F(ResumeTest, ResetPartsBeginAnew) {
 
 // With a linear decay from 1 over 12 steps a run that began its schedule anew at step 8 is at its beginning there, and
 // remembers it in its own checkpoints.
-TEST_F(ResumeTest, AScheduleThatBeganAnewGoesOnFromThere) {
+TEST_F(ResumeTest, AScheduleThatBeganAgainContinuesFromThere) {
   const Settings decay = {{"sched.rule", "linear,start_factor=1,end_factor=0.5,end=4"}, {"train.max_steps", "16"}};
   SmallRun run(world_, with(with(kBase, decay), {{"resume.reset", "sched"}}));
   load_or_resume(run.trainer, run.sections, directory_);
@@ -387,9 +387,9 @@ TEST(ExactnessTest, FromEveryOneOf60StepsTheEndIsTheSame) {
 
 // A job that is requeued, but dies before its next checkpoint: after three starts from one step it is given up.
 TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
-  const auto start = [&](std::int64_t step, std::optional<int> restarts, std::int64_t most = 3) -> std::string {
+  const auto start = [&](std::int64_t step, std::optional<int> restarts, std::int64_t max = 3) -> std::string {
     try {
-      limit_starts(world_, directory_, step, world_.is_root() ? restarts : std::nullopt, most);
+      limit_starts(world_, directory_, step, world_.is_root() ? restarts : std::nullopt, max);
       return "";
     } catch (const CheckpointError& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
@@ -409,7 +409,7 @@ TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
   EXPECT_NE(start(9, 5), "");
 }
 
-TEST_F(ResumeTest, HowExactlyItGoesOn) {
+TEST_F(ResumeTest, HowExactlyItContinues) {
   const checkpoints::Archive archive = checkpoints::read(directory_ + "/step-000000000008");
   SmallRun run(world_, kBase);
   EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).text(), "bitwise");

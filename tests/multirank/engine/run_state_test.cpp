@@ -48,7 +48,7 @@ class RunStateTest : public ::testing::Test {
   std::string shared_;  // rank 0's folder
 };
 
-TEST_F(RunStateTest, ARestoredRunGoesOnBitForBit) {
+TEST_F(RunStateTest, ARestoredRunContinuesBitForBit) {
   SmallRun first(world_, kBase);
   first.trainer.train();
   const checkpoints::Archive archive = through_a_file(first.trainer, shared_);

@@ -88,7 +88,7 @@ std::vector<Row> rows() {
           {"plateau", rule("plateau,patience=1,factor=0.5")}};
 }
 
-TEST_F(ScheduleResumeTest, EveryCurveGoesOnBitForBit) {
+TEST_F(ScheduleResumeTest, EveryCurveContinuesBitForBit) {
   std::set<std::string> tested;
   for (const Row& row : rows()) {
     tested.insert(row.curve);
@@ -148,7 +148,7 @@ TEST_F(EditedScheduleTest, OrTheOldOneHoldsOn) {
   EXPECT_EQ(go_on(with(kEdited, keep)), over);
 }
 
-TEST_F(EditedScheduleTest, WhatHoldsIsWhatTheNextCheckpointTells) {
+TEST_F(EditedScheduleTest, TheNextCheckpointHoldsTheValuesInUse) {
   const Settings keep = with(kEdited, {{"resume.schedule", "checkpoint"}});
   ScheduledRun first(world_, with(kPrevious, {{"train.max_steps", "6"}}));
   first.trainer.train();
@@ -161,7 +161,7 @@ TEST_F(EditedScheduleTest, WhatHoldsIsWhatTheNextCheckpointTells) {
   EXPECT_EQ(third.rates, std::vector<double>(3, 0.01 * 0.1));
 }
 
-TEST_F(EditedScheduleTest, ToKeepItAndToBeginAnewExcludeEachOther) {
+TEST_F(EditedScheduleTest, ToKeepItAndToStartAgainExcludeEachOther) {
   const Sections sections = sections_of({{"resume.schedule", "checkpoint"}, {"resume.reset", "sched"}});
   EXPECT_THROW(ResumeSettings::from(sections), ConfigError);
 }

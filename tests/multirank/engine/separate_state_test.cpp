@@ -99,7 +99,7 @@ class SeparateStateTest : public ::testing::Test {
   std::unique_ptr<mpi::Collectives> collectives_ = mpi::make_collectives(world_, {.timeout_s = 60});
 };
 
-TEST_F(SeparateStateTest, ATrainingGoesOnBitForBit) {
+TEST_F(SeparateStateTest, ATrainingContinuesBitForBit) {
   const std::vector<Kind> kinds = {
       {},
       {.is_shared = true},

@@ -105,7 +105,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
     for (int stage = 0; stage <= 3; ++stage) {
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage));
-      SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)), builtin_tables(), c.parameters_type);
+      SmallRun run(world, with(with(kSteady, c.settings), strategy_of(stage)), builtin_registry(), c.parameters_type);
       run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, saved_by(stage)));
       run.trainer.train();
       losses.push_back(run.losses);
@@ -116,7 +116,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
       const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
       for (int to = 0; to <= 3; ++to) {
         SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
-        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_tables(), c.parameters_type);
+        SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_registry(), c.parameters_type);
         restore(run.trainer, archive);
         EXPECT_EQ(reproducibility_of(run.trainer, archive, {}).level == Reproducibility::Level::bitwise,
                   from == to || world.size() == 1);
@@ -130,7 +130,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
   }
 }
 
-TEST(ShardedTest, CheckpointsGoOnOnOtherNumbersOfRanks) {
+TEST(ShardedTest, CheckpointsContinueOnOtherNumbersOfRanks) {
   const mpi::Communicator world = mpi::Communicator::world();
   const testing::TemporaryFolder mine;
   const std::string folder = world.broadcast(mine.path());
@@ -161,9 +161,9 @@ void shard_as_on_gpu(const StrategySettings& settings, parallel::DdpOptions& opt
 }
 
 std::unique_ptr<Strategy> make_as_on_gpu(const Sections& sections, const mpi::Communicator& world,
-                                         const Tables& tables) {
+                                         const Registry& registry) {
   static const StrategyRow row{.name = "as_on_gpu", .help = "", .lay_out = shard_as_on_gpu};
-  return std::make_unique<Strategy>(sections, world, row, tables);
+  return std::make_unique<Strategy>(sections, world, row, registry);
 }
 
 // Updates by tensors, or with the optimizer's state in the host's memory: their checkpoints are those of replicas, too.
@@ -185,17 +185,17 @@ TEST(ShardedTest, WhatGpusDoHasTheLossesAndCheckpointsOfReplicas) {
       SCOPED_TRACE("stage " + std::to_string(stage) + ", offload " + offload);
       const Settings sharded = with(with(settings, strategy_of(stage)), {{"strategy.offload", offload}});
       const std::string saved = folder + "/" + std::to_string(stage) + offload;
-      SmallRun run(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      SmallRun run(world, sharded, builtin_registry(), {}, make_as_on_gpu);
       averaging(run);
       run.trainer.add_hook(Priority::very_low, std::make_unique<SaveHook>(run.trainer, saved));
       run.trainer.train();
       expect_near(run.losses, replicas.losses);
-      SmallRun here(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      SmallRun here(world, sharded, builtin_registry(), {}, make_as_on_gpu);
       averaging(here);
       restore(here.trainer, read(saved));
       here.trainer.train();
       EXPECT_EQ(here.losses, tail(run.losses));
-      SmallRun from_replicas(world, sharded, builtin_tables(), {}, make_as_on_gpu);
+      SmallRun from_replicas(world, sharded, builtin_registry(), {}, make_as_on_gpu);
       averaging(from_replicas);
       restore(from_replicas.trainer, read(folder + "/ddp"));
       from_replicas.trainer.train();

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 
 #include <memory>
 #include <optional>
@@ -23,9 +23,9 @@ namespace lockstep::engine {
 using Settings = std::vector<std::pair<std::string, std::string>>;
 
 /// The defaults of every key, changed by `settings` ("optim.lr", "0.1").
-inline Sections sections_of(const Settings& settings, const Tables& tables = builtin_tables()) {
+inline Sections sections_of(const Settings& settings, const Registry& registry = builtin_registry()) {
   Sections sections;
-  for (const KeySpec& key : all_keys(tables)) {
+  for (const KeySpec& key : all_keys(registry)) {
     const std::string name = key.name.find('.') == std::string::npos ? "" : key.name.substr(0, key.name.find('.'));
     sections.try_emplace(name, Section(name)).first->second.declare(key);
   }
@@ -72,16 +72,16 @@ inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& datase
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.
 struct SmallRun {
-  /// @param tables           outlives the run
+  /// @param registry           outlives the run
   /// @param parameters_type  of a model that is not built by the strategy
   /// @param make             the strategy
-  SmallRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables(),
+  SmallRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry(),
            std::optional<at::ScalarType> parameters_type = {}, decltype(&make_strategy) make = make_strategy)
-      : sections(sections_of(settings, tables)),
-        splits(data::open(sections.at("data"), tables.sources)),
-        made(make(sections, world, tables)),
+      : sections(sections_of(settings, registry)),
+        splits(data::open(sections.at("data"), registry.sources)),
+        made(make(sections, world, registry)),
         strategy(made->prepare(splits.train->task(), overrides_of(parameters_type))),
-        trainer(sections, strategy, splits, tables) {
+        trainer(sections, strategy, splits, registry) {
     trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }

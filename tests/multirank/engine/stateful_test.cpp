@@ -237,26 +237,26 @@ class HalfFrozen : public models::Model {
   std::shared_ptr<models::Linear> head;
 };
 
-Tables tables_with_half_frozen() {
-  Tables tables;
-  tables.models.push_back(
+Registry registry_with_half_frozen() {
+  Registry registry;
+  registry.models.push_back(
       {.name = "half_frozen", .help = "", .keys = {}, .make = [](const Section& model, const Task& task) {
          return std::static_pointer_cast<models::Model>(std::make_shared<HalfFrozen>(model, task));
        }});
-  return tables;
+  return registry;
 }
 
 // The ranks of a node share the trained parameters, and each has the others for itself.
 TEST_F(StatefulTest, ParametersThatAreNotTrainedAreRestoredOnEveryRank) {
-  const Tables tables = tables_with_half_frozen();
+  const Registry registry = registry_with_half_frozen();
   for (const char* const is_shared : {"true", "false"}) {
     const Settings settings = with(kTwelveSteps, {{"model.name", "half_frozen"}, {"ddp.shared_parameters", is_shared}});
-    SmallRun first(world_, settings, tables);
+    SmallRun first(world_, settings, registry);
     const auto frozen_of = [](SmallRun& run) {
       return dynamic_cast<HalfFrozen&>(run.strategy.model().model()).frozen->weight;
     };
     frozen_of(first).fill_(7);
-    SmallRun resumed(world_, settings, tables);
+    SmallRun resumed(world_, settings, registry);
     EXPECT_FALSE(at::equal(frozen_of(resumed), frozen_of(first)));
     restore(resumed.trainer, capture(first.trainer, "", true));
     EXPECT_TRUE(at::equal(frozen_of(resumed), frozen_of(first)));

@@ -30,12 +30,13 @@ class TwoLosses : public models::Model {
   std::shared_ptr<models::Linear> head_;
 };
 
-Tables tables_with_two_losses() {
-  Tables tables;
-  tables.models.push_back({.name = "two_losses", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
-                             return std::shared_ptr<models::Model>(std::make_shared<TwoLosses>(task));
-                           }});
-  return tables;
+Registry registry_with_two_losses() {
+  Registry registry;
+  registry.models.push_back(
+      {.name = "two_losses", .help = "", .keys = {}, .make = [](const Section&, const Task& task) {
+         return std::shared_ptr<models::Model>(std::make_shared<TwoLosses>(task));
+       }});
+  return registry;
 }
 
 const Settings kTwoLosses = {
@@ -47,9 +48,9 @@ struct Trained {
   std::vector<at::Tensor> parameters;
 };
 
-Trained trained(const Settings& settings, const Tables& tables = builtin_tables()) {
+Trained trained(const Settings& settings, const Registry& registry = builtin_registry()) {
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, settings, tables);
+  SmallRun run(world, settings, registry);
   run.trainer.train();
   Trained result{.losses = run.losses, .parameters = {}};
   for (const at::Tensor& p : run.strategy.model().model().parameters()) result.parameters.push_back(p.detach().clone());
@@ -87,9 +88,9 @@ TEST(StepsTest, SixteenBitsAreForAmpAndModel) {
 
 // "model" trains what is called a loss, the others all that is returned.
 TEST(StepsTest, WhatIsTrainedIsTheStepsChoice) {
-  const Tables tables = tables_with_two_losses();
-  const Trained named = trained(kTwoLosses, tables);
-  const Trained all = trained(with(kTwoLosses, {{"train.step", "simple"}}), tables);
+  const Registry registry = registry_with_two_losses();
+  const Trained named = trained(kTwoLosses, registry);
+  const Trained all = trained(with(kTwoLosses, {{"train.step", "simple"}}), registry);
   EXPECT_GT(all.losses.front(), named.losses.front());
   EXPECT_FALSE(at::equal(named.parameters.front(), all.parameters.front()));
 }
@@ -153,31 +154,31 @@ class Hinted : public models::Model {
   std::shared_ptr<models::Linear> head_;
 };
 
-Tables tables_with_hints() {
-  Tables tables;
-  tables.sources.push_back({.name = "hints", .help = "", .keys = {}, .open = [](const Section& data) {
-                              const data::Splits splits = data::builtin_sources().front().open(data);
-                              return data::Splits{.train = std::make_shared<WithHints>(splits.train),
-                                                  .val = std::make_shared<WithHints>(splits.val)};
-                            }});
-  tables.models.push_back({.name = "hinted", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
-                             return std::shared_ptr<models::Model>(std::make_shared<Hinted>());
-                           }});
-  return tables;
+Registry registry_with_hints() {
+  Registry registry;
+  registry.sources.push_back({.name = "hints", .help = "", .keys = {}, .open = [](const Section& data) {
+                                const data::Splits splits = data::builtin_sources().front().open(data);
+                                return data::Splits{.train = std::make_shared<WithHints>(splits.train),
+                                                    .val = std::make_shared<WithHints>(splits.val)};
+                              }});
+  registry.models.push_back({.name = "hinted", .help = "", .keys = {}, .make = [](const Section&, const Task&) {
+                               return std::shared_ptr<models::Model>(std::make_shared<Hinted>());
+                             }});
+  return registry;
 }
 
 const Settings kHinted = with(kTwelveSteps, {{"data.name", "hints"}, {"model.name", "hinted"}, {"optim.lr", "0.1"}});
 
 TEST(StepsTest, SeveralInputsReachEveryStepAndTheEvaluation) {
-  const Tables tables = tables_with_hints();
-  const Trained model = trained(kHinted, tables);
+  const Registry registry = registry_with_hints();
+  const Trained model = trained(kHinted, registry);
   EXPECT_LT(model.losses.back(), model.losses.front());
   for (const char* step : {"simple", "amp", "standard"}) {
     SCOPED_TRACE(step);
-    expect_same_bits(model, trained(with(kHinted, {{"train.step", step}}), tables));
+    expect_same_bits(model, trained(with(kHinted, {{"train.step", step}}), registry));
   }
   const mpi::Communicator world = mpi::Communicator::world();
-  SmallRun run(world, kHinted, tables);
+  SmallRun run(world, kHinted, registry);
   run.trainer.train();
   EXPECT_EQ(evaluate(run.strategy, *run.splits.val, 16).accuracy(), 1.0);
   const batch::Batch batch = run.splits.val->get(testing::draws_of({2, 0, 1}));
@@ -189,7 +190,7 @@ TEST(StepsTest, KeysChooseTheInputAndTheTarget) {
   for (const char* step : {"model", "standard"}) {
     const Settings settings = with(kTwelveSteps, {{"train.step", step}});
     const Trained plain = trained(settings);
-    expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), tables_with_hints()));
+    expect_same_bits(plain, trained(with(settings, {{"data.name", "hints"}}), registry_with_hints()));
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "picture"}})), ConfigError);
     EXPECT_THROW(trained(with(settings, {{"data.target_keys", "class"}})), ConfigError);
     EXPECT_THROW(trained(with(settings, {{"data.input_keys", "data,data"}})), ConfigError);
@@ -217,7 +218,7 @@ TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
 
 // The standard step wants a loss of that name; the penalty is only logged.
 TEST(StepsTest, TheStandardStepTrainsTheLossCalledSo) {
-  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step", "standard"}}), tables_with_two_losses()), ConfigError);
+  EXPECT_THROW(trained(with(kTwoLosses, {{"train.step", "standard"}}), registry_with_two_losses()), ConfigError);
 }
 
 // training-loop.md 18: each section is timed once a step, those of a step within its whole.

@@ -88,7 +88,7 @@ TEST_F(EarlyStoppingTest, ARunThatHasEndedStaysSoUnlessItIsGivenPatience) {
   EXPECT_EQ(patient.losses.size(), 3U);
 }
 
-TEST_F(EarlyStoppingTest, AnotherMetricBeginsAnew) {
+TEST_F(EarlyStoppingTest, AnotherMetricStartsAgain) {
   StoppedRun first(world_, "early_stopping,patience=3", kFourIsBest, 8);
   first.trainer.train();
   StoppedRun other(world_, "early_stopping,patience=3,rule=greater", kFourIsBest);

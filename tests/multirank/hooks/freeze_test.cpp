@@ -126,7 +126,7 @@ TEST_F(FreezeTest, ItsBlocksAreInEvaluationModeMeanwhile) {
   EXPECT_EQ(hidden, expected);
 }
 
-TEST_F(FreezeTest, AnInterruptedRunGoesOnBitForBit) {
+TEST_F(FreezeTest, AnInterruptedRunContinuesBitForBit) {
   const Settings settings = with_hook("freeze,names=hidden0,until=5", {{"optim.weight_decay", "0.1"}});
   HookedRun straight(world_, settings);
   straight.trainer.train();

@@ -17,9 +17,9 @@ namespace lockstep::engine {
 
 /// A small run with the hooks that it names.
 struct HookedRun : SmallRun {
-  HookedRun(const mpi::Communicator& world, const Settings& settings, const Tables& tables = builtin_tables())
-      : SmallRun(world, settings, tables) {
-    for (auto& [priority, hook] : make_hooks(sections, tables.hooks)) {
+  HookedRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry())
+      : SmallRun(world, settings, registry) {
+    for (auto& [priority, hook] : make_hooks(sections, registry.hooks)) {
       chosen.push_back(hook.get());
       trainer.add_hook(priority, std::move(hook));
     }
@@ -80,10 +80,10 @@ inline std::shared_ptr<models::Model> make_normed(const Section& model, const Ta
   return std::make_shared<Normed>(model, task);
 }
 
-inline Tables tables_with_normed() {
-  Tables tables;
-  tables.models.push_back({.name = "normed", .help = "", .keys = {}, .make = make_normed});
-  return tables;
+inline Registry registry_with_normed() {
+  Registry registry;
+  registry.models.push_back({.name = "normed", .help = "", .keys = {}, .make = make_normed});
+  return registry;
 }
 
 }  // namespace lockstep::engine

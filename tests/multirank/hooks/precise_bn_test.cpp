@@ -146,7 +146,7 @@ class PreciseBnTest : public ::testing::Test {
   }
 
   mpi::Communicator world_ = mpi::Communicator::world();
-  Tables tables_ = tables_with_normed();
+  Registry tables_ = registry_with_normed();
 };
 
 TEST_F(PreciseBnTest, TakesTheSamplesOfTheNextSteps) {

@@ -9,8 +9,8 @@ namespace sync_buffers_test {
 
 TEST(SyncBuffersTest, AveragesWhatRanksHaveOnceForEachStep) {
   const mpi::Communicator world = mpi::Communicator::world();
-  const Tables tables = tables_with_normed();
-  HookedRun run(world, with_hook("sync_buffers", {{"model.name", "normed"}}), tables);
+  const Registry registry = registry_with_normed();
+  HookedRun run(world, with_hook("sync_buffers", {{"model.name", "normed"}}), registry);
   models::BatchNorm& norm = *dynamic_cast<Normed&>(run.strategy.model().model()).norm;
   const auto set = [&] { norm.running_mean.fill_(2 * world.rank()); };
   const auto mean = [&] { return norm.running_mean[5].item<double>(); };

@@ -195,7 +195,7 @@ TEST(CommunicatorTest, MpiErrorsBecomeCommErrors) {
 /// What `together` throws on this rank: class, agreement and text in one line.
 std::string outcome_of(const Communicator& world, const std::function<void()>& step) {
   try {
-    world.together(step);
+    world.all_or_throw(step);
     return "fine";
   } catch (const Error& error) {
     const bool is_data = dynamic_cast<const DataError*>(&error) != nullptr;
@@ -208,14 +208,14 @@ std::string outcome_of(const Communicator& world, const std::function<void()>& s
   }
 }
 
-TEST(TogetherTest, RunsTheStepOnEveryRank) {
+TEST(AllOrThrowTest, RunsTheStepOnEveryRank) {
   const auto world = Communicator::world();
   int runs = 0;
   EXPECT_EQ(outcome_of(world, [&runs] { ++runs; }), "fine");
   EXPECT_EQ(runs, 1);
 }
 
-TEST(TogetherTest, FailureOfOneIsThrownByAll) {
+TEST(AllOrThrowTest, FailureOfOneIsThrownByAll) {
   const auto world = Communicator::world();
   for (int culprit = 0; culprit < world.size(); ++culprit) {
     const std::string outcome = outcome_of(world, [&] {
@@ -226,7 +226,7 @@ TEST(TogetherTest, FailureOfOneIsThrownByAll) {
   }
 }
 
-TEST(TogetherTest, OfSeveralFailuresTheLowestRankSpeaks) {
+TEST(AllOrThrowTest, OfSeveralFailuresTheLowestRankSpeaks) {
   const auto world = Communicator::world();
   if (world.size() < 3) return;  // two failing ranks and one that does not
   const std::string outcome = outcome_of(world, [&] {
@@ -236,12 +236,12 @@ TEST(TogetherTest, OfSeveralFailuresTheLowestRankSpeaks) {
   EXPECT_EQ(outcome, "numeric6 agreed: rank 1: loss is nan");
 }
 
-TEST(TogetherTest, FailureOfAllIsNobodysInParticular) {
+TEST(AllOrThrowTest, FailureOfAllIsNobodysInParticular) {
   const auto world = Communicator::world();
   EXPECT_EQ(outcome_of(world, [] { throw DataError("all.bin", "is missing"); }), "data3 agreed: all.bin: is missing");
 }
 
-TEST(TogetherTest, OtherExceptionsAreInternalErrors) {
+TEST(AllOrThrowTest, OtherExceptionsAreInternalErrors) {
   const auto world = Communicator::world();
   const std::string prefix = world.size() == 1 ? "" : "rank 0: ";
   const auto root_throws = [&world](auto thrown) {
@@ -253,10 +253,10 @@ TEST(TogetherTest, OtherExceptionsAreInternalErrors) {
   EXPECT_EQ(root_throws(42), "error70 agreed: " + prefix + "exception of unknown type");
 }
 
-TEST(TogetherTest, MayBeNested) {
+TEST(AllOrThrowTest, MayBeNested) {
   const auto world = Communicator::world();
   const std::string outcome = outcome_of(world, [&] {
-    world.together([&] {
+    world.all_or_throw([&] {
       if (world.rank() == world.size() - 1) throw DataError("inner.bin", "is short");
     });
   });

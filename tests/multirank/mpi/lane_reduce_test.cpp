@@ -68,9 +68,9 @@ void expect_tree_averages(Collectives& collectives, int lanes, DType dtype) {
   const int rank = collectives.rank();
   const std::vector<T> expected = tree_average<T>(lanes);
   for (const LaneTree& tree : deals(lanes, collectives.world_size())) {
-    int most_buffers = 0;
-    for (int peer = 0; peer < tree.world_size(); ++peer) most_buffers = std::max(most_buffers, tree.buffers_of(peer));
-    const std::size_t bytes = static_cast<std::size_t>(most_buffers) * kStride * sizeof(T);
+    int max_buffers = 0;
+    for (int peer = 0; peer < tree.world_size(); ++peer) max_buffers = std::max(max_buffers, tree.buffers_of(peer));
+    const std::size_t bytes = static_cast<std::size_t>(max_buffers) * kStride * sizeof(T);
     const BucketMemory bucket = collectives.allocate_bucket(bytes);
     std::vector<std::byte> outside(bytes);
     for (std::byte* const place : {bucket.bytes.data(), outside.data()}) {

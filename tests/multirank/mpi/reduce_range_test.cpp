@@ -131,10 +131,10 @@ TEST(ReduceRangeTest, TicketsAreTakenInAnyOrderUntilALaterOperation) {
 
 TEST(ReduceRangeTest, AStepMayHaveManyTickets) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
-    const Sums sums(collectives, Collectives::kMostRangeTickets);
+    const Sums sums(collectives, Collectives::kMaxRangeTickets);
     for (int step = 0; step < 5; ++step) {
       std::vector<Ticket> tickets;
-      for (int i = 0; i < static_cast<int>(Collectives::kMostRangeTickets); ++i) {
+      for (int i = 0; i < static_cast<int>(Collectives::kMaxRangeTickets); ++i) {
         tickets.push_back(sums.start_ranges(static_cast<std::size_t>(i), step + i));
       }
       for (std::size_t i = tickets.size(); i > 0; --i) sums.expect(tickets[i - 1], step + static_cast<int>(i) - 1);
@@ -147,7 +147,7 @@ TEST(ReduceRangeTest, TooManyTicketsAreAMistakeInTheProgram) {
   with_every_backend([](Collectives& collectives, const Communicator&) {
     const Sums sums(collectives, 1);
     for (int round = 0; round < 5; ++round) {
-      for (std::size_t i = 0; i < Collectives::kMostRangeTickets; ++i) sums.start_ranges(0, 1);
+      for (std::size_t i = 0; i < Collectives::kMaxRangeTickets; ++i) sums.start_ranges(0, 1);
       EXPECT_THROW(sums.start_ranges(0, 1), std::logic_error);
       collectives.barrier();
     }

@@ -173,7 +173,7 @@ TEST_F(CommHooksTest, DividingFirstKeepsLargeGradientsFinite) {
 }
 
 // Case 76.
-TEST_F(CommHooksTest, WrongHooksAreToldApart) {
+TEST_F(CommHooksTest, WrongHooksAreDistinguished) {
   if (size() == 1) GTEST_SKIP() << "one rank asks no hook";
   auto model = std::make_shared<Task>();
   auto wrapper = wrap(model);
@@ -269,7 +269,7 @@ TEST_F(CommHooksTest, PowerSgdMustNotBeginWhileBucketsChange) {
 }
 
 // Case 79. Buckets are small once rebuilt, so that the restored wrapper begins with others than the saved one had.
-TEST_F(CommHooksTest, PowerSgdGoesOnWhereItsStateWasTaken) {
+TEST_F(CommHooksTest, PowerSgdContinuesWhereItsStateWasTaken) {
   if (size() == 1) GTEST_SKIP() << "one rank asks no hook";
   for (const bool has_error_feedback : {true, false}) {
     for (const bool has_warm_start : {true, false}) {

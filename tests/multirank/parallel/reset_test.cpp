@@ -22,7 +22,7 @@ struct Failing {
 };
 
 // In the first step, in the second, which has new buckets, and in a later one; ranks may have come to different places.
-TEST_F(ResetTest, AWrapperGoesOnAfterAnExceptionInBackward) {
+TEST_F(ResetTest, AWrapperContinuesAfterAnExceptionInBackward) {
   for (const ReducerOptions& options :
        {ReducerOptions{}, ReducerOptions{.finds_unused = true}, ReducerOptions{.has_static_graph = true}}) {
     for (const bool shares : {false, true}) {

@@ -175,7 +175,7 @@ TEST_F(SlicesTest, AreTakenOnlyWhereTheyCanBe) {
 }
 
 // Nobody visits the slices of a step that is not taken.
-TEST_F(SlicesTest, EndWithAStepWhoseNormIsNotFinite) {
+TEST_F(SlicesTest, EndWithAStepWithANormThatIsNotFinite) {
   for (const bool shares : {false, true}) {
     auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 2});
     const auto wrapper = wrap(model, {.shares_parameters = shares});

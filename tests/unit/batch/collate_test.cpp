@@ -36,7 +36,7 @@ const at::Tensor& tensor_at(const Value& list, std::size_t i) { return list.as<V
 
 const ValueList& groups_of(const Value& container) { return container.as<DataContainer>().data().as<ValueList>(); }
 
-TEST(DataContainerTest, TellsTheSizeOfTensorsOnly) {
+TEST(DataContainerTest, StatesTheSizeOfTensorsOnly) {
   const DataContainer tensor(at::zeros({3, 4}));
   EXPECT_EQ(tensor.size(), Sizes({3, 4}));
   EXPECT_EQ(tensor.dim(), 2);

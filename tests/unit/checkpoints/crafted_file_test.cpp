@@ -9,7 +9,7 @@ namespace lockstep::checkpoints {
 namespace crafted_file_test {
 
 /// What check_tree says of a file that `build` fills. It may change `places` while it runs.
-std::string error_of_tree(const std::function<void(hid_t)>& build, const std::vector<Place>& places = {}) {
+std::string error_of_tree(const std::function<void(hid_t)>& build, const std::vector<ArrayLocation>& places = {}) {
   const HdfSession session;
   MemoryFile file;
   {
@@ -32,7 +32,7 @@ struct Claim {
 /// What check_tree says of the array /w of 4 elements, with the given creation list and type.
 std::string error_of_array(const std::function<void(hid_t)>& prepare, hid_t type = H5T_IEEE_F32LE,
                            const Claim& claim = {}) {
-  std::vector<Place> places(1);
+  std::vector<ArrayLocation> places(1);
   places[0].path = claim.path;
   places[0].nbytes = claim.nbytes;
   places[0].dtype = DType::float32;
@@ -107,7 +107,7 @@ TEST(CraftedFileTest, ThePlaceMustBeTheOneListed) {
             "f.h5: /w: it does not lie where the list of arrays says");
   EXPECT_EQ(error_of_array([](hid_t) {}), "f.h5: /w: it does not lie where the list of arrays says");  // no space yet
   EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.path = "/v"}), "f.h5: /w: it is not in the list of arrays");
-  std::vector<Place> listed(1);
+  std::vector<ArrayLocation> listed(1);
   listed[0].path = "/w";
   EXPECT_EQ(error_of_tree([](hid_t) {}, listed), "f.h5: /w: it is listed, but missing");
   EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.nbytes = 20}), "f.h5: /w: its shape does not fit its bytes");

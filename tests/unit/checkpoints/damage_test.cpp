@@ -54,14 +54,14 @@ TEST_F(DamageTest, TheUndamagedFileReads) { EXPECT_EQ(error_after(good_), ""); }
 
 TEST_F(DamageTest, EveryFlippedBitOfASampleIsFound) {
   std::mt19937 random(1);
-  const std::size_t trailer = envelope_.trailer_offset;
+  const std::size_t index = envelope_.index_offset;
   const auto offset_in = [&](std::size_t begin, std::size_t end) {
     return std::uniform_int_distribution<std::size_t>(begin, end - 1)(random);
   };
   for (int i = 0; i < 300; ++i) {
     const std::size_t places[] = {offset_in(0, 120), offset_in(0, kEnvelopeBytes),
                                   offset_in(kEnvelopeBytes, kEnvelopeBytes + 6000), offset_in(0, good_.size()),
-                                  offset_in(trailer, good_.size())};
+                                  offset_in(index, good_.size())};
     const std::size_t offset = places[i % 5];
     const std::string error = error_with(offset, {static_cast<char>(good_[offset] ^ (1 << offset_in(0, 8)))});
     EXPECT_TRUE(error.starts_with(file_ + ": it ")) << "a flipped bit at byte " << offset << ": " << error;
@@ -98,7 +98,7 @@ TEST_F(DamageTest, EveryLengthButTheRightOneIsFound) {
 
 TEST_F(DamageTest, ExchangedStretchesAreFound) {
   std::string bad = good_;
-  const std::size_t big = envelope_.trailer_offset - 2'000'000;
+  const std::size_t big = envelope_.index_offset - 2'000'000;
   std::swap_ranges(bad.begin() + static_cast<std::ptrdiff_t>(big),
                    bad.begin() + static_cast<std::ptrdiff_t>(big + 4096),
                    bad.begin() + static_cast<std::ptrdiff_t>(big + 8192));
@@ -112,7 +112,7 @@ TEST_F(DamageTest, DamageIsNamedByBytesAndArray) {
                                              std::to_string(config + 16) +
                                              " (array /meta/config) differ from their digest");
   std::string bad = good_;
-  const std::size_t big = envelope_.trailer_offset - 2'000'000;
+  const std::size_t big = envelope_.index_offset - 2'000'000;
   bad.replace(big, 1'900'000, 1'900'000, '\0');
   const std::string error = error_after(bad);
   EXPECT_NE(error.find("(array /model/params/big), "), std::string::npos) << error;
@@ -121,7 +121,7 @@ TEST_F(DamageTest, DamageIsNamedByBytesAndArray) {
 }
 
 // Two arrays and the metadata between them, all within one MiB: each is told apart.
-TEST_F(DamageTest, SmallNeighboursAreToldApart) {
+TEST_F(DamageTest, SmallNeighboursAreDistinguished) {
   const std::size_t config = find("[optim]\nlr");
   std::string bad = good_;
   bad[config] = 'x';
@@ -138,7 +138,7 @@ TEST_F(DamageTest, MetadataAndTableOfDigestsAreNamed) {
   EXPECT_NE(error_after(bad).find(" (HDF5 metadata) differ from their digest"), std::string::npos);
   bad = good_;
   bad.back() ^= 1;
-  EXPECT_EQ(error_after(bad), file_ + ": it is damaged: bytes " + std::to_string(envelope_.trailer_offset) + "-" +
+  EXPECT_EQ(error_after(bad), file_ + ": it is damaged: bytes " + std::to_string(envelope_.index_offset) + "-" +
                                   std::to_string(good_.size() - 1) +
                                   ", its table of digests, differ from their digest");
 }

@@ -5,7 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "fault_support.hpp"
 
 namespace lockstep::checkpoints {
@@ -124,7 +124,7 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
   }
 }
 
-TEST_F(FaultTest, AnInterruptedOrShortWriteGoesOn) {
+TEST_F(FaultTest, AnInterruptedOrShortWriteContinues) {
   const Names calls = calls_of_a_write();
   for (const auto mode : {Recorder::Mode::interrupt, Recorder::Mode::shorten}) {
     for (int target = 0; target < static_cast<int>(calls.size()); ++target) {

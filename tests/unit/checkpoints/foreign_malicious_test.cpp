@@ -127,8 +127,8 @@ TEST(MaliciousZipTest, IsRefusedWithItsReason) {
        {with([](Record& record) { record.name = "a/../../x"; }), "such a name is refused"},
        {with([](Record& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': such a name is refused"},
        {with([](Record& record) { record.local_name = "a/data/1"; }), "contradicts the directory"},
-       {with([](Record& record) { record.told_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
-       {with([](Record& record) { record.told_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
+       {with([](Record& record) { record.stated_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
+       {with([](Record& record) { record.stated_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
        {with([](Record& record) { record.header = 0; }), "contradicts the directory"},
        {with([](Record& record) { record.header = 1'000'000; }), "it lies behind the directory"},
        {zip_of({pickle, {.name = "a/data.pkl2", .bytes = good}, {.name = "a/x", .bytes = "1", .header = 50}}),
@@ -212,7 +212,7 @@ std::string error_of_pickle(const std::string& program) {
   return error_of([&] { parse_pickle(std::as_bytes(std::span(program))); });
 }
 
-TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsTold) {
+TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsReported) {
   const std::string head = "\x80\x02";
   const std::string storage = "(X\x07\0\0\0storagectorch\nFloatStorage\nX\x01\0\0\0"s + "0X\x03\0\0\0cpu"s;
   const std::string rebuild = head + "ctorch._utils\n_rebuild_tensor_v2\n((X\x07\0\0\0storagectorch\nFloatStorage\n"s +
@@ -422,7 +422,7 @@ TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
 
 // --- others ---
 
-TEST(MaliciousFileTest, WhatIsNoneOfTheFormatsIsToldWhatItIs) {
+TEST(MaliciousFileTest, AFileOfAnotherFormatIsNamed) {
   const TemporaryFolder directory;
   expect_refused(directory, "file",
                  {{"", "the file is empty"},

@@ -134,7 +134,7 @@ TEST(ForeignRoundTripTest, OwnFilesAreNotForeign) {
 }
 
 // Sizes and offsets beyond 32 bits need gigabytes; a lower border makes the same records of a few bytes.
-TEST(ForeignRoundTripTest, LargeZipArchivesTellTheirSizesIn64Bits) {
+TEST(ForeignRoundTripTest, LargeZipArchivesStateTheirSizesIn64Bits) {
   const TemporaryFolder directory;
   for (const std::uint64_t border : {std::uint64_t{0}, std::uint64_t{5}, std::uint64_t{200}}) {
     const std::string path = directory / ("large" + std::to_string(border) + ".zip");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A stored file of every version of the format: they must stay readable for ever.
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -40,7 +40,7 @@ TEST(GoldenTest, Version1) {
   const Archive archive = read(golden("version1.h5"));
   EXPECT_TRUE(same(content_of_version_1(), archive));
   EXPECT_EQ(archive.first_path_of("/model/params/tied"), "/model/params/w");
-  const Contents contents = read_contents(golden("version1.h5"));
+  const CheckpointIndex contents = read_checkpoint_index(golden("version1.h5"));
   EXPECT_EQ(contents.step, 12);
   EXPECT_EQ(contents.arrays.front().path, "/model/params/w");
   EXPECT_EQ(contents.arrays.front().statistics.mean, -0.5);  // of 1 -2 3 -4 5 -6

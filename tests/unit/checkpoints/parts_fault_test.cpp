@@ -3,7 +3,7 @@
 // as it is, the sentence names the call, and no half of the new one is ever taken for a whole.
 #include <algorithm>
 
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "fault_support.hpp"
 #include "support/program.hpp"
 
@@ -96,7 +96,7 @@ TEST_F(PartsFaultTest, EveryCallMayFail) {
   }
 }
 
-TEST_F(PartsFaultTest, InterruptedAndShortWritesGoOn) {
+TEST_F(PartsFaultTest, InterruptedAndShortWritesContinue) {
   for (const auto mode : {Recorder::Mode::interrupt, Recorder::Mode::shorten}) {
     for (int target = 0; target < static_cast<int>(calls_.size()); ++target) {
       const bool is_reserve = calls_[static_cast<std::size_t>(target)].starts_with("fallocate ");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // A checkpoint in several files, and one that is a single file.
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -30,7 +30,7 @@ TEST(PartsTest, AnyNumberOfWritersGivesTheSameArchive) {
     const std::string folder = write_in_parts(directory.path(), 3, archive, count);
     EXPECT_TRUE(same(archive, read(folder))) << count;
     EXPECT_EQ(names_of(folder).size(), count == 1 ? 1 : count + 1) << count;
-    EXPECT_EQ(read_contents(folder).arrays.size(), archive.array_paths().size());
+    EXPECT_EQ(read_checkpoint_index(folder).arrays.size(), archive.array_paths().size());
     EXPECT_EQ(read_groups(folder).integer("/", "step"), 3);
     EXPECT_EQ(read_array(folder, "/meta/config").bytes.size(), archive.array("/meta/config").bytes.size());
     EXPECT_EQ(list(directory.path()), std::vector<std::int64_t>{3});

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // How often a run has started from the same step.
-#include "checkpoints/store/starts.hpp"
-
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/requeue_count.hpp"
+#include "checkpoints/store/stale_files.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -11,12 +10,12 @@ namespace starts_test {
 TEST(StartsTest, CountsThoseFromTheSameStepInARow) {
   const TemporaryFolder folder;
   const std::string directory = folder / "ckpt";  // made when it is missing
-  EXPECT_EQ(read_starts(directory).count, 0);
+  EXPECT_EQ(read_requeue_count(directory).count, 0);
   EXPECT_EQ(note_start(directory, 10, false), 1);
   EXPECT_EQ(note_start(directory, 10, false), 2);
   EXPECT_EQ(note_start(directory, 10, false), 3);
-  EXPECT_EQ(read_starts(directory).step, 10);
-  EXPECT_EQ(read_starts(directory).count, 3);
+  EXPECT_EQ(read_requeue_count(directory).step, 10);
+  EXPECT_EQ(read_requeue_count(directory).count, 3);
   EXPECT_EQ(note_start(directory, 20, false), 1);
   EXPECT_EQ(note_start(directory, 20, false), 2);
   EXPECT_EQ(note_start(directory, 20, true), 1);
@@ -29,7 +28,7 @@ TEST(StartsTest, WhatCannotBeUnderstoodCountsAsNone) {
   for (const char* const text : {"", "step", "step ten\ncount 3\n", "count 3\nstep 10\n", "step 10\ncount -3\n",
                                  "step 99999999999999999999\ncount 1\n"}) {
     put_bytes(folder / "STARTS", text);
-    EXPECT_EQ(read_starts(folder.path()).count, 0) << text;
+    EXPECT_EQ(read_requeue_count(folder.path()).count, 0) << text;
     EXPECT_EQ(note_start(folder.path(), 10, false), 1) << text;
   }
   put_bytes(folder / temporary_name("STARTS"), "of a start that was cut short");

@@ -111,7 +111,7 @@ TEST(StoreTest, AnotherCheckpointOfThatStepIsNotReplaced) {
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000003"}));
 }
 
-TEST(StoreTest, AnUnreadableCheckpointOfThatStepIsSetAside) {
+TEST(StoreTest, AnUnreadableCheckpointOfThatStepIsSkipped) {
   const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 3, sample(3));
   for (const std::string aside : {".bad-step-000000000003.1", ".bad-step-000000000003.2"}) {

@@ -9,7 +9,7 @@ namespace wrong_file_test {
 
 using namespace std::string_literals;
 
-TEST(WrongFileTest, IsToldWhatItIs) {
+TEST(WrongFileTest, IsNamed) {
   const TemporaryFolder directory;
   const std::string file = directory / "state.h5";
   const std::string filler(5000, '\x01');

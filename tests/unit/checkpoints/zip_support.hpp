@@ -20,7 +20,7 @@ inline std::string le(std::uint64_t value, int count) {
 struct Record {
   std::string name;
   std::string bytes;
-  std::string told_bytes = {};  ///< instead of the length, in the directory: 4 bytes
+  std::string stated_bytes = {};  ///< instead of the length, in the directory: 4 bytes
   std::uint16_t flags = 0;
   std::uint16_t method = 0;
   bool has_wrong_crc = false;
@@ -38,7 +38,7 @@ inline std::string zip_of(const std::vector<Record>& records, const std::string&
   for (const Record& record : records) {
     const auto header = record.header >= 0 ? static_cast<std::uint64_t>(record.header) : file.size();
     const std::string size = le(record.bytes.size(), 4);
-    const std::string told = record.told_bytes.empty() ? size : record.told_bytes;
+    const std::string told = record.stated_bytes.empty() ? size : record.stated_bytes;
     const std::string head = le(record.flags, 2) + le(record.method, 2) + le(0, 4) +
                              le(crc_of(record.bytes) ^ (record.has_wrong_crc ? 1U : 0U), 4);
     const std::string& local = record.local_name.empty() ? record.name : record.local_name;

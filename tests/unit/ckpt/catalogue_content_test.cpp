@@ -12,7 +12,7 @@ namespace catalogue_content_test {
 using namespace std::string_literals;
 
 /// A state file whose index says something else of its second array, conv.bias.
-void put_with_index(Workshop& shop, const std::function<void(checkpoints::Place&)>& change) {
+void put_with_index(Workshop& shop, const std::function<void(checkpoints::ArrayLocation&)>& change) {
   const std::string whole = shop.save();
   auto places = places_of(whole);
   change(places[1]);
@@ -33,7 +33,7 @@ const std::vector<Row>& content_rows() {
   const std::string tensor = R"("dtype":"F32","shape":[1],"data_offsets":)";
   static const std::vector<Row> rows = {
       {"E_MISSGRP",
-       [](Workshop& shop) { put_with_index(shop, [](checkpoints::Place& place) { place.path += "x"; }); },
+       [](Workshop& shop) { put_with_index(shop, [](checkpoints::ArrayLocation& place) { place.path += "x"; }); },
        kVerify,
        Exit::corrupt,
        {"FILE  /model/params/conv.bias: it is not in the list of arrays"}},
@@ -56,7 +56,7 @@ const std::vector<Row>& content_rows() {
        {"tensor 'w'", "'F33' is none of F32, F64"}},
       {"E_OVERFLOW",
        [](Workshop& shop) {
-         put_with_index(shop, [](checkpoints::Place& place) { place.shape = {std::int64_t{1} << 62, 8}; });
+         put_with_index(shop, [](checkpoints::ArrayLocation& place) { place.shape = {std::int64_t{1} << 62, 8}; });
        },
        kVerify,
        Exit::corrupt,
@@ -70,7 +70,7 @@ const std::vector<Row>& content_rows() {
        {"FILE  /x: its shape claims 140737488355328 bytes, but 0 are stored"}},
       {"E_STORAGE",
        [](Workshop& shop) {
-         put_with_index(shop, [](checkpoints::Place& place) {
+         put_with_index(shop, [](checkpoints::ArrayLocation& place) {
            place.shape = {1};
            place.nbytes = 4;
          });

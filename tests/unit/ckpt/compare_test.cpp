@@ -21,7 +21,7 @@ TEST(CompareTest, EqualArraysDoNotDiffer) {
   EXPECT_FALSE(found.first);
 }
 
-TEST(CompareTest, TellsTheLargestDifferencesAndTheFirstPlace) {
+TEST(CompareTest, StatesTheLargestDifferencesAndTheFirstPlace) {
   // 2 and 3: 1 apart, 1/3 of the larger. 8 and 4: 4 apart, half of the larger.
   const Comparison found = compare(floats({1, 2, 8, 5}), floats({1, 3, 4, 5}), {});
   EXPECT_EQ(found.differing, 2);
@@ -36,8 +36,8 @@ TEST(CompareTest, CountsNumbersBetween) {
   const float next = std::nextafter(1.0F, 2.0F);
   EXPECT_EQ(compare(floats({1}), floats({next}), {}).max_ulp, 1U);
   // Across zero: the smallest negative number, -0.0 = 0.0, the smallest positive one.
-  const float least = std::numeric_limits<float>::denorm_min();
-  EXPECT_EQ(compare(floats({-least}), floats({least}), {}).max_ulp, 2U);
+  const float min = std::numeric_limits<float>::denorm_min();
+  EXPECT_EQ(compare(floats({-min}), floats({min}), {}).max_ulp, 2U);
   EXPECT_EQ(compare(array_of(DType::float64, std::vector<double>{1}),
                     array_of(DType::float64, std::vector<double>{std::nextafter(1.0, 0.0)}), {})
                 .max_ulp,

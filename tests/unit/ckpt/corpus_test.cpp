@@ -16,16 +16,16 @@ namespace lockstep::ckpt {
 namespace corpus_test {
 
 /// Bytes [begin, end) of one class, and what a sentence about them names.
-struct Stretch {
+struct Range {
   std::size_t begin = 0;
   std::size_t end = 0;
   std::string name;
 };
 
-using Classes = std::map<std::string, std::vector<Stretch>>;
+using Classes = std::map<std::string, std::vector<Range>>;
 
 Classes classes_of(const std::string& file) {
-  const std::size_t index = envelope_of(file).trailer_offset;
+  const std::size_t index = envelope_of(file).index_offset;
   const auto places = places_of(file);
   Classes classes;
   // What is wrong with the envelope's first fields has words of its own: another kind, version, flags or size.
@@ -59,12 +59,12 @@ class Vandal {
       name = " bytes were appended at byte " + std::to_string(file.size());
       return bad;
     }
-    const auto& stretches = std::next(classes.begin(), static_cast<std::ptrdiff_t>(below(classes.size())))->second;
-    const Stretch& stretch = stretches[below(stretches.size())];
-    const std::size_t at = stretch.begin + below(stretch.end - stretch.begin);
-    const std::size_t count = 1 + below(std::min<std::size_t>(stretch.end - at, 600));
-    name = stretch.name;
-    text = " at byte " + std::to_string(at) + " (" + stretch.name + ")";
+    const auto& ranges = std::next(classes.begin(), static_cast<std::ptrdiff_t>(below(classes.size())))->second;
+    const Range& range = ranges[below(ranges.size())];
+    const std::size_t at = range.begin + below(range.end - range.begin);
+    const std::size_t count = 1 + below(std::min<std::size_t>(range.end - at, 600));
+    name = range.name;
+    text = " at byte " + std::to_string(at) + " (" + range.name + ")";
     if (kind == 3) {
       text = "cut" + text;
       name = at == 0 ? "the file is empty" : "cut off";

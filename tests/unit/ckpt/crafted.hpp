@@ -45,35 +45,36 @@ inline checkpoints::Envelope envelope_of(const std::string& file) {
 }
 
 /// Into what the digests cut a state file's HDF5 part, which ends at `end`.
-inline std::vector<checkpoints::Piece> pieces_of(const std::vector<checkpoints::Place>& places, std::size_t end) {
+inline std::vector<checkpoints::Piece> pieces_of(const std::vector<checkpoints::ArrayLocation>& places,
+                                                 std::size_t end) {
   return checkpoints::cut_into_pieces(places, checkpoints::kEnvelopeBytes, end).value();
 }
 
 /// A state file of this HDF5 part (with room for the envelope in front) and index, all digests right.
 inline std::string assembled(checkpoints::Envelope envelope, const std::string& content,
-                             const std::vector<checkpoints::Place>& places) {
-  checkpoints::Trailer trailer;
-  trailer.places = places;
-  trailer.summaries.resize(places.size());
+                             const std::vector<checkpoints::ArrayLocation>& places) {
+  checkpoints::Index index;
+  index.places = places;
+  index.summaries.resize(places.size());
   const auto bytes = std::as_bytes(std::span(content));
   for (const auto& piece : pieces_of(places, content.size())) {
-    trailer.digests.push_back(checkpoints::digest64(bytes.subspan(piece.offset, piece.nbytes)));
+    index.digests.push_back(checkpoints::digest64(bytes.subspan(piece.offset, piece.nbytes)));
   }
-  const std::vector<std::byte> encoded = trailer.encode();
+  const std::vector<std::byte> encoded = index.encode();
   envelope.flags = checkpoints::kCommittedFlag;
-  envelope.trailer_offset = content.size();
+  envelope.index_offset = content.size();
   envelope.file_bytes = content.size() + encoded.size();
-  envelope.trailer_digest = checkpoints::digest128(encoded);
+  envelope.index_digest = checkpoints::digest128(encoded);
   return sealed(envelope, content + std::string(reinterpret_cast<const char*>(encoded.data()), encoded.size()));
 }
 
 /// What the index of a state file lists.
-inline std::vector<checkpoints::Place> places_of(const std::string& file) {
-  const auto bytes = std::as_bytes(std::span(file)).subspan(envelope_of(file).trailer_offset);
-  return checkpoints::Trailer::decode(bytes).value().places;
+inline std::vector<checkpoints::ArrayLocation> places_of(const std::string& file) {
+  const auto bytes = std::as_bytes(std::span(file)).subspan(envelope_of(file).index_offset);
+  return checkpoints::Index::decode(bytes).value().places;
 }
 
-inline std::string content_of(const std::string& file) { return file.substr(0, envelope_of(file).trailer_offset); }
+inline std::string content_of(const std::string& file) { return file.substr(0, envelope_of(file).index_offset); }
 
 /// A state file with the HDF5 objects that `build` makes, and no array in the index.
 inline std::string crafted_file(const std::function<void(hid_t)>& build) {

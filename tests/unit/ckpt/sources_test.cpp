@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "crafted.hpp"
 #include "run.hpp"
@@ -29,7 +29,7 @@ class FormsTest : public ::testing::Test {
       return archive;
     };
     const auto note = [&](std::int64_t step, const std::string& path) {
-      parent = checkpoints::read_contents(path).digest;
+      parent = checkpoints::read_checkpoint_index(path).digest;
       lineage += "step " + std::to_string(step) + " digest " + parent + " ranks 2\n";
       paths_.push_back(path);
     };
@@ -66,7 +66,7 @@ TEST_F(FormsTest, LineageOfARunNamesEveryParent) {
   EXPECT_NE(diagram.find("n2 --> n3"), std::string::npos) << diagram;
 }
 
-TEST_F(FormsTest, LineageOfOneCheckpointIsWhatItTells) {
+TEST_F(FormsTest, LineageOfOneCheckpointIsTheStoredOne) {
   for (std::size_t i = 0; i < paths_.size(); ++i) {
     const auto rows = json_of({"lineage", paths_[i]})["checkpoints"];
     ASSERT_EQ(rows.size(), i + 2) << paths_[i];

@@ -9,7 +9,7 @@
 namespace lockstep::data {
 namespace dataset_test {
 
-TEST(SourcesTest, AnUnknownNameIsToldTheKnownOnes) {
+TEST(SourcesTest, AnUnknownNameListsTheKnownOnes) {
   EXPECT_EQ(sentence_of<ConfigError>([] {
               open_with({{"name", "digit"}});
             }),

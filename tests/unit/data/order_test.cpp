@@ -205,7 +205,7 @@ TEST(SamplerTest, WhatRemainsOfAnEpoch) {
   EXPECT_TRUE(Sampler(sequential_order(2), 5, Remainder::keep).indices(0, 0, {3, 2}).empty());
 }
 
-TEST(SamplerTest, AnInfiniteStreamGoesOnOverOtherNumbersOfRanks) {
+TEST(SamplerTest, AnInfiniteStreamContinuesOverOtherNumbersOfRanks) {
   const Sampler sampler(shuffled_order(7, 3), 6, Remainder::carry);
   Indices stream;
   for (std::int64_t epoch = 0; epoch < 3; ++epoch) {

@@ -105,7 +105,7 @@ class Tokens : public Uneven {
   std::vector<double> aspect_ratios() const override { return Dataset::aspect_ratios(); }
 };
 
-TEST(SamplerTableTest, ADataSetTellsItsClassesAndShapes) {
+TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
   const Splits digits = open_with({{"train_size", "300"}, {"val_size", "1"}});
   EXPECT_EQ(digits.train->labels(), digits.train->Dataset::labels());  // told at once, and read from the targets
   EXPECT_EQ(digits.train->labels().size(), 300U);

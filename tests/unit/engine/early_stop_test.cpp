@@ -77,7 +77,7 @@ TEST(EarlyStopTest, SaysWhy) {
   EXPECT_EQ(infinite.reason(), "is nan");
 }
 
-TEST(EarlyStopTest, GoesOnWhereItWas) {
+TEST(EarlyStopTest, ContinuesWhereItWas) {
   const EarlyStop::Options options{.rule = BestRule::greater, .patience = 3};
   EarlyStop used(options);
   for (const double value : {1.0, 3.0, 2.0, 2.5}) used.offer(value, 5);

@@ -42,19 +42,19 @@ TEST(EventStorageTest, ScopesNestAndEnd) {
   EXPECT_EQ(events.take_images().at(0).name, "a/b/digits");
 }
 
-TEST(EventStorageTest, NewsAreWhatWasPutSinceHoweverOldItsStep) {
+TEST(EventStorageTest, UpdatesAreWhatWasPutSinceWhateverItsStep) {
   EventStorage events;
   std::size_t cursor = 0;
   events.set_step(10);
   events.put("loss", 1);
   events.put("lr", 0.5, {.is_smoothed = false});
-  EXPECT_EQ(events.news(cursor, 20).size(), 2U);
-  EXPECT_TRUE(events.news(cursor, 20).empty());
+  EXPECT_EQ(events.updates_since(cursor, 20).size(), 2U);
+  EXPECT_TRUE(events.updates_since(cursor, 20).empty());
   events.put("late", 7, {.step = 3});
-  const std::vector<Scalar> news = events.news(cursor, 20);
-  ASSERT_EQ(news.size(), 1U);
-  EXPECT_EQ(news[0].name, "late");
-  EXPECT_EQ(news[0].step, 3);
+  const std::vector<Scalar> updates_since = events.updates_since(cursor, 20);
+  ASSERT_EQ(updates_since.size(), 1U);
+  EXPECT_EQ(updates_since[0].name, "late");
+  EXPECT_EQ(updates_since[0].step, 3);
 }
 
 TEST(EventStorageTest, SmoothedSeriesAreMediansAndOthersTheirLatest) {
@@ -94,7 +94,7 @@ TEST(EventStorageTest, PicturesAreKeptForWritersAloneAndNotWithoutEnd) {
   EXPECT_TRUE(events.take_images().empty());
 }
 
-TEST(HistoryTest, TellsWhatItIsAskedWrongly) {
+TEST(HistoryTest, RejectsWrongQueries) {
   EXPECT_THROW(History(0), std::invalid_argument);
   History history(2);
   EXPECT_THROW(static_cast<void>(history.latest()), std::out_of_range);

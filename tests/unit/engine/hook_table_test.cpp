@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/engine/hook.hpp>
-#include <lockstep/engine/tables.hpp>
+#include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/train_step.hpp>
 
 #include <gtest/gtest.h>
@@ -17,12 +17,12 @@ namespace hook_table_test {
 
 using Hooks = std::vector<std::pair<Priority, std::unique_ptr<Hook>>>;
 
-Hooks make(const std::vector<std::string>& texts, const Tables& tables = builtin_tables()) {
+Hooks make(const std::vector<std::string>& texts, const Registry& registry = builtin_registry()) {
   Settings settings;
   for (const std::string& text : texts) settings.emplace_back("train.hooks", text);
   static std::vector<std::unique_ptr<Sections>> kept;  // which hooks may refer to
-  kept.push_back(std::make_unique<Sections>(sections_of(settings, tables)));
-  return make_hooks(*kept.back(), tables.hooks);
+  kept.push_back(std::make_unique<Sections>(sections_of(settings, registry)));
+  return make_hooks(*kept.back(), registry.hooks);
 }
 
 std::string error_of(const std::vector<std::string>& texts) {
@@ -95,18 +95,18 @@ TEST(HookTableTest, TheKeyDescribesEveryRowAndItsOptions) {
 }
 
 TEST(HookTableTest, AProgramAddsRows) {
-  Tables tables;
+  Registry registry;
   std::string made;
-  tables.hooks.push_back({"mine",
-                          "counts",
-                          {{.name = "by", .type = KeyType::integer, .default_value = "1", .help = ""}},
-                          Priority::low,
-                          [&made](const Section& options, const HookContext& context) {
-                            made = context.name + std::to_string(options.integer("by")) +
-                                   context.run.at("model").text("name");
-                            return callback_hook({});
-                          }});
-  EXPECT_EQ(make({"mine,by=3"}, tables).front().first, Priority::low);
+  registry.hooks.push_back({"mine",
+                            "counts",
+                            {{.name = "by", .type = KeyType::integer, .default_value = "1", .help = ""}},
+                            Priority::low,
+                            [&made](const Section& options, const HookContext& context) {
+                              made = context.name + std::to_string(options.integer("by")) +
+                                     context.run.at("model").text("name");
+                              return callback_hook({});
+                            }});
+  EXPECT_EQ(make({"mine,by=3"}, registry).front().first, Priority::low);
   EXPECT_EQ(made, "mine3cnn");
 }
 

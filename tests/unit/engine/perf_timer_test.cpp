@@ -192,7 +192,7 @@ TEST_F(PerfTimerTest, ReportsWithoutDeviceAndWithoutSections) {
             "a              1       2.00          -\n");
 }
 
-TEST_F(PerfTimerTest, BeginsAnewWhileATimerRuns) {
+TEST_F(PerfTimerTest, StartsAgainWhileATimerRuns) {
   PerfStats stats(std::make_unique<StandInClock>(times_), clock());
   times_.reached = 0;
   time(stats, "forward", 1, 1);

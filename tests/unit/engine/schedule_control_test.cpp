@@ -50,7 +50,7 @@ TEST(ScheduleControlTest, AWrongRuleLeavesTheOldOnes) {
   EXPECT_EQ(control.factor(6, group), 0.25);
 }
 
-TEST(ScheduleControlTest, WhatWasLearnedStaysWhenTheRunIsPlannedAnew) {
+TEST(ScheduleControlTest, WhatWasLearnedStaysWhenTheRunIsPlannedAgain) {
   ScheduleControl control = control_of("plateau,patience=0,factor=0.5");
   control.plan(kTwelveSteps);
   control.schedule().observe(1, {{"val/loss", 1.0}});

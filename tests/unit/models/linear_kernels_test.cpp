@@ -30,7 +30,7 @@ at::Tensor outer_product(const at::Tensor& left, const at::Tensor& right, std::i
 
 TEST(OuterProductTest, EverySizeIsExact) {
   torch::manual_seed(1);
-  for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{8}, kMostSamples}) {
+  for (const std::int64_t samples : {std::int64_t{1}, std::int64_t{8}, kMaxSamples}) {
     for (const std::int64_t rows : {1, 3, 4, 9}) {
       for (const std::int64_t columns : {1, 15, 63, 64, 65, 144, 200}) {
         const at::Tensor left = integers({samples, rows});
@@ -66,7 +66,7 @@ TEST(OuterProductTest, ThreadsDivideTheRows) {
 }
 
 TEST(OuterProductTest, MoreSamplesAreRefused) {
-  EXPECT_THROW(outer_product(torch::ones({kMostSamples + 1, 2}), torch::ones({kMostSamples + 1, 2})), std::logic_error);
+  EXPECT_THROW(outer_product(torch::ones({kMaxSamples + 1, 2}), torch::ones({kMaxSamples + 1, 2})), std::logic_error);
 }
 
 TEST(LinearKernelsTest, AllProductsAreThoseOfLibTorch) {

@@ -56,7 +56,7 @@ TEST(LossesTest, OnlyTheTotalHasAHistory) {
   for (const auto& [name, value] : parsed.values) EXPECT_FALSE(value.requires_grad()) << name;
 }
 
-TEST(LossesTest, AMapIsTheSumOfItsMeansAndTellsEach) {
+TEST(LossesTest, AMapIsTheSumOfItsMeansAndStatesEach) {
   const std::map<std::string, at::Tensor> levels = {{"p3", torch::tensor({1.0, 3.0})}, {"p4", torch::tensor(5.0)}};
   const ParsedLosses parsed = parse_losses({{"loss_box", levels}, {"loss_class", torch::tensor(1.0)}});
   EXPECT_EQ(host_values(parsed),

@@ -105,7 +105,7 @@ TEST(ParameterRolesTest, BlocksAreCountedFromTheOutput) {
   EXPECT_EQ(mlp.at("head.bias"), 0);
 }
 
-TEST(ParameterRolesTest, AModelMayTellItsLayers) {
+TEST(ParameterRolesTest, AModelMayNameItsLayers) {
   const auto resnet = layers_after("resnet18", Task{.sample_shape = {3, 8, 8}, .classes = 10});
   EXPECT_EQ(resnet.at("conv1.weight"), 5);
   EXPECT_EQ(resnet.at("bn1.bias"), 5);

@@ -20,7 +20,7 @@ TEST(SliceTest, SlicesCoverEverythingOnceInOrder) {
     for (const int parts : {1, 2, 3, 4, 7, 16}) {
       for (const std::size_t count : {0U, 1U, 2U, 15U, 16U, 17U, 63U, 64U, 65U, 1000U, 4096U, 4097U}) {
         std::size_t end = 0;
-        std::size_t most_blocks = 0;
+        std::size_t max_blocks = 0;
         std::size_t fewest_blocks = count;
         for (int part = 0; part < parts; ++part) {
           const Slice slice = slice_of(count, part, parts, element_bytes);
@@ -29,11 +29,11 @@ TEST(SliceTest, SlicesCoverEverythingOnceInOrder) {
           if (end < count) {
             EXPECT_EQ(end % block, 0U);
           }
-          most_blocks = std::max(most_blocks, (slice.count + block - 1) / block);
+          max_blocks = std::max(max_blocks, (slice.count + block - 1) / block);
           fewest_blocks = std::min(fewest_blocks, (slice.count + block - 1) / block);
         }
         EXPECT_EQ(end, count);
-        EXPECT_LE(most_blocks, fewest_blocks + 1) << count << " elements in " << parts << " parts";
+        EXPECT_LE(max_blocks, fewest_blocks + 1) << count << " elements in " << parts << " parts";
       }
     }
   }

@@ -20,7 +20,7 @@ const Variables kAllocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}};
 const Variables kBatch = with(kAllocation, {{"SLURM_PROCID", "0"}});
 const Variables kStep = with(kBatch, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
 
-TEST(LauncherTest, IsToldByWhoeverMadeTheRanks) {
+TEST(LauncherTest, IsStatedByTheLauncher) {
   EXPECT_EQ(launcher_of({}), "none");
   EXPECT_EQ(launcher_of({{"WORLD_SIZE", "8"}, {"RANK", "3"}}), "none");  // of some other program
   EXPECT_EQ(launcher_of(kMpirun), "mpirun");

@@ -35,7 +35,7 @@ TEST(SlurmTest, TasksOfAStepHearSlurmsSignals) {
   EXPECT_FALSE(slurm_job_of(by_mpirun)->is_step_task);
 }
 
-TEST(SlurmTest, TheEndThatTheEnvironmentTellsCounts) {
+TEST(SlurmTest, TheEndThatTheEnvironmentStatesCounts) {
   const auto end = static_cast<double>(std::time(nullptr) + 100);
   const auto left = seconds_left({.id = "7", .end = end});
   ASSERT_TRUE(left);

@@ -52,7 +52,7 @@ TEST(GradScalerTest, TheScaleStaysPositive) {
   EXPECT_GT(scaler.scale(), 0);
 }
 
-TEST(GradScalerTest, GoesOnFromAState) {
+TEST(GradScalerTest, ContinuesFromAState) {
   GradScaler whole({.init_scale = 8, .growth_interval = 3});
   GradScaler before({.init_scale = 8, .growth_interval = 3});
   for (const bool is_finite : {true, false, true, true}) {

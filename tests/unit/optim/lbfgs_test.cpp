@@ -88,16 +88,16 @@ TEST(LbfgsTest, StaysWhereTheGradientIsZero) {
 }
 
 TEST(LbfgsTest, EvaluatesNoMoreThanItMay) {
-  for (const int most : {1, 2, 3}) {
-    Bowl bowl(Settings{{"lr", "0.1"}, {"max_eval", std::to_string(most)}});
+  for (const int max : {1, 2, 3}) {
+    Bowl bowl(Settings{{"lr", "0.1"}, {"max_eval", std::to_string(max)}});
     bowl.step();
-    EXPECT_EQ(bowl.calls, std::max(most, 2)) << most;  // the first step is always looked at
+    EXPECT_EQ(bowl.calls, std::max(max, 2)) << max;  // the first step is always looked at
   }
 }
 
 // Two optimizers of one function: what one remembers, put into the other, makes it go on bit for bit. The history is
 // shorter than the steps, so that it goes round.
-TEST(LbfgsTest, GoesOnFromWhatItRemembers) {
+TEST(LbfgsTest, ContinuesFromWhatItRemembers) {
   const Settings settings = {{"max_iter", "3"}, {"history_size", "2"}, {"lr", "0.3"}};
   const auto steps = [](Bowl& bowl, int count) {
     for (int i = 0; i < count; ++i) bowl.step();

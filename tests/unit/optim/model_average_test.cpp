@@ -163,7 +163,7 @@ TEST(ModelAverageTest, BuffersAreAveragedOrTheModelsOwn) {
   }
 }
 
-TEST(ModelAverageTest, GoesOnFromACount) {
+TEST(ModelAverageTest, ContinuesFromACount) {
   FlatParametersDouble parameters(DType::float64, kOne);
   ModelAverage average = average_of(parameters, "swa", {.averages_buffers = true}, {{"b", at::full({1}, 9.0)}});
   average.resume_at(2, {{"b", at::full({1}, 3.0)}});

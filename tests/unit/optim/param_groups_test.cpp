@@ -80,7 +80,7 @@ TEST(ParamGroupsTest, GroupsDoNotDependOnHowTheyWereWritten) {
 }
 
 // What all have in common comes first, and is called by what the others are.
-TEST(ParamGroupsTest, NamesTellTheDifference) {
+TEST(ParamGroupsTest, NamesDistinguish) {
   EXPECT_EQ(names_of(build({})), Names{"all"});
   EXPECT_EQ(names_of(build({"custom:embed,lr_mult=0.1"})), (Names{"rest", "lr*0.1"}));
   EXPECT_EQ(names_of(build({"custom:embed,lr=1,decay_mult=0"})), (Names{"decay", "lr*2+no_decay"}));

@@ -24,8 +24,8 @@ const std::vector<FlatParametersDouble::Parameter> kParameters = {{"several", {5
 constexpr int kSteps = 4;
 
 /// What threads that share parameters meet in, one for each part.
-struct Sharers {
-  explicit Sharers(int count) : meeting(count) {}
+struct NodeRanks {
+  explicit NodeRanks(int count) : meeting(count) {}
 
   std::barrier<> meeting;
   std::mutex mutex;
@@ -34,26 +34,27 @@ struct Sharers {
 
 class SharedDouble : public FlatParametersDouble {
  public:
-  SharedDouble(DType dtype, Sharers& sharers) : FlatParametersDouble(dtype, kParameters), sharers_(&sharers) {}
+  SharedDouble(DType dtype, NodeRanks& node_ranks)
+      : FlatParametersDouble(dtype, kParameters), node_ranks_(&node_ranks) {}
 
   void sum_over_owners(std::span<double> values) const override {
     {
-      const std::lock_guard lock(sharers_->mutex);
-      sharers_->total.resize(values.size());
-      for (std::size_t i = 0; i < values.size(); ++i) sharers_->total[i] += values[i];
+      const std::lock_guard lock(node_ranks_->mutex);
+      node_ranks_->total.resize(values.size());
+      for (std::size_t i = 0; i < values.size(); ++i) node_ranks_->total[i] += values[i];
     }
-    sharers_->meeting.arrive_and_wait();
-    std::copy(sharers_->total.begin(), sharers_->total.end(), values.begin());
-    sharers_->meeting.arrive_and_wait();  // all have copied
+    node_ranks_->meeting.arrive_and_wait();
+    std::copy(node_ranks_->total.begin(), node_ranks_->total.end(), values.begin());
+    node_ranks_->meeting.arrive_and_wait();  // all have copied
     {
-      const std::lock_guard lock(sharers_->mutex);
-      sharers_->total.clear();
+      const std::lock_guard lock(node_ranks_->mutex);
+      node_ranks_->total.clear();
     }
-    sharers_->meeting.arrive_and_wait();  // all have cleared
+    node_ranks_->meeting.arrive_and_wait();  // all have cleared
   }
 
  private:
-  Sharers* sharers_;
+  NodeRanks* node_ranks_;
 };
 
 template <class T>
@@ -82,10 +83,10 @@ void train(SharedDouble& parameters, const Settings& settings) {
 template <class T>
 std::map<std::string, std::vector<T>> values_after(const Settings& settings, int slices) {
   const DType dtype = sizeof(T) == 4 ? DType::float32 : DType::float64;
-  Sharers sharers(slices);
+  NodeRanks node_ranks(slices);
   std::vector<std::unique_ptr<SharedDouble>> parts;
   for (int slice = 0; slice < slices; ++slice) {
-    auto& part = parts.emplace_back(std::make_unique<SharedDouble>(dtype, sharers));
+    auto& part = parts.emplace_back(std::make_unique<SharedDouble>(dtype, node_ranks));
     part->longest_visit = slices == 1 ? std::numeric_limits<std::int64_t>::max() : kPieceElements;
     for (const Segment& segment : part->blocks()[0].segments) {
       const auto border = [&](int at) {

@@ -23,7 +23,7 @@ TEST(OptimTableTest, FindsRulesByName) {
   EXPECT_EQ(find_rule("adamw").name, "adamw");
 }
 
-TEST(OptimTableTest, AnUnknownNameIsToldTheRightOnes) {
+TEST(OptimTableTest, AnUnknownNameListsTheRightOnes) {
   try {
     find_rule("adamaxe");
     ADD_FAILURE() << "adamaxe was found";

@@ -72,8 +72,8 @@ TEST(AutogradGraphTest, AWalkTakesATinyPartOfTheBackward) {
   constexpr int kPairs = 31;
   const at::Tensor leaf = torch::ones({8}).requires_grad_();
   AutogradGraph graph;
-  double least = 1;
-  for (int round = 0; round < 5 && least > 0.02; ++round) {
+  double min = 1;
+  for (int round = 0; round < 5 && min > 0.02; ++round) {
     std::vector<double> walks;
     std::vector<double> backwards;
     for (int pair = 0; pair < kPairs; ++pair) {
@@ -82,10 +82,10 @@ TEST(AutogradGraphTest, AWalkTakesATinyPartOfTheBackward) {
       backwards.push_back(seconds_of([&] { output.backward(); }));
     }
     EXPECT_EQ(graph.size(), kNodes + 2U);  // the sum, and the accumulator of the leaf
-    least = std::min(least, median(walks) / median(backwards));
+    min = std::min(min, median(walks) / median(backwards));
   }
-  RecordProperty("walk_over_backward", std::to_string(least));
-  EXPECT_LE(least, 0.02);
+  RecordProperty("walk_over_backward", std::to_string(min));
+  EXPECT_LE(min, 0.02);
 }
 
 }  // namespace autograd_graph_test

@@ -151,12 +151,12 @@ TEST(PlanBucketsTest, EveryParameterBeginsOn64Bytes) {
 TEST(DivideOwnershipTest, EveryElementHasOneOwnerAndBordersLieOnPieces) {
   const std::vector<ParameterSpec> specs = {spec(100'000), spec(7), spec(0), spec(4096), spec(33'333)};
   const auto buckets = plan_buckets(specs, {.bucket_bytes = {200'000}, .last_bucket_bytes = 100});
-  for (const int sharers : {1, 2, 3, 4, 7}) {
+  for (const int node_ranks : {1, 2, 3, 4, 7}) {
     std::vector<std::int64_t> next(specs.size(), 0);
-    for (int sharer = 0; sharer < sharers; ++sharer) {
-      const auto owned = divide_ownership(specs, buckets, sharer, sharers, 4096);
+    for (int node_rank = 0; node_rank < node_ranks; ++node_rank) {
+      const auto owned = divide_ownership(specs, buckets, node_rank, node_ranks, 4096);
       for (std::size_t i = 0; i < specs.size(); ++i) {
-        EXPECT_EQ(owned[i].begin, next[i]) << i << " of " << sharer;
+        EXPECT_EQ(owned[i].begin, next[i]) << i << " of " << node_rank;
         EXPECT_TRUE(owned[i].begin % 4096 == 0 || owned[i].begin == specs[i].count()) << owned[i].begin;
         next[i] = owned[i].end;
       }

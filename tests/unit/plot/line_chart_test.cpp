@@ -100,7 +100,7 @@ TEST(LineChartTest, TheSameChartGivesTheSameBytes) {
   EXPECT_NE(svg, line_chart(chart));
 }
 
-TEST(LineChartTest, ManySeriesAreToldApart) {
+TEST(LineChartTest, ManySeriesAreDistinguished) {
   LineChart chart;
   for (int i = 0; i < 12; ++i) chart.series.push_back({"series number " + std::to_string(i), {{0, 1}, {1, 2.0 * i}}});
   std::set<std::string> strokes;

@@ -55,7 +55,7 @@ TEST(MatrixChartTest, ShadesSharesOfRows) {
     EXPECT_TRUE(contains(texts_of(svg), text)) << text;
 }
 
-TEST(MatrixChartTest, CellsWithoutRoomTellTheirCountToThePointerAlone) {
+TEST(MatrixChartTest, CellsWithoutRoomShowTheirCountToThePointerOnly) {
   std::vector<double> counts(100 * 100);
   std::iota(counts.begin(), counts.end(), 1000);
   const std::string svg = matrix_chart(chart_of(100, counts));

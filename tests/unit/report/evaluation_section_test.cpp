@@ -6,7 +6,7 @@
 #include <cmath>
 
 #include "folder.hpp"
-#include "report/exhibits.hpp"
+#include "report/artifacts.hpp"
 #include "report/image.hpp"
 #include "report/run_page.hpp"
 
@@ -27,7 +27,7 @@ bool has(const std::string& text, const std::string& words) { return count_of(te
 std::string page_with(const std::vector<Table>& tables, const std::vector<Base64Image>& pictures = {}) {
   const Folder folder;
   folder.write("metrics.jsonl", kMetrics);
-  ExhibitsWriter writer(folder.path());
+  ArtifactsWriter writer(folder.path());
   for (const Table& table : tables) writer.put(table);
   for (const Base64Image& picture : pictures) writer.put(picture);
   writer.save();

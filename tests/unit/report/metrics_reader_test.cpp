@@ -34,7 +34,7 @@ TEST(MetricsReaderTest, ReadsWhatTheWriterWrote) {
   EXPECT_TRUE(read_series(folder.path("m.jsonl"), "lr").empty());
 }
 
-TEST(MetricsReaderTest, PassesOverWhatIsTornOrOdd) {
+TEST(MetricsReaderTest, SkipsWhatIsTornOrOdd) {
   const Folder folder;
   folder.write("m.jsonl",
                "[1]\nno json\n{\"loss\":1}\n{\"step\":1.5,\"loss\":1}\n{\"step\":1,\"loss\":[]}\n"

@@ -86,7 +86,7 @@ TEST(MetricsWriterTest, TruncateDropsLaterStepsAndKeepsTheRestByteForByte) {
   EXPECT_EQ(folder.count(), 1u);
 }
 
-TEST(MetricsWriterTest, RefusesWhatItCannotGoOnWith) {
+TEST(MetricsWriterTest, RefusesWhatItCannotContinueWith) {
   const Folder folder;
   folder.write("m.jsonl", "{\"schema\":\"lockstep-metrics\",\"version\":2}\n");
   EXPECT_EQ(sentence_of([&] { MetricsWriter(folder.path("m.jsonl")); }),

@@ -48,7 +48,7 @@ TEST(RunFilesTest, AShellTakesTheLineBack) {
             "trainer --optim.lr=3e-4 '--run.dir=my run' 'it'\\''s' ''\n");
 }
 
-TEST(RunFilesTest, StatusTellsWhatIsKnown) {
+TEST(RunFilesTest, StatusStatesWhatIsKnown) {
   const Folder folder;
   write_status(folder.path(), {});
   EXPECT_EQ(folder.read("STATUS.json"), "{\n  \"state\": \"running\",\n  \"step\": 0\n}\n");

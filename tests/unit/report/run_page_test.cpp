@@ -177,7 +177,7 @@ TEST(RunPageTest, ManyPointsAreThinnedWithTheirHighsAndLows) {
   EXPECT_TRUE(has(page, ">100</text>")) << "the axis has room for the peak";
 }
 
-TEST(ComparisonPageTest, OverlaysCurvesAndTellsWhatDiffers) {
+TEST(ComparisonPageTest, OverlaysCurvesAndStatesWhatDiffers) {
   const Folder folder;
   write_run(folder, "a", kMetrics);
   write_run(folder, "b", kSchema + "{\"step\":10,\"loss\":2.25,\"lr\":0.01}\n{\"step\":20,\"loss\":0.5,\"lr\":0.01}\n");
@@ -197,7 +197,7 @@ TEST(ComparisonPageTest, OverlaysCurvesAndTellsWhatDiffers) {
   EXPECT_FALSE(has(page, "run.seed"));
 }
 
-TEST(ComparisonPageTest, FoldersOfOneNameAreToldApart) {
+TEST(ComparisonPageTest, FoldersOfOneNameAreDistinguished) {
   const Folder folder;
   write_run(folder, "x/run", kMetrics);
   write_run(folder, "y/run", kMetrics);

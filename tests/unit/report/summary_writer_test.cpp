@@ -21,7 +21,7 @@ TEST(SummaryWriterTest, KeepsOneRowPerEvaluation) {
   EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy\n10,0.5\n20,0.1\n");
 }
 
-TEST(SummaryWriterTest, GoesOnWithTheTableThatIsThere) {
+TEST(SummaryWriterTest, ContinuesWithTheTableThatIsThere) {
   const Folder folder;
   SummaryWriter(folder.path("s.csv")).write(row(10, 0.5));
   SummaryWriter(folder.path("s.csv")).write(row(20, 0.75));

@@ -92,7 +92,7 @@ TEST(TensorBoardWriterTest, WritesTheBytesOfTheFormat) {
   EXPECT_EQ(bytes_in(folder), from_hex(kVersion + kStart + kScalars + kHistogram + kImage + kText));
 }
 
-TEST(TensorBoardWriterTest, PassesOverWhatHasNoStepOrNoNumber) {
+TEST(TensorBoardWriterTest, SkipsWhatHasNoStepOrNoNumber) {
   const Folder folder;
   TensorBoardWriter writer(folder.path(), 300, at_one_and_a_half);
   writer.write(Record{.values = {{"loss", 0.25}}});

@@ -81,7 +81,7 @@ TEST(CurvesTest, OneCycleRisesToItsBase) {
               {4, 8, 4, 2, 0, 0});
 }
 
-TEST(CurvesTest, CyclicGoesOnForEver) {
+TEST(CurvesTest, CyclicContinuesForEver) {
   EXPECT_EQ(first(9, "cyclic,up=2,start_factor=0,base=4"), (std::vector<double>{0, 2, 4, 2, 0, 2, 4, 2, 0}));
   EXPECT_EQ(first(9, "cyclic,up=2,start_factor=0,base=4,shape=halved"),
             (std::vector<double>{0, 2, 4, 2, 0, 1, 2, 1, 0}));

@@ -115,7 +115,7 @@ TEST(ApplyTest, MomentumIsTheFirstBeta) {
   EXPECT_EQ(options, (Numbers{{"lr", 1}, {"beta1", 0.25}, {"beta2", 0.75}}));
 }
 
-TEST(ApplyTest, TellsWhatItMoves) {
+TEST(ApplyTest, StatesWhichValueItChanges) {
   const Schedule schedule =
       parse({"constant", "constant,of=momentum", "constant,of=eps,group=b", "cosine"}, kLength, "");
   using Names = std::vector<std::string>;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/pen.hpp"
+#include "data/stroke_rasterizer.hpp"
 
 #include <lockstep/random/random.hpp>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <vector>
 
-#include "data/glyphs.hpp"
+#include "data/stroke_font.hpp"
 
 namespace lockstep::data {
 
@@ -32,7 +32,7 @@ class Dice {
  public:
   explicit Dice(const DigitName& name) : sequence_(name.seed, random::Stream::digits, name.split, name.index) {}
   float between(float low, float high) { return low + (high - low) * static_cast<float>(sequence_.uniform()); }
-  float around_zero(float most) { return between(-most, most); }
+  float around_zero(float max) { return between(-max, max); }
   std::size_t below(std::size_t bound) { return sequence_.below(bound); }
   std::uint64_t bits() { return sequence_.next_bits(); }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Large files are written, read and checked by several threads, and arrays are read straight to where they belong.
-#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/parallel_pieces.hpp"
 
 #include <atomic>
 #include <cstddef>
@@ -32,7 +32,7 @@ TEST(SharesTest, EveryPieceIsInOneShare) {
     for (int threads = 1; threads <= 4; ++threads) {
       std::vector<std::atomic<int>> visits(count);
       std::atomic<int> shares = 0;
-      share_out(pieces(count, std::uint64_t{1} << 20), threads, [&](std::size_t first, std::size_t last) {
+      for_each_parallel_piece(pieces(count, std::uint64_t{1} << 20), threads, [&](std::size_t first, std::size_t last) {
         ++shares;
         for (std::size_t i = first; i < last; ++i) ++visits[i];
       });
@@ -46,7 +46,7 @@ TEST(SharesTest, TheFirstFailureIsThrown) {
   const auto fail = [](std::size_t first, std::size_t) {
     if (first > 0) throw CheckpointError(first < 50 ? "second" : "later");
   };
-  EXPECT_EQ(error_of([&] { share_out(pieces(100, std::uint64_t{1} << 20), 4, fail); }), "second");
+  EXPECT_EQ(error_of([&] { for_each_parallel_piece(pieces(100, std::uint64_t{1} << 20), 4, fail); }), "second");
 }
 
 TEST(SharesTest, ThreadsWriteTheSameBytes) {

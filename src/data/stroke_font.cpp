@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/glyphs.hpp"
+#include "data/stroke_font.hpp"
 
 #include <array>
 #include <cstddef>

@@ -13,12 +13,12 @@ namespace lockstep::mpi {
 /// ranks that come to two of them in different orders wait for each other for ever: this rank here for its peer, the
 /// peer elsewhere for this rank. That is found within a second, without waiting for a time-out. Programs in which
 /// several threads use a Collectives each are not mistaken for such.
-class WaitingPlace {
+class WaitPoint {
  public:
-  WaitingPlace();
-  WaitingPlace(const WaitingPlace&) = delete;
-  WaitingPlace& operator=(const WaitingPlace&) = delete;
-  virtual ~WaitingPlace();
+  WaitPoint();
+  WaitPoint(const WaitPoint&) = delete;
+  WaitPoint& operator=(const WaitPoint&) = delete;
+  virtual ~WaitPoint();
 
   /// A number of the calling thread that no other thread of this process has; not 0.
   static std::uint32_t this_thread();
@@ -41,6 +41,6 @@ class WaitingPlace {
 };
 
 /// The sentence about it.
-std::string crossing(int rank, int peer, const Call& call);
+std::string cross_communicator_deadlock(int rank, int peer, const Call& call);
 
 }  // namespace lockstep::mpi

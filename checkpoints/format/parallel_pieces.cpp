@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoints/format/shares.hpp"
+#include "checkpoints/format/parallel_pieces.hpp"
 
 #include <algorithm>
 #include <cstdint>
@@ -14,18 +14,18 @@ namespace lockstep::checkpoints {
 namespace {
 
 constexpr int kMaxThreads = 4;
-constexpr std::uint64_t kLeastBytes = std::uint64_t{8} << 20;  // of a share: a thread must be worth its start
+constexpr std::uint64_t kMinPieceBytes = std::uint64_t{8} << 20;  // of a share: a thread must be worth its start
 
 /// Where the shares begin, and the end.
 std::vector<std::size_t> borders_of(const std::vector<Piece>& pieces, int threads) {
   std::uint64_t total = 0;
   for (const Piece& piece : pieces) total += piece.nbytes;
-  const auto shares = std::clamp<std::uint64_t>(total / kLeastBytes, 1, static_cast<std::uint64_t>(threads));
+  const auto count = std::clamp<std::uint64_t>(total / kMinPieceBytes, 1, static_cast<std::uint64_t>(threads));
   std::vector<std::size_t> borders = {0};
   std::uint64_t before = 0;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     before += pieces[i].nbytes;
-    if (borders.size() < shares && before >= total / shares * borders.size()) borders.push_back(i + 1);
+    if (borders.size() < count && before >= total / count * borders.size()) borders.push_back(i + 1);
   }
   borders.push_back(pieces.size());
   return borders;
@@ -39,8 +39,8 @@ int io_threads() {
   return is_known ? std::clamp(CPU_COUNT(&cores), 1, kMaxThreads) : 1;
 }
 
-void share_out(const std::vector<Piece>& pieces, int threads,
-               const std::function<void(std::size_t first, std::size_t last)>& work) {
+void for_each_parallel_piece(const std::vector<Piece>& pieces, int threads,
+                             const std::function<void(std::size_t first, std::size_t last)>& work) {
   const std::vector<std::size_t> borders = borders_of(pieces, threads);
   std::vector<std::exception_ptr> failures(borders.size() - 1);
   const auto try_share = [&](std::size_t share) {

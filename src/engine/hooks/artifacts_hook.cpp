@@ -7,13 +7,13 @@ namespace lockstep::engine {
 
 namespace {
 
-constexpr std::size_t kMost = 4096;  // of a kind, between two steps
+constexpr std::size_t kMaxBytes = 4096;  // of a kind, between two steps
 
-class ExhibitsHook : public Hook {
+class ArtifactsHook : public Hook {
  public:
-  explicit ExhibitsHook(std::function<void(EventStorage&)> visit) : visit_(std::move(visit)) {}
+  explicit ArtifactsHook(std::function<void(EventStorage&)> visit) : visit_(std::move(visit)) {}
 
-  void before_train(RunView& run) override { run.events.keep_pictures(kMost); }
+  void before_train(RunView& run) override { run.events.keep_pictures(kMaxBytes); }
   void after_step(RunView& run, const StepReport&) override { visit_(run.events); }
   void between_steps(RunView& run, const StepReport&) override { visit_(run.events); }
   void after_train(RunView& run, Outcome) override { visit_(run.events); }
@@ -24,8 +24,8 @@ class ExhibitsHook : public Hook {
 
 }  // namespace
 
-std::unique_ptr<Hook> exhibits_hook(std::function<void(EventStorage&)> visit) {
-  return std::make_unique<ExhibitsHook>(std::move(visit));
+std::unique_ptr<Hook> artifacts_hook(std::function<void(EventStorage&)> visit) {
+  return std::make_unique<ArtifactsHook>(std::move(visit));
 }
 
 }  // namespace lockstep::engine

@@ -26,23 +26,23 @@ struct Base64Image {
 /// @param png  the file that png_of made of `image`
 Base64Image base64_image(const Image& image, const EncodedImage& png);
 
-struct Exhibits {
+struct Artifacts {
   std::vector<Table> tables;
   std::vector<Base64Image> pictures;
 };
 
-/// What the files of ExhibitsWriter hold; nothing where there are none.
+/// What the files of ArtifactsWriter hold; nothing where there are none.
 /// @throws DataError  one is damaged
-Exhibits read_exhibits(const std::string& folder);
+Artifacts read_artifacts(const std::string& folder);
 
 /// Keeps tables and pictures in a run's folder, in tables.json and pictures.json: of each group (names that are alike
 /// up to the last '/') those of the latest step. The files are replaced as a whole.
 ///
 /// For one rank only (the root).
-class ExhibitsWriter {
+class ArtifactsWriter {
  public:
   /// Goes on with what is there, as far as it can be read.
-  explicit ExhibitsWriter(std::string folder);
+  explicit ArtifactsWriter(std::string folder);
 
   /// Takes the place of one of the same name, and of what the group has of other steps.
   void put(Table table);
@@ -55,7 +55,7 @@ class ExhibitsWriter {
 
  private:
   std::string folder_;
-  Exhibits held_;
+  Artifacts held_;
   bool has_new_tables_ = false;
   bool has_new_pictures_ = false;
 };

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What can be said of a checkpoint without reading its arrays.
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
-namespace contents_test {
+namespace checkpoint_index_test {
 
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
@@ -81,9 +81,9 @@ TEST(StatisticsTest, LargeValuesDoNotOverflowTheSums) {
   EXPECT_LT(of({3e38F, -3e38F}).rms, kInfinity);
 }
 
-class ContentsTest : public ::testing::Test {
+class CheckpointIndexTest : public ::testing::Test {
  protected:
-  ContentsTest() {
+  CheckpointIndexTest() {
     archive_ = sample(5);
     archive_.put("/model/params/empty", array_of<float>(DType::float32, {0, 3}, {}));
     archive_.put("/model/params/large", array_of(DType::float64, {400000}, std::vector<double>(400000, 0.5)));
@@ -96,8 +96,8 @@ class ContentsTest : public ::testing::Test {
   std::string folder_;
 };
 
-TEST_F(ContentsTest, TheIndexSaysWhatTheArraysAre) {
-  const Contents contents = read_contents(folder_);
+TEST_F(CheckpointIndexTest, TheIndexSaysWhatTheArraysAre) {
+  const CheckpointIndex contents = read_checkpoint_index(folder_);
   EXPECT_EQ(contents.step, 5);
   EXPECT_EQ(contents.writer.rfind("lockstep ", 0), 0U);
   EXPECT_EQ(contents.file_bytes, std::filesystem::file_size(folder_ + "/state.h5"));
@@ -116,7 +116,7 @@ TEST_F(ContentsTest, TheIndexSaysWhatTheArraysAre) {
   EXPECT_EQ(contents.arrays.front().first_path, "");
 }
 
-TEST_F(ContentsTest, OneArrayAndTheGroupsAlone) {
+TEST_F(CheckpointIndexTest, OneArrayAndTheGroupsAlone) {
   for (const std::string& path : archive_.array_paths()) {
     const Array array = read_array(folder_, path);
     EXPECT_EQ(array.shape, archive_.array(path).shape);
@@ -131,18 +131,18 @@ TEST_F(ContentsTest, OneArrayAndTheGroupsAlone) {
   EXPECT_EQ(groups.integer("/", "step"), 5);
 }
 
-TEST_F(ContentsTest, DamageElsewhereDoesNotMatterAndDamageThereIsNamed) {
+TEST_F(CheckpointIndexTest, DamageElsewhereDoesNotMatterAndDamageThereIsNamed) {
   std::string bytes = bytes_of(folder_ + "/state.h5");
   bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);  // inside the large array
   put_bytes(folder_ + "/state.h5", bytes);
-  EXPECT_EQ(read_contents(folder_).arrays.size(), archive_.array_paths().size());
+  EXPECT_EQ(read_checkpoint_index(folder_).arrays.size(), archive_.array_paths().size());
   EXPECT_EQ(error_of([&] { read_array(folder_, "/model/params/fc.bias"); }), "");
   const std::string error = error_of([&] { read_array(folder_, "/model/params/large"); });
   EXPECT_NE(error.find("it is damaged: bytes"), std::string::npos) << error;
   EXPECT_NE(error.find("(array /model/params/large) differ from their digest"), std::string::npos) << error;
 }
 
-TEST_F(ContentsTest, ATiedWeightIsStoredOnce) {
+TEST_F(CheckpointIndexTest, ATiedWeightIsStoredOnce) {
   const Archive read_back = read(folder_);
   EXPECT_EQ(read_back.first_path_of("/model/params/tied"), "/model/params/fc.weight");
   EXPECT_EQ(read_back.array("/model/params/tied").bytes.data(),
@@ -158,5 +158,5 @@ TEST(ArchiveLinkTest, OnlyToAnArrayOfItsOwn) {
   EXPECT_THROW(archive.link("/model/params/fc.bias", "/model/params/fc.weight"), std::logic_error);
 }
 
-}  // namespace contents_test
+}  // namespace checkpoint_index_test
 }  // namespace lockstep::checkpoints

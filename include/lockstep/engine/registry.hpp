@@ -14,8 +14,8 @@
 
 namespace lockstep::engine {
 
-/// Starts with the built-in rows; a program appends its own before it calls trainer::run.
-struct Tables {
+/// RequeueCount with the built-in rows; a program appends its own before it calls trainer::run.
+struct Registry {
   std::vector<data::Source> sources = data::builtin_sources();
   std::vector<data::SamplerRow> samplers = data::builtin_samplers();
   std::vector<models::ModelRow> models = models::builtin_models();
@@ -27,6 +27,6 @@ struct Tables {
 };
 
 /// The built-in rows alone.
-const Tables& builtin_tables();
+const Registry& builtin_registry();
 
 }  // namespace lockstep::engine

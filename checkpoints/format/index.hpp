@@ -18,7 +18,7 @@ namespace lockstep::checkpoints {
 inline constexpr std::size_t kNoArray = static_cast<std::size_t>(-1);
 
 /// Where the bytes of one array lie in the file.
-struct Place {
+struct ArrayLocation {
   std::string path;
   std::uint64_t offset = 0;  ///< 0 for an array without elements
   std::uint64_t nbytes = 0;
@@ -42,19 +42,19 @@ struct Piece {
 
 /// The end of a file, behind the HDF5 part: the index of its arrays, in order of the archive, and a digest of each
 /// piece. With it damage is found and named before HDF5 sees a byte, and the arrays are listed without HDF5.
-struct Trailer {
-  std::vector<Place> places;
+struct Index {
+  std::vector<ArrayLocation> places;
   std::vector<Summary> summaries;      ///< of the arrays, in the same order
   std::vector<std::uint64_t> digests;  ///< of the pieces, in order
 
   std::vector<std::byte> encode() const;
   /// None when the bytes are malformed.
-  static std::optional<Trailer> decode(std::span<const std::byte> bytes);
+  static std::optional<Index> decode(std::span<const std::byte> bytes);
 };
 
 /// Cuts [begin, end) at the borders of the arrays and, between those, at every MiB.
 /// None when the places overlap or lie outside. Second names are passed over.
-std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<Place>& places, std::uint64_t begin,
+std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<ArrayLocation>& places, std::uint64_t begin,
                                                   std::uint64_t end);
 
 }  // namespace lockstep::checkpoints

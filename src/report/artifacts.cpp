@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/exhibits.hpp"
+#include "report/artifacts.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -116,30 +116,30 @@ Base64Image base64_image(const Image& image, const EncodedImage& png) {
           .png = base64_of(png.bytes)};
 }
 
-Exhibits read_exhibits(const std::string& folder) {
+Artifacts read_artifacts(const std::string& folder) {
   return {read_items(tables_path(folder), table_of), read_items(pictures_path(folder), picture_of)};
 }
 
-ExhibitsWriter::ExhibitsWriter(std::string folder)
+ArtifactsWriter::ArtifactsWriter(std::string folder)
     : folder_(std::move(folder)),
       held_{readable(tables_path(folder_), table_of), readable(pictures_path(folder_), picture_of)} {}
 
-void ExhibitsWriter::put(Table table) {
+void ArtifactsWriter::put(Table table) {
   put_in(held_.tables, std::move(table));
   has_new_tables_ = true;
 }
 
-void ExhibitsWriter::put(Base64Image picture) {
+void ArtifactsWriter::put(Base64Image picture) {
   put_in(held_.pictures, std::move(picture));
   has_new_pictures_ = true;
 }
 
-void ExhibitsWriter::save() {
+void ArtifactsWriter::save() {
   if (std::exchange(has_new_tables_, false)) write_items(tables_path(folder_), held_.tables);
   if (std::exchange(has_new_pictures_, false)) write_items(pictures_path(folder_), held_.pictures);
 }
 
-void ExhibitsWriter::truncate_after_step(std::int64_t step) {
+void ArtifactsWriter::truncate_after_step(std::int64_t step) {
   const auto is_later = [step](const auto& item) { return item.step > step; };
   has_new_tables_ = std::erase_if(held_.tables, is_later) > 0 || has_new_tables_;
   has_new_pictures_ = std::erase_if(held_.pictures, is_later) > 0 || has_new_pictures_;

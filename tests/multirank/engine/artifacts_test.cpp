@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tables and pictures that evaluations leave on rank 0.
+// Registry and pictures that evaluations leave on rank 0.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -7,7 +7,7 @@
 #include "small_run.hpp"
 
 namespace lockstep::engine {
-namespace exhibits_test {
+namespace artifacts_test {
 
 /// What the writers of rank 0 find.
 struct Found {
@@ -22,7 +22,7 @@ Found found_in(SmallRun& run, bool has_writer) {
   Found found;
   run.trainer.add_hook(Priority::normal, evaluate_hook(run.sections));
   if (has_writer && run.strategy.world().is_root()) {
-    run.trainer.add_hook(Priority::below_normal, exhibits_hook([&found](EventStorage& events) {
+    run.trainer.add_hook(Priority::below_normal, artifacts_hook([&found](EventStorage& events) {
                            for (Table& table : events.take_tables()) found.tables.push_back(std::move(table));
                            for (Image& image : events.take_images()) found.images.push_back(std::move(image));
                          }));
@@ -33,7 +33,7 @@ Found found_in(SmallRun& run, bool has_writer) {
 
 double sum_of(const std::vector<double>& values) { return std::accumulate(values.begin(), values.end(), 0.0); }
 
-TEST(ExhibitsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
+TEST(ArtifactsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEvaluations);
   const Found found = found_in(run, true);
@@ -55,7 +55,7 @@ TEST(ExhibitsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
   EXPECT_EQ(found.images[7].caption.substr(0, 1), "3") << "digits come in turn";
 }
 
-TEST(ExhibitsTest, AMatrixThatWasAskedForIsTheSameAndNotToldTwice) {
+TEST(ArtifactsTest, ARequestedMatrixIsTheSameAndNotReportedTwice) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun silent(world, kTwoEvaluations);
   SmallRun asked(world, with(kTwoEvaluations, {{"eval.metrics", "confusion"}, {"eval.metrics", "overlap"}}));
@@ -69,7 +69,7 @@ TEST(ExhibitsTest, AMatrixThatWasAskedForIsTheSameAndNotToldTwice) {
   EXPECT_EQ(of_asked.tables[4].values, of_silent.tables[1].values);
 }
 
-TEST(ExhibitsTest, NothingIsKeptWhereNobodyLooks) {
+TEST(ArtifactsTest, NothingIsKeptWhereNobodyLooks) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEvaluations);
   found_in(run, false);
@@ -80,7 +80,7 @@ TEST(ExhibitsTest, NothingIsKeptWhereNobodyLooks) {
 }
 
 // What is looked at leaves no trace in the numbers.
-TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
+TEST(ArtifactsTest, PicturesChangeNoBitOfTheTraining) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun with_pictures(world, kTwoEvaluations);
   SmallRun without(world, kTwoEvaluations);
@@ -90,5 +90,5 @@ TEST(ExhibitsTest, PicturesChangeNoBitOfTheTraining) {
   EXPECT_EQ(with_pictures.trainer.view().measured.values, without.trainer.view().measured.values);
 }
 
-}  // namespace exhibits_test
+}  // namespace artifacts_test
 }  // namespace lockstep::engine

@@ -23,7 +23,7 @@ struct ArrayInfo {
   std::string first_path;  ///< of a second name: the array's first one; else empty
 };
 
-struct Contents {
+struct CheckpointIndex {
   std::int64_t step = 0;
   std::string writer;            ///< program and version
   std::uint64_t file_bytes = 0;  ///< of all files
@@ -33,7 +33,7 @@ struct Contents {
 
 /// Reads the index of a checkpoint folder or of a state file. Its digest is checked, those of the arrays are not.
 /// @throws CheckpointError  as read() in store.hpp
-Contents read_contents(const std::string& path);
+CheckpointIndex read_checkpoint_index(const std::string& path);
 
 /// Reads groups and attributes, and no array.
 Archive read_groups(const std::string& path);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoints/store/leftovers.hpp"
+#include "checkpoints/store/stale_files.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -74,7 +74,7 @@ void discard(const std::string& directory, const std::string& name) {
   remove_tree(trash);
 }
 
-void remove_leftovers(const std::string& directory) {
+void remove_stale_files(const std::string& directory) {
   for (const std::string& name : names_in(directory)) {
     const std::string path = directory + "/" + name;
     const bool is_dead = name.starts_with(kTemporary) && (is_of_dead_process(name) || is_older_than_a_day(path));

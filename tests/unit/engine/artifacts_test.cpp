@@ -9,7 +9,7 @@
 #include "engine/measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
-namespace exhibits_test {
+namespace artifacts_test {
 
 /// Says what the test wants to hear.
 struct SayingModel : models::Model {
@@ -28,9 +28,9 @@ std::vector<Image> images_of(SamplePictures& pictures) {
 }
 
 std::vector<Image> images_of(const at::Tensor& input, const at::Tensor& target, const models::Predictions& said,
-                             std::int64_t most = 100) {
+                             std::int64_t max = 100) {
   const SayingModel model(said);
-  SamplePictures pictures(most);
+  SamplePictures pictures(max);
   const batch::Batch batch{input, target};
   pictures.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = input, .model = &model});
   return images_of(pictures);
@@ -112,7 +112,7 @@ void add(ConfusionCount& count, const at::Tensor& output, const at::Tensor& targ
   count.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = output});
 }
 
-TEST(ConfusionCountTest, CountsTargetsByRowsAndPassesOverWhatIsIgnored) {
+TEST(ConfusionCountTest, CountsTargetsByRowsAndSkipsWhatIsIgnored) {
   ConfusionCount count(3);
   const at::Tensor scores =
       torch::tensor({{9.0F, 1.0F, 0.0F}, {0.0F, 1.0F, 5.0F}, {0.0F, 2.0F, 1.0F}, {3.0F, 2.0F, 1.0F}});
@@ -138,5 +138,5 @@ TEST(ConfusionCountTest, GivesNoTableOfOtherThings) {
   }
 }
 
-}  // namespace exhibits_test
+}  // namespace artifacts_test
 }  // namespace lockstep::engine

@@ -8,13 +8,13 @@ namespace lockstep::checkpoints {
 
 /// How often in a row a run has started from the same step: a file STARTS beside its checkpoints, lines `step` and
 /// `count`. A run that dies before it saves is started from there again, and would be for ever.
-struct Starts {
+struct RequeueCount {
   std::int64_t step = 0;
   std::int64_t count = 0;  ///< 0: nothing is known
 };
 
 /// A file that cannot be understood counts as none.
-Starts read_starts(const std::string& directory);
+RequeueCount read_requeue_count(const std::string& directory);
 
 /// Notes one more start from `step`, or the first one where the last was from another step. Durable when it returns.
 /// @param is_first  forgets those before: somebody has started the run anew

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "report/exhibits.hpp"
+#include "report/artifacts.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -11,7 +11,7 @@
 #include "report/image.hpp"
 
 namespace lockstep::report {
-namespace exhibits_test {
+namespace artifacts_test {
 
 Base64Image picture(const std::string& name, std::int64_t step, const std::string& png = "QUJD") {
   return {.name = name,
@@ -25,7 +25,7 @@ Base64Image picture(const std::string& name, std::int64_t step, const std::strin
 
 std::vector<std::string> names_in(const Folder& folder) {
   std::vector<std::string> names;
-  const Exhibits read = read_exhibits(folder.path());
+  const Artifacts read = read_artifacts(folder.path());
   for (const Table& table : read.tables) names.push_back(table.name + "@" + std::to_string(table.step));
   for (const Base64Image& shown : read.pictures) names.push_back(shown.name + "@" + std::to_string(shown.step));
   return names;
@@ -44,16 +44,16 @@ TEST(Base64Test, HasTheVectorsOfRfc4648) {
   }
 }
 
-TEST(ExhibitsTest, TablesAndPicturesComeBackAsTheyWere) {
+TEST(ArtifactsTest, TablesAndPicturesComeBackAsTheyWere) {
   const Folder folder;
-  EXPECT_TRUE(read_exhibits(folder.path()).tables.empty());
-  ExhibitsWriter writer(folder.path());
+  EXPECT_TRUE(read_artifacts(folder.path()).tables.empty());
+  ArtifactsWriter writer(folder.path());
   writer.put(Table{.name = "val/confusion", .step = 12, .columns = 2, .values = {3, 0.1, std::nan(""), 4}});
   writer.put(picture("val/sample_00", 12));
   EXPECT_EQ(folder.count(), 0U) << "nothing is written before save";
   writer.save();
   EXPECT_EQ(folder.read("tables.json"), "[{\"name\":\"val/confusion\",\"step\":12,\"rows\":[[3.0,0.1],[null,4.0]]}]\n");
-  const Exhibits read = read_exhibits(folder.path());
+  const Artifacts read = read_artifacts(folder.path());
   ASSERT_EQ(read.tables.size(), 1U);
   EXPECT_EQ(read.tables[0].columns, 2U);
   EXPECT_EQ(read.tables[0].values[1], 0.1);
@@ -65,45 +65,45 @@ TEST(ExhibitsTest, TablesAndPicturesComeBackAsTheyWere) {
   EXPECT_EQ(read.pictures[0].png, "QUJD");
 }
 
-TEST(ExhibitsTest, OfEachGroupTheLatestStepIsKept) {
+TEST(ArtifactsTest, OfEachGroupTheLatestStepIsKept) {
   const Folder folder;
-  ExhibitsWriter writer(folder.path());
+  ArtifactsWriter writer(folder.path());
   for (const char* const name : {"val/a", "val/b", "own/c", "d"}) writer.put(picture(name, 10));
   writer.save();
-  ExhibitsWriter resumed(folder.path());
+  ArtifactsWriter resumed(folder.path());
   resumed.put(picture("val/b", 20));
   resumed.put(picture("val/x", 20));
   resumed.put(picture("val/x", 20, "QQ=="));
   resumed.save();
   EXPECT_EQ(names_in(folder), (std::vector<std::string>{"own/c@10", "d@10", "val/b@20", "val/x@20"}));
-  EXPECT_EQ(read_exhibits(folder.path()).pictures.back().png, "QQ==");
+  EXPECT_EQ(read_artifacts(folder.path()).pictures.back().png, "QQ==");
 }
 
-TEST(ExhibitsTest, AResumedRunForgetsWhatItWillTellAgain) {
+TEST(ArtifactsTest, AResumedRunForgetsWhatItWillReportAgain) {
   const Folder folder;
-  ExhibitsWriter writer(folder.path());
+  ArtifactsWriter writer(folder.path());
   writer.put(Table{.name = "val/iou", .step = 20, .columns = 1, .values = {1}});
   writer.put(Table{.name = "own/t", .step = 10, .columns = 1, .values = {1}});
   writer.put(picture("val/a", 20));
   writer.save();
-  ExhibitsWriter(folder.path()).truncate_after_step(20);
+  ArtifactsWriter(folder.path()).truncate_after_step(20);
   EXPECT_EQ(names_in(folder).size(), 3U);
-  ExhibitsWriter(folder.path()).truncate_after_step(19);
+  ArtifactsWriter(folder.path()).truncate_after_step(19);
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"own/t@10"});
 }
 
-TEST(ExhibitsTest, DamageIsSaidToReadersAndOverwrittenByWriters) {
+TEST(ArtifactsTest, DamageIsSaidToReadersAndOverwrittenByWriters) {
   const Folder folder;
   for (const char* const text : {"[{\"name\":1}]", "{", "[{\"name\":\"t\",\"step\":1,\"rows\":[[1,2],[3]]}]", "[3]",
                                  "[{\"name\":\"t\",\"step\":1,\"rows\":[[1],[]]}]"}) {
     folder.write("tables.json", text);
-    EXPECT_THROW(read_exhibits(folder.path()), DataError) << text;
+    EXPECT_THROW(read_artifacts(folder.path()), DataError) << text;
   }
-  ExhibitsWriter writer(folder.path());
+  ArtifactsWriter writer(folder.path());
   writer.put(Table{.name = "t", .step = 1, .columns = 1, .values = {1}});
   writer.save();
   EXPECT_EQ(names_in(folder), std::vector<std::string>{"t@1"});
 }
 
-}  // namespace exhibits_test
+}  // namespace artifacts_test
 }  // namespace lockstep::report

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoints/format/trailer.hpp"
+#include "checkpoints/format/index.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -35,10 +35,10 @@ class Cursor {
     const auto bytes = take(count);
     return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   }
-  /// A count of things that take at least `least_bytes` each.
-  std::uint64_t count(std::size_t least_bytes) {
+  /// A count of things that take at least `min_bytes` each.
+  std::uint64_t count(std::size_t min_bytes) {
     const auto value = this->value<std::uint64_t>();
-    is_good_ = is_good_ && value <= rest_.size() / least_bytes;
+    is_good_ = is_good_ && value <= rest_.size() / min_bytes;
     return is_good_ ? value : 0;
   }
   bool is_good() const { return is_good_; }
@@ -71,7 +71,7 @@ struct Row {
 static_assert(sizeof(Row) == 8 * 15);
 
 /// The place and summary that `row` stands for; its dimensions and path follow.
-bool decode_row(Cursor& cursor, std::size_t index, Place& place, Summary& summary) {
+bool decode_row(Cursor& cursor, std::size_t index, ArrayLocation& place, Summary& summary) {
   const auto row = cursor.value<Row>();
   if (!cursor.is_good() || row.dtype >= kAllDTypes.size() || row.dimensions > kMaxDimensions) return false;
   place.offset = row.offset;
@@ -92,11 +92,11 @@ void append_pieces(std::vector<Piece>& pieces, std::uint64_t begin, std::uint64_
 
 }  // namespace
 
-std::vector<std::byte> Trailer::encode() const {
+std::vector<std::byte> Index::encode() const {
   std::vector<std::byte> out;
   append(out, places.size());
   for (std::size_t i = 0; i < places.size(); ++i) {
-    const Place& place = places[i];
+    const ArrayLocation& place = places[i];
     const Row row{.offset = place.offset,
                   .nbytes = place.nbytes,
                   .dtype = static_cast<std::uint64_t>(place.dtype),
@@ -114,21 +114,21 @@ std::vector<std::byte> Trailer::encode() const {
   return out;
 }
 
-std::optional<Trailer> Trailer::decode(std::span<const std::byte> bytes) {
+std::optional<Index> Index::decode(std::span<const std::byte> bytes) {
   Cursor cursor(bytes);
-  Trailer trailer;
-  trailer.places.resize(cursor.count(sizeof(Row)));
-  trailer.summaries.resize(trailer.places.size());
-  for (std::size_t i = 0; i < trailer.places.size(); ++i) {
-    if (!decode_row(cursor, i, trailer.places[i], trailer.summaries[i])) return std::nullopt;
+  Index index;
+  index.places.resize(cursor.count(sizeof(Row)));
+  index.summaries.resize(index.places.size());
+  for (std::size_t i = 0; i < index.places.size(); ++i) {
+    if (!decode_row(cursor, i, index.places[i], index.summaries[i])) return std::nullopt;
   }
-  trailer.digests.resize(cursor.count(sizeof(std::uint64_t)));
-  for (std::uint64_t& digest : trailer.digests) digest = cursor.value<std::uint64_t>();
+  index.digests.resize(cursor.count(sizeof(std::uint64_t)));
+  for (std::uint64_t& digest : index.digests) digest = cursor.value<std::uint64_t>();
   if (!cursor.is_good() || !cursor.is_at_end()) return std::nullopt;
-  return trailer;
+  return index;
 }
 
-std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<Place>& places, std::uint64_t begin,
+std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<ArrayLocation>& places, std::uint64_t begin,
                                                   std::uint64_t end) {
   std::vector<std::size_t> order(places.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -136,7 +136,7 @@ std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<Place>& plac
             [&](std::size_t a, std::size_t b) { return places[a].offset < places[b].offset; });
   std::vector<Piece> pieces;
   for (const std::size_t index : order) {
-    const Place& place = places[index];
+    const ArrayLocation& place = places[index];
     if (place.nbytes == 0 || place.first != kNoArray) continue;
     if (place.offset < begin || place.offset > end || place.nbytes > end - place.offset) return std::nullopt;
     append_pieces(pieces, begin, place.offset, kNoArray);

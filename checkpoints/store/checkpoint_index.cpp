@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "checkpoints/store/contents.hpp"
+#include "checkpoints/store/checkpoint_index.hpp"
 
 #include <lockstep/core/error.hpp>
 
@@ -12,36 +12,35 @@ namespace lockstep::checkpoints {
 
 namespace {
 
-void append_arrays(std::vector<ArrayInfo>& arrays, const Trailer& trailer) {
-  for (std::size_t i = 0; i < trailer.places.size(); ++i) {
-    const Place& place = trailer.places[i];
+void append_arrays(std::vector<ArrayInfo>& arrays, const Index& index) {
+  for (std::size_t i = 0; i < index.places.size(); ++i) {
+    const ArrayLocation& place = index.places[i];
     arrays.push_back({.path = place.path,
                       .dtype = place.dtype,
                       .shape = place.shape,
                       .nbytes = place.nbytes,
-                      .digest = hex_of(trailer.summaries[i].digest),
-                      .statistics = trailer.summaries[i].statistics,
-                      .first_path = place.first == kNoArray ? "" : trailer.places[place.first].path});
+                      .digest = hex_of(index.summaries[i].digest),
+                      .statistics = index.summaries[i].statistics,
+                      .first_path = place.first == kNoArray ? "" : index.places[place.first].path});
   }
 }
 
 }  // namespace
 
-Contents read_contents(const std::string& path) {
-  Contents contents;
+CheckpointIndex read_checkpoint_index(const std::string& path) {
+  CheckpointIndex index;
   std::vector<std::uint64_t> digests;
   for (const std::string& file : state_files(path)) {
-    const auto [envelope, trailer] = read_state_contents(file);
-    contents.step = static_cast<std::int64_t>(envelope.step);
-    contents.writer =
-        std::string(envelope.writer.data(),
-                    std::find(envelope.writer.begin(), envelope.writer.end(), '\0') - envelope.writer.begin());
-    contents.file_bytes += envelope.file_bytes;
-    append_arrays(contents.arrays, trailer);
-    digests.insert(digests.end(), {envelope.trailer_digest.low, envelope.trailer_digest.high});
-    contents.digest = hex_of(digests.size() == 2 ? envelope.trailer_digest : digest_of_pieces(digests));
+    const auto [envelope, part] = read_state_contents(file);
+    index.step = static_cast<std::int64_t>(envelope.step);
+    index.writer = std::string(envelope.writer.data(), std::find(envelope.writer.begin(), envelope.writer.end(), '\0') -
+                                                           envelope.writer.begin());
+    index.file_bytes += envelope.file_bytes;
+    append_arrays(index.arrays, part);
+    digests.insert(digests.end(), {envelope.index_digest.low, envelope.index_digest.high});
+    index.digest = hex_of(digests.size() == 2 ? envelope.index_digest : digest_of_pieces(digests));
   }
-  return contents;
+  return index;
 }
 
 Archive read_groups(const std::string& path) { return read_state_groups(state_files(path).front()); }
