@@ -252,9 +252,9 @@ Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
 Fault all_gather(Link* link, const void* mine, void* to, std::size_t bytes) {
   return guarded([&] {
     operate(link, "all_gather", mine, bytes, [=](const auto& all) {
-      std::vector<std::byte> all_or_throw;
-      for (const auto& part : all) all_or_throw.insert(all_or_throw.end(), part.begin(), part.end());
-      return show(to, all_or_throw);
+      std::vector<std::byte> combined;
+      for (const auto& part : all) combined.insert(combined.end(), part.begin(), part.end());
+      return show(to, combined);
     });
   });
 }

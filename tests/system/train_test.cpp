@@ -91,12 +91,12 @@ TEST(TrainTest, ARunLeavesTheFilesThatTheReadmeLists) {
 TEST(TrainTest, AReportSaysWhatBoundsAStepAndDrawsIt) {
   const testing::TemporaryFolder folder;
   const std::string run = "--data.train_size=480 --train.max_epochs=1 --ddp.report=true --ddp.check_writes=true ";
-  const Outcome all_or_throw =
+  const Outcome combined =
       run_ranks(2, run + "--ddp.bucket_bytes=4000 --ddp.last_bucket_bytes=0 --run.dir=" + folder.path("together"));
-  ASSERT_EQ(all_or_throw.exit_code, 0) << all_or_throw.output;
+  ASSERT_EQ(combined.exit_code, 0) << combined.output;
   for (const char* words : {", the slowest of 2: a median step of the last ",
                             "communication exposed by rank: ", "ddp.report: ", "-bound; communication exposed "}) {
-    EXPECT_NE(all_or_throw.output.find(words), std::string::npos) << words << " in " << all_or_throw.output;
+    EXPECT_NE(combined.output.find(words), std::string::npos) << words << " in " << combined.output;
     EXPECT_NE(testing::read_file(folder / "together/train.log").find(words), std::string::npos) << words;
   }
   const std::string drawing = testing::read_file(folder / "together/ddp.svg");

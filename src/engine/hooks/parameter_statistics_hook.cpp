@@ -72,7 +72,7 @@ class ParameterStatisticsHook : public Hook {
   void on_backward(RunView& run, const LastBatch& batch) override {
     const std::int64_t step = run.progress.step + 1;
     if (!options_.has_gradients || step % options_.interval != 0) return;
-    report(run, "gradients", step, [&](const at::Tensor& parameter) {
+    write_statistics(run, "gradients", step, [&](const at::Tensor& parameter) {
       const at::Tensor& gradient = parameter.grad();
       if (!gradient.defined()) return at::Tensor();
       const at::Tensor dense = gradient.is_sparse() ? gradient.to_dense() : gradient;
@@ -84,13 +84,13 @@ class ParameterStatisticsHook : public Hook {
     const Progress& at = report.progress;
     if (at.step % options_.interval != 0) return;
     run.wrapper.store().read_whole(
-        [&] { report(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
+        [&] { write_statistics(run, "parameters", at.step, [](const at::Tensor& parameter) { return parameter; }); });
   }
 
  private:
   /// @param chosen  what is looked at; undefined: nothing
   template <class Choose>
-  void report(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
+  void write_statistics(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
     if (!run.world.is_root()) return;  // all hold the same
     EventStorage& events = run.events;
     const std::int64_t step_before = events.step();

@@ -45,7 +45,7 @@ class RankEventsHook : public Hook {
       const std::string error = open();  // other ranks may come to know it some steps later
       if (!error.empty()) run.requests.fail(std::make_exception_ptr(ConfigError(error)));
     }
-    if (body_ && body_->is_done()) report(run);
+    if (body_ && body_->is_done()) write_record(run);
   }
 
   void before_roll_back(RunView& run) override { finish(run); }
@@ -61,7 +61,7 @@ class RankEventsHook : public Hook {
       const std::string error = open();
       if (!error.empty()) throw_agreed(ExitCode::configuration, error);
     }
-    if (body_) report(run);
+    if (body_) write_record(run);
   }
 
   /// Every rank has said what it has: the same everywhere, or an error that all of them come to.
@@ -84,7 +84,7 @@ class RankEventsHook : public Hook {
     return "";
   }
 
-  void report(RunView& run) {
+  void write_record(RunView& run) {
     const std::span<const double> all = body_->wait();
     const std::size_t ranks = all.size() / mine_.size();
     Record record{.kind = "ranks", .values = {{"step", step_}}};

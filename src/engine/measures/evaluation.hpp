@@ -24,11 +24,8 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
 
 /// Which data an evaluation takes.
 struct EvaluationLimits {
-  EvaluationLimits(std::int64_t samples_of_batch, std::int64_t max_batches = 0)
-      : batch_size(samples_of_batch), max_batches(max_batches) {}
-
-  std::int64_t batch_size;   ///< samples of one forward on one rank; >= 1
-  std::int64_t max_batches;  ///< of all ranks together; 0: the whole data set
+  std::int64_t batch_size = 1;   ///< samples of one forward on one rank; >= 1
+  std::int64_t max_batches = 0;  ///< batches of all ranks together; 0 = the whole data set
 
   bool operator==(const EvaluationLimits&) const = default;
 };

@@ -62,9 +62,9 @@ WriteGuard::WriteGuard(std::span<const optim::Block> blocks, int rank) {
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
       const bool is_last = s + 1 == block.segments.size();
       const std::int64_t end = is_last ? block.count : block.segments[s + 1].offset;
-      ranges_.push_back({block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
-                         block.parameters + static_cast<std::size_t>(end) * element,
-                         sentence_about(block.segments[s].name, rank)});
+      parameters_.push_back({block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
+                             block.parameters + static_cast<std::size_t>(end) * element,
+                             sentence_about(block.segments[s].name, rank)});
     }
   }
   set(false);
@@ -100,9 +100,9 @@ void WriteGuard::set(bool is_open) {
   }
 }
 
-const WriteGuard::GuardedRange* WriteGuard::find(const void* address) const noexcept {
-  for (const GuardedRange& range : ranges_) {
-    if (range.begin <= address && address < range.end) return &range;
+const WriteGuard::GuardedParameter* WriteGuard::find(const void* address) const noexcept {
+  for (const GuardedParameter& parameter : parameters_) {
+    if (parameter.begin <= address && address < parameter.end) return &parameter;
   }
   return nullptr;
 }
@@ -110,15 +110,15 @@ const WriteGuard::GuardedRange* WriteGuard::find(const void* address) const noex
 /// Runs on the thread that writes, at the instruction that does.
 void WriteGuard::on_fault(int signal, siginfo_t* info, void* context) {
   static std::atomic_flag is_told;
-  const GuardedRange* range = nullptr;
+  const GuardedParameter* parameter = nullptr;
   if (info->si_code == SEGV_ACCERR) {
-    for (const WriteGuard* guard = first_; guard != nullptr && range == nullptr; guard = guard->next_) {
-      range = guard->find(info->si_addr);
+    for (const WriteGuard* guard = first_; guard != nullptr && parameter == nullptr; guard = guard->next_) {
+      parameter = guard->find(info->si_addr);
     }
   }
-  if (range == nullptr) return pass_on(signal, info, context);
+  if (parameter == nullptr) return pass_on(signal, info, context);
   if (!is_told.test_and_set()) {
-    write_to_stderr(range->sentence);
+    write_to_stderr(parameter->sentence);
     print_stack();
   }
   mpi::Environment::abort(ExitCode::configuration);

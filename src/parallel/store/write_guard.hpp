@@ -52,19 +52,19 @@ class WriteGuard {
     std::size_t bytes;
   };
   /// A parameter with the padding behind it.
-  struct GuardedRange {
+  struct GuardedParameter {
     const std::byte* begin;
     const std::byte* end;
     std::string sentence;
   };
 
   void set(bool is_open);
-  const GuardedRange* find(const void* address) const noexcept;
+  const GuardedParameter* find(const void* address) const noexcept;
   static void on_fault(int signal, siginfo_t* info, void* context);
   static void pass_on(int signal, siginfo_t* info, void* context);
 
   std::vector<Range> ranges_;
-  std::vector<GuardedRange> ranges_;
+  std::vector<GuardedParameter> parameters_;
   WriteGuard* next_ = nullptr;  // of all that live
 
   static WriteGuard* first_;

@@ -24,9 +24,9 @@ TEST(EvaluationTest, EverySampleIsCountedOnceOnAnyNumberOfRanks) {
   const mpi::Communicator self = world.split(world.rank());
   SmallRun alone(self, settings);
   const auto expected = evaluate(alone.strategy, *alone.splits.val, 101);
-  SmallRun all_or_throw(world, settings);
+  SmallRun combined(world, settings);
   for (const std::int64_t batch : {1, 7, 200}) {
-    const auto sums = evaluate(all_or_throw.strategy, *all_or_throw.splits.val, batch);
+    const auto sums = evaluate(combined.strategy, *combined.splits.val, batch);
     EXPECT_EQ(sums.count, 101);
     EXPECT_EQ(sums.correct, expected.correct);
     EXPECT_NEAR(sums.mean_loss(), expected.mean_loss(), 1e-12 * expected.mean_loss());

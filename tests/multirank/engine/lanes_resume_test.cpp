@@ -76,7 +76,7 @@ class SaveHook : public Hook {
 struct Case {
   const char* name;
   Settings settings;
-  Settings all_or_throw = {};  // what several ranks have beside
+  Settings combined = {};  // what several ranks have beside
 };
 
 class LanesResumeTest : public ::testing::TestWithParam<Case> {
@@ -97,7 +97,7 @@ class LanesResumeTest : public ::testing::TestWithParam<Case> {
                                {"data.train_size", "100"},
                                {"data.val_size", "10"}},
                               GetParam().settings);
-    return ranks.size() > 1 ? with(all, GetParam().all_or_throw) : all;
+    return ranks.size() > 1 ? with(all, GetParam().combined) : all;
   }
 
   std::string folder_of(int size) const { return shared_ + "/" + std::to_string(size); }

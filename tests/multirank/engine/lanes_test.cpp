@@ -39,7 +39,7 @@ Outcome outcome_of(SmallRun& run) {
 struct Case {
   const char* name;
   Settings settings;
-  Settings all_or_throw = {};  // what several ranks have beside
+  Settings combined = {};  // what several ranks have beside
 };
 
 Settings common(const char* steps) {
@@ -80,7 +80,7 @@ TEST_P(LanesTest, AnyNumberOfRanksGivesTheSameBits) {
     const mpi::Communicator ranks = world.split(world.rank() < size ? 0 : 1);
     if (world.rank() >= size) continue;
     Settings settings = GetParam().settings;
-    if (size > 1) settings = with(settings, GetParam().all_or_throw);
+    if (size > 1) settings = with(settings, GetParam().combined);
     SmallRun run(ranks, settings);
     run.trainer.train();
     const Outcome outcome = outcome_of(run);
@@ -117,11 +117,11 @@ TEST(WithoutLanesTest, BitsDependOnTheNumberOfRanks) {
   if (world.size() != 3) GTEST_SKIP() << "3 ranks are enough";
   const Settings settings = with(with(common("12"), kCnn), {{"train.lanes", "0"}});
   const mpi::Communicator self = world.split(world.rank());
-  SmallRun all_or_throw(world, settings);
-  all_or_throw.trainer.train();
+  SmallRun combined(world, settings);
+  combined.trainer.train();
   SmallRun alone(self, settings);
   alone.trainer.train();
-  EXPECT_NE(all_or_throw.losses, alone.losses);
+  EXPECT_NE(combined.losses, alone.losses);
 }
 
 TEST(LanesErrorsTest, WhatDoesNotFitIsRefusedInOneSentence) {

@@ -145,15 +145,15 @@ TEST_F(LbfgsTest, ReachesTheLeastSquaresOptimum) {
 // Another number of ranks sums in another order; the searches amplify it.
 TEST_F(LbfgsTest, SeveralRanksTrainAsOne) {
   const Settings settings = with(kSmall, {{"train.precision", "fp64"}, {"model.dropout", "0"}});
-  SmallRun all_or_throw(world_, settings);
-  all_or_throw.trainer.train();
+  SmallRun combined(world_, settings);
+  combined.trainer.train();
   const mpi::Communicator alone = world_.split(world_.rank());
   SmallRun one(alone, settings);
   one.trainer.train();
-  ASSERT_EQ(all_or_throw.losses.size(), 8U);
+  ASSERT_EQ(combined.losses.size(), 8U);
   EXPECT_LT(one.losses.back(), one.losses.front());
   for (std::size_t i = 0; i < one.losses.size(); ++i) {
-    EXPECT_NEAR(all_or_throw.losses[i], one.losses[i], 1e-7 * one.losses[i]) << i;
+    EXPECT_NEAR(combined.losses[i], one.losses[i], 1e-7 * one.losses[i]) << i;
   }
 }
 

@@ -84,20 +84,20 @@ class SharedParametersTest : public ::testing::Test {
 };
 
 TEST_F(SharedParametersTest, BeginWithTheSameValuesInOneCopy) {
-  SmallRun all_or_throw(world_, settings_of("true", "3"));
+  SmallRun combined(world_, settings_of("true", "3"));
   SmallRun apart(world_, settings_of("false", "3"));
-  EXPECT_TRUE(all_or_throw.strategy.model().store().is_shared());
+  EXPECT_TRUE(combined.strategy.model().store().is_shared());
   EXPECT_FALSE(apart.strategy.model().store().is_shared());
-  EXPECT_TRUE(is_equal(values_of(all_or_throw.strategy), values_of(apart.strategy)));
-  EXPECT_TRUE(is_same_everywhere(values_of(all_or_throw.strategy)));
+  EXPECT_TRUE(is_equal(values_of(combined.strategy), values_of(apart.strategy)));
+  EXPECT_TRUE(is_same_everywhere(values_of(combined.strategy)));
   // What one rank writes all ranks read, where there is one copy only.
-  for (SmallRun* run : {&all_or_throw, &apart}) {
+  for (SmallRun* run : {&combined, &apart}) {
     const at::Tensor parameter = run->strategy.model().model().parameters()[0];
     run->strategy.model().parameters().write([&] {
       const torch::NoGradGuard no_grad;
       if (world_.rank() == 1) parameter.fill_(7);
     });
-    EXPECT_EQ((parameter == 7).all().item<bool>(), run == &all_or_throw || world_.rank() == 1);
+    EXPECT_EQ((parameter == 7).all().item<bool>(), run == &combined || world_.rank() == 1);
   }
 }
 

@@ -62,12 +62,12 @@ class NotingHook : public Hook {
 };
 
 inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size) {
-  return evaluate(strategy.world(), strategy.model(), dataset, batch_size);
+  return evaluate(strategy.world(), strategy.model(), dataset, {batch_size});
 }
 
 inline EvaluationResult evaluate(Strategy& strategy, const data::Dataset& dataset, std::int64_t batch_size,
                                  metrics::Meters& meters) {
-  return evaluate(strategy.world(), strategy.model(), dataset, batch_size, meters);
+  return evaluate(strategy.world(), strategy.model(), dataset, {batch_size}, meters);
 }
 
 /// One run in memory: what engine::train sets up, but for evaluation, logs and files.

@@ -117,7 +117,7 @@ TEST_F(FreezeTest, ItsBlocksAreInEvaluationModeMeanwhile) {
                                                      .after_step =
                                                          [&](RunView& view, const StepReport&) {
                                                            evaluate(view.world, view.wrapper, *view.data.splits().val,
-                                                                    50);
+                                                                    {50});
                                                          }}));
   run.trainer.train();
   std::vector<bool> expected(12, true);

@@ -356,9 +356,9 @@ TEST_F(SyncBatchNormTest, ReductionsInFlightAreNotInTheWay) {
   model->forward(mine).pow(3).sum().backward();
   collectives_->wait(ticket);
   OneLayer whole(3, {}, at::kDouble);
-  const at::Tensor all_or_throw = at::cat(all).requires_grad_();
-  whole.forward(all_or_throw).pow(3).sum().backward();
-  EXPECT_TRUE(at::allclose(mine.grad(), all_or_throw.grad().split_with_sizes(sizes_of(all))[index_], 1e-8, 1e-10));
+  const at::Tensor combined = at::cat(all).requires_grad_();
+  whole.forward(combined).pow(3).sum().backward();
+  EXPECT_TRUE(at::allclose(mine.grad(), combined.grad().split_with_sizes(sizes_of(all))[index_], 1e-8, 1e-10));
   EXPECT_EQ(value[0], size() * (size() + 1) / 2.0);
 }
 

@@ -51,10 +51,10 @@ TEST(EventStorageTest, UpdatesAreWhatWasPutSinceWhateverItsStep) {
   EXPECT_EQ(events.updates_since(cursor, 20).size(), 2U);
   EXPECT_TRUE(events.updates_since(cursor, 20).empty());
   events.put("late", 7, {.step = 3});
-  const std::vector<Scalar> updates_since = events.updates_since(cursor, 20);
-  ASSERT_EQ(updates_since.size(), 1U);
-  EXPECT_EQ(updates_since[0].name, "late");
-  EXPECT_EQ(updates_since[0].step, 3);
+  const std::vector<Scalar> updates = events.updates_since(cursor, 20);
+  ASSERT_EQ(updates.size(), 1U);
+  EXPECT_EQ(updates[0].name, "late");
+  EXPECT_EQ(updates[0].step, 3);
 }
 
 TEST(EventStorageTest, SmoothedSeriesAreMediansAndOthersTheirLatest) {
