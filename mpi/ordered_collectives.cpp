@@ -38,7 +38,7 @@ void OrderedCollectives::wait(Ticket ticket) {
   throw_if_failed();
   const Call& call = job_at(ticket.sequence).call;
   if (call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges) {
-    throw std::logic_error("comm: wait for " + describe(call) + ", which is taken by ranges");
+    throw std::logic_error("comm: wait for " + describe(call) + ", which was started by reduce_ranges; wait for its ranges instead");
   }
   guard([&] { work_off(ticket.sequence); });
 }

@@ -54,7 +54,7 @@ void Archive::add_group(const std::string& path) {
 
 void Archive::put(const std::string& path, Array array) {
   require_path(path);
-  if (attributes_.contains(path)) throw std::logic_error("Archive: " + path + " is taken");
+  if (attributes_.contains(path)) throw std::logic_error("Archive: " + path + " already exists");
   if (nbytes_of(array.dtype, array.shape) != array.bytes.size()) {
     throw std::logic_error("Archive: " + path + " has " + std::to_string(array.bytes.size()) +
                            " bytes, which do not fit its shape and dtype");
@@ -67,7 +67,7 @@ void Archive::put(const std::string& path, Array array) {
 
 void Archive::link(const std::string& path, const std::string& target) {
   if (!arrays_.contains(target) || first_paths_.contains(target)) {
-    throw std::logic_error("Archive: " + target + " is no array of its own, which " + path + " could be linked to");
+    throw std::logic_error("Archive: " + target + " is a link itself, so " + path + " cannot be linked to it");
   }
   const Array linked = arrays_.at(target);
   put(path, linked);

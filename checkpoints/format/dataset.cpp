@@ -14,7 +14,7 @@ namespace {
 constexpr std::size_t kShownBytes = 256;
 
 [[noreturn]] void refuse(const std::string& message) {
-  throw CheckpointError(message + "; that is refused").as(CheckpointFault::refused);
+  throw CheckpointError(message + "; this is not allowed").as(CheckpointFault::refused);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void require_own_storage(hid_t list) {
     std::array<char, kShownBytes> name = {};
     checked(H5Pget_virtual_count(list, &count), "H5Pget_virtual_count");
     if (count > 0) checked(H5Pget_virtual_filename(list, 0, name.data(), name.size() - 1), "H5Pget_virtual_filename");
-    refuse("it is made of arrays in other files, such as " + in_quotes(name.data()));
+    refuse("it is a virtual dataset; its data are in other files, such as " + in_quotes(name.data()));
   }
 }
 

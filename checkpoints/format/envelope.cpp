@@ -12,7 +12,7 @@
 
 namespace lockstep::checkpoints {
 
-static_assert(std::endian::native == std::endian::little, "the file holds memory as it is");
+static_assert(std::endian::native == std::endian::little, "checkpoints need a little-endian machine");
 
 namespace {
 
@@ -57,10 +57,10 @@ Description describe(std::string_view head) {
   const std::string remedy = "; `ckpt ls` reads it, and --init.from takes its parameters";
   if (head.empty()) return {damaged, "the file is empty, as after a crash before its bytes reached the disk"};
   if (head.find_first_not_of('\0') == std::string_view::npos) {
-    return {damaged, "it begins with zeros only: its writer was interrupted, or the bytes never reached the disk"};
+    return {damaged, "it starts with zeros: its writer was interrupted, or its data never reached the disk"};
   }
   if (magic.starts_with(head)) {
-    return {damaged, "it ends after " + std::to_string(head.size()) + " bytes: it was cut off"};
+    return {damaged, "it is truncated: it has only " + std::to_string(head.size()) + " bytes"};
   }
   if (head.starts_with("\x89LSCP\n\x1A"sv) || head.starts_with("\x89LSCP\r\r\n\x1A"sv)) {
     return {damaged, "its line ends were converted: copy the file in binary mode"};
@@ -70,7 +70,8 @@ Description describe(std::string_view head) {
   }
   const std::string program = hdf5_writer(head);
   if (head.starts_with("\x89HDF\r\n\x1A\n"sv) || program == "MATLAB") {
-    return {incompatible, "it is an HDF5 file of " + program + ": it lacks a Lockstep checkpoint's envelope" + remedy};
+    return {incompatible,
+            "it is an HDF5 file written by " + program + ", without the envelope of a Lockstep checkpoint" + remedy};
   }
   if (head.starts_with("\x1F\x8B"sv)) {
     return {other_kind, "it is a gzip file, not a Lockstep checkpoint: decompress it first (`gunzip`)"};
@@ -79,7 +80,7 @@ Description describe(std::string_view head) {
   if (head.starts_with("\x80"sv) && head.size() > 1 && head[1] >= 2 && head[1] <= 5) {
     return {other_kind,
             "it is a Python pickle, such as an old PyTorch .pt file, not a Lockstep checkpoint: load it in Python and "
-            "torch.save it again"};
+            "call torch.save again"};
   }
   if (is_text(head)) return {other_kind, "it is a text file, not a Lockstep checkpoint"};
   return {damaged, "it is not a Lockstep checkpoint, or its first bytes are damaged"};
@@ -108,7 +109,7 @@ Envelope parse_envelope(const std::string& path, std::span<const std::byte> head
     throw CheckpointError(path, found.text).as(found.fault);
   }
   if (head.size() < kEnvelopeBytes) {
-    throw CheckpointError(path, "it ends after " + std::to_string(head.size()) + " bytes: it was cut off");
+    throw CheckpointError(path, "it is truncated: it has only " + std::to_string(head.size()) + " bytes");
   }
   Envelope envelope;
   std::memcpy(&envelope, head.data(), kEnvelopeBytes);
@@ -128,20 +129,20 @@ Envelope parse_envelope(const std::string& path, std::span<const std::byte> head
         .as(CheckpointFault::incompatible);
   }
   if ((envelope.flags & kCommittedFlag) == 0) {
-    throw CheckpointError(path, "it is unfinished: its writer was stopped in the middle of step " +
-                                    std::to_string(envelope.step) + "'s checkpoint (" + std::to_string(file_bytes) +
-                                    " of " + std::to_string(envelope.file_bytes) + " bytes are there)");
+    throw CheckpointError(path, "it is incomplete: its writer was stopped while it saved step " +
+                                    std::to_string(envelope.step) + " (" + std::to_string(file_bytes) + " of " +
+                                    std::to_string(envelope.file_bytes) + " bytes exist)");
   }
   if (envelope.file_bytes != file_bytes) {
     throw CheckpointError(path, "it has " + std::to_string(file_bytes) + " bytes instead of " +
                                     std::to_string(envelope.file_bytes) +
                                     (file_bytes < envelope.file_bytes
-                                         ? ": it was cut off"
+                                         ? ": it is truncated"
                                          : ": " + std::to_string(file_bytes - envelope.file_bytes) +
                                                " bytes were appended at byte " + std::to_string(envelope.file_bytes)));
   }
   if (envelope.index_offset < kEnvelopeBytes || envelope.index_offset > file_bytes) {
-    throw CheckpointError(path, "it is malformed: its envelope puts the table of digests outside the file");
+    throw CheckpointError(path, "it is malformed: its envelope states an index outside the file");
   }
   return envelope;
 }

@@ -85,7 +85,7 @@ HdfSession::HdfSession() {
     H5dont_atexit();  // the exit handler may crash; we close everything ourselves
     return H5open() >= 0;
   }();
-  if (!is_started) throw CheckpointError("HDF5 does not start");
+  if (!is_started) throw CheckpointError("HDF5 cannot be initialized");
   H5Eget_auto2(H5E_DEFAULT, &print_, &print_data_);
   H5Eset_auto2(H5E_DEFAULT, nullptr, nullptr);
 }
@@ -116,7 +116,7 @@ DType FileTypes::dtype_of(hid_t type) const {
   }
   std::string known;
   for (const DType dtype : kAllDTypes) known += (known.empty() ? "" : ", ") + std::string(name_of(dtype));
-  throw CheckpointError("its element type is none of Lockstep's (" + known + ")").as(CheckpointFault::incompatible);
+  throw CheckpointError("its element type is not supported (" + known + ")").as(CheckpointFault::incompatible);
 }
 
 }  // namespace lockstep::checkpoints

@@ -43,7 +43,7 @@ class LayoutReader {
     read_objects(metadata);
     for (const ArrayLocation& place : places_) {
       object_ = place.path;
-      if (!arrays_.contains(place.path)) fail("it is listed, but missing");
+      if (!arrays_.contains(place.path)) fail("it is in the index, but missing in the file");
     }
   }
 
@@ -77,7 +77,8 @@ class LayoutReader {
     if (++objects_ > kMaxObjects)
       fail("there are more than " + std::to_string(kMaxObjects) + " objects", CheckpointFault::refused);
     if (depth > kMaxDepth)
-      fail("it lies more than " + std::to_string(kMaxDepth) + " groups deep, or in a circle", CheckpointFault::refused);
+      fail("it is nested more than " + std::to_string(kMaxDepth) + " groups deep, or in a cycle",
+           CheckpointFault::refused);
     const Handle object(H5Oopen(parent, name.c_str(), H5P_DEFAULT), H5Oclose, "H5Oopen");
     const H5I_type_t kind = H5Iget_type(object.id());
     if (kind != H5I_GROUP && kind != H5I_DATASET) fail("it is neither a group nor an array");
@@ -102,9 +103,9 @@ class LayoutReader {
     } links;
     const auto visit = [](hid_t, const char* name, const H5L_info_t* info, void* data) -> herr_t {
       auto& found = *static_cast<Links*>(data);
-      if (info->type != H5L_TYPE_HARD) found.fault = "it holds a link that leads elsewhere; that is refused";
-      if (!is_part(name)) found.fault = "it holds a link with a malformed name";
-      if (found.names.size() > kMaxObjects) found.fault = "it holds too many links";
+      if (info->type != H5L_TYPE_HARD) found.fault = "it is a soft or external link; this is not allowed";
+      if (!is_part(name)) found.fault = "it has a link with a malformed name";
+      if (found.names.size() > kMaxObjects) found.fault = "it has too many links";
       if (found.fault != nullptr) return 1;
       found.names.emplace_back(name);
       return 0;
@@ -117,15 +118,15 @@ class LayoutReader {
   /// Without its bytes. HDF5 is never asked for them: they are where `places_` says, which was checked.
   Array read_array(hid_t set, const std::string& path) {
     const auto place = place_of_.find(path);
-    if (place == place_of_.end()) fail("it is not in the list of arrays");
+    if (place == place_of_.end()) fail("it is not in the index");
     const auto [offset, nbytes] = std::pair(place->second->offset, place->second->nbytes);
     if (nbytes == 0 || H5Dget_offset(set) != offset) require_contiguous(set);
-    if (nbytes != 0 && H5Dget_offset(set) != offset) fail("it does not lie where the list of arrays says");
+    if (nbytes != 0 && H5Dget_offset(set) != offset) fail("its offset differs from the index");
     const Handle type(H5Dget_type(set), H5Tclose, "H5Dget_type");
     Array array{.dtype = types_.dtype_of(type.id()), .shape = shape_of(set), .bytes = {}, .owner = nullptr};
     if (nbytes_of(array.dtype, array.shape) != nbytes) fail("its shape does not fit its bytes");
     if (array.dtype != place->second->dtype || array.shape != place->second->shape) {
-      fail("its type or shape is not what the list of arrays says");
+      fail("its type or shape differs from the index");
     }
     return array;
   }
@@ -170,7 +171,7 @@ class LayoutReader {
     }
     const std::size_t size = H5Tget_size(type.id());
     if (H5Tget_class(type.id()) != H5T_STRING || H5Tis_variable_str(type.id()) != 0 || size > kMaxAttributeBytes) {
-      fail("its attribute '" + name + "' has a type that is none of Lockstep's");
+      fail("its attribute '" + name + "' has a type that is not supported");
     }
     std::string text(size, '\0');
     checked(H5Aread(attribute.id(), type.id(), text.data()), "H5Aread");

@@ -35,7 +35,8 @@ std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes
   constexpr std::size_t kPage = 4096;
   void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;
   if (memory == nullptr)
-    throw CheckpointError(path, "no memory for its " + std::to_string(bytes) + " bytes").as(CheckpointFault::io);
+    throw CheckpointError(path, "not enough memory for its " + std::to_string(bytes) + " bytes")
+        .as(CheckpointFault::io);
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 
@@ -51,11 +52,10 @@ Index read_index(const std::string& path, const ExistingFile& file, const Envelo
   file.read(envelope.index_offset, bytes);
   if (digest128(bytes) != envelope.index_digest) {
     throw CheckpointError(path, "it is damaged: bytes " + std::to_string(envelope.index_offset) + "-" +
-                                    std::to_string(envelope.file_bytes - 1) +
-                                    ", its table of digests, differ from their digest");
+                                    std::to_string(envelope.file_bytes - 1) + ", its index, differ from their digest");
   }
   auto index = Index::decode(bytes);
-  if (!index) throw CheckpointError(path, "it is malformed: its table of digests cannot be read");
+  if (!index) throw CheckpointError(path, "it is malformed: its index cannot be read");
   return *std::move(index);
 }
 
@@ -64,7 +64,7 @@ FileHead read_head(const std::string& path, const ExistingFile& file) {
   head.index = read_index(path, file, head.envelope);
   auto pieces = cut_into_pieces(head.index.places, kEnvelopeBytes, head.envelope.index_offset);
   if (!pieces || pieces->size() != head.index.digests.size()) {
-    throw CheckpointError(path, "it is malformed: its table of digests does not cover its bytes");
+    throw CheckpointError(path, "it is malformed: its index does not cover all bytes");
   }
   head.pieces = *std::move(pieces);
   return head;
@@ -84,7 +84,7 @@ std::string describe_damage(const std::vector<Piece>& damaged, const std::vector
             std::to_string(piece.offset + piece.nbytes - 1) + " (" +
             (piece.array == kNoArray ? "HDF5 metadata" : "array " + places[piece.array].path) + ")";
   }
-  if (damaged.size() > kNamesShown) text += " and " + std::to_string(damaged.size() - kNamesShown) + " more stretches";
+  if (damaged.size() > kNamesShown) text += " and " + std::to_string(damaged.size() - kNamesShown) + " more ranges";
   text += damaged.size() == 1 ? " differ from their digest" : " differ from their digests";
   if (all_zero) text += "; they are all zero, as after a write that never reached the disk";
   return text;

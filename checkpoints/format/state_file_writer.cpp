@@ -69,7 +69,7 @@ std::vector<Summary> summarise(const std::vector<ArrayLocation>& places, const s
 
 std::vector<Piece> pieces_of(const Layout& layout) {
   auto pieces = cut_into_pieces(layout.places, kEnvelopeBytes, layout.metadata->end());
-  if (!pieces) throw CheckpointError("HDF5 laid arrays over one another");
+  if (!pieces) throw CheckpointError("HDF5 stored two arrays in overlapping ranges");
   return *std::move(pieces);
 }
 

@@ -85,20 +85,19 @@ FileKind kind_of(const Source& source) {
   const std::string head = head_of(source);
   if (head.empty()) source.refuse("the file is empty, as after a crash before its bytes reached the disk");
   if (head.find_first_not_of('\0') == std::string::npos) {
-    source.refuse("it begins with zeros only: its writer was interrupted, or the bytes never reached the disk");
+    source.refuse("it starts with zeros: its writer was interrupted, or its data never reached the disk");
   }
   if (head.starts_with("\x1F\x8B")) {
     source.refuse("it is a gzip file: decompress it first (`gunzip`)", CheckpointFault::other_kind);
   }
-  source.refuse("it is neither a checkpoint nor a file of safetensors, PyTorch, npz or HDF5",
-                CheckpointFault::other_kind);
+  source.refuse("it is not a Lockstep checkpoint, safetensors, PyTorch, npz or HDF5 file", CheckpointFault::other_kind);
 }
 
 Archive read_zip(const Source& source, const std::string& head) {
   if (!head.starts_with("PK")) {
     source.refuse(
-        "it is a PyTorch file of the form before version 1.6, a bare pickle, which is not read: load it in Python and "
-        "torch.save it again",
+        "it is a PyTorch file in the format used before version 1.6, which is not supported: load it in Python and "
+        "call torch.save again",
         CheckpointFault::other_kind);
   }
   const Zip zip(source);
@@ -134,7 +133,7 @@ void require_writable(const std::vector<NamedArray>& arrays, const std::map<std:
     if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) {
       throw CheckpointError(object + ": a name has 1 to 1024 bytes of UTF-8");
     }
-    if (!names.insert(name).second) throw CheckpointError(object + ": there are two of this name");
+    if (!names.insert(name).second) throw CheckpointError(object + ": the name is used twice");
     if (nbytes_of(array.dtype, array.shape) != array.bytes.size()) {
       throw std::logic_error("write_foreign: " + object + ": its bytes do not fit its shape and dtype");
     }
@@ -198,10 +197,10 @@ void rename_to(const std::string& from, const std::string& to, IfExists if_exist
   if (if_exists == IfExists::replace) return move(from, to);
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return;
   if (errno == EEXIST)
-    throw CheckpointError(to, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
+    throw CheckpointError(to, "the file already exists and is not overwritten").as(CheckpointFault::refused);
   if (errno != EINVAL && errno != ENOSYS) throw_errno(from, "rename", " to " + to);
   if (exists(to))
-    throw CheckpointError(to, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
+    throw CheckpointError(to, "the file already exists and is not overwritten").as(CheckpointFault::refused);
   move(from, to);  // a file system without that kind of rename
 }
 
@@ -241,7 +240,7 @@ std::string describe(FileKind kind) {
     case FileKind::unknown:
       break;
   }
-  return "a file of unknown kind";
+  return "a file in an unknown format";
 }
 
 std::string describe(const std::string& path) {
@@ -270,7 +269,7 @@ Archive read_foreign(const std::string& path) {
     if (!error.path().empty()) throw;
     source.refuse(error.what(), error.fault());
   } catch (const std::bad_alloc&) {
-    source.refuse("there is not enough memory to read it");
+    source.refuse("not enough memory to read it");
   } catch (const std::logic_error& error) {  // what Archive refuses
     source.refuse(std::string("it is malformed: ") + error.what());
   }
@@ -290,7 +289,7 @@ void write_foreign(const std::string& path, ExportKind kind, const std::vector<N
   try {
     require_writable(arrays, metadata);
     if (if_exists == IfExists::refuse && exists(path)) {
-      throw CheckpointError(path, "there is such a file already; it is left as it is").as(CheckpointFault::refused);
+      throw CheckpointError(path, "the file already exists and is not overwritten").as(CheckpointFault::refused);
     }
     const fs::path target(path);
     const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";

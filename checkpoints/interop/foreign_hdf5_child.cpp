@@ -27,7 +27,7 @@ constexpr std::size_t kMaxSoftLinks = 8;
 
 /// A link's name as a part of a path; names that encode_name made stay as they are.
 std::string part_of_link(const std::string& name) {
-  const std::string fault = "it holds a link with a malformed name, " + in_quotes(name);
+  const std::string fault = "it has a link with a malformed name, " + in_quotes(name);
   if (name.empty() || name.size() > kMaxPartBytes || !is_utf8(name)) refuse_hdf5(fault);
   std::string part = name;
   try {
@@ -57,7 +57,7 @@ class Hdf5Walker {
 
   void walk(std::span<const std::byte> content) {
     if (is_marked_open(content)) {
-      fail_hdf5("it is marked as open for writing: its program still writes it, or ended before it had closed it");
+      fail_hdf5("it is marked as open for writing: another program is writing it, or ended without closing it");
     }
     MemoryFile memory(content);
     const Handle access = memory.access_list();
@@ -70,7 +70,7 @@ class Hdf5Walker {
   void walk_object(hid_t parent, const std::string& name, const std::string& path, std::size_t depth) {
     object_ = path;
     if (++objects_ > kMaxObjects) refuse_hdf5("there are more than a million objects");
-    if (depth > kMaxDepth) refuse_hdf5("it lies more than 32 groups deep");
+    if (depth > kMaxDepth) refuse_hdf5("it is nested more than 32 groups deep");
     const Handle access(H5Pcreate(H5P_LINK_ACCESS), H5Pclose, "H5Pcreate");
     checked(H5Pset_nlinks(access.id(), kMaxSoftLinks), "H5Pset_nlinks");
     const Handle object(H5Oopen(parent, name.c_str(), access.id()), H5Oclose, "H5Oopen");
@@ -79,7 +79,7 @@ class Hdf5Walker {
     const auto [known, is_new] = known_.emplace(info.addr, path);
     switch (H5Iget_type(object.id())) {
       case H5I_GROUP:
-        if (!is_new) refuse_hdf5("it is the group " + known->second + " once more");
+        if (!is_new) refuse_hdf5("it is a second link to the group " + known->second);
         return write_group(object.id(), path, depth);
       case H5I_DATASET:
         if (is_new) return write_array(object.id(), path);
@@ -117,12 +117,11 @@ class Hdf5Walker {
     const auto visit = [](hid_t in, const char* name, const H5L_info_t* info, void* data) -> herr_t {
       auto& found = *static_cast<Links*>(data);
       if (info->type == H5L_TYPE_EXTERNAL) {
-        found.fault =
-            "it holds a link into another file, " + target_of(in, name, info->u.val_size) + "; that is refused";
+        found.fault = "it is an external link, " + target_of(in, name, info->u.val_size) + "; this is not allowed";
       } else if (info->type != H5L_TYPE_HARD && info->type != H5L_TYPE_SOFT) {
-        found.fault = "it holds a link of a kind that a program defined, " + in_quotes(name) + "; that is refused";
+        found.fault = "it is a user-defined link, " + in_quotes(name) + "; this is not allowed";
       }
-      if (found.names.size() > kMaxObjects) found.fault = "it holds too many links";
+      if (found.names.size() > kMaxObjects) found.fault = "it has too many links";
       if (!found.fault.empty()) return 1;
       found.names.emplace_back(name);
       return 0;
@@ -192,18 +191,18 @@ class Hdf5Walker {
       const H5Z_filter_t filter =
           checked(H5Pget_filter2(list.id(), number, &flags, &values, nullptr, 0, nullptr, &config), "H5Pget_filter2");
       if (filter != H5Z_FILTER_DEFLATE && filter != H5Z_FILTER_SHUFFLE && filter != H5Z_FILTER_FLETCHER32) {
-        refuse_hdf5("it was packed by filter " + std::to_string(filter) +
-                    ", which is none of deflate, shuffle, fletcher32");
+        refuse_hdf5("it is compressed with filter " + std::to_string(filter) +
+                    "; only deflate, shuffle and fletcher32 are supported");
       }
     }
     const std::uint64_t stored = H5Dget_storage_size(set);
     if (stored > file_bytes_) {
-      fail_hdf5("its bytes would be " + std::to_string(stored) + ", more than the " + std::to_string(file_bytes_) +
-                " of the file");
+      fail_hdf5("its uncompressed size would be " + std::to_string(stored) + ", more than the " +
+                std::to_string(file_bytes_) + " of the file");
     }
     const bool fits = layout == H5D_CHUNKED ? filters != 0 || stored >= nbytes : stored == nbytes;
     if (!fits) {
-      fail_hdf5("its shape claims " + std::to_string(nbytes) + " bytes, but " + std::to_string(stored) + " are stored");
+      fail_hdf5("its shape needs " + std::to_string(nbytes) + " bytes, but " + std::to_string(stored) + " are stored");
     }
   }
 
@@ -310,7 +309,7 @@ void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOu
     const std::string prefix = error.path().empty() ? "" : error.path() + ": " + error.object() + ": ";
     write_failure(walker.object(), std::string(error.what()).substr(prefix.size()), error.fault(), output);
   } catch (const std::bad_alloc&) {
-    write_failure(walker.object(), "it takes too much memory to parse", CheckpointFault::refused, output);
+    write_failure(walker.object(), "parsing it needs too much memory", CheckpointFault::refused, output);
   }
 }
 

@@ -42,7 +42,7 @@ class Receiver {
     for (std::size_t count = 0;; ++count) {
       const auto event = static_cast<Hdf5Event>(input.read_number());
       if (event == Hdf5Event::end) return;
-      if (count > 64 * kMaxObjects) source_.refuse("it holds too many objects");
+      if (count > 64 * kMaxObjects) source_.refuse("it contains too many objects");
       receive(event, input);
     }
   }

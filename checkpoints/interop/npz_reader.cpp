@@ -82,7 +82,7 @@ class LineParser {
 
   std::string text() {
     skip_blanks();
-    if (rest_.starts_with('[')) fail_npz("its elements are records of several fields, which no tensor has");
+    if (rest_.starts_with('[')) fail_npz("its elements are records with several fields; a tensor cannot hold them");
     const char quote = rest_.empty() ? ' ' : rest_.front();
     if (quote != '\'' && quote != '"') malformed();
     const std::size_t end = rest_.find(quote, 1);
@@ -105,7 +105,8 @@ class LineParser {
       skip_blanks();
       std::int64_t value = 0;
       const auto parsed = std::from_chars(rest_.data(), rest_.data() + rest_.size(), value);
-      if (parsed.ec != std::errc() || value < 0) fail_npz("its shape has a dimension that is no number of 63 bits");
+      if (parsed.ec != std::errc() || value < 0)
+        fail_npz("its shape has a dimension that is not an integer below 2^63");
       rest_.remove_prefix(static_cast<std::size_t>(parsed.ptr - rest_.data()));
       dimensions.push_back(value);
       if (dimensions.size() > kMaxDimensions) fail_npz("it has more than 32 dimensions");
@@ -124,9 +125,8 @@ class LineParser {
     const std::size_t size = row == kNumpyDTypes.end() ? 0 : size_of(row->second);
     const bool is_known = size != 0 && (descr[0] == '<' || descr[0] == '>' || (descr[0] == '|' && size == 1));
     if (!is_known && descr.ends_with('O'))
-      fail_npz("it holds pickled Python objects, which are never loaded", CheckpointFault::refused);
-    if (!is_known)
-      fail_npz(quoted("its element type", descr) + " is none that Lockstep has", CheckpointFault::incompatible);
+      fail_npz("it contains pickled Python objects, which are never loaded", CheckpointFault::refused);
+    if (!is_known) fail_npz(quoted("its element type", descr) + " is not supported", CheckpointFault::incompatible);
     header.dtype = row->second;
     header.is_big_endian = descr[0] == '>' && size > 1;
   }
@@ -178,13 +178,14 @@ NpyHeader checked_header(const Source& source, const std::string& object, const 
 
 NpyHeader parse_npy(std::span<const std::byte> record) {
   const std::string_view text(reinterpret_cast<const char*>(record.data()), record.size());
-  if (text.size() < 10 || !text.starts_with(kNpyMagic)) fail_npz("it is no .npy");
+  if (text.size() < 10 || !text.starts_with(kNpyMagic)) fail_npz("it is not in .npy format");
   const int version = text[6];
-  if (version < 1 || version > 3) fail_npz("its .npy version " + std::to_string(version) + " is none of 1, 2, 3");
+  if (version < 1 || version > 3)
+    fail_npz("its .npy version " + std::to_string(version) + " is not supported (1, 2, 3 are)");
   const std::size_t begin = version == 1 ? 10 : 12;
-  if (text.size() < begin) fail_npz("its .npy header was cut off");
+  if (text.size() < begin) fail_npz("its .npy header is truncated");
   const std::size_t length = version == 1 ? load<std::uint16_t>(record, 8) : load<std::uint32_t>(record, 8);
-  if (length > text.size() - begin) fail_npz("its .npy header was cut off");
+  if (length > text.size() - begin) fail_npz("its .npy header is truncated");
   NpyHeader header = LineParser(text.substr(begin, length)).parse();
   header.bytes = begin + length;
   return header;

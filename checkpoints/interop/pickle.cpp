@@ -58,10 +58,10 @@ class Machine {
     while (true) {
       opcode_at_ = at_;
       const auto opcode = number<std::uint8_t>();
-      if (opcode_at_ == 0 && opcode != 0x80) fail("it does not begin with a protocol");
+      if (opcode_at_ == 0 && opcode != 0x80) fail("it does not start with a protocol");
       if (opcode == '.') break;
       if (!push_constant(opcode) && !handle_stack(opcode) && !build(opcode)) {
-        fail("opcode " + std::to_string(opcode) + " is none of those that describe tensors; nothing was run",
+        fail("opcode " + std::to_string(opcode) + " is not needed for tensors and is not allowed; nothing was executed",
              CheckpointFault::refused);
       }
     }
@@ -77,7 +77,7 @@ class Machine {
   // --- the bytes of the program ---
 
   std::span<const std::byte> take(std::size_t count) {
-    if (count > bytes_.size() - at_) fail("it ends in the middle");
+    if (count > bytes_.size() - at_) fail("it is truncated");
     return bytes_.subspan(std::exchange(at_, at_ + count), count);
   }
   template <class Value>
@@ -92,7 +92,7 @@ class Machine {
     const auto rest = bytes_.subspan(at_);
     const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
     const auto length = static_cast<std::size_t>(end - rest.begin());
-    if (end == rest.end() || length > kMaxNameBytes) fail("a name has no end, or more than 200 bytes");
+    if (end == rest.end() || length > kMaxNameBytes) fail("a name is not terminated, or has more than 200 bytes");
     std::string result = text(length);
     ++at_;
     return result;
@@ -101,7 +101,7 @@ class Machine {
   // --- values and the stack ---
 
   std::uint32_t make(PickleValue value) {
-    if (pickle_.values.size() >= kMaxValues) fail("it makes more than 4 million values");
+    if (pickle_.values.size() >= kMaxValues) fail("it creates more than 4 million values");
     pickle_.values.push_back(std::move(value));
     return static_cast<std::uint32_t>(pickle_.values.size() - 1);
   }
@@ -121,11 +121,11 @@ class Machine {
     return top;
   }
   std::uint32_t peek() const {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("it takes more from its stack than is there");
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("it pops from an empty stack");
     return stack_.back();
   }
   std::vector<std::uint32_t> pop_to_mark() {
-    if (marks_.empty()) fail("it takes everything up to a mark, but there is none");
+    if (marks_.empty()) fail("it pops to a mark that does not exist");
     const auto begin = stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back());
     std::vector<std::uint32_t> items(begin, stack_.end());
     stack_.erase(begin, stack_.end());
@@ -134,7 +134,7 @@ class Machine {
   }
   PickleValue& top(Kind kind, const char* what) {
     PickleValue& found = value(peek());
-    if (found.kind != kind) fail(std::string("it treats something else as ") + what);
+    if (found.kind != kind) fail(std::string("it uses a value of another type as ") + what);
     return found;
   }
   void append(Kind kind, const char* what, const std::vector<std::uint32_t>& items) {
@@ -259,7 +259,7 @@ class Machine {
     const int protocol = number<std::uint8_t>();
     if (protocol == 2) return;
     fail("it has pickle protocol " + std::to_string(protocol) +
-         "; only 2, which torch.save uses by itself, is read: save it again without pickle_protocol");
+         "; only protocol 2, the default of torch.save, is supported: save it again without pickle_protocol");
   }
 
   std::vector<std::uint32_t> popped(std::size_t count) {
@@ -276,7 +276,7 @@ class Machine {
 
   void recall(std::uint32_t number) {
     const auto found = memo_.find(number);
-    if (found == memo_.end()) fail("it recalls value " + std::to_string(number) + ", which it never noted");
+    if (found == memo_.end()) fail("it reads memo entry " + std::to_string(number) + ", which was never written");
     stack_.push_back(found->second);
   }
 
@@ -307,9 +307,9 @@ class Machine {
     // A dot inside the second line would lead elsewhere; no allowed name has one there.
     const bool is_split_well = row != std::end(kAllowedNames) && row->name.rfind('.') == module.size();
     if (!is_split_well) {
-      fail(quoted("it asks for", name) + nearest_key() +
-               ", which is none of the containers and element types that are read as data; nothing was run. In Python, "
-               "save model.state_dict() instead",
+      fail(quoted("it imports", name) + nearest_key() +
+               ", which is not a container or an element type of tensors; nothing was executed. In Python, save "
+               "model.state_dict() instead",
            CheckpointFault::refused);
     }
     if (row->kind == Named::dtype) {
@@ -332,16 +332,16 @@ class Machine {
 
   const AllowedName& name_of(std::uint32_t index) {
     const PickleValue& found = value(index);
-    if (found.kind != Kind::name) fail("it calls something that is not a name");
+    if (found.kind != Kind::name) fail("it calls a value that is not a name");
     return kAllowedNames[found.integer];
   }
   std::int64_t integer_of(std::uint32_t index) {
-    if (value(index).kind != Kind::integer) fail("a tensor's number is none of 64 bits");
+    if (value(index).kind != Kind::integer) fail("a tensor's number does not fit 64 bits");
     return value(index).integer;
   }
   std::vector<std::int64_t> integers_of(std::uint32_t index) {
     const PickleValue& found = value(index);
-    if (found.kind != Kind::tuple && found.kind != Kind::list) fail("a tensor's shape or stride is no tuple");
+    if (found.kind != Kind::tuple && found.kind != Kind::list) fail("a tensor's shape or stride is not a tuple");
     if (found.items.size() > kMaxDimensions) fail("a tensor has more than 32 dimensions");
     std::vector<std::int64_t> numbers;
     for (const std::uint32_t item : found.items) numbers.push_back(integer_of(item));
@@ -354,7 +354,7 @@ class Machine {
   void push_storage() {
     const std::vector<std::uint32_t> id = value(pop()).items;
     if (id.size() < 5 || value(id[0]).text != "storage" || value(id[2]).kind != Kind::text) {
-      fail("a storage is not named as PyTorch names it");
+      fail("a storage has an unexpected name");
     }
     const AllowedName& type = name_of(id[1]);
     if (type.kind != Named::storage && type.kind != Named::untyped_storage) fail("a storage has no element type");
@@ -376,8 +376,8 @@ class Machine {
                         .shape = integers_of(args[2]),
                         .strides = integers_of(args[3])};
     if (is_typed && value(args[6]).kind != Kind::dtype) fail("a tensor has no element type");
-    if (tensor.offset < 0) fail("a tensor begins before its storage");
-    if (tensor.shape.size() != tensor.strides.size()) fail("a tensor has not as many strides as dimensions");
+    if (tensor.offset < 0) fail("a tensor starts before its storage");
+    if (tensor.shape.size() != tensor.strides.size()) fail("a tensor has a different number of strides and dimensions");
     pickle_.tensors.push_back(std::move(tensor));
     push(PickleValue{.kind = Kind::tensor,
                      .integer = static_cast<std::int64_t>(pickle_.tensors.size() - 1),
@@ -399,7 +399,7 @@ class Machine {
         return push_tensor(args, true);
       case Named::parameter:
       case Named::rebuilt_parameter:
-        if (args.empty() || value(args[0]).kind != Kind::tensor) fail("a parameter is no tensor");
+        if (args.empty() || value(args[0]).kind != Kind::tensor) fail("a parameter is not a tensor");
         stack_.push_back(args[0]);
         return;
       case Named::size:
@@ -421,7 +421,7 @@ class Machine {
     if (!args.empty()) {
       for (const std::uint32_t pair : value(args[0]).items) {
         const PickleValue& found = value(pair);
-        if (found.items.size() != 2) fail("a map's entry is no pair");
+        if (found.items.size() != 2) fail("an entry of a map is not a pair");
         items.insert(items.end(), found.items.begin(), found.items.end());
       }
     }
@@ -441,7 +441,7 @@ class Machine {
     const std::string text = args.empty() ? "" : value(args[0]).text;
     for (std::size_t i = 0; i < text.size(); ++i) {
       auto code = static_cast<unsigned char>(text[i]);
-      if (code >= 0xC4 || (code >= 0x80 && i + 1 == text.size())) fail("a byte is none");
+      if (code >= 0xC4 || (code >= 0x80 && i + 1 == text.size())) fail("a byte value is out of range");
       if (code >= 0x80)
         code = static_cast<unsigned char>((code & 3) << 6 | (static_cast<unsigned char>(text[++i]) & 63));
       bytes += static_cast<char>(code);

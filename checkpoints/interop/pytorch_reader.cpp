@@ -39,9 +39,8 @@ class PyTorchReader {
     if (folder_.empty())
       source_.refuse("it is a zip archive without the record data.pkl of a PyTorch file", CheckpointFault::other_kind);
     if (zip_.find(folder_ + "/constants.pkl") != nullptr) {
-      source_.refuse(
-          "it is a TorchScript program, not tensors: in Python, torch.save(torch.jit.load(...).state_dict())",
-          CheckpointFault::other_kind);
+      source_.refuse("it is a TorchScript program: in Python, call torch.save(torch.jit.load(...).state_dict())",
+                     CheckpointFault::other_kind);
     }
     require_little_endian();
     pickle_ = parse(read_stored(*zip_.find(folder_ + std::string(kPickle)), "data.pkl"));
@@ -51,7 +50,7 @@ class PyTorchReader {
     } else if (root.kind == Kind::map || root.kind == Kind::list || root.kind == Kind::tuple) {
       put_children(root, "", 0);
     } else {
-      source_.refuse("data.pkl", "it holds neither a map nor a list nor a tensor");
+      source_.refuse("data.pkl", "it contains no map, list or tensor");
     }
     read_metadata(zip_, folder_ + "/extra/metadata.json", archive_);
     return std::move(archive_);
@@ -68,7 +67,7 @@ class PyTorchReader {
 
   Block read_stored(const ZipRecord& record, const std::string& object) {
     if (record.is_deflated)
-      source_.refuse(object, "its record is compressed, which PyTorch never does; that is refused");
+      source_.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
     return zip_.read(record, object, expansion_);
   }
 
@@ -85,12 +84,12 @@ class PyTorchReader {
   /// @param path  of the map or list; "" for the root
   void put_children(const PickleValue& parent, const std::string& path, std::size_t depth) {
     if (depth >= kMaxDepth)
-      source_.refuse(path.substr(0, 200) + "...", "it lies too deep, or in a circle", CheckpointFault::refused);
+      source_.refuse(path.substr(0, 200) + "...", "it is nested too deeply, or in a cycle", CheckpointFault::refused);
     if (!path.empty()) archive_.add_group(path);
     const bool is_map = parent.kind == Kind::map;
     for (std::size_t i = 0; i < parent.items.size(); i += is_map ? 2 : 1) {
       if (++visited_ > kMaxObjects)
-        source_.refuse("data.pkl", "it holds more than a million entries", CheckpointFault::refused);
+        source_.refuse("data.pkl", "it contains more than a million entries", CheckpointFault::refused);
       const std::string name = is_map ? key_of(pickle_.values[parent.items[i]]) : std::to_string(i);
       put_child(pickle_.values[parent.items[is_map ? i + 1 : i]], path, name, depth);
     }
@@ -99,7 +98,7 @@ class PyTorchReader {
   std::string key_of(const PickleValue& key) const {
     if (key.kind == Kind::text) return key.text;
     if (key.kind == Kind::integer) return std::to_string(key.integer);
-    source_.refuse("data.pkl", "a key of a map is neither a text nor a whole number");
+    source_.refuse("data.pkl", "a key of a map is neither a text nor an integer");
   }
 
   void put_child(const PickleValue& value, const std::string& path, const std::string& name, std::size_t depth) {
@@ -126,7 +125,7 @@ class PyTorchReader {
       case Kind::list:
       case Kind::tuple:
       case Kind::map:
-        if (archive_.has(child)) source_.refuse(child, "there are two entries of this name");
+        if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
       case Kind::name:
       case Kind::storage:
@@ -168,11 +167,11 @@ class PyTorchReader {
     const std::string& key = storage.text;
     const ZipRecord* record = zip_.find(folder_ + "/data/" + key);
     if (record == nullptr || key.find('/') != std::string::npos) {
-      source_.refuse(path, "there is no record with its bytes, " + quoted("data", key));
+      source_.refuse(path, "the record with its data is missing: " + quoted("data", key));
     }
     if (record->bytes != static_cast<std::uint64_t>(storage.integer)) {
-      source_.refuse(path, "its storage claims " + std::to_string(storage.integer) + " bytes, but its record has " +
-                               std::to_string(record->bytes));
+      source_.refuse(path, "its storage should have " + std::to_string(storage.integer) +
+                               " bytes, but its record has " + std::to_string(record->bytes));
     }
     const auto known = storages_.find(key);
     if (known != storages_.end()) return known->second;
@@ -192,8 +191,7 @@ class PyTorchReader {
     overflows = overflows || __builtin_add_overflow(last, nbytes != 0 ? 1 : 0, &last) ||
                 __builtin_mul_overflow(last, element, &end);
     if (overflows || (nbytes != 0 && static_cast<std::uint64_t>(end) > storage_bytes)) {
-      source_.refuse(path,
-                     "its shape and strides lead out of its storage of " + std::to_string(storage_bytes) + " bytes");
+      source_.refuse(path, "its shape and strides exceed its storage of " + std::to_string(storage_bytes) + " bytes");
     }
   }
 

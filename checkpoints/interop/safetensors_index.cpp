@@ -34,7 +34,7 @@ nlohmann::json parse(const Source& source) {
   if (source.size() > kMaxIndexBytes) source.refuse("its index has more than 100000000 bytes");
   std::set<std::string> names;
   const auto check = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& value) {
-    if (depth > kMaxNesting) source.refuse("its index is nested too deep");
+    if (depth > kMaxNesting) source.refuse("its index is nested too deeply");
     if (event == nlohmann::json::parse_event_t::key && depth == 2 && !names.insert(value.get<std::string>()).second) {
       source.refuse(quoted("tensor", value.get<std::string>()), "the index lists it twice");
     }
@@ -55,12 +55,12 @@ WeightMap weight_map_of(const Source& source) {
   if (found == json.end() || !found->is_object()) source.refuse("its index has no map 'weight_map'");
   WeightMap map;
   for (const auto& [name, file] : found->items()) {
-    if (!file.is_string()) source.refuse(quoted("tensor", name), "the index gives it no file");
+    if (!file.is_string()) source.refuse(quoted("tensor", name), "the index states no file for it");
     const auto& text = file.get_ref<const std::string&>();
     const bool is_beside = is_part(text) && fs::path(text).filename() == text;
     if (!is_beside) {
       source.refuse(quoted("tensor", name),
-                    quoted("its file", text) + " does not lie beside the index; that is refused",
+                    quoted("its file", text) + " is not in the folder of the index; this is not allowed",
                     CheckpointFault::refused);
     }
     map.emplace(part_of(source, name), text);
@@ -77,7 +77,7 @@ std::vector<std::string> files_of(const Source& source, const WeightMap& map) {
     paths.push_back((fs::path(source.path()).parent_path() / name).string());
     if (!exists(paths.back())) missing += (missing.empty() ? "" : ", ") + quoted("", name).substr(1);
   }
-  if (!missing.empty()) source.refuse("these files of it are missing: " + missing);
+  if (!missing.empty()) source.refuse("these files are missing: " + missing);
   return paths;
 }
 
@@ -103,13 +103,13 @@ Archive read_safetensors_index(const Source& source) {
       const auto listed = map.find(array.substr(1));
       if (listed == map.end()) file.refuse(array, "the index " + source.path() + " does not list it");
       if (listed->second != fs::path(path).filename()) {
-        file.refuse(array, "the index says that it lies in " + listed->second + ": the files do not belong together");
+        file.refuse(array, "the index states that it is in " + listed->second + ": the files do not belong together");
       }
     }
     archive.append(part);
   }
   for (const auto& [name, file] : map) {
-    if (!archive.has("/" + name)) source.refuse("/" + name, "it is not in " + file + ", where the index puts it");
+    if (!archive.has("/" + name)) source.refuse("/" + name, "it is not in " + file + ", although the index states so");
   }
   return archive;
 }

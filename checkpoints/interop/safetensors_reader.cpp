@@ -81,15 +81,15 @@ class HeaderHandler : public nlohmann::json_sax<nlohmann::json> {
       return names_.insert(key_).second || refuse("the header lists it twice");
     }
     if (at_ == At::metadata) {
-      return metadata_names_.insert(key_).second || refuse("its field '" + key_ + "' is there twice");
+      return metadata_names_.insert(key_).second || refuse("its field '" + key_ + "' occurs twice");
     }
     if (key_ != "dtype" && key_ != "shape" && key_ != "data_offsets") {
-      return refuse("it has " + quoted("a field", key_) + ", which safetensors does not know");
+      return refuse("it has " + quoted("a field", key_) + ", which is not a field of safetensors");
     }
     const Entry& entry = entries.back();
     const bool is_second = key_ == "dtype" ? entry.dtype.has_value()
                                            : (key_ == "shape" ? entry.shape.has_value() : entry.offsets.has_value());
-    return !is_second || refuse("its field " + key_ + " is there twice");
+    return !is_second || refuse("its field " + key_ + " occurs twice");
   }
 
   bool start_array(std::size_t) override {
@@ -158,8 +158,8 @@ std::uint64_t header_length(const Source& source) {
   std::array<std::byte, 8> head{};
   source.read_to(0, head);
   const auto length = load<std::uint64_t>(head, 0);
-  const std::string event = "its header claims " + std::to_string(length) + " bytes";
-  if (length < 2) source.refuse(event + "; the least is {}");
+  const std::string event = "its header states a size of " + std::to_string(length) + " bytes";
+  if (length < 2) source.refuse(event + "; the minimum is {}");
   if (length > kMaxHeaderBytes) source.refuse(event + "; safetensors allows 100000000");
   if (length > source.size() - 8) source.refuse(event + ", but the file has " + std::to_string(source.size()));
   return length;
@@ -169,7 +169,8 @@ HeaderHandler parse_header(const Source& source, std::uint64_t length) {
   const Block block = source.read(8, length);
   const std::string_view text(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
   if (text.front() != '{') source.refuse("header", "its first byte is not {");
-  if (text.find('\0') != std::string_view::npos) source.refuse("header", "it has a NUL; it is padded with blanks only");
+  if (text.find('\0') != std::string_view::npos)
+    source.refuse("header", "it has a NUL; only blanks are allowed as padding");
   const std::size_t last = text.find_last_not_of(' ');
   if (text[last] != '}') source.refuse("header", "it does not end with } and blanks");
   HeaderHandler handler;
@@ -184,7 +185,7 @@ Tensor check(const Source& source, const Entry& entry, std::uint64_t data_bytes)
   Tensor tensor{.part = part_of(source, entry.name), .dtype = {}, .shape = {}, .begin = 0, .end = 0};
   const auto dtype = dtype_of_safetensors(*entry.dtype);
   if (!dtype)
-    source.refuse(object, quoted("its element type", *entry.dtype) + " is none of " + safetensors_dtypes(),
+    source.refuse(object, quoted("its element type", *entry.dtype) + " is not one of " + safetensors_dtypes(),
                   CheckpointFault::incompatible);
   tensor.dtype = *dtype;
   for (const std::uint64_t dimension : *entry.shape) {
@@ -196,10 +197,10 @@ Tensor check(const Source& source, const Entry& entry, std::uint64_t data_bytes)
   if (entry.offsets->size() != 2) source.refuse(object, "its data_offsets are not two numbers");
   tensor.begin = entry.offsets->front();
   tensor.end = entry.offsets->back();
-  if (tensor.begin > tensor.end) source.refuse(object, "it begins behind its end");
+  if (tensor.begin > tensor.end) source.refuse(object, "it starts after its end");
   if (tensor.end > data_bytes) {
-    source.refuse(object, "it ends at byte " + std::to_string(tensor.end) + " of the data, which have " +
-                              std::to_string(data_bytes) + ": the file was cut off, or its header is wrong");
+    source.refuse(object, "it ends at byte " + std::to_string(tensor.end) + " of the data, but there are " +
+                              std::to_string(data_bytes) + ": the file is truncated, or its header is wrong");
   }
   if (tensor.end - tensor.begin != *nbytes) {
     source.refuse(object, "its shape and type need " + std::to_string(*nbytes) + " bytes, but its data_offsets span " +
@@ -217,7 +218,7 @@ void check_cover(const Source& source, const std::vector<Tensor>& tensors, std::
   std::uint64_t covered = 0;
   for (const Tensor* tensor : sorted) {
     const std::string object = quoted("tensor", tensor->part);
-    if (tensor->begin < covered) source.refuse(object, "its bytes are those of another tensor, too");
+    if (tensor->begin < covered) source.refuse(object, "its bytes overlap those of another tensor");
     if (tensor->begin > covered) {
       source.refuse(object, "before it lie " + std::to_string(tensor->begin - covered) + " bytes of no tensor");
     }

@@ -19,7 +19,7 @@ constexpr std::uint64_t kExpansionFloor = std::uint64_t{64} << 20;
 constexpr const char* kMetadataGroup = "/__metadata__";
 
 void require_free(const Source& source, const Archive& archive, const std::string& path) {
-  if (archive.has(path)) source.refuse(path, "there are two entries of this name");
+  if (archive.has(path)) source.refuse(path, "the name is used twice");
   if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it lies too deep");
 }
 
@@ -36,8 +36,8 @@ std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
 
 void Source::require_inside(std::uint64_t offset, std::uint64_t count) const {
   if (offset <= size() && count <= size() - offset) return;
-  refuse("it ends after " + std::to_string(size()) + " bytes, but should have " + std::to_string(count) +
-         " from byte " + std::to_string(offset) + " on: it was cut off");
+  refuse("it is truncated: it has only " + std::to_string(size()) + " bytes, but should have " + std::to_string(count) +
+         " from byte " + std::to_string(offset) + " on");
 }
 
 void Source::read_to(std::uint64_t offset, std::span<std::byte> out) const {

@@ -107,7 +107,7 @@ Zip::Directory Zip::find_directory() const {
   const std::uint64_t at = source_.size() - kEndBytes;
   source_.read_to(at, end);
   if (load<std::uint32_t>(end, 0) != kEndMagic || load<std::uint16_t>(end, 20) != 0) {
-    source_.refuse("it is a zip archive without its end: it was cut off, or something was appended");
+    source_.refuse("it is a zip archive without its end, or something was appended");
   }
   Directory directory{.offset = load<std::uint32_t>(end, 16),
                       .bytes = load<std::uint32_t>(end, 12),

@@ -157,10 +157,9 @@ TEST_F(InteropReference, EveryTypeOfSafetensorsAndPyTorch) {
 
 TEST_F(InteropReference, WhatIsNotReadIsRefusedWithAdvice) {
   for (const char* name : {"dtypes_legacy.pt", "views_legacy.pt", "malformed/legacy_good.pt"}) {
-    EXPECT_EQ(error_of(file(name)),
-              file(name) +
-                  ": it is a PyTorch file of the form before version 1.6, a bare pickle, which is not read: "
-                  "load it in Python and torch.save it again");
+    EXPECT_EQ(error_of(file(name)), file(name) +
+                                        ": it is a PyTorch file in the format used before version 1.6, which is not "
+                                        "supported: load it in Python and call torch.save again");
   }
   EXPECT_NE(error_of(file("dtypes_protocol4.pt")).find("pickle protocol 4"), std::string::npos);
   const std::string error = error_of(file("less_common_dtypes.safetensors"));

@@ -208,7 +208,8 @@ TEST_P(BadInputTest, AnyOtherFileIsNamedByItsFormat) {
   };
   expect("", {folder_.path("file"), "the file is empty"});
   expect(std::string("\2\0\0\0\0\0\0\0{}", 10), {"it is a safetensors file", "--init.from takes its parameters"});
-  expect("\x89HDF\r\n\x1A\n" + std::string(500, '\1') + "keras_version", {"it is an HDF5 file of Keras", "`ckpt ls`"});
+  expect("\x89HDF\r\n\x1A\n" + std::string(500, '\1') + "keras_version",
+         {"it is an HDF5 file written by Keras", "`ckpt ls`"});
   fs::remove(folder_ / "file");
   fs::create_symlink("/etc/passwd", folder_ / "file");
   expect_refusal(run_dir() + "--resume=" + folder_.path("file"), kCheckpoint, {"it is a symbolic link"});

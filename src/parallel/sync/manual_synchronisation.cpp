@@ -18,7 +18,7 @@ namespace {
 
 void require_root(int root, const mpi::Collectives& collectives) {
   if (root >= 0 && root < collectives.world_size()) return;
-  throw ConfigError("manual synchronisation: the root " + std::to_string(root) + " is none of " +
+  throw ConfigError("manual synchronisation: the root " + std::to_string(root) + " is not one of " +
                     std::to_string(collectives.world_size()) + " ranks");
 }
 

@@ -283,7 +283,7 @@ TEST_F(ManualTest, ARootThatIsNoRankIsRefused) {
   Stateful& model = make<Stateful>(rank());
   for (const int root : {-1, size()}) {
     EXPECT_EQ(refusal([&] { manual_sync_parameters(model, *collectives_, {.root = root}); }),
-              "manual synchronisation: the root " + std::to_string(root) + " is none of " + std::to_string(size()) +
+              "manual synchronisation: the root " + std::to_string(root) + " is not one of " + std::to_string(size()) +
                   " ranks");
   }
 }

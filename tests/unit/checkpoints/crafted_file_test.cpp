@@ -57,14 +57,14 @@ TEST(CraftedFileTest, AnEmptyTreeIsFine) {
 }
 
 TEST(CraftedFileTest, LinksOutOfTheTreeAreRefused) {
-  const std::string refused = "f.h5: /: it holds a link that leads elsewhere; that is refused";
+  const std::string refused = "f.h5: /: it is a soft or external link; this is not allowed";
   EXPECT_EQ(error_of_tree([](hid_t file) { H5Lcreate_external("/etc/passwd", "/", file, "x", 0, 0); }), refused);
   EXPECT_EQ(error_of_tree([](hid_t file) { H5Lcreate_soft("/y", file, "x", 0, 0); }), refused);
 }
 
 TEST(CraftedFileTest, ACircleOfGroupsEnds) {
   const std::string error = error_of_tree([](hid_t file) { H5Lcreate_hard(file, "/", file, "loop", 0, 0); });
-  EXPECT_NE(error.find("/loop/loop: it lies more than 32 groups deep, or in a circle"), std::string::npos) << error;
+  EXPECT_NE(error.find("/loop/loop: it is nested more than 32 groups deep, or in a cycle"), std::string::npos) << error;
 }
 
 TEST(CraftedFileTest, ANamedTypeIsRefused) {
@@ -77,13 +77,14 @@ TEST(CraftedFileTest, ANamedTypeIsRefused) {
 
 TEST(CraftedFileTest, BytesElsewhereAreRefused) {
   EXPECT_EQ(error_of_array([](hid_t list) { H5Pset_external(list, "/etc/passwd", 0, 16); }),
-            "f.h5: /w: its bytes are in another file, '/etc/passwd'; that is refused");
-  EXPECT_EQ(error_of_array([](hid_t list) {
-              const hsize_t count = 4;
-              const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose, "H5Screate_simple");
-              H5Pset_virtual(list, space.id(), "/tmp/other.h5", "w", space.id());
-            }),
-            "f.h5: /w: it is made of arrays in other files, such as '/tmp/other.h5'; that is refused");
+            "f.h5: /w: its bytes are in another file, '/etc/passwd'; this is not allowed");
+  EXPECT_EQ(
+      error_of_array([](hid_t list) {
+        const hsize_t count = 4;
+        const Handle space(H5Screate_simple(1, &count, nullptr), H5Sclose, "H5Screate_simple");
+        H5Pset_virtual(list, space.id(), "/tmp/other.h5", "w", space.id());
+      }),
+      "f.h5: /w: it is a virtual dataset; its data are in other files, such as '/tmp/other.h5'; this is not allowed");
 }
 
 TEST(CraftedFileTest, OtherStorageIsRefused) {
@@ -98,23 +99,22 @@ TEST(CraftedFileTest, OtherStorageIsRefused) {
   // An array without elements is checked as well.
   EXPECT_EQ(
       error_of_array([](hid_t list) { H5Pset_external(list, "/etc/passwd", 0, 16); }, H5T_IEEE_F32LE, {.nbytes = 0}),
-      "f.h5: /w: its bytes are in another file, '/etc/passwd'; that is refused");
+      "f.h5: /w: its bytes are in another file, '/etc/passwd'; this is not allowed");
 }
 
 TEST(CraftedFileTest, ThePlaceMustBeTheOneListed) {
   EXPECT_EQ(error_of_array(early), "");  // the control
-  EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.shift = 4}),
-            "f.h5: /w: it does not lie where the list of arrays says");
-  EXPECT_EQ(error_of_array([](hid_t) {}), "f.h5: /w: it does not lie where the list of arrays says");  // no space yet
-  EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.path = "/v"}), "f.h5: /w: it is not in the list of arrays");
+  EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.shift = 4}), "f.h5: /w: its offset differs from the index");
+  EXPECT_EQ(error_of_array([](hid_t) {}), "f.h5: /w: its offset differs from the index");  // no space yet
+  EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.path = "/v"}), "f.h5: /w: it is not in the index");
   std::vector<ArrayLocation> listed(1);
   listed[0].path = "/w";
-  EXPECT_EQ(error_of_tree([](hid_t) {}, listed), "f.h5: /w: it is listed, but missing");
+  EXPECT_EQ(error_of_tree([](hid_t) {}, listed), "f.h5: /w: it is in the index, but missing in the file");
   EXPECT_EQ(error_of_array(early, H5T_IEEE_F32LE, {.nbytes = 20}), "f.h5: /w: its shape does not fit its bytes");
 }
 
 TEST(CraftedFileTest, OtherTypesAreRefused) {
-  const std::string refused = "f.h5: /w: its element type is none of Lockstep's (float32, ";
+  const std::string refused = "f.h5: /w: its element type is not supported (float32, ";
   for (const hid_t type : {H5T_IEEE_F32BE, H5T_STD_U32LE, H5T_STD_REF_OBJ}) {
     EXPECT_EQ(error_of_array(early, type).substr(0, refused.size()), refused);
   }
@@ -135,7 +135,7 @@ TEST(CraftedFileTest, OtherAttributesAreRefused) {
   };
   EXPECT_EQ(error_of_attribute(H5T_STD_I64LE, 0, 8), "");
   EXPECT_EQ(error_of_attribute(H5T_STD_I64LE, 2, 16), "f.h5: /: its attribute 'a' is malformed");
-  const std::string refused = "f.h5: /: its attribute 'a' has a type that is none of Lockstep's";
+  const std::string refused = "f.h5: /: its attribute 'a' has a type that is not supported";
   EXPECT_EQ(error_of_attribute(H5T_STD_I32LE, 0, 4), refused);
   const Handle text(H5Tcopy(H5T_C_S1), H5Tclose, "H5Tcopy");
   H5Tset_size(text.id(), H5T_VARIABLE);
@@ -149,7 +149,7 @@ TEST(CraftedFileTest, NamesThatNoArchiveHoldsAreRefused) {
   EXPECT_EQ(error_of_tree([](hid_t file) {
               const Handle group(H5Gcreate2(file, "line\nbreak", 0, 0, 0), H5Gclose, "H5Gcreate2");
             }),
-            "f.h5: /: it holds a link with a malformed name");
+            "f.h5: /: it has a link with a malformed name");
 }
 
 }  // namespace crafted_file_test

@@ -90,7 +90,7 @@ TEST_F(DamageTest, EveryLengthButTheRightOneIsFound) {
   }
   EXPECT_EQ(error_after(good_.substr(0, good_.size() - 1)), file_ + ": it has " + std::to_string(good_.size() - 1) +
                                                                 " bytes instead of " + std::to_string(good_.size()) +
-                                                                ": it was cut off");
+                                                                ": it is truncated");
   EXPECT_EQ(error_after(good_ + "x"), file_ + ": it has " + std::to_string(good_.size() + 1) + " bytes instead of " +
                                           std::to_string(good_.size()) + ": 1 bytes were appended at byte " +
                                           std::to_string(good_.size()));
@@ -139,8 +139,7 @@ TEST_F(DamageTest, MetadataAndTableOfDigestsAreNamed) {
   bad = good_;
   bad.back() ^= 1;
   EXPECT_EQ(error_after(bad), file_ + ": it is damaged: bytes " + std::to_string(envelope_.index_offset) + "-" +
-                                  std::to_string(good_.size() - 1) +
-                                  ", its table of digests, differ from their digest");
+                                  std::to_string(good_.size() - 1) + ", its index, differ from their digest");
 }
 
 TEST_F(DamageTest, AnArrayThatNeverReachedTheDiskIsRecognised) {
@@ -169,9 +168,9 @@ TEST_F(DamageTest, AnUncommittedFileIsUnfinished) {
   seal(envelope_);
   std::string torn = good_;
   std::memcpy(torn.data(), &envelope_, sizeof envelope_);
-  EXPECT_EQ(error_after(torn),
-            file_ + ": it is unfinished: its writer was stopped in the middle of step 1's checkpoint (" +
-                std::to_string(good_.size()) + " of " + std::to_string(good_.size()) + " bytes are there)");
+  EXPECT_EQ(error_after(torn), file_ + ": it is incomplete: its writer was stopped while it saved step 1 (" +
+                                   std::to_string(good_.size()) + " of " + std::to_string(good_.size()) +
+                                   " bytes exist)");
 }
 
 }  // namespace damage_test

@@ -112,7 +112,7 @@ TEST_F(FaultTest, ADeathBeforeAnyCallLeavesTheEarlierCheckpoint) {
         EXPECT_NE(error, "") << "unfinished, yet it reads";
       }
       if (target > first_pwrite && target < sync) {
-        EXPECT_TRUE(error.starts_with(file + ": it is unfinished: its writer was stopped in the middle of step 2's"))
+        EXPECT_TRUE(error.starts_with(file + ": it is incomplete: its writer was stopped while it saved step 2 ("))
             << error;
       }
     }

@@ -51,10 +51,11 @@ TEST(MaliciousSafetensorsTest, IsRefusedWithItsReason) {
   const TemporaryFolder directory;
   expect_refused(
       directory, "hostile.safetensors",
-      {{le(~0ULL, 8) + "{}", "its header claims 18446744073709551615 bytes"},
-       {le(1ULL << 63, 8) + "{}", "its header claims 9223372036854775808 bytes; safetensors allows 100000000"},
-       {le(100, 8) + "{}", "its header claims 100 bytes, but the file has 10"},
-       {le(1, 8) + "{", "its header claims 1 bytes; the least is {}"},
+      {{le(~0ULL, 8) + "{}", "its header states a size of 18446744073709551615 bytes"},
+       {le(1ULL << 63, 8) + "{}",
+        "its header states a size of 9223372036854775808 bytes; safetensors allows 100000000"},
+       {le(100, 8) + "{}", "its header states a size of 100 bytes, but the file has 10"},
+       {le(1, 8) + "{", "its header states a size of 1 bytes; the minimum is {}"},
        {one_tensor(f32 + "\"shape\":[4611686018427387904,8],\"data_offsets\":[0,0]"), "overflow 63 bits"},
        {one_tensor(f32 + "\"shape\":[9223372036854775808],\"data_offsets\":[0,0]"), "its shape overflows 63 bits"},
        {one_tensor(f32 + "\"shape\":[18446744073709551616],\"data_offsets\":[0,0]"), "more than 64 bits"},
@@ -67,22 +68,22 @@ TEST(MaliciousSafetensorsTest, IsRefusedWithItsReason) {
                        "],\"data_offsets\":[0,4]",
                    "1234"),
         "more than 32 dimensions"},
-       {one_tensor(good, "123"), "it ends at byte 4 of the data, which have 3"},
+       {one_tensor(good, "123"), "it ends at byte 4 of the data, but there are 3"},
        {one_tensor(good, "12345"), "behind its last tensor lie 1 bytes of no tensor"},
-       {one_tensor("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]", "1234"), "'F33' is none of F32, F64"},
+       {one_tensor("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]", "1234"), "'F33' is not one of F32, F64"},
        {one_tensor("\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]", "\x01\x02"),
         "/w: its element 1 is neither true nor false (0 or 1) but 2"},
-       {one_tensor(good + ",\"shape\":[1]", "1234"), "its field shape is there twice"},
-       {one_tensor(good + ",\"more\":[1]", "1234"), "a field 'more', which safetensors does not know"},
+       {one_tensor(good + ",\"shape\":[1]", "1234"), "its field shape occurs twice"},
+       {one_tensor(good + ",\"more\":[1]", "1234"), "a field 'more', which is not a field of safetensors"},
        {one_tensor(f32 + "\"shape\":[1]", "1234"), "its field data_offsets is missing"},
-       {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[4,0]", "1234"), "it begins behind its end"},
+       {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[4,0]", "1234"), "it starts after its end"},
        {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[0,4,4]", "1234"), "its data_offsets are not two numbers"},
-       {safetensors(first + second + "[2,4]}}", "1234"), "its bytes are those of another tensor, too"},
+       {safetensors(first + second + "[2,4]}}", "1234"), "its bytes overlap those of another tensor"},
        {safetensors(first + second + "[5,7]}}", "1234567"), "before it lie 1 bytes of no tensor"},
        {safetensors(first + "," + first.substr(1) + "}", "1234"), "tensor 'w': the header lists it twice"},
        {safetensors("{\"__metadata__\":{\"a\":1}}"), "its entry 'a' is a number, not a text"},
        {safetensors("{\"__metadata__\":[]}"), "is a list, not an object"},
-       {safetensors("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}"), "its field 'a' is there twice"},
+       {safetensors("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}"), "its field 'a' occurs twice"},
        {safetensors("{\"" + long_name + "\":{" + good + "}}", "1234"), "it is longer than 1024 bytes"},
        {safetensors("{\"\":{" + good + "}}", "1234"), "a name in it is empty"},
        {safetensors("{\"\\ud800\":{" + good + "}}", "1234"), "it is not JSON in UTF-8"},
@@ -120,7 +121,7 @@ TEST(MaliciousZipTest, IsRefusedWithItsReason) {
       {{good.substr(0, good.size() - 1), "without its end"},
        {good + "x", "without its end"},
        {zip_of({pickle}, "comment"), "without its end"},
-       {zip_of({pickle, pickle}), "record 'a/data.pkl': there are two of this name"},
+       {zip_of({pickle, pickle}), "record 'a/data.pkl': the name is used twice"},
        {with([](Record& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
        {with([](Record& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
        {with([](Record& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': such a name is refused"},
@@ -196,9 +197,10 @@ TEST(MaliciousNpzTest, IsRefusedWithItsReason) {
        {npz("{'descr': '<f4', 'shape': (1,)}\n", "1234"), "its .npy header is malformed"},
        {npz("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n", "1234"), "malformed"},
        {npz("__import__('os').system('true')\n"), "its .npy header is malformed"},
-       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x01\0\xFF\xFF"s}}), "its .npy header was cut off"},
-       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x09\0\x01\0{"s}}), "its .npy version 9 is none of 1, 2, 3"},
-       {zip_of({{.name = "x.npy", .bytes = "short"}}), "it is no .npy"},
+       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x01\0\xFF\xFF"s}}), "its .npy header is truncated"},
+       {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x09\0\x01\0{"s}}),
+        "its .npy version 9 is not supported (1, 2, 3 are)"},
+       {zip_of({{.name = "x.npy", .bytes = "short"}}), "it is not in .npy format"},
        {npz_deflated(packed, zeros.size(), crc_of(zeros)), "so large an expansion is refused"},
        {npz_deflated(packed, 0xFFFFFFF0, 0), "more bytes than deflate can make of it"},
        {npz_deflated("junk", 100, 0), "its compressed bytes are damaged"},
@@ -219,40 +221,40 @@ TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsReported) {
                               "X\x01\0\0\0"s + "0X\x03\0\0\0cpuK\x04tQ"s;
   const std::pair<std::string, std::string> cases[] = {
       {"", "it is empty"},
-      {"}.", "byte 0: it does not begin with a protocol"},
+      {"}.", "byte 0: it does not start with a protocol"},
       {"\x80\x05}.", "pickle protocol 5"},
-      {head + "cos\nsystem\n(X\x04\0\0\0true"s + "tR.", "it asks for 'os.system'"},
-      {head + "cposix\nsystem\n.", "it asks for 'posix.system'"},
-      {head + "ctorch\nSize.__class__\n.", "it asks for 'torch.Size.__class__'"},
-      {head + "ctorch._utils._rebuild_tensor\nv2\n.", "it asks for"},
-      {head + "ctorch\n_utils._rebuild_tensor_v2\n.", "it asks for"},
-      {head + "X\x01\0\0\0wX\x02\0\0\0os\x93."s, "opcode 147 is none of those"},
-      {head + "(i__main__\nX\n.", "opcode 105 is none of those"},
-      {head + "(o.", "opcode 111 is none of those"},
-      {head + "]}b.", "it treats something else as a map with attributes"},
-      {head + "}", "it ends in the middle"},
-      {head + ".", "it takes more from its stack than is there"},
-      {head + "(.", "it takes more from its stack than is there"},
-      {head + "}(a.", "it takes more from its stack than is there"},
+      {head + "cos\nsystem\n(X\x04\0\0\0true"s + "tR.", "it imports 'os.system'"},
+      {head + "cposix\nsystem\n.", "it imports 'posix.system'"},
+      {head + "ctorch\nSize.__class__\n.", "it imports 'torch.Size.__class__'"},
+      {head + "ctorch._utils._rebuild_tensor\nv2\n.", "it imports"},
+      {head + "ctorch\n_utils._rebuild_tensor_v2\n.", "it imports"},
+      {head + "X\x01\0\0\0wX\x02\0\0\0os\x93."s, "opcode 147 is not one of those"},
+      {head + "(i__main__\nX\n.", "opcode 105 is not one of those"},
+      {head + "(o.", "opcode 111 is not one of those"},
+      {head + "]}b.", "it uses a value of another type as a map with attributes"},
+      {head + "}", "it is truncated"},
+      {head + ".", "it pops from an empty stack"},
+      {head + "(.", "it pops from an empty stack"},
+      {head + "}(a.", "it pops from an empty stack"},
       {head + "t.", "up to a mark, but there is none"},
       {head + "}(X\x01\0\0\0ku."s, "a key has no value"},
       {head + "]u.", "up to a mark, but there is none"},
-      {head + "](u.", "it treats something else as a map"},
-      {head + "h\x07.", "it recalls value 7, which it never noted"},
-      {head + "j\xFF\xFF\xFF\xFF.", "it recalls value 4294967295, which it never noted"},
-      {head + "X\xFF\xFF\xFF\xFFx", "it ends in the middle"},
-      {head + "\x8A\xFFx", "it ends in the middle"},
+      {head + "](u.", "it uses a value of another type as a map"},
+      {head + "h\x07.", "it reads memo entry 7, which was never written"},
+      {head + "j\xFF\xFF\xFF\xFF.", "it reads memo entry 4294967295, which was never written"},
+      {head + "X\xFF\xFF\xFF\xFFx", "it is truncated"},
+      {head + "\x8A\xFFx", "it is truncated"},
       {head + "c" + std::string(1000, 'm') + "\n", "more than 200 bytes"},
       {head + "K\x01K\x02R.", "it calls a name without a tuple"},
-      {head + "K\x01)R.", "it calls something that is not a name"},
+      {head + "K\x01)R.", "it calls a value that is not a name"},
       {head + "ctorch\nFloatStorage\n)R.", "it calls an element type"},
       {head + storage + "J\xFF\xFF\xFF\xFFtQ.", "a storage of -1 elements is impossible"},
       {head + storage + "\x8A\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7FtQ.", "elements is impossible"},
-      {head + "K\x01Q.", "a storage is not named as PyTorch names it"},
-      {rebuild + "J\xFF\xFF\xFF\xFF))\x89)tR.", "a tensor begins before its storage"},
+      {head + "K\x01Q.", "a storage has an unexpected name"},
+      {rebuild + "J\xFF\xFF\xFF\xFF))\x89)tR.", "a tensor starts before its storage"},
       {rebuild + "K\0K\x02\x85)\x89)tR."s, "not as many strides as dimensions"},
       {rebuild + "K\0J\xFF\xFF\xFF\xFF\x85K\x01\x85\x89)tR."s, "a tensor's shape or stride is negative"},
-      {rebuild + "K\0X\x01\0\0\0a\x85K\x01\x85\x89)tR."s, "a tensor's number is none of 64 bits"},
+      {rebuild + "K\0X\x01\0\0\0a\x85K\x01\x85\x89)tR."s, "a tensor's number does not fit 64 bits"},
       {rebuild + "K\0("s + std::string(33, 'N') + "t)\x89)tR."s, "more than 32 dimensions"},
   };
   for (const auto& [program, sentence] : cases) {
@@ -348,12 +350,12 @@ TEST_F(MaliciousHdf5Test, NothingOutsideOfTheFileIsRead) {
     file.put("/stolen", H5T_STD_U8LE, {bytes}, list, nullptr);
     H5Pclose(list);
   }
-  expect_refused("/stolen: its bytes are in another file, '" + (directory_ / "secret") + "'; that is refused");
+  expect_refused("/stolen: its bytes are in another file, '" + (directory_ / "secret") + "'; this is not allowed");
   {
     const Hdf5File file(path_);
     H5Lcreate_external("elsewhere.h5", "/x", file.id(), "/away", H5P_DEFAULT, H5P_DEFAULT);
   }
-  expect_refused("/: it holds a link into another file, 'away' to 'elsewhere.h5'; that is refused");
+  expect_refused("/: it is an external link, 'away' to 'elsewhere.h5'; this is not allowed");
   {
     const Hdf5File file(path_);
     const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
@@ -363,7 +365,8 @@ TEST_F(MaliciousHdf5Test, NothingOutsideOfTheFileIsRead) {
     H5Sclose(space);
     H5Pclose(list);
   }
-  expect_refused("/virtual: it is made of arrays in other files, such as 'elsewhere.h5'; that is refused");
+  expect_refused(
+      "/virtual: it is a virtual dataset; its data are in other files, such as 'elsewhere.h5'; this is not allowed");
 }
 
 TEST_F(MaliciousHdf5Test, ClaimsBeyondTheFileAreRefused) {
@@ -372,7 +375,7 @@ TEST_F(MaliciousHdf5Test, ClaimsBeyondTheFileAreRefused) {
     const Hdf5File file(path_);
     file.put("/late", H5T_STD_U8LE, {huge}, H5P_DEFAULT, nullptr);  // never allocated
   }
-  expect_refused("/late: its shape claims 140737488355328 bytes, but 0 are stored");
+  expect_refused("/late: its shape needs 140737488355328 bytes, but 0 are stored");
   {
     const Hdf5File file(path_);
     const hid_t list = H5Pcreate(H5P_DATASET_CREATE);
@@ -393,12 +396,12 @@ TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
     file.put("/texts", text, {2}, H5P_DEFAULT, nullptr);
     H5Tclose(text);
   }
-  expect_refused("/texts: its element type is none of Lockstep's");
+  expect_refused("/texts: its element type is not one of Lockstep's");
   {
     const Hdf5File file(path_);
     H5Lcreate_hard(file.id(), "/", file.id(), "/again", H5P_DEFAULT, H5P_DEFAULT);
   }
-  expect_refused("/again: it is the group / once more");
+  expect_refused("/again: it is a second link to the group /");
   {
     const Hdf5File file(path_);
     H5Lcreate_soft("/loop", file.id(), "/loop", H5P_DEFAULT, H5P_DEFAULT);
@@ -412,7 +415,7 @@ TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
       H5Gclose(H5Gcreate2(file.id(), path.c_str(), H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));
     }
   }
-  expect_refused("it lies more than 32 groups deep");
+  expect_refused("it is nested more than 32 groups deep");
   {
     const Hdf5File file(path_);
     H5Gclose(H5Gcreate2(file.id(), "/a\x1b[31m", H5P_DEFAULT, H5P_DEFAULT, H5P_DEFAULT));

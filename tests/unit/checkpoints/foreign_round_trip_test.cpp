@@ -90,7 +90,7 @@ TEST(ForeignRoundTripTest, AFileIsReplacedOnlyWhenAskedFor) {
     const std::string path = directory / ("kept" + suffix);
     put_bytes(path, "mine");
     EXPECT_EQ(error_of([&] { write_foreign(path, kind, {one}, {}); }),
-              path + ": there is such a file already; it is left as it is");
+              path + ": the file already exists and is not overwritten");
     EXPECT_EQ(bytes_of(path), "mine");
     write_foreign(path, kind, {one}, {}, IfExists::replace);
     EXPECT_EQ(values_of<float>(read_foreign(path).array("/w")), std::vector<float>{1});
@@ -106,7 +106,7 @@ TEST(ForeignRoundTripTest, WhatCannotBeWrittenIsSaidInASentence) {
   const auto error = [&](const std::vector<NamedArray>& arrays, const Metadata& metadata = {}) {
     return error_of([&] { write_foreign(path, ExportKind::safetensors, arrays, metadata); });
   };
-  EXPECT_EQ(error({good, good}), path + ": array 'w': there are two of this name");
+  EXPECT_EQ(error({good, good}), path + ": array 'w': the name is used twice");
   EXPECT_EQ(error({wide}), path + ": tensor 'z': safetensors has no complex128");
   EXPECT_EQ(error({{"", good.array}}), path + ": array '': a name has 1 to 1024 bytes of UTF-8");
   EXPECT_EQ(error({{"\xFF", good.array}}), path + ": array '?': a name has 1 to 1024 bytes of UTF-8");

@@ -36,24 +36,24 @@ const std::vector<Row>& content_rows() {
        [](Workshop& shop) { put_with_index(shop, [](checkpoints::ArrayLocation& place) { place.path += "x"; }); },
        kVerify,
        Exit::corrupt,
-       {"FILE  /model/params/conv.bias: it is not in the list of arrays"}},
+       {"FILE  /model/params/conv.bias: it is not in the index"}},
       {"E_ATTRTYPE",
        [](Workshop& shop) { shop.put(crafted_file([](hid_t file) { put_attribute(file, H5T_STD_I32LE); })); },
        kVerify,
        Exit::corrupt,
-       {"FILE  /: its attribute 'step' has a type that is none of Lockstep's"}},
+       {"FILE  /: its attribute 'step' has a type that is not supported"}},
       {"E_DTYPE",
        [](Workshop& shop) { write_hdf5(shop.path, [](hid_t file) { add_set(file, "x", H5T_STD_B8LE, 2); }); },
        kVerify,
        Exit::incompatible,
-       {"FILE  /x: its element type is none of Lockstep's (float32, "}},
+       {"FILE  /x: its element type is not supported (float32, "}},
       {"E_DTYPE_safetensors",
        [](Workshop& shop) {
          shop.put(safetensors_of(R"({"w":{"dtype":"F33","shape":[1],"data_offsets":[0,4]}})", "1234"));
        },
        kVerify,
        Exit::incompatible,
-       {"tensor 'w'", "'F33' is none of F32, F64"}},
+       {"tensor 'w'", "'F33' is not one of F32, F64"}},
       {"E_OVERFLOW",
        [](Workshop& shop) {
          put_with_index(shop, [](checkpoints::ArrayLocation& place) { place.shape = {std::int64_t{1} << 62, 8}; });
@@ -67,7 +67,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"FILE  /x: its shape claims 140737488355328 bytes, but 0 are stored"}},
+       {"FILE  /x: its shape needs 140737488355328 bytes, but 0 are stored"}},
       {"E_STORAGE",
        [](Workshop& shop) {
          put_with_index(shop, [](checkpoints::ArrayLocation& place) {
@@ -84,14 +84,14 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"FILE  /: it holds a link into another file, 'x' to '/etc/passwd'; that is refused"}},
+       {"FILE  /: it is an external link, 'x' to '/etc/passwd'; this is not allowed"}},
       {"E_EXTLINK_own",
        [](Workshop& shop) {
          shop.put(crafted_file([](hid_t file) { H5Lcreate_external("/etc/passwd", "/", file, "x", 0, 0); }));
        },
        kVerify,
        Exit::refused,
-       {"FILE  /: it holds a link that leads elsewhere; that is refused"}},
+       {"FILE  /: it is a soft or external link; this is not allowed"}},
       {"E_EXTSTORE",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) {
@@ -100,7 +100,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"FILE  /x: its bytes are in another file, '/etc/passwd'; that is refused"}},
+       {"FILE  /x: its bytes are in another file, '/etc/passwd'; this is not allowed"}},
       {"E_VDS",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) {
@@ -113,7 +113,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"FILE  /x: it is made of arrays in other files, such as '/etc/passwd'; that is refused"}},
+       {"FILE  /x: it is a virtual dataset; its data are in other files, such as '/etc/passwd'; this is not allowed"}},
       {"E_FILTER",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) {
@@ -126,21 +126,21 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"FILE  /x: it was packed by filter 32015"}},
+       {"FILE  /x: it is compressed with filter 32015"}},
       {"E_CYCLE",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) { H5Lcreate_hard(file, "/", file, "again", 0, 0); });
        },
        kVerify,
        Exit::refused,
-       {"FILE  /again: it is the group / once more"}},
+       {"FILE  /again: it is a second link to the group /"}},
       {"E_CYCLE_own",
        [](Workshop& shop) {
          shop.put(crafted_file([](hid_t file) { H5Lcreate_hard(file, "/", file, "loop", 0, 0); }));
        },
        kVerify,
        Exit::refused,
-       {"/loop/loop: it lies more than 32 groups deep, or in a circle"}},
+       {"/loop/loop: it is nested more than 32 groups deep, or in a cycle"}},
       {"E_DEPTH",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) {
@@ -153,7 +153,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"it lies more than 32 groups deep"}},
+       {"it is nested more than 32 groups deep"}},
       {"E_COUNT",
        [](Workshop& shop) {
          std::string header = "{";
@@ -176,7 +176,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"FILE  /: it holds a link with a malformed name, 'a?%1B[2J'"}},
+       {"FILE  /: it has a link with a malformed name, 'a?%1B[2J'"}},
       {"E_NAME_zip",
        [](Workshop& shop) {
          shop.put(checkpoints::zip_of({{.name = "a/data.pkl", .bytes = "\x80\x02}."}, {.name = "../x", .bytes = "1"}}));
@@ -242,12 +242,12 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"data.pkl: byte 2: it asks for 'os.system'", "nothing was run"}},
+       {"data.pkl: byte 2: it imports 'os.system'", "nothing was run"}},
       {"E_PICKLE_opcode",
        [](Workshop& shop) { shop.put(pytorch_of("\x80\x02(i__main__\nX\n.")); },
        kVerify,
        Exit::refused,
-       {"data.pkl: byte 3: opcode 105 is none of those"}},
+       {"data.pkl: byte 3: opcode 105 is not one of those"}},
       {"E_PICKLE_npz",
        [](Workshop& shop) {
          const std::string line = "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n";
@@ -256,19 +256,19 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"array 'x': it holds pickled Python objects, which are never loaded"}},
+       {"array 'x': it contains pickled Python objects, which are never loaded"}},
       {"E_STHDR_long",
        [](Workshop& shop) { shop.put(std::string(8, '\xFF') + "{}"); },
        kVerify,
        Exit::corrupt,
-       {"its header claims 18446744073709551615 bytes"}},
+       {"its header states a size of 18446744073709551615 bytes"}},
       {"E_STHDR_overlap",
        [tensor](Workshop& shop) {
          shop.put(safetensors_of("{\"v\":{" + tensor + "[0,4]},\"w\":{" + tensor + "[0,4]}}", "1234"));
        },
        kVerify,
        Exit::corrupt,
-       {"tensor 'w': its bytes are those of another tensor, too"}},
+       {"tensor 'w': its bytes overlap those of another tensor"}},
       {"E_STHDR_hole",
        [tensor](Workshop& shop) { shop.put(safetensors_of("{\"w\":{" + tensor + "[4,8]}}", "12345678")); },
        kVerify,

@@ -50,7 +50,7 @@ const std::vector<Row>& file_rows() {
        },
        {"lineage", "FILE"},
        Exit::incompatible,
-       {"it is an HDF5 file of Keras", "`ckpt ls` reads it", "--init.from"}},
+       {"it is an HDF5 file written by Keras", "`ckpt ls` reads it", "--init.from"}},
       {"E_FOREIGNH5_matlab",
        [](Workshop& shop) {
          write_hdf5(
@@ -61,7 +61,7 @@ const std::vector<Row>& file_rows() {
        },
        {"lineage", "FILE"},
        Exit::incompatible,
-       {"it is an HDF5 file of MATLAB"}},
+       {"it is an HDF5 file written by MATLAB"}},
       {"E_TORN",
        [](Workshop& shop) {
          const std::string whole = shop.save();
@@ -72,7 +72,7 @@ const std::vector<Row>& file_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"it is unfinished: its writer was stopped in the middle of step 10's checkpoint (5000 of "}},
+       {"it is incomplete: its writer was stopped while it saved step 10 (5000 of "}},
       {"E_TRUNC",
        [](Workshop& shop) {
          const std::string whole = shop.save();
@@ -109,7 +109,7 @@ const std::vector<Row>& file_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"it begins with zeros only: its writer was interrupted, or the bytes never reached the disk"}},
+       {"it starts with zeros: its writer was interrupted, or its data never reached the disk"}},
       {"E_LEAF",
        [](Workshop& shop) {
          const std::string whole = shop.save();

@@ -161,11 +161,11 @@ TEST_F(IndexTest, AnIndexThatDoesNotFitIsRefused) {
   expect_refusal(a + "," + c, 4, "/b: the index ");
   expect_refusal(a + "," + b + "," + c + R"(,"d":")" + two_ + "\"", 4, "/d: it is not in " + two_);
   expect_refusal(a + R"(,"b":")" + two_ + "\"," + c, 4, "the files do not belong together");
-  expect_refusal(a + "," + b + R"(,"c":"model-3.safetensors")", 4, "these files of it are missing: 'model-3");
+  expect_refusal(a + "," + b + R"(,"c":"model-3.safetensors")", 4, "these files are missing: 'model-3");
   expect_refusal(a + "," + a + "," + b + "," + c, 4, "tensor 'a': the index lists it twice");
-  expect_refusal(a + R"(,"c":7)", 4, "tensor 'c': the index gives it no file");
+  expect_refusal(a + R"(,"c":7)", 4, "tensor 'c': the index states no file for it");
   for (const std::string file : {"../x.safetensors", "/etc/passwd", "..", ""}) {
-    expect_refusal(R"("c":")" + file + "\"", 7, "does not lie beside the index; that is refused");
+    expect_refusal(R"("c":")" + file + "\"", 7, "does not lie beside the index; this is not allowed");
   }
   expect_refusal("", 0, "whole: 0 arrays");
   put_bytes(index_, R"({"weight_map": {"a": )");
