@@ -92,7 +92,7 @@ std::string lateness(int rank, double seconds, const Call& call, const std::stri
   std::array<char, 32> waited{};
   std::snprintf(waited.data(), waited.size(), "%.1f s", seconds);
   return "rank " + std::to_string(rank) + " waited " + waited.data() + " in " + describe(call) + " for " + late +
-         "; raise comm.timeout_s where ranks may be this far apart";
+         "; raise comm.timeout_s if ranks can be this far apart";
 }
 
 std::string disagreement(std::span<const int> ranks, const std::function<const Call&(int)>& call_of) {
@@ -100,8 +100,8 @@ std::string disagreement(std::span<const int> ranks, const std::function<const C
   for (std::size_t i = 1; i < ranks.size(); ++i) {
     const Call& other = call_of(static_cast<int>(i));
     if (is_same(first, other)) continue;
-    return "the ranks ask for different things: rank " + std::to_string(ranks[0]) + " for " + describe(first) +
-           ", rank " + std::to_string(ranks[i]) + " for " + describe(other);
+    return "the ranks call different operations: rank " + std::to_string(ranks[0]) + " called " + describe(first) +
+           ", rank " + std::to_string(ranks[i]) + " called " + describe(other);
   }
   return "";
 }

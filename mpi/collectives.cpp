@@ -112,12 +112,12 @@ std::unique_ptr<Collectives> make_for_host(const Communicator& world, const std:
   const std::string backend = chosen == "auto" ? automatic_backend(topology, world.size()) : chosen;
   if (backend == "self") {
     if (world.size() == 1) return make_self_collectives();
-    throw_agreed(ExitCode::configuration,
-                 "comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
+    throw_agreed(ExitCode::configuration, "comm.backend: self supports one rank only, but there are " +
+                                              std::to_string(world.size()) + "; use auto");
   }
   if (backend == "shm") {
     if (topology.host_count == 1) return make_shm_collectives(Communicator(world.handle()), wait);
-    throw_agreed(ExitCode::configuration, "comm.backend: shm serves the ranks of one host, not of " +
+    throw_agreed(ExitCode::configuration, "comm.backend: shm supports one host only, but the ranks run on " +
                                               std::to_string(topology.host_count) + "; use auto, hierarchical or mpi");
   }
   if (backend == "mpi") return make_mpi_collectives(Communicator(world.handle()), wait);
@@ -137,7 +137,7 @@ std::unique_ptr<Collectives> make_collectives(const Communicator& world, const C
   if (!is_for_gpus) return make_for_host(world, options.backend, topology, wait);
   if (options.backend != "auto" && options.backend != "nccl") {
     throw_agreed(ExitCode::configuration,
-                 "comm.backend: " + options.backend + " does not reach the memory of GPUs; use auto or nccl");
+                 "comm.backend: " + options.backend + " does not support GPUs; use auto or nccl");
   }
   return make_nccl_collectives(Communicator(world.handle()), options.gpu, make_for_host(world, "auto", topology, wait),
                                {.wait = wait});

@@ -230,7 +230,7 @@ std::vector<int> Communicator::world_ranks() const {
 }
 
 Communicator Communicator::split(int color, int key) const {
-  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; colors begin at 0");
+  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; the minimum color is 0");
   MPI_Comm part = MPI_COMM_NULL;
   check(MPI_Comm_split(comm_, color, key, &part), "MPI_Comm_split");
   return Communicator(Adopt{}, part);

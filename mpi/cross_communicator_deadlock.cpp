@@ -47,7 +47,7 @@ std::string cross_communicator_deadlock(int rank, int peer, const Call& call) {
   const std::string here = "rank " + std::to_string(rank);
   const std::string there = "rank " + std::to_string(peer);
   return here + " waits for " + there + " in " + describe(call) + ", while " + there + " waits for " + here +
-         " in a call of another group; use the groups in the same order on all ranks";
+         " in an operation of another communicator; use the communicators in the same order on all ranks";
 }
 
 }  // namespace lockstep::mpi

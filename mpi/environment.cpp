@@ -41,7 +41,7 @@ bool is_mpi_running() {
 }
 
 void abort_at_exit() {
-  if (is_guarded) abort_because("the program exits in the middle of the job", ExitCode::internal);
+  if (is_guarded) abort_because("the program called exit before the job ended", ExitCode::internal);
 }
 
 [[noreturn]] void abort_at_terminate() {
@@ -93,7 +93,7 @@ Environment::Environment(int* argc, char*** argv) {
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_MULTIPLE) {
-    refuse("this MPI does not offer MPI_THREAD_MULTIPLE; use an Open MPI that was built with thread support");
+    refuse("this MPI library does not support MPI_THREAD_MULTIPLE; use an Open MPI that was built with thread support");
   }
   int world_size = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &world_size), "MPI_Comm_size");
@@ -115,7 +115,7 @@ std::string library_version() {
 std::string launcher() { return launcher_of(current_variables()); }
 
 Environment::~Environment() {
-  if (is_guarded) abort_because("main was left before the ranks agreed to end", ExitCode::internal);
+  if (is_guarded) abort_because("main returned before all ranks had finished", ExitCode::internal);
 }
 
 void Environment::finish() {

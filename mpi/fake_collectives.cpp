@@ -26,7 +26,7 @@ class FakeCollectives final : public OrderedCollectives {
   void announce(const Job& job) override {
     for (int peer = 0; peer < world_size(); ++peer) {
       if (job.nodes_of(peer) == job.nodes_of(rank())) continue;
-      throw std::logic_error("comm: rank " + std::to_string(peer) + " has other nodes than rank " +
+      throw std::logic_error("comm: rank " + std::to_string(peer) + " has different nodes from rank " +
                              std::to_string(rank()) + ", which a fake world cannot show");
     }
   }

@@ -25,7 +25,7 @@ const gpu::ModuleApi* open_module(std::string& fault) {
   void* const library =
       dlopen(kModule, RTLD_NOW | RTLD_LOCAL);  // stays for good: LibTorch knows its kernels from now on
   if (library == nullptr) {
-    fault = dl_fault() + "; tools/setup --cuda brings what it takes, then build again";
+    fault = dl_fault() + "; run tools/setup --cuda, then build again";
     return nullptr;
   }
   const auto open = reinterpret_cast<gpu::OpenModule>(dlsym(library, gpu::kOpenModule));
@@ -59,7 +59,7 @@ std::shared_ptr<const Gpu> open_gpu(int local_rank, std::string& fault) {
 GpuDriver probe_gpu_driver() {
   constexpr int kSuccess = 0;
   void* const library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return {.gpus = 0, .fault = "there is no GPU driver (" + dl_fault() + ")"};
+  if (library == nullptr) return {.gpus = 0, .fault = "no GPU driver is installed (" + dl_fault() + ")"};
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(library, "cuInit"));
   const auto count = reinterpret_cast<int (*)(int*)>(dlsym(library, "cuDeviceGetCount"));
   GpuDriver driver;
@@ -68,8 +68,9 @@ GpuDriver probe_gpu_driver() {
   if (code == kSuccess) code = count(&driver.gpus);
   if (code == kSuccess && driver.gpus > 0) return driver;  // and the library stays: CUDA comes back to it
   dlclose(library);
-  const std::string reason = code == kSuccess ? "it shows none to this process" : "its error " + std::to_string(code);
-  return {.gpus = 0, .fault = "the GPU driver offers no GPU (" + reason + ")"};
+  const std::string reason =
+      code == kSuccess ? "no device is visible to this process" : "its error " + std::to_string(code);
+  return {.gpus = 0, .fault = "the GPU driver finds no GPU (" + reason + ")"};
 }
 
 Gpu::Gpu(const gpu::ModuleApi& api, int index) : api_(&api), index_(index) {
@@ -97,8 +98,8 @@ DeviceChoice choose_device(const std::string& device, const Communicator& world,
     const std::vector<std::string> faults = world.all_gather(fault);
     for (std::size_t rank = 0; rank < faults.size() && choice.remark.empty(); ++rank) {
       if (faults[rank].empty()) continue;
-      choice.remark =
-          "run.device=auto takes the CPU although there are GPUs: rank " + std::to_string(rank) + ": " + faults[rank];
+      choice.remark = "run.device=auto selects the CPU, although some ranks have a GPU: rank " + std::to_string(rank) +
+                      ": " + faults[rank];
     }
   }
   choice.gpu = nullptr;

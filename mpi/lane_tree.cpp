@@ -45,7 +45,7 @@ LaneTree::LaneTree(std::vector<int> first_lane)
   const bool is_ascending =
       std::adjacent_find(first_lane_.begin(), first_lane_.end(), std::greater_equal<>()) == first_lane_.end();
   if (first_lane_.size() < 2 || first_lane_.front() != 0 || !is_ascending) {
-    throw std::logic_error("comm: the ranks' first lanes must ascend from 0");
+    throw std::logic_error("comm: the first lanes of the ranks must be in ascending order from 0");
   }
   first_node_.push_back(0);
   for (int rank = 0; rank < world_size(); ++rank) add_rank(rank);
@@ -70,7 +70,7 @@ void LaneTree::add_rank(int rank) {
 
 LaneTree LaneTree::even(int lanes, int world_size) {
   if (world_size < 1 || lanes < world_size) {
-    throw std::logic_error("comm: " + std::to_string(lanes) + " lanes cannot be dealt out to " +
+    throw std::logic_error("comm: " + std::to_string(lanes) + " lanes cannot be distributed to " +
                            std::to_string(world_size) + " ranks");
   }
   std::vector<int> first_lane;

@@ -92,8 +92,8 @@ std::string launch_fault(const Variables& variables, int world_size) {
   // Before MPI_Init nothing but the lack of any line to the process manager is proof.
   if (world_size == 0 && has_any(variables, {"PMIX_RANK", "PMIX_NAMESPACE", "PMI_RANK", "PMI_FD"})) return "";
   return "Slurm started " + tasks +
-         " tasks, but MPI cannot see more than one: each would train alone; start with `srun --mpi=pmix` (`srun "
-         "--mpi=list` shows the available ones), or with `mpirun` inside the allocation";
+         " tasks, but MPI found only one; each would train alone. Start with `srun --mpi=pmix` (`srun --mpi=list` "
+         "shows the available ones), or with `mpirun` inside the allocation";
 }
 
 std::optional<SlurmJob> slurm_job_of(const Variables& variables) {

@@ -54,15 +54,14 @@ void require_compatible(const Communicator& comm, const Gpu& gpu) {
   for (std::size_t rank = 0; rank < uuids.size(); ++rank) {
     if (versions[rank] != versions[0]) {
       throw_agreed(ExitCode::configuration, "comm: rank 0 has NCCL " + versions[0] + ", rank " + std::to_string(rank) +
-                                                " has " + versions[rank] + "; all ranks need the same");
+                                                " has " + versions[rank] + "; all ranks must load the same version");
     }
     const auto [owner, is_first] = owners.try_emplace({uuids[rank], host_ids[rank]}, rank);
     if (is_first) continue;
-    throw_agreed(ExitCode::configuration,
-                 "comm: ranks " + std::to_string(owner->second) + " and " + std::to_string(rank) +
-                     " have the same GPU (" + uuids[rank] +
-                     "), which NCCL does not serve; start one rank for each GPU, or, to try things out, give every "
-                     "rank an NCCL_HOSTID of its own");
+    throw_agreed(ExitCode::configuration, "comm: ranks " + std::to_string(owner->second) + " and " +
+                                              std::to_string(rank) + " have the same GPU (" + uuids[rank] +
+                                              "), which NCCL does not support; start one rank per GPU or, for tests, "
+                                              "give each rank a different NCCL_HOSTID");
   }
 }
 
@@ -98,7 +97,7 @@ class NcclCollectives final : public OrderedCollectives {
     JobSlot& slot = slot_of(job);
     slot.is_on_device = job.values != nullptr && job.call.count > 0 && is_on_device(job.values);
     if (slot.is_on_device && job.tree != nullptr) {
-      throw std::logic_error("comm: nccl cannot sum device memory by lanes");
+      throw std::logic_error("comm: nccl does not support lanes");
     }
     if (link_) link_->throw_if_failed();
     compare(job, slot);

@@ -44,7 +44,8 @@ NcclLink::NcclLink(const Communicator& comm, std::shared_ptr<const Gpu> gpu, con
 void NcclLink::connect(const Communicator& comm) {
   std::array<std::byte, gpu::kUniqueIdBytes> id{};
   comm.all_or_throw([&] {  // the root's failure is everybody's
-    if (comm.is_root()) check(api().make_unique_id(reinterpret_cast<char*>(id.data())), "an id for the ranks");
+    if (comm.is_root())
+      check(api().make_unique_id(reinterpret_cast<char*>(id.data())), "the creation of the communicator id");
   });
   comm.broadcast(std::span<std::byte>(id));
   const std::string what = "connecting " + std::to_string(comm.size()) + " ranks";
@@ -116,7 +117,7 @@ void NcclLink::settle(const std::string& what, double limit_s) {
     check(api().poll(link_, &is_under_way), what);
     if (!is_under_way) return;
     if (seconds_since(begin) >= limit_s) {
-      fail(what + " did not end within " + in_seconds(limit_s) + ": a peer is late or cannot be reached");
+      fail(what + " did not finish within " + in_seconds(limit_s) + ": a peer is late or not reachable");
       throw_if_failed();
     }
     if (Clock::now() - begin < kPollTime) {
@@ -226,12 +227,12 @@ void NcclLink::look() {
 std::string NcclLink::why_late(const Call& call, double seconds) {
   try {
     diagnosis_.meet({.call = call});
-    return describe(call) + " is not over after " + in_seconds(seconds) +
-           " on any rank; NCCL_DEBUG=INFO prints details, and comm.timeout_s is the limit";
+    return describe(call) + " did not finish within " + in_seconds(seconds) +
+           " on any rank, the limit of comm.timeout_s; NCCL_DEBUG=INFO prints details";
   } catch (const CommError& error) {
     std::string reason = error.what();
     reason.erase(0, std::string_view("comm: ").size());
-    return describe(call) + " is not over after " + in_seconds(seconds) + ": " + reason;
+    return describe(call) + " did not finish within " + in_seconds(seconds) + ": " + reason;
   }
 }
 

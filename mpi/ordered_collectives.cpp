@@ -14,7 +14,7 @@ Ticket OrderedCollectives::start(Job job) {
   if (job.call.kind != Kind::reduce_ranges) {
     last_closing_ = job.call.sequence;
   } else if (job.call.sequence > last_closing_ + kMaxRangeTickets) {
-    throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " reductions to be taken by ranges");
+    throw std::logic_error("comm: more than " + std::to_string(kMaxRangeTickets) + " pending reductions in ranges");
   }
   make_room(job.call.sequence);
   job_at(job.call.sequence) = job;
@@ -38,7 +38,8 @@ void OrderedCollectives::wait(Ticket ticket) {
   throw_if_failed();
   const Call& call = job_at(ticket.sequence).call;
   if (call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges) {
-    throw std::logic_error("comm: wait for " + describe(call) + ", which was started by reduce_ranges; wait for its ranges instead");
+    throw std::logic_error("comm: wait for " + describe(call) +
+                           ", which was started by reduce_ranges; wait for its ranges instead");
   }
   guard([&] { work_off(ticket.sequence); });
 }
@@ -51,7 +52,7 @@ void OrderedCollectives::reduce_range(Ticket ticket, Slice range, const RangeCon
   const bool is_ours = call.sequence == ticket.sequence && call.kind == Kind::reduce_ranges;
   if (!is_ours || ticket.sequence < first_open_) {
     throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) +
-                           " is not taken by ranges, or not any more");
+                           " is not a reduction in ranges, or has already been completed");
   }
   if (range.begin > call.count || range.count > call.count - range.begin) {
     throw std::logic_error("comm: range of " + std::to_string(range.count) + " elements from " +
@@ -110,7 +111,7 @@ void OrderedCollectives::perform_until(std::uint64_t sequence) {
 
 void OrderedCollectives::require_given(Ticket ticket) const {
   if (ticket.sequence <= started_) return;
-  throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) + " was never given");
+  throw std::logic_error("comm: ticket " + std::to_string(ticket.sequence) + " is unknown");
 }
 
 void OrderedCollectives::throw_if_failed() const {
@@ -127,7 +128,7 @@ BucketMemory OrderedCollectives::allocate_bucket(std::size_t bytes) {
 }
 
 std::unique_ptr<Collectives> OrderedCollectives::split(int color) {
-  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; colors begin at 0");
+  if (color < 0) throw std::logic_error("comm: split by color " + std::to_string(color) + "; the minimum color is 0");
   complete({.call = {.kind = Kind::split}});
   std::unique_ptr<Collectives> part;
   remember_failure([&] { part = make_part(color); });

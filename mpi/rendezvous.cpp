@@ -181,7 +181,7 @@ void Rendezvous::throw_if_hopeless(Counter counter, std::uint64_t value, const C
     // Read after the two: what a rank did before it went still counts.
     if ((lines_[rank].*counter).load(std::memory_order_acquire) >= value) continue;
     if (is_dead) give_up(where_is(rank) + " has died while " + here);
-    if (has_left) give_up(where_is(rank) + " has left while " + here);
+    if (has_left) give_up(where_is(rank) + " has ended while " + here);
     if (is_crossed(world_ranks_[rank], lines_[rank].thread.load(std::memory_order_relaxed))) {
       give_up(cross_communicator_deadlock(names_[rank_], names_[rank], call));
     }
@@ -205,7 +205,7 @@ void Rendezvous::throw_if_given_up() {
   const std::string name = "rank " + std::to_string(names_[board_->rank]);
   if (board_->code != ExitCode::communication) throw_remote(board_->code, name + ": " + board_->reason.data());
   const std::string who = board_->rank == rank_ ? "this rank" : name;
-  throw CommError("comm: " + who + " gave up: " + board_->reason.data());
+  throw CommError("comm: " + who + " failed: " + board_->reason.data());
 }
 
 void Rendezvous::notify_peers(const std::string& reason, ExitCode code) noexcept {

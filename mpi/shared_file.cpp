@@ -82,7 +82,7 @@ SharedFile::~SharedFile() {
 }
 
 CommError no_memory(std::size_t bytes, const std::string& why) {
-  return CommError("cannot get " + std::to_string(bytes) + " bytes of shared memory: " + why +
+  return CommError("cannot allocate " + std::to_string(bytes) + " bytes of shared memory: " + why +
                    "; use fewer ranks on this host or a smaller model");
 }
 

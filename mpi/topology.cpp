@@ -39,8 +39,8 @@ std::string count_of(int count, const std::string& noun) {
 
 Topology Topology::of(const Communicator& world, int hosts) {
   if (hosts > world.size()) {
-    throw_agreed(ExitCode::configuration, "comm.hosts: " + std::to_string(hosts) + " hosts cannot be had of " +
-                                              count_of(world.size(), "rank") + "; use 0 for the hosts as they are");
+    throw_agreed(ExitCode::configuration, "comm.hosts: " + std::to_string(hosts) + " hosts cannot be formed from " +
+                                              count_of(world.size(), "rank") + "; use 0 for the actual hosts");
   }
   const Communicator host = hosts == 0
                                 ? world.split_by_host()

@@ -115,7 +115,7 @@ bool Archive::has(const std::string& path) const { return path == "/" || attribu
 const Array& Archive::array(const std::string& path) const {
   const auto found = arrays_.find(path);
   if (found == arrays_.end()) {
-    throw CheckpointError(origin_, path, has(path) ? "is a group, not an array" : "there is no such array");
+    throw CheckpointError(origin_, path, has(path) ? "is a group, not an array" : "the array does not exist");
   }
   return found->second;
 }

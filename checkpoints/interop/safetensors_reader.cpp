@@ -220,12 +220,14 @@ void check_cover(const Source& source, const std::vector<Tensor>& tensors, std::
     const std::string object = quoted("tensor", tensor->part);
     if (tensor->begin < covered) source.refuse(object, "its bytes overlap those of another tensor");
     if (tensor->begin > covered) {
-      source.refuse(object, "before it lie " + std::to_string(tensor->begin - covered) + " bytes of no tensor");
+      source.refuse(
+          object, "before it there are " + std::to_string(tensor->begin - covered) + " bytes that belong to no tensor");
     }
     covered = tensor->end;
   }
   if (covered != data_bytes) {
-    source.refuse("behind its last tensor lie " + std::to_string(data_bytes - covered) + " bytes of no tensor");
+    source.refuse("after its last tensor there are " + std::to_string(data_bytes - covered) +
+                  " bytes that belong to no tensor");
   }
 }
 

@@ -37,7 +37,7 @@ std::string safetensors_header(const std::vector<NamedArray>& arrays,
   text.pop_back();
   for (const NamedArray* one : in_file_order(arrays)) {
     const auto dtype = safetensors_name_of(one->array.dtype);
-    if (one->name == "__metadata__") throw CheckpointError("safetensors keeps the name __metadata__ for itself");
+    if (one->name == "__metadata__") throw CheckpointError("safetensors reserves the name __metadata__");
     if (!dtype) {
       throw CheckpointError("tensor '" + one->name + "': safetensors has no " + std::string(name_of(one->array.dtype)));
     }

@@ -158,10 +158,10 @@ void run_in_child(std::uint64_t memory_bytes, const std::function<void(ChildOutp
   const int status = child.wait();
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (failure == nullptr) return;
-  if (signal == SIGALRM || signal == SIGXCPU) throw CheckpointError("it took more than 120 s to parse: it is refused");
+  if (signal == SIGALRM || signal == SIGXCPU) throw CheckpointError("it took more than 120 s to parse");
   if (signal != 0 && signal != SIGPIPE) {
-    throw CheckpointError("it is malformed: it crashes the library that parses it (signal " + std::to_string(signal) +
-                          "); only a child process was lost");
+    throw CheckpointError("it is malformed: the library that reads it crashed in a child process (signal " +
+                          std::to_string(signal) + ")");
   }
   std::rethrow_exception(failure);
 }

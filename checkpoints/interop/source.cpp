@@ -30,7 +30,7 @@ std::shared_ptr<std::byte> allocate_aligned(std::uint64_t bytes) {
   void* memory = is_possible ? std::aligned_alloc(kSourceAlignment,
                                                   (bytes + kSourceAlignment) / kSourceAlignment * kSourceAlignment)
                              : nullptr;
-  if (memory == nullptr) throw CheckpointError("no memory for " + std::to_string(bytes) + " bytes");
+  if (memory == nullptr) throw CheckpointError("not enough memory for " + std::to_string(bytes) + " bytes");
   return {static_cast<std::byte*>(memory), [](std::byte* pointer) { std::free(pointer); }};
 }
 
@@ -73,8 +73,8 @@ Expansion::Expansion(const Source& source) : source_(source) {
 
 void Expansion::take(const std::string& object, std::uint64_t bytes) {
   if (bytes > left_) {
-    source_.refuse(object, "it claims " + std::to_string(bytes) + " bytes in a file of " +
-                               std::to_string(source_.size()) + "; so large an expansion is refused");
+    source_.refuse(object, "it states a size of " + std::to_string(bytes) + " bytes in a file of " +
+                               std::to_string(source_.size()) + "; such an expansion is not allowed");
   }
   left_ -= bytes;
 }
@@ -130,8 +130,7 @@ void put_array(const Source& source, Archive& archive, const std::string& path, 
     const auto wrong =
         std::find_if(array.bytes.begin(), array.bytes.end(), [](std::byte byte) { return byte > std::byte{1}; });
     if (wrong != array.bytes.end()) {
-      source.refuse(path, "its element " + std::to_string(wrong - array.bytes.begin()) +
-                              " is neither true nor false (0 or 1) but " +
+      source.refuse(path, "its element " + std::to_string(wrong - array.bytes.begin()) + " must be 0 or 1, but is " +
                               std::to_string(std::to_integer<int>(*wrong)));
     }
   }

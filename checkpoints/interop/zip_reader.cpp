@@ -103,11 +103,11 @@ const ZipRecord* Zip::find(const std::string& name) const {
 
 Zip::Directory Zip::find_directory() const {
   std::array<std::byte, kEndBytes> end{};
-  if (source_.size() < kEndBytes) source_.refuse("it is a zip archive that was cut off");
+  if (source_.size() < kEndBytes) source_.refuse("it is a truncated zip archive");
   const std::uint64_t at = source_.size() - kEndBytes;
   source_.read_to(at, end);
   if (load<std::uint32_t>(end, 0) != kEndMagic || load<std::uint16_t>(end, 20) != 0) {
-    source_.refuse("it is a zip archive without its end, or something was appended");
+    source_.refuse("it is a zip archive without an end record: it is truncated, or data were appended");
   }
   Directory directory{.offset = load<std::uint32_t>(end, 16),
                       .bytes = load<std::uint32_t>(end, 12),
@@ -129,7 +129,7 @@ Zip::Directory Zip::find_directory() const {
     source_.refuse("it is a zip archive in several files");
   }
   if (directory.offset > border || directory.bytes != border - directory.offset) {
-    source_.refuse("its zip directory does not lie where its end says");
+    source_.refuse("its zip directory is not where the end record states");
   }
   if (directory.records > kMaxObjects) source_.refuse("its zip directory has more than a million records");
   if (directory.records * kEntryBytes > directory.bytes) source_.refuse("its zip directory is too short");
@@ -141,7 +141,7 @@ Zip::Directory Zip::find_large_directory(std::uint64_t locator) const {
   std::array<std::byte, kLargeEndBytes> end{};
   source_.read_to(locator, where);
   const bool is_placed = locator >= kLargeEndBytes && load<std::uint64_t>(where, 8) == locator - kLargeEndBytes;
-  if (!is_placed) source_.refuse("its 64-bit zip directory does not lie where its end says");
+  if (!is_placed) source_.refuse("its 64-bit zip directory is not where the end record states");
   source_.read_to(locator - kLargeEndBytes, end);
   if (load<std::uint32_t>(end, 0) != kLargeEndMagic || load<std::uint64_t>(end, 4) != kLargeEndBytes - 12) {
     source_.refuse("its 64-bit zip directory is malformed");
@@ -173,10 +173,10 @@ void Zip::read_directory(const Directory& directory) {
                      .crc = load<std::uint32_t>(bytes, 16),
                      .is_deflated = load<std::uint16_t>(bytes, 10) == kDeflated};
     const std::string object = quoted("record", record.name);
-    if (!is_good_name(record.name)) source_.refuse(object, "such a name is refused", CheckpointFault::refused);
+    if (!is_good_name(record.name)) source_.refuse(object, "this name is not allowed", CheckpointFault::refused);
     Local local{.header = load<std::uint32_t>(bytes, 42), .flags = load<std::uint16_t>(bytes, 8)};
     if ((local.flags & kEncrypted) != 0) source_.refuse(object, "it is encrypted");
-    if (load<std::uint16_t>(bytes, 34) != 0) source_.refuse(object, "it lies in another file");
+    if (load<std::uint16_t>(bytes, 34) != 0) source_.refuse(object, "it is in another file");
     const auto method = load<std::uint16_t>(bytes, 10);
     if (method != kStored && method != kDeflated) {
       source_.refuse(object, "its compression (" + std::to_string(method) + ") is neither none nor deflate");
@@ -187,7 +187,7 @@ void Zip::read_directory(const Directory& directory) {
     locals_.push_back(local);
     bytes = bytes.subspan(whole);
   }
-  if (!bytes.empty()) source_.refuse("its zip directory has bytes of no record");
+  if (!bytes.empty()) source_.refuse("its zip directory contains bytes that belong to no record");
 }
 
 void Zip::read_local_headers(std::uint64_t directory) {
@@ -211,10 +211,10 @@ void Zip::read_local_headers(std::uint64_t directory) {
 std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std::uint64_t directory) const {
   const std::string object = quoted("record", record.name);
   const std::uint64_t header = record.offset, needed = kLocalBytes + record.name.size();
-  if (header > directory || directory - header < needed) source_.refuse(object, "it lies behind the directory");
+  if (header > directory || directory - header < needed) source_.refuse(object, "it is after the directory");
   std::vector<std::byte> head(needed);
   source_.read_to(header, head);
-  if (load<std::uint32_t>(head, 0) != kLocalMagic) source_.refuse(object, "there is no record where it should be");
+  if (load<std::uint32_t>(head, 0) != kLocalMagic) source_.refuse(object, "no record starts at the stated offset");
   const std::string name(reinterpret_cast<const char*>(head.data()) + kLocalBytes, record.name.size());
   const bool has_sizes = (flags & kSizesBehind) == 0;
   const auto is_told = [&](std::size_t at, std::uint64_t number) {
@@ -225,13 +225,14 @@ std::uint64_t Zip::read_local_header(ZipRecord& record, std::uint16_t flags, std
                       load<std::uint16_t>(head, 6) == flags &&
                       load<std::uint16_t>(head, 8) == (record.is_deflated ? kDeflated : kStored) &&
                       is_told(14, record.crc) && is_told(18, record.stored_bytes) && is_told(22, record.bytes);
-  if (!agrees) source_.refuse(object, "what stands in front of it contradicts the directory");
+  if (!agrees) source_.refuse(object, "its local header contradicts the directory");
   const std::uint64_t begin = header + needed + load<std::uint16_t>(head, 28);
   if (begin > directory || record.stored_bytes > directory - begin) {
-    source_.refuse(object, "it claims " + std::to_string(record.stored_bytes) + " bytes, more than the file has");
+    source_.refuse(object,
+                   "it states a size of " + std::to_string(record.stored_bytes) + " bytes, more than the file has");
   }
   if (!record.is_deflated && record.stored_bytes != record.bytes) {
-    source_.refuse(object, "its two sizes differ although it is not compressed");
+    source_.refuse(object, "its compressed and uncompressed size differ although it is not compressed");
   }
   return begin;
 }
@@ -240,7 +241,7 @@ Block Zip::read(const ZipRecord& record, const std::string& object, Expansion& e
   Block block = source_.read(record.offset, record.stored_bytes);
   if (record.is_deflated) {
     const bool is_lie = record.bytes / kMaxDeflated > record.stored_bytes;
-    if (is_lie) source_.refuse(object, "its record claims more bytes than deflate can make of it");
+    if (is_lie) source_.refuse(object, "its record states more bytes than deflate can produce");
     expansion.take(object, record.bytes);
     const std::shared_ptr<std::byte> memory = allocate_aligned(record.bytes);
     const std::span<std::byte> bytes(memory.get(), record.bytes);

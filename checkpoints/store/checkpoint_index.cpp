@@ -49,7 +49,7 @@ Array read_array(const std::string& path, const std::string& array) {
   for (const std::string& file : state_files(path)) {
     if (auto found = read_state_array(file, array)) return *std::move(found);
   }
-  throw CheckpointError(path, array, "there is no such array");
+  throw CheckpointError(path, array, "the array does not exist");
 }
 
 std::string array_digest(std::span<const std::byte> bytes) {

@@ -45,7 +45,7 @@ std::string room_at(const std::string& path) {
   struct statvfs disk {};
   if (::statvfs(path.c_str(), &disk) != 0) return "";
   return std::to_string(static_cast<std::uint64_t>(disk.f_bavail) * disk.f_frsize) + " bytes and " +
-         std::to_string(disk.f_favail) + " files are free there; ";
+         std::to_string(disk.f_favail) + " files are available there; ";
 }
 
 std::string owner_of(const std::string& path) {
@@ -75,9 +75,9 @@ std::string hint_for(int error, const std::string& path) {
     case EFBIG:
       return " (the limit on file sizes: see `ulimit -f`)";
     case ENOSPC:
-      return " (" + room_at(near) + "make room, or lower ckpt.keep_last)";
+      return " (" + room_at(near) + "free some space, or lower ckpt.keep_last)";
     case EDQUOT:
-      return " (the quota of user " + std::to_string(::geteuid()) + "; make room, or lower ckpt.keep_last)";
+      return " (the quota of user " + std::to_string(::geteuid()) + "; free some space, or lower ckpt.keep_last)";
     case EACCES:
     case EPERM:
       return " (this is user " + std::to_string(::geteuid()) + owner_of(near) + ")";
@@ -145,9 +145,9 @@ ExistingFile::ExistingFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: a pipe must not make us wait for its writer.
   file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
   if (file_ < 0 && errno == ELOOP)
-    throw CheckpointError(path_, "it is a symbolic link; name the file it points to").as(CheckpointFault::refused);
+    throw CheckpointError(path_, "it is a symbolic link; give the file that it points to").as(CheckpointFault::refused);
   if (file_ < 0 && errno == ENOENT)
-    throw CheckpointError(path_, "there is no such file or folder").as(CheckpointFault::missing);
+    throw CheckpointError(path_, "the file or folder does not exist").as(CheckpointFault::missing);
   struct stat status {};
   const bool is_socket = file_ < 0 && errno == ENXIO && ::lstat(path_.c_str(), &status) == 0;
   if (file_ < 0 && !is_socket) throw_errno(path_, "open");

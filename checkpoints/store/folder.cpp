@@ -38,7 +38,7 @@ struct Manifest {
 
 Manifest read_manifest(const std::string& path) {
   const ExistingFile file(path);
-  if (file.size() > kMaxManifestBytes) throw CheckpointError(path, "it is too large for a manifest");
+  if (file.size() > kMaxManifestBytes) throw CheckpointError(path, "it is larger than a manifest can be");
   std::string text(file.size(), '\0');
   file.read(0, std::as_writable_bytes(std::span(text)));
   // The parser would take a NUL for the end, whatever follows.
@@ -52,7 +52,7 @@ Manifest read_manifest(const std::string& path) {
       manifest.shards.push_back({shard.at("name").get<std::string>(), shard.at("digest").get<std::string>()});
     }
   } catch (const nlohmann::json::exception&) {
-    throw CheckpointError(path, "it is damaged: it is no manifest of shards");
+    throw CheckpointError(path, "it is damaged: it is not a manifest of shards");
   }
   return manifest;
 }
@@ -65,18 +65,19 @@ std::vector<std::string> shards_of(const std::string& folder) {
   for (std::size_t i = 0; i < manifest.shards.size(); ++i) {
     const Shard& shard = manifest.shards[i];
     if (shard.name != part_name(static_cast<std::uint32_t>(i), static_cast<std::uint32_t>(manifest.shards.size()))) {
-      throw CheckpointError(folder + "/" + kManifest, "it is damaged: shard " + std::to_string(i) + " is misnamed");
+      throw CheckpointError(folder + "/" + kManifest,
+                            "it is damaged: shard " + std::to_string(i) + " has a wrong name");
     }
     files.push_back(folder + "/" + shard.name);
     if (!exists(files.back())) missing += (missing.empty() ? "" : ", ") + shard.name;
   }
-  if (files.empty()) throw CheckpointError(folder + "/" + kManifest, "it is damaged: it lists no shard");
+  if (files.empty()) throw CheckpointError(folder + "/" + kManifest, "it is damaged: it lists no shards");
   if (!missing.empty()) throw CheckpointError(folder, "these shards are missing: " + missing);
   for (std::size_t i = 0; i < files.size(); ++i) {
     const Seal seal = read_seal(files[i]);
     if (seal.step != static_cast<std::uint64_t>(manifest.step) || hex_of(seal.digest) != manifest.shards[i].digest) {
       throw CheckpointError(files[i], "it belongs to another checkpoint: its digest is " + hex_of(seal.digest) +
-                                          ", the manifest says " + manifest.shards[i].digest);
+                                          ", but the manifest states " + manifest.shards[i].digest);
     }
   }
   return files;
@@ -86,7 +87,7 @@ std::vector<std::string> shards_of(const std::string& folder) {
 
 std::string folder_name(std::int64_t step) {
   std::string digits = std::to_string(step);
-  if (step < 0 || digits.size() > kStepDigits) throw std::logic_error("no checkpoint can have step " + digits);
+  if (step < 0 || digits.size() > kStepDigits) throw std::logic_error("a checkpoint cannot have step " + digits);
   return std::string(kPrefix) + std::string(kStepDigits - digits.size(), '0') + digits;
 }
 
@@ -112,8 +113,8 @@ std::vector<std::string> state_files(const std::string& path) {
   if (exists(path + "/" + kStateFile)) return {path + "/" + kStateFile};
   if (exists(path + "/" + kManifest)) return shards_of(path);
   const auto newest = latest(path);
-  throw CheckpointError(path, newest ? "it is a folder of checkpoints; name one of them, such as " + *newest
-                                     : "it holds no state.h5, so it is no checkpoint")
+  throw CheckpointError(path, newest ? "it is a folder of checkpoints; give one of them, such as " + *newest
+                                     : "it does not contain state.h5, so it is not a checkpoint")
       .as(CheckpointFault::missing);
 }
 

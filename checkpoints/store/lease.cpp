@@ -99,7 +99,7 @@ void write_holder(const std::string& directory) {
   if (errno == EEXIST) {
     ::unlink(temporary.c_str());
     throw CheckpointError(path,
-                          "another run begins to write checkpoints here at the same time; choose another --run.dir");
+                          "another run has just started to write checkpoints to this folder; choose another --run.dir");
   }
   move(temporary, path);  // on a file system without hard links
 }
@@ -117,8 +117,8 @@ Lease::Lease(const std::string& directory, std::chrono::seconds patience)
     }
     if (is_alive(holder, path_)) {
       const std::string path = std::exchange(path_, "");
-      throw CheckpointError(path, "another run writes checkpoints here: " + holder.describe() + ", last heard of " +
-                                      age_of(path) + " s ago; end it, or choose another --run.dir");
+      throw CheckpointError(path, "another run writes checkpoints to this folder: " + holder.describe() +
+                                      ", last active " + age_of(path) + " s ago; stop it, or choose another --run.dir");
     }
     taken_from_ = holder.describe();
     if (exists(path_)) remove_tree(path_);

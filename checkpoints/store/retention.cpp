@@ -42,8 +42,8 @@ std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std
     return "its step is a multiple of " + std::to_string(rule.keep_every);
   }
   if (has(rule.best_steps, step)) return rule.best_steps.size() == 1 ? "it is the best" : "it is one of the best";
-  if (rule.origin_step == step && newer < 2) return "the run went on from it, and there are not two newer ones yet";
-  return has(rule.keep_steps, step) ? "it was asked for by its step" : "";
+  if (rule.origin_step == step && newer < 2) return "the run was resumed from it, and fewer than two newer ones exist";
+  return has(rule.keep_steps, step) ? "its step is listed" : "";
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ std::vector<Verdict> plan_retention(const std::string& directory, const Retentio
     Verdict verdict{.step = *step, .path = checkpoint_of(directory, *step)};
     if (const std::string fault = fault_of(verdict.path); !fault.empty()) {
       verdict.is_finished = false;
-      verdict.reason = "it is no finished checkpoint and is left alone: " + fault;
+      verdict.reason = "it is not a complete checkpoint and is kept: " + fault;
     } else {
       verdict.reason = reason_to_keep(verdict.path, *step, newer++, rule);
       verdict.is_kept = !verdict.reason.empty();

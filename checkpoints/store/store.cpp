@@ -64,7 +64,7 @@ bool make_room(const std::string& directory, std::int64_t step, const std::vecto
   if (!exists(there)) return true;
   if (is_readable(there)) {
     if (seals_of(state_files(there)) == seals) return false;
-    throw CheckpointError(there, "a checkpoint of this step with other content is there already; move it away");
+    throw CheckpointError(there, "a different checkpoint of this step already exists; move it to another folder");
   }
   prefixed(there, ".bad-");
   return true;

@@ -34,7 +34,7 @@ ncclDataType_t nccl_type(DType dtype) {
     case DType::boolean:  // zeros and ones
       return ncclUint8;
     default:
-      throw std::logic_error("NCCL has no type for this reduction");
+      throw std::logic_error("NCCL does not support this data type");
   }
 }
 
@@ -51,7 +51,7 @@ ncclRedOp_t nccl_op(ReduceOp op) {
     case ReduceOp::max:
       return ncclMax;
   }
-  throw std::logic_error("NCCL has no such reduction");
+  throw std::logic_error("NCCL does not support this reduction");
 }
 
 cudaEvent_t make_event() {

@@ -155,8 +155,8 @@ extern "C" __attribute__((visibility("default"))) const ModuleApi* lockstep_gpu_
   static ModuleApi api;
   *fault = guarded([&] {
     if (version != kApiVersion) {
-      throw std::runtime_error("lockstep_gpu.so speaks version " + std::to_string(kApiVersion) +
-                               " of its interface, the program version " + std::to_string(version) +
+      throw std::runtime_error("lockstep_gpu.so implements version " + std::to_string(kApiVersion) +
+                               " of its interface, but the program needs version " + std::to_string(version) +
                                "; build both from the same sources");
     }
     if (api.version == 0) api = make_api();

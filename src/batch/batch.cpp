@@ -16,8 +16,8 @@ std::string names_in(const ValueMap& values) {
 
 const std::string& key_of(const std::vector<std::string>& keys, std::size_t i, const char* role) {
   if (i < keys.size()) return keys[i];
-  throw DataError("the batch has no " + std::string(role) + " " + std::to_string(i) + ": data." + role +
-                  "_keys names only " + std::to_string(keys.size()));
+  throw DataError("the batch does not contain " + std::string(role) + " " + std::to_string(i) + ": data." + role +
+                  "_keys lists only " + std::to_string(keys.size()));
 }
 
 void change_tensors(Value& value, const std::function<void(at::Tensor&)>& change) {
@@ -49,7 +49,7 @@ Batch::Batch(at::Tensor data, at::Tensor label) {
 const Value& Batch::at(const std::string& key) const {
   const auto found = values_.find(key);
   if (found != values_.end()) return found->second;
-  throw DataError("samples have no '" + key + "', only " + names_in(values_));
+  throw DataError("samples do not contain '" + key + "', only " + names_in(values_));
 }
 
 const at::Tensor& Batch::tensor(const std::string& key) const {

@@ -19,7 +19,7 @@ namespace {
 using Column = std::vector<const Value*>;
 
 [[noreturn]] void refuse(const std::string& place, const std::string& fault) {
-  throw DataError("samples cannot be joined" + (place.empty() ? "" : " at '" + place + "'") + ": " + fault);
+  throw DataError("samples cannot be collated" + (place.empty() ? "" : " at '" + place + "'") + ": " + fault);
 }
 
 std::string below(const std::string& place, const std::string& key) { return place + (place.empty() ? "" : ".") + key; }
@@ -148,7 +148,8 @@ class Joiner {
     std::vector<at::Tensor> tensors;
     for (const Value* value : group) {
       const Value& data = value->as<DataContainer>().data();
-      if (!data.is<at::Tensor>()) refuse(place, "a container with stack holds " + kind_of(data) + ", not a tensor");
+      if (!data.is<at::Tensor>())
+        refuse(place, "a container with stack must hold a tensor, not " + kind_of(data));
       tensors.push_back(data.as<at::Tensor>());
     }
     if (pad_dims == 0) return stacked(tensors, place);
@@ -252,7 +253,7 @@ void pin(Value& value) {
 
 Value collate(std::span<const Value> samples, std::int64_t samples_per_group, std::span<const Draw> draws) {
   if (samples_per_group < 1) throw DataError("collate: samples_per_group must be at least 1");
-  if (samples.empty()) refuse("", "there are none");
+  if (samples.empty()) refuse("", "there are no samples");
   Column column;
   for (const Value& sample : samples) column.push_back(&sample);
   return Joiner(samples_per_group, draws).join(column, "");

@@ -24,7 +24,8 @@ const at::Tensor& Outputs::tensor(const std::string& name) const {
   }
   std::vector<std::string> names;
   for (const auto& [each, tensor] : entries_) names.push_back("'" + each + "'");
-  throw ConfigError("the model has no output '" + name + "', only " + (names.empty() ? "nothing" : joined(names)));
+  throw ConfigError("the model does not return the output '" + name + "', only " +
+                    (names.empty() ? "nothing" : joined(names)));
 }
 
 std::vector<at::Tensor> Outputs::list(const std::string& name) const {

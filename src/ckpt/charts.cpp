@@ -56,7 +56,7 @@ std::vector<const ArrayInfo*> weights(const Source& source, const Request& reque
     const bool is_other = !request.has("filter") && source.is_own() && !info->path.starts_with("/model/params/");
     return is_other || !is_floating(info->dtype) || info->nbytes == 0;
   });
-  if (chosen.empty()) throw Failure(Exit::not_found, escaped(source.path()) + ": it has no such array of numbers");
+  if (chosen.empty()) throw Failure(Exit::not_found, escaped(source.path()) + ": the numeric array does not exist");
   return chosen;
 }
 
@@ -86,7 +86,7 @@ Drawing draw_histogram(const Request& request, const std::vector<std::string>& w
 }
 
 Drawing draw_norms(const Request& request, const std::vector<std::string>& words) {
-  if (words.size() != 1) throw usage_error("write ckpt plot norms FILE");
+  if (words.size() != 1) throw usage_error("usage: ckpt plot norms FILE");
   const Source source = open_source(words[0]);
   const auto chosen = weights(source, request);
   const std::size_t shown = std::min(chosen.size(), limit_of(request, kRows));
@@ -130,7 +130,7 @@ std::int64_t step_of(const Source& source) {
 }
 
 Drawing draw_updates(const Request& request, const std::vector<std::string>& words) {
-  if (words.size() != 2) throw usage_error("write ckpt plot updates A B");
+  if (words.size() != 2) throw usage_error("usage: ckpt plot updates A B");
   const Source a = open_source(words[0]);
   const Source b = open_source(words[1]);
   const std::int64_t steps = std::max<std::int64_t>(1, std::abs(step_of(b) - step_of(a)));
@@ -158,10 +158,10 @@ Drawing draw_updates(const Request& request, const std::vector<std::string>& wor
 }
 
 Drawing draw_curves(const Request& request, const std::vector<std::string>& words) {
-  if (words.size() != 1) throw usage_error("write ckpt plot curves RUN");
+  if (words.size() != 1) throw usage_error("usage: ckpt plot curves RUN");
   const std::string directory = checkpoint_folder(words[0]);
   const auto all = saved_in(directory);
-  if (all.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+  if (all.empty()) throw Failure(Exit::not_found, escaped(directory) + ": it does not contain a checkpoint");
   plot::LineChart chart{.title = title_of(request, "Size of the weights over the run"),
                         .x_label = "step (optimizer updates)",
                         .y_label = "root mean square of the values",

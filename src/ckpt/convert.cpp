@@ -55,12 +55,12 @@ std::vector<checkpoints::NamedArray> chosen_arrays(const Source& source, const R
     const std::string name = renaming.apply(name_in(info->path, *group));
     const auto [origin, is_new] = origins.emplace(name, info->path);
     if (!is_new) {
-      throw usage_error("'" + escaped(name) + "' would be the name of both " + escaped(origin->second) + " and " +
+      throw usage_error("'" + escaped(name) + "' is the name of two arrays: " + escaped(origin->second) + " and " +
                         escaped(info->path));
     }
     arrays.push_back({name, source.read(*info)});
   }
-  if (arrays.empty()) throw Failure(Exit::not_found, escaped(source.path()) + ": it has no such array to convert");
+  if (arrays.empty()) throw Failure(Exit::not_found, escaped(source.path()) + ": the array to convert does not exist");
   return arrays;
 }
 
@@ -76,7 +76,7 @@ void verify(const std::string& path, ExportKind kind, const std::vector<checkpoi
                          (is_widened || (found->second->dtype == array.dtype &&
                                          written.digest(*found->second) == checkpoints::array_digest(array.bytes)));
     if (!is_same)
-      throw Failure(Exit::corrupt, escaped(path) + ": '" + escaped(name) + "' was not read back as written");
+      throw Failure(Exit::corrupt, escaped(path) + ": '" + escaped(name) + "' differs after it was written and read");
   }
 }
 

@@ -71,7 +71,7 @@ bool look_at_checkpoints(const std::string& directory, const std::vector<Saved>&
   for (const auto& verdict : checkpoints::plan_retention(directory, {})) {
     if (verdict.is_finished) continue;
     diagnosis.problem(std::filesystem::path(verdict.path).filename().string() +
-                      " is not finished or not readable; `ckpt verify` says why");
+                      " is incomplete or unreadable; `ckpt verify` prints the reason");
     is_whole = false;
   }
   if (all.empty()) {
@@ -90,8 +90,8 @@ struct StaleFile {
 
 void look_at_stale_files(const std::string& directory, Diagnosis& diagnosis) {
   static constexpr StaleFile kKinds[] = {
-      {".tmp-", "was being written; a training run removes it once its writer is gone"},
-      {".trash-", "was being deleted; a training run, or prune --yes, completes the deletion"},
+      {".tmp-", "incomplete; the next training run removes it when its writer has ended"},
+      {".trash-", "partly deleted; a training run, or prune --yes, completes the deletion"},
       {".bad-", "was renamed because it was unreadable; delete it yourself"},
       {".old-", "was renamed when a run resumed from an earlier step; delete it yourself"},
   };
@@ -117,15 +117,15 @@ void look_at_pointer(const std::string& directory, const std::vector<Saved>& all
     return;
   }
   const std::string line = first_line(directory + "/LATEST");
-  if (line == newest) return diagnosis.fact("LATEST names the newest");
-  diagnosis.problem(fmt::format("LATEST names {}, but the newest is {}; programs do not believe it",
+  if (line == newest) return diagnosis.fact("LATEST states the newest checkpoint");
+  diagnosis.problem(fmt::format("LATEST states {}, but the newest checkpoint is {}; programs ignore it",
                                 line.empty() ? "nothing" : "'" + escaped(line) + "'",
                                 newest.empty() ? "none" : newest));
 }
 
 void look_at_lease(const std::string& directory, Diagnosis& diagnosis) {
   const std::string lease = directory + "/LEASE";
-  if (!fs::exists(lease)) return diagnosis.fact("no run holds the folder's lease");
+  if (!fs::exists(lease)) return diagnosis.fact("no run holds the lease of the folder");
   diagnosis.fact(
       fmt::format("the lease was renewed {} ago: {}", duration_text(age_s(lease)), escaped(first_line(lease))));
 }
@@ -135,7 +135,7 @@ void look_at_permissions(const std::string& directory, Diagnosis& diagnosis) {
   const auto mode = fs::status(directory, error).permissions();
   if (::access(directory.c_str(), W_OK) != 0) diagnosis.problem("the folder cannot be written by this user");
   if ((mode & fs::perms::others_write) != fs::perms::none) {
-    diagnosis.problem("everyone may write to the folder: chmod o-w");
+    diagnosis.problem("all users can write to the folder; run chmod o-w");
   }
 }
 
@@ -152,7 +152,7 @@ void look_at_disk(const std::string& directory, const std::vector<Saved>& all, D
   if (all.size() > 1) {
     const double every = (age_s(all.front().path) - age_s(all.back().path)) / static_cast<double>(all.size() - 1);
     if (every > 0) {
-      words += fmt::format("; at one every {} and none deleted it is full in {}", duration_text(every),
+      words += fmt::format("; with one every {} and no deletion, it is full in {}", duration_text(every),
                            duration_text(every * static_cast<double>(room)));
     }
   }
@@ -177,22 +177,22 @@ bool look_at_runs(const std::vector<Saved>& all, Diagnosis& diagnosis) {
     if (other.empty() || other == run) continue;
     if (first != nullptr) {
       diagnosis.problem(
-          fmt::format("{} is of run {}, but {} of run {}: move one away, or resume with "
-                      "resume.fork=true, which sets the others aside",
+          fmt::format("{} belongs to run {}, but {} to run {}: move one to another folder, or resume with "
+                      "resume.fork=true, which renames the others",
                       first->name, escaped(run), saved.name, escaped(other)));
       return false;
     }
     first = &saved;
     run = other;
   }
-  if (first != nullptr) diagnosis.fact("all are of run " + escaped(run));
+  if (first != nullptr) diagnosis.fact("all belong to run " + escaped(run));
   return true;
 }
 
 void look_at_clock(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   for (const Saved& saved : all) {
     if (age_s(saved.path) >= -2.0) continue;
-    return diagnosis.problem(saved.name + " is dated in the future: the clocks of two hosts differ");
+    return diagnosis.problem(saved.name + " has a modification time in the future: the clocks of two hosts differ");
   }
 }
 

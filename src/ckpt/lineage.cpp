@@ -90,7 +90,7 @@ std::vector<Node> nodes_of_folder(const std::string& directory) {
       nodes.push_back({.name = saved.name, .step = saved.step, .problem = escaped(error.what())});
     }
   }
-  if (nodes.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+  if (nodes.empty()) throw Failure(Exit::not_found, escaped(directory) + ": it does not contain a checkpoint");
   std::vector<Node> all;
   for (Node& ancestor : told) {
     const bool is_new = index_of(nodes, ancestor.id) == nodes.size() && index_of(all, ancestor.id) == all.size();

@@ -44,7 +44,7 @@ std::vector<std::string> names_in(const fs::path& folder) {
     parent = parent.parent_path();
   }
   const std::string near = nearest_name(missing, names_in(parent));
-  throw Failure(Exit::not_found, escaped(path.string()) + ": there is no such file or folder; " +
+  throw Failure(Exit::not_found, escaped(path.string()) + ": the file or folder does not exist; " +
                                      escaped(parent.string()) + " exists" +
                                      (near.empty() ? "" : ", did you mean '" + escaped(near) + "' in it?"));
 }
@@ -89,7 +89,8 @@ std::string checkpoint_in(const std::string& folder) {
   const std::string holder = folder_with_checkpoints(folder);
   if (!holder.empty()) return *checkpoints::latest(holder);
   if (std::string index = safetensors_index_in(folder); !index.empty()) return index;
-  throw Failure(Exit::not_found, escaped(folder) + ": there is no checkpoint in it (no state.h5, and no folder named " +
+  throw Failure(Exit::not_found, escaped(folder) +
+                                     ": it does not contain a checkpoint (no state.h5, and no folder named " +
                                      "like step-000000000000)" + ignored_in(folder));
 }
 

@@ -54,7 +54,7 @@ std::vector<std::string> files_of(const Request& request) {
     }
     const std::string directory = checkpoint_folder(path);
     for (const Saved& saved : saved_in(directory)) files.push_back(saved.path);
-    if (files.empty()) throw Failure(Exit::not_found, escaped(directory) + ": there is no checkpoint in it");
+    if (files.empty()) throw Failure(Exit::not_found, escaped(directory) + ": it does not contain a checkpoint");
   }
   return files;
 }

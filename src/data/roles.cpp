@@ -33,7 +33,7 @@ void require_values(const batch::Batch& first, const std::vector<std::string>& n
     if (first.has(name)) continue;
     std::vector<std::string> there;
     for (const auto& [key, value] : first.values()) there.push_back(key);
-    throw ConfigError(cite + ": samples have no '" + name + "', only " + quoted(there));
+    throw ConfigError(cite + ": samples do not contain '" + name + "', only " + quoted(there));
   }
 }
 

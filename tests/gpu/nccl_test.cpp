@@ -53,7 +53,7 @@ TEST_F(GpuNcclTest, APeerThatStaysAwayIsNoticed) {
       } catch (const CommError& error) {
         text = error.what();
       }
-      EXPECT_NE(text.find("is not over after"), std::string::npos) << text;
+      EXPECT_NE(text.find("did not finish within"), std::string::npos) << text;
       EXPECT_NE(text.find("rank 1"), std::string::npos) << text;
     }
     world_.barrier();

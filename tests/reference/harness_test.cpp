@@ -207,7 +207,7 @@ TEST_F(ReferenceHarnessTest, CoverageNamesPendingLinesThatMatchNothing) {
     return report_of([] { check_coverage({"other"}); });
   };
   EXPECT_CONTAINS(report("other/gone.json"), "'other/gone.json': there is no such file");
-  EXPECT_CONTAINS(report("other/gone/"), "'other/gone/': there is no such file or folder");
+  EXPECT_CONTAINS(report("other/gone/"), "'other/gone/': the file or folder does not exist");
   EXPECT_CONTAINS(report("other/gone.json#arrays"), "'other/gone.json#arrays': there is no such file");
   EXPECT_CONTAINS(report("other/lists.json#tables"), "'other/lists.json#tables': the file has no such field");
   EXPECT_CONTAINS(report("other/lists.json#hf/b"), "'other/lists.json#hf/b': the file has no such field");

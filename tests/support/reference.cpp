@@ -124,7 +124,7 @@ bool is_left_out(const std::vector<PendingLine>& pending, const std::string& pat
 /// What is wrong with a line; empty if nothing is. A variant of the reference may leave out whole topics.
 std::string fault_of(const PendingLine& line, const std::vector<PendingLine>& pending) {
   if (!fs::is_directory(root() / line.topic())) return "";
-  if (!fs::exists(root() / line.path)) return "there is no such file or folder";
+  if (!fs::exists(root() / line.path)) return "the file or folder does not exist";
   if (line.part.empty()) return "";
   if (is_file_pending(pending, line.path)) return "another line lists the whole file";
   const Json document = load(line.path);

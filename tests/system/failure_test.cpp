@@ -77,7 +77,7 @@ INSTANTIATE_TEST_SUITE_P(
         Failure{"loss", "", kData, "error r2/3 the model's losses of samples "},
         Failure{"sample", kSamples, kData, "/3 sample 7 of the training data: the sample of this test fails"},
         Failure{"key", kSamples, kData,
-                "/3 the training data, batch 0: samples cannot be joined: sample 7 has no 'label', but sample"},
+                "/3 the training data, batch 0: samples cannot be collated: sample 7 has no 'label', but sample"},
         Failure{"structure", kSamples, kData, "and [9] of sample 7 differ"},
         Failure{"batch", "--data.name=batches --eval.when=never", kData,
                 "/3 sample 7 of the training data: the data set gave 0 samples instead of 1"}),

@@ -320,7 +320,7 @@ TEST_F(ResumeTest, WhatIsMissingOrDiffersIsNamedWithItsRemedy) {
     return error_of_resume({}, put_changed(name, 8, change));
   };
   expect(error_with("group", [](auto& archive) { archive = with_array(archive, "/optim/0/step", "", std::nullopt); }),
-         {"/optim/0/step: there is no such array"});
+         {"/optim/0/step: the array does not exist"});
   expect(error_with("type", [](auto& archive) { archive.set("/sampler", "seed", std::string("x")); }),
          {"/sampler: attribute 'seed' is a text, not an integer"});
   const std::string weight = "/model/params/hidden0.weight";

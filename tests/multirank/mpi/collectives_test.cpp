@@ -254,17 +254,17 @@ TEST(MakeCollectivesTest, RefusesOnEveryRankWhatCannotServe) {
   EXPECT_EQ(refusal_of(world, "nccl"), "comm.backend: nccl needs GPUs; use auto, or run.device=cuda");
   const std::string size = std::to_string(world.size());
   const std::string one_more = std::to_string(world.size() + 1);
-  EXPECT_EQ(refusal_of(world, "auto", world.size() + 1), "comm.hosts: " + one_more + " hosts cannot be had of " + size +
-                                                             (world.size() == 1 ? " rank" : " ranks") +
-                                                             "; use 0 for the hosts as they are");
+  EXPECT_EQ(refusal_of(world, "auto", world.size() + 1), "comm.hosts: " + one_more + " hosts cannot be formed from " +
+                                                             size + (world.size() == 1 ? " rank" : " ranks") +
+                                                             "; use 0 for the actual hosts");
   if (world.size() > 1) {
     EXPECT_EQ(refusal_of(world, "shm", 2),
-              "comm.backend: shm serves the ranks of one host, not of 2; use auto, hierarchical or mpi");
+              "comm.backend: shm supports one host only, but the ranks run on 2; use auto, hierarchical or mpi");
   }
   const std::string of_self = refusal_of(world, "self");
-  EXPECT_EQ(of_self, world.size() == 1
-                         ? ""
-                         : "comm.backend: self serves one rank, not " + std::to_string(world.size()) + "; use auto");
+  EXPECT_EQ(of_self, world.size() == 1 ? ""
+                                       : "comm.backend: self supports one rank only, but there are " +
+                                             std::to_string(world.size()) + "; use auto");
 }
 
 TEST(MakeCollectivesTest, WrongArgumentsAreMistakesInTheProgram) {

@@ -57,8 +57,8 @@ TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
     const std::string error = error_of(
         [&] { collectives.all_reduce(bucket.bytes.data(), is_odd_one ? 99 : 100, DType::float32, ReduceOp::sum); });
     expect_words(error,
-                 {"the ranks ask for different things: rank ", " for all_reduce #2 of 100 float32 (sum)",
-                  "rank " + std::to_string(collectives.world_size() - 1) + " for all_reduce #2 of 99 float32 (sum)"});
+                 {"the ranks call different operations: rank ", " called all_reduce #2 of 100 float32 (sum)",
+                  "rank " + std::to_string(collectives.world_size() - 1) + " called all_reduce #2 of 99 float32 (sum)"});
     EXPECT_EQ(error_of([&] { collectives.barrier(); }), error);
     float value = 1;
     EXPECT_EQ(error_of([&] { collectives.all_reduce(&value, 1, DType::float32, ReduceOp::sum); }), error);

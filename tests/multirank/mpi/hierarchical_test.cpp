@@ -183,8 +183,8 @@ TEST(HierarchicalTest, ADisagreementInsideAHostIsNamedOnAllHosts) {
   const std::string error =
       error_of([&] { collectives->all_reduce(values.data(), count, DType::float32, ReduceOp::sum); });
   EXPECT_EQ(error.substr(error.find("the ranks")),
-            "the ranks ask for different things: rank 2 for all_reduce #1 of 4 float32 (sum), rank 3 for all_reduce #1 "
-            "of 3 float32 (sum)");
+            "the ranks call different operations: rank 2 called all_reduce #1 of 4 float32 (sum), rank 3 called all_reduce "
+            "#1 of 3 float32 (sum)");
   world.barrier();
 }
 

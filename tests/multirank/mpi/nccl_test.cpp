@@ -107,7 +107,7 @@ TEST_F(NcclTest, AFailingRootStrandsNobody) {
   if (world_.is_root()) stand_in().id_fault = "no network";
   const auto collectives = make();
   const std::string fault = fault_of<CommError>([&] { collectives->allocate_bucket(64); });
-  EXPECT_NE(fault.find("comm: nccl: an id for the ranks: no network"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("comm: nccl: the creation of the communicator id: no network"), std::string::npos) << fault;
   expect_alike(fault);
   EXPECT_EQ(fault_of<CommError>([&] { collectives->barrier(); }), fault);
 }
@@ -128,7 +128,7 @@ TEST_F(NcclTest, ConnectingHasADeadline) {
   stand_in().never_connects = true;
   const std::string fault =
       fault_of<CommError>([&] { NcclLink(world_, testing::stand_in_gpu(), {.wait = {.timeout_s = 0.5}}); });
-  EXPECT_NE(fault.find("did not end within 0.5 s: a peer is late or cannot be reached"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("did not finish within 0.5 s: a peer is late or not reachable"), std::string::npos) << fault;
   EXPECT_EQ(testing::stand_in_aborts(), 1);
   EXPECT_EQ(stand_in().links, 0);
 }
@@ -140,7 +140,7 @@ TEST_F(NcclTest, AnOperationThatDoesNotEndIsAbortedAndExplained) {
   link.await(kSequence);  // the host does not wait
   await_abort();
   const std::string fault = fault_of<CommError>([&] { link.throw_if_failed(); });
-  EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) is not over after"), std::string::npos) << fault;
+  EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) did not finish within"), std::string::npos) << fault;
   EXPECT_NE(fault.find("on any rank"), std::string::npos) << fault;
 }
 
@@ -153,7 +153,7 @@ TEST_F(NcclTest, AnOperationThatAPeerDoesNotJoinIsExplained) {
     start_all_reduce(link);
     await_abort();
     const std::string fault = fault_of<CommError>([&] { link.throw_if_failed(); });
-    EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) is not over after"), std::string::npos) << fault;
+    EXPECT_NE(fault.find("all_reduce #7 of 16 float32 (sum) did not finish within"), std::string::npos) << fault;
     EXPECT_NE(fault.find("rank " + std::to_string(absent)), std::string::npos) << fault;
   }
   world_.barrier();
@@ -183,8 +183,9 @@ TEST_F(NcclTest, RanksThatAskForDifferentThingsAllHearOfIt) {
     const BucketMemory bucket = collectives->allocate_bucket(64);
     const std::string fault = fault_of<CommError>(
         [&] { collectives->start_all_reduce(bucket.bytes.data(), is_odd ? 15 : 16, DType::float32, ReduceOp::sum); });
-    EXPECT_NE(fault.find("the ranks ask for different things: rank 0 for all_reduce #2 of 16 float32 (sum) on the GPU"),
-              std::string::npos)
+    EXPECT_NE(
+        fault.find("the ranks call different operations: rank 0 called all_reduce #2 of 16 float32 (sum) on the GPU"),
+        std::string::npos)
         << fault;
     expect_alike(fault);
   }
@@ -216,8 +217,8 @@ TEST_F(NcclTest, RanksOnOneGpuAreRefusedUnlessTheyPlayDifferentHosts) {
   stand_in().shares_gpu = true;
   const std::string fault = fault_of<ConfigError>([&] { make(); });
   EXPECT_EQ(fault,
-            "comm: ranks 0 and 1 have the same GPU (GPU-of-rank-0), which NCCL does not serve; start one rank for each "
-            "GPU, or, to try things out, give every rank an NCCL_HOSTID of its own");
+            "comm: ranks 0 and 1 have the same GPU (GPU-of-rank-0), which NCCL does not support; start one rank per "
+            "GPU or, for tests, give each rank a different NCCL_HOSTID");
   setenv("NCCL_HOSTID", std::to_string(world_.rank()).c_str(), 1);
   EXPECT_EQ(make()->name(), "nccl");
   unsetenv("NCCL_HOSTID");
@@ -236,7 +237,7 @@ TEST_F(NcclTest, AutoIsForSeveralRanksWithGpus) {
   if (world_.size() == 1) return;
   EXPECT_EQ(
       fault_of<ConfigError>([&] { make_collectives(world_, {.backend = "mpi", .gpu = testing::stand_in_gpu()}); }),
-      "comm.backend: mpi does not reach the memory of GPUs; use auto or nccl");
+      "comm.backend: mpi does not support GPUs; use auto or nccl");
 }
 
 std::string maps() {

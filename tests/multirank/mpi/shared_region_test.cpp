@@ -72,7 +72,8 @@ TEST(SharedRegionTest, TooMuchIsAnErrorOnEveryRankWithTheNumber) {
     ADD_FAILURE() << "a petabyte was given";
   } catch (const CommError& error) {
     EXPECT_TRUE(error.is_agreed());
-    EXPECT_NE(std::string(error.what()).find("cannot get 1125899906842624 bytes of shared memory"), std::string::npos)
+    EXPECT_NE(std::string(error.what()).find("cannot allocate 1125899906842624 bytes of shared memory"),
+              std::string::npos)
         << error.what();
   }
   expect_no_name(world);

@@ -163,7 +163,7 @@ TEST_F(DataParallelTest, WhatIsOnAnotherDeviceIsNamedWithBoth) {
 TEST_F(DataParallelTest, ABatchWithoutATargetIsRefusedByName) {
   DataParallel wrapper(model_);
   EXPECT_EQ(testing::sentence_of<DataError>([&] { wrapper.val_step(batch::Batch(batch(0).input())); }),
-            "samples have no 'label', only 'data'");
+            "samples do not contain 'label', only 'data'");
 }
 
 TEST_F(DataParallelTest, InputsTakeTheTypeOfTheParameters) {

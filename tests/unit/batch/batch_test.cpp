@@ -32,12 +32,12 @@ TEST(BatchTest, DataAndLabelAreInputAndTarget) {
 TEST(BatchTest, WhatIsNotThereIsNamed) {
   const Batch batch({{"crops", ValueList{kData, kData}}, {"mixed", ValueList{kData, "text"}}, {"name", "n"}}, 3);
   const auto refusal = [](const auto& call) { return sentence_of<DataError>(call); };
-  EXPECT_EQ(refusal([&] { batch.input(); }), "samples have no 'data', only 'crops', 'mixed', 'name'");
+  EXPECT_EQ(refusal([&] { batch.input(); }), "samples do not contain 'data', only 'crops', 'mixed', 'name'");
   EXPECT_EQ(refusal([&] { batch.tensor("crops"); }), "'crops' of the batch is a list, not a tensor");
   EXPECT_EQ(refusal([&] { batch.tensors("name"); }), "'name' of the batch is a text, not tensors");
   EXPECT_EQ(refusal([&] { batch.tensors("mixed"); }), "the list 'mixed' of the batch holds a text");
-  EXPECT_EQ(refusal([&] { batch.input(1); }), "the batch has no input 1: data.input_keys names only 1");
-  EXPECT_EQ(refusal([&] { Batch().at("data"); }), "samples have no 'data', only nothing");
+  EXPECT_EQ(refusal([&] { batch.input(1); }), "the batch does not contain input 1: data.input_keys lists only 1");
+  EXPECT_EQ(refusal([&] { Batch().at("data"); }), "samples do not contain 'data', only nothing");
   EXPECT_EQ(batch.tensors("crops").size(), 2U);
 }
 
@@ -84,7 +84,7 @@ TEST(OutputsTest, AreTensorsByName) {
   EXPECT_TRUE(outputs.list("none").empty());
   EXPECT_FALSE(outputs.find("none").defined());
   EXPECT_EQ(sentence_of<ConfigError>([&] { outputs.tensor("masks"); }),
-            "the model has no output 'masks', only 'scores', 'boxes', 'levels', 'levels'");
+            "the model does not return the output 'masks', only 'scores', 'boxes', 'levels', 'levels'");
   EXPECT_EQ(sentence_of<ConfigError>([] { Outputs().main(); }), "the model returned no outputs");
 }
 

@@ -138,7 +138,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
     std::string fault;
   };
   const std::vector<Row> rows = {
-      {{}, ": there are none"},
+      {{}, ": there are no samples"},
       {{1, 1.5}, ": sample 0 has an integer, but sample 1 has a number"},
       {{ValueMap{{"a", 1}, {"b", 1}}, ValueMap{{"a", 1}}}, ": sample 1 has no 'b', but sample 0 has"},
       {{ValueMap{{"a", 1}}, ValueMap{{"a", 1}, {"b", 1}}}, ": sample 0 has no 'b', but sample 1 has"},
@@ -148,7 +148,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
        " at 'a[1]': shapes [2] of sample 0 and [3] of sample 1 differ"},
       {{at::zeros({2}), at::zeros({2}, at::kLong)}, ": the tensors of sample 0 and sample 1 have different types"},
       {{ValueMap{{"a", ValueMap{{"b", Value()}}}}}, " at 'a.b': nothing has no rule"},
-      {{DataContainer(Value(1), stack)}, ": a container with stack holds an integer, not a tensor"},
+      {{DataContainer(Value(1), stack)}, ": a container with stack must hold a tensor, not an integer"},
       {{DataContainer(at::zeros({2, 2}), stack)}, ": shape [2, 2] has no dimension before the 2 that are padded"},
       {{DataContainer(at::zeros({2, 2, 2}), stack), DataContainer(at::zeros({3, 2, 2}), stack)},
        ": shapes [2, 2, 2] and [3, 2, 2] differ before the last 2 dimensions"},
@@ -161,7 +161,7 @@ TEST(CollateTest, WhatDoesNotFitIsNamedWithItsPlace) {
        ": the containers differ in stack, cpu_only or pad_dims"},
   };
   for (const Row& row : rows) {
-    EXPECT_EQ(sentence_of<DataError>([&] { collate(row.samples, 2); }), "samples cannot be joined" + row.fault);
+    EXPECT_EQ(sentence_of<DataError>([&] { collate(row.samples, 2); }), "samples cannot be collated" + row.fault);
   }
   EXPECT_THROW(collate(ValueList{1}, 0), DataError);
 }
@@ -171,7 +171,7 @@ TEST(CollateTest, SamplesAreCalledByTheirNumbersInTheDataSet) {
   EXPECT_EQ(sentence_of<DataError>([&] {
               collated(samples, draws_of({40, 17}));
             }),
-            "samples cannot be joined: sample 17 has no 'a', but sample 40 has");
+            "samples cannot be collated: sample 17 has no 'a', but sample 40 has");
 }
 
 TEST(CollateTest, ABatchHasTheValuesOfItsSamples) {

@@ -44,7 +44,7 @@ TEST(ArchiveTest, AMissingThingIsNamed) {
   Archive archive;
   archive.set_origin("state.h5");
   archive.set("/sched", "lr", 0.5);
-  EXPECT_EQ(error_of([&] { archive.array("/w"); }), "state.h5: /w: there is no such array");
+  EXPECT_EQ(error_of([&] { archive.array("/w"); }), "state.h5: /w: the array does not exist");
   EXPECT_EQ(error_of([&] { archive.array("/sched"); }), "state.h5: /sched: is a group, not an array");
   EXPECT_EQ(error_of([&] { archive.real("/sched", "x"); }), "state.h5: /sched: there is no attribute 'x'");
   EXPECT_EQ(error_of([&] { archive.integer("/sched", "lr"); }),

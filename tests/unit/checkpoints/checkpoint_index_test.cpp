@@ -122,7 +122,7 @@ TEST_F(CheckpointIndexTest, OneArrayAndTheGroupsAlone) {
     EXPECT_EQ(array.shape, archive_.array(path).shape);
     EXPECT_TRUE(std::ranges::equal(array.bytes, archive_.array(path).bytes)) << path;
   }
-  EXPECT_NE(error_of([&] { read_array(folder_, "/model/params/nothing"); }).find("there is no such array"),
+  EXPECT_NE(error_of([&] { read_array(folder_, "/model/params/nothing"); }).find("the array does not exist"),
             std::string::npos);
   const Archive groups = read_groups(folder_);
   EXPECT_TRUE(groups.array_paths().empty());

@@ -153,7 +153,8 @@ TEST_F(FaultTest, AFullDiskIsNoticedBeforeAnythingIsWritten) {
   arm(static_cast<int>(reserve), Recorder::Mode::fail, ENOSPC);
   const std::string error = error_of([&] { write(directory.path(), 2, sample(2)); });
   EXPECT_NE(error.find(" bytes failed: No space left on device ("), std::string::npos) << error;
-  EXPECT_NE(error.find(" files are free there; make room, or lower ckpt.keep_last)"), std::string::npos) << error;
+  EXPECT_NE(error.find(" files are available there; free some space, or lower ckpt.keep_last)"), std::string::npos)
+      << error;
   EXPECT_EQ(std::count(recorder_.calls.begin(), recorder_.calls.end(), "pwrite state.h5"), 0);
   EXPECT_TRUE(names_of(directory.path()).empty());
 }

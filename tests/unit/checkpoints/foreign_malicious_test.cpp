@@ -69,17 +69,17 @@ TEST(MaliciousSafetensorsTest, IsRefusedWithItsReason) {
                    "1234"),
         "more than 32 dimensions"},
        {one_tensor(good, "123"), "it ends at byte 4 of the data, but there are 3"},
-       {one_tensor(good, "12345"), "behind its last tensor lie 1 bytes of no tensor"},
+       {one_tensor(good, "12345"), "after its last tensor there are 1 bytes that belong to no tensor"},
        {one_tensor("\"dtype\":\"F33\",\"shape\":[1],\"data_offsets\":[0,4]", "1234"), "'F33' is not one of F32, F64"},
        {one_tensor("\"dtype\":\"BOOL\",\"shape\":[2],\"data_offsets\":[0,2]", "\x01\x02"),
-        "/w: its element 1 is neither true nor false (0 or 1) but 2"},
+        "/w: its element 1 must be 0 or 1, but is 2"},
        {one_tensor(good + ",\"shape\":[1]", "1234"), "its field shape occurs twice"},
        {one_tensor(good + ",\"more\":[1]", "1234"), "a field 'more', which is not a field of safetensors"},
        {one_tensor(f32 + "\"shape\":[1]", "1234"), "its field data_offsets is missing"},
        {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[4,0]", "1234"), "it starts after its end"},
        {one_tensor(f32 + "\"shape\":[1],\"data_offsets\":[0,4,4]", "1234"), "its data_offsets are not two numbers"},
        {safetensors(first + second + "[2,4]}}", "1234"), "its bytes overlap those of another tensor"},
-       {safetensors(first + second + "[5,7]}}", "1234567"), "before it lie 1 bytes of no tensor"},
+       {safetensors(first + second + "[5,7]}}", "1234567"), "before it there are 1 bytes that belong to no tensor"},
        {safetensors(first + "," + first.substr(1) + "}", "1234"), "tensor 'w': the header lists it twice"},
        {safetensors("{\"__metadata__\":{\"a\":1}}"), "its entry 'a' is a number, not a text"},
        {safetensors("{\"__metadata__\":[]}"), "is a list, not an object"},
@@ -124,23 +124,23 @@ TEST(MaliciousZipTest, IsRefusedWithItsReason) {
        {zip_of({pickle, pickle}), "record 'a/data.pkl': the name is used twice"},
        {with([](Record& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
        {with([](Record& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
-       {with([](Record& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': such a name is refused"},
-       {with([](Record& record) { record.name = "a/../../x"; }), "such a name is refused"},
-       {with([](Record& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': such a name is refused"},
+       {with([](Record& record) { record.name = "/etc/passwd"; }), "'/etc/passwd': this name is not allowed"},
+       {with([](Record& record) { record.name = "a/../../x"; }), "this name is not allowed"},
+       {with([](Record& record) { record.name = "a/\x1b[31m"; }), "'a/%1B[31m': this name is not allowed"},
        {with([](Record& record) { record.local_name = "a/data/1"; }), "contradicts the directory"},
        {with([](Record& record) { record.stated_bytes = le(0xFFFFFFF0, 4); }), "more than the file has"},
        {with([](Record& record) { record.stated_bytes = le(0xFFFFFFFF, 4); }), "lacks a 64-bit size"},
        {with([](Record& record) { record.header = 0; }), "contradicts the directory"},
-       {with([](Record& record) { record.header = 1'000'000; }), "it lies behind the directory"},
+       {with([](Record& record) { record.header = 1'000'000; }), "it is after the directory"},
        {zip_of({pickle, {.name = "a/data.pkl2", .bytes = good}, {.name = "a/x", .bytes = "1", .header = 50}}),
-        "there is no record where it should be"},
+        "no record starts at the stated offset"},
        {zip_of({pickle,
                 {.name = "a/n", .bytes = zip_of({{.name = "a/x", .bytes = "1"}})},
                 {.name = "a/x", .bytes = "1", .header = 77}}),
         "record 'a/n': it overlaps another record"},
        {zip_of({{.name = "a/other", .bytes = "1"}}), "neither the record data.pkl of a PyTorch file nor arrays"},
        {zip_of({{.name = "a/data.pkl", .bytes = kEmptyMap, .has_wrong_crc = true}}), "differ from their CRC-32"},
-       {"PK\x03\x04", "it is a zip archive that was cut off"}});
+       {"PK\x03\x04", "it is a truncated zip archive"}});
 }
 
 std::string deflated(const std::string& text) {
@@ -385,7 +385,7 @@ TEST_F(MaliciousHdf5Test, ClaimsBeyondTheFileAreRefused) {
     file.put("/bomb", H5T_STD_U8LE, {huge}, list, nullptr);
     H5Pclose(list);
   }
-  expect_refused("/bomb: it claims 140737488355328 bytes in a file of");
+  expect_refused("/bomb: it states a size of 140737488355328 bytes in a file of");
 }
 
 TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
@@ -434,7 +434,7 @@ TEST(MaliciousFileTest, AFileOfAnotherFormatIsNamed) {
                   {"\x80\x02\x8A\x0Al\xFC\x9C", "a bare pickle, which is not read: load it in Python and torch.save"},
                   {"{\"json\": {\"text\": 1}}", "it is neither a checkpoint nor a file of safetensors, PyTorch, npz"},
                   {"abcdefg", "it is neither a checkpoint nor"}});
-  EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: there is no such file or folder");
+  EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: the file or folder does not exist");
   EXPECT_EQ(error_of_foreign("/dev/zero"), "/dev/zero: it is a device, not a regular file");
 }
 

@@ -110,7 +110,7 @@ TEST(ForeignRoundTripTest, WhatCannotBeWrittenIsSaidInASentence) {
   EXPECT_EQ(error({wide}), path + ": tensor 'z': safetensors has no complex128");
   EXPECT_EQ(error({{"", good.array}}), path + ": array '': a name has 1 to 1024 bytes of UTF-8");
   EXPECT_EQ(error({{"\xFF", good.array}}), path + ": array '?': a name has 1 to 1024 bytes of UTF-8");
-  EXPECT_EQ(error({{"__metadata__", good.array}}), path + ": safetensors keeps the name __metadata__ for itself");
+  EXPECT_EQ(error({{"__metadata__", good.array}}), path + ": safetensors reserves the name __metadata__");
   EXPECT_EQ(error({good}, {{"k", "\xFF"}}), path + ": metadata 'k': it is not UTF-8, or has a NUL");
   EXPECT_EQ(directory.count(), 0U);
 }

@@ -75,9 +75,9 @@ TEST_F(LeaseTest, IsThereWhileItIsHeld) {
 TEST_F(LeaseTest, OfALiveProcessIsRespectedAndOfADeadOneTakenOver) {
   Child other;
   put_lease(host_name(), other.number());
-  EXPECT_EQ(error_of_taking(), file_ + ": another run writes checkpoints here: process " +
+  EXPECT_EQ(error_of_taking(), file_ + ": another run writes checkpoints to this folder: process " +
                                    std::to_string(other.number()) + " on " + host_name() +
-                                   ", last heard of 0 s ago; end it, or choose another --run.dir");
+                                   ", last active 0 s ago; stop it, or choose another --run.dir");
   EXPECT_TRUE(fs::exists(file_));
   other.end();
   const Lease lease(directory_.path());

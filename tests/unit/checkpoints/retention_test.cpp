@@ -47,16 +47,16 @@ TEST_F(RetentionTest, TheBestStay) {
 TEST_F(RetentionTest, WhatARunWentOnFromStaysUntilThereAreTwoNewerOnes) {
   EXPECT_EQ(reason_for(40, {.keep_last = 1, .origin_step = 40}), "goes: no rule keeps it");
   EXPECT_EQ(reason_for(50, {.keep_last = 1, .origin_step = 50}),
-            "kept: the run went on from it, and there are not two newer ones yet");
+            "kept: the run was resumed from it, and fewer than two newer ones exist");
   put_bytes(directory_ / "step-000000000060/state.h5", "torn");  // does not count
   EXPECT_EQ(reason_for(40, {.keep_last = 1, .origin_step = 40}),
-            "kept: the run went on from it, and there are not two newer ones yet");
+            "kept: the run was resumed from it, and fewer than two newer ones exist");
 }
 
 TEST_F(RetentionTest, EachVerdictHasItsReason) {
   const RetentionRule rule{.keep_last = 2, .keep_every = 20, .keep_steps = {10}};
   put_bytes(directory_ / "step-000000000030.pin", "");
-  EXPECT_EQ(reason_for(10, rule), "kept: it was asked for by its step");
+  EXPECT_EQ(reason_for(10, rule), "kept: its step is listed");
   EXPECT_EQ(reason_for(20, rule), "kept: its step is a multiple of 20");
   EXPECT_EQ(reason_for(30, rule), "kept: it is pinned");
   EXPECT_EQ(reason_for(50, rule), "kept: it is one of the 2 newest");
@@ -69,7 +69,7 @@ TEST_F(RetentionTest, EachVerdictHasItsReason) {
 
 TEST_F(RetentionTest, AnUnfinishedOneNeitherCountsNorGoes) {
   put_bytes(directory_ / "step-000000000060/state.h5", "torn");
-  EXPECT_EQ(reason_for(60, {.keep_last = 1}).rfind("kept: it is no finished checkpoint and is left alone: ", 0), 0U);
+  EXPECT_EQ(reason_for(60, {.keep_last = 1}).rfind("kept: it is not a complete checkpoint and is kept: ", 0), 0U);
   retain(directory_.path(), {.keep_last = 2});
   EXPECT_EQ(list(directory_.path()), (Steps{40, 50, 60}));
 }

@@ -105,8 +105,8 @@ TEST(StoreTest, AnotherCheckpointOfThatStepIsNotReplaced) {
   const TemporaryFolder directory;
   const std::string folder = write(directory.path(), 3, sample(3));
   EXPECT_EQ(error_of([&] { write(directory.path(), 3, sample(4)); }),
-            folder + ": could not be saved, earlier checkpoints are untouched: " + folder +
-                ": a checkpoint of this step with other content is there already; move it away");
+            folder + ": could not be saved; earlier checkpoints are not affected: " + folder +
+                ": a different checkpoint of this step already exists; move it to another folder");
   EXPECT_TRUE(same(sample(3), read(folder)));
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000003"}));
 }
@@ -128,7 +128,7 @@ TEST(StoreTest, AFolderBelowAFileCannotBeMade) {
   put_bytes(directory / "file", "x");
   const std::string below = directory / "file/ckpt";
   EXPECT_EQ(error_of([&] { write(below, 1, sample(1)); }),
-            below + "/step-000000000001: could not be saved, earlier checkpoints are untouched: " +
+            below + "/step-000000000001: could not be saved; earlier checkpoints are not affected: " +
                 (directory / "file") + ": it is not a folder");
   EXPECT_EQ(error_of([&] { probe(below); }), directory / "file: it is not a folder");
 }

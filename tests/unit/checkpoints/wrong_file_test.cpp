@@ -54,16 +54,17 @@ TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   EXPECT_EQ(error_of_read("/dev/zero"), "/dev/zero: it is a device, not a regular file");
   const std::string link = directory / "link";
   ASSERT_EQ(::symlink(good.c_str(), link.c_str()), 0);
-  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link; name the file it points to");
+  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link; give the file that it points to");
 }
 
 TEST(WrongFileTest, MissingPathsAndFolders) {
   const TemporaryFolder directory;
-  EXPECT_EQ(error_of_read(directory / "nowhere"), directory / "nowhere: there is no such file or folder");
-  EXPECT_EQ(error_of_read(directory.path()), directory.path() + ": it holds no state.h5, so it is no checkpoint");
+  EXPECT_EQ(error_of_read(directory / "nowhere"), directory / "nowhere: the file or folder does not exist");
+  EXPECT_EQ(error_of_read(directory.path()),
+            directory.path() + ": it does not contain state.h5, so it is not a checkpoint");
   const std::string folder = write(directory / "ckpt", 40, sample(40));
   EXPECT_EQ(error_of_read(directory / "ckpt"),
-            directory / "ckpt" + ": it is a folder of checkpoints; name one of them, such as " + folder);
+            directory / "ckpt" + ": it is a folder of checkpoints; give one of them, such as " + folder);
   EXPECT_TRUE(same(sample(40), read(folder)));
   EXPECT_TRUE(same(sample(40), read(folder + "/")));
   EXPECT_TRUE(same(sample(40), read(folder + "/state.h5")));

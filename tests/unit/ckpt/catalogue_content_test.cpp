@@ -183,7 +183,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"record '../x': such a name is refused"}},
+       {"record '../x': this name is not allowed"}},
       {"E_NAN",
        [](Workshop& shop) {
          checkpoints::Archive archive = small_state(10);
@@ -232,7 +232,8 @@ const std::vector<Row>& content_rows() {
        },
        {"prune", "FILE", "--yes"},
        Exit::policy,
-       {"another run writes checkpoints here: process 1 on elsewhere (Slurm job 4711), last heard of ", " s ago"}},
+       {"another run writes checkpoints to this folder: process 1 on elsewhere (Slurm job 4711), last active ",
+        " s ago"}},
       {"E_PICKLE_global",
        [](Workshop& shop) {
          shop.put(
@@ -273,7 +274,7 @@ const std::vector<Row>& content_rows() {
        [tensor](Workshop& shop) { shop.put(safetensors_of("{\"w\":{" + tensor + "[4,8]}}", "12345678")); },
        kVerify,
        Exit::corrupt,
-       {"tensor 'w': before it lie 4 bytes of no tensor"}},
+       {"tensor 'w': before it there are 4 bytes that belong to no tensor"}},
   };
   return rows;
 }

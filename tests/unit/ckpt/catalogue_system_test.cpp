@@ -55,7 +55,7 @@ const std::vector<Row>& system_rows() {
        },
        {"ls", "FILE"},
        Exit::not_found,
-       {"FILE: there is no such file or folder", "DIR/ckpt exists", "did you mean 'step-000000000010'"}},
+       {"FILE: the file or folder does not exist", "DIR/ckpt exists", "did you mean 'step-000000000010'"}},
       {"E_EMPTYDIR",
        [](Workshop& shop) {
          shop.path = shop.folder / "run";
@@ -64,7 +64,7 @@ const std::vector<Row>& system_rows() {
        },
        {"info", "FILE"},
        Exit::not_found,
-       {"FILE: there is no checkpoint in it", "no folder named like step-000000000000",
+       {"FILE: it does not contain a checkpoint", "no folder named like step-000000000000",
         "1 unfinished and 1 bad ones were ignored"}},
       {"E_ONLYBAD",
        [](Workshop& shop) {

@@ -82,7 +82,7 @@ TEST_F(FormsTest, ADoctorSeesRunsShardsAndSingleFiles) {
   EXPECT_EQ(all.code, 0) << all.output;
   EXPECT_NE(all.output.find("3 checkpoints, step-000000000010 to step-000000000030.h5"), std::string::npos)
       << all.output;
-  EXPECT_NE(all.output.find("all are of run 00000000000000aa"), std::string::npos) << all.output;
+  EXPECT_NE(all.output.find("all belong to run 00000000000000aa"), std::string::npos) << all.output;
   for (const std::string& path : paths_) {
     const Ran one = run_captured({"doctor", path});
     EXPECT_EQ(one.code, 0) << one.output;

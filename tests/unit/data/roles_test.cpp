@@ -96,9 +96,9 @@ TEST_F(RolesTest, RefusesNamesThatNoSampleHas) {
     return sentence_of<ConfigError>([&] { with_roles(dataset_, each); });
   };
   EXPECT_EQ(text_of(roles("picture", "")),
-            "data.input_keys (test): samples have no 'picture', only 'data', 'label', 'weight'");
+            "data.input_keys (test): samples do not contain 'picture', only 'data', 'label', 'weight'");
   EXPECT_EQ(text_of(roles("", "label,depth")),
-            "data.target_keys (test): samples have no 'depth', only 'data', 'label', 'weight'");
+            "data.target_keys (test): samples do not contain 'depth', only 'data', 'label', 'weight'");
   EXPECT_EQ(text_of(roles("data,data", "")), "data.input_keys (test): 'data', 'data' names a value twice");
 }
 
@@ -184,7 +184,7 @@ TEST(SampleDatasetTest, SamplesThatDoNotFitAreNamed) {
   EXPECT_EQ(sentence_of<DataError>([] {
               get(Odd(), {2, 1});
             }),
-            "samples cannot be joined: sample 1 has no 'name', but sample 2 has");
+            "samples cannot be collated: sample 1 has no 'name', but sample 2 has");
 }
 
 }  // namespace roles_test

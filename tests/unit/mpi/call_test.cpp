@@ -32,7 +32,7 @@ TEST(CallTest, DisagreementNamesBothSides) {
   Call other = kReduction;
   other.count = 999;
   EXPECT_EQ(disagreement_of({kReduction, kReduction, other}),
-            "the ranks ask for different things: rank 0 for all_reduce #17 of 1000 float32 (average), rank 2 for "
+            "the ranks call different operations: rank 0 called all_reduce #17 of 1000 float32 (average), rank 2 called "
             "all_reduce #17 of 999 float32 (average)");
 }
 
@@ -49,8 +49,8 @@ TEST(CallTest, EveryFieldCounts) {
 
 TEST(CallTest, LatenessSaysWhoWaitsForWhomInWhat) {
   EXPECT_EQ(lateness(2, 0.52, kReduction, "rank 1"),
-            "rank 2 waited 0.5 s in all_reduce #17 of 1000 float32 (average) for rank 1; raise comm.timeout_s where "
-            "ranks may be this far apart");
+            "rank 2 waited 0.5 s in all_reduce #17 of 1000 float32 (average) for rank 1; raise comm.timeout_s if ranks "
+            "can be this far apart");
 }
 
 }  // namespace call_test

@@ -58,8 +58,8 @@ TEST_F(GpuModuleTest, SaysWhatIsWrongWhereThereIsNoGpu) {
 
 TEST_F(GpuModuleTest, RefusesAProgramOfAnotherVersion) {
   EXPECT_EQ(answer(gpu::kApiVersion + 1),
-            "fault: lockstep_gpu.so speaks version 1 of its interface, the program version 2; build both from the same "
-            "sources");
+            "fault: lockstep_gpu.so implements version 1 of its interface, but the program needs version 2; build both "
+            "from the same sources");
 }
 
 TEST(GpuDriverTest, IsAskedWithoutTheModule) {

@@ -47,11 +47,11 @@ TEST(GuardTest, AJobThatFinishesReturnsZeroInSilence) {
 }
 
 TEST(GuardTest, ExitOfOneRankEndsTheJob) {
-  expect_end("exit", 70, "lockstep: rank 1: the program exits in the middle of the job; ending the job\n");
+  expect_end("exit", 70, "lockstep: rank 1: the program called exit before the job ended; ending the job\n");
 }
 
 TEST(GuardTest, ReturnFromMainOfOneRankEndsTheJob) {
-  expect_end("return", 70, "lockstep: rank 1: main was left before the ranks agreed to end; ending the job\n");
+  expect_end("return", 70, "lockstep: rank 1: main returned before all ranks had finished; ending the job\n");
 }
 
 TEST(GuardTest, UncaughtExceptionEndsTheJobAndIsNamed) {

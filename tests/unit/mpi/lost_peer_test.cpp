@@ -51,8 +51,8 @@ TEST(LostPeerTest, HoweverARankEndsTheJobEndsWithIt) {
       {"abort", 128 + SIGABRT, "rank 1 (last seen in all_reduce #"},
       {"vanish 1", 1, "rank 1 (last seen in all_reduce #"},
       {"vanish 0", 1, "rank 1 (last seen in all_reduce #"},  // mpirun calls that improper
-      {"exit 0", 70, "lockstep: rank 1: the program exits in the middle of the job"},
-      {"exit 1", 70, "lockstep: rank 1: the program exits in the middle of the job"},
+      {"exit 0", 70, "lockstep: rank 1: the program called exit before the job ended"},
+      {"exit 1", 70, "lockstep: rank 1: the program called exit before the job ended"},
   };
   for (const Way& way : ways) {
     const auto begin = std::chrono::steady_clock::now();
