@@ -18,7 +18,7 @@ namespace lockstep::ckpt {
 Source open_source(const std::string& path) {
   const Located located = locate(path);
   if (!located.inside.empty()) {
-    throw usage_error(escaped(path) + ": this command wants a file, not what is in it; --filter chooses arrays");
+    throw usage_error(escaped(path) + ": this command takes a file, not an array in it; --filter selects arrays");
   }
   return Source::open(located.file);
 }
@@ -32,7 +32,8 @@ NamedArray open_array(const std::vector<std::string>& words) {
     return {std::move(source), info, slice};
   }
   const Located located = locate(last.name);
-  if (located.inside.empty()) throw usage_error("which array? Write FILE NAME, or FILE/NAME; `ckpt ls` lists them");
+  if (located.inside.empty())
+    throw usage_error("the array is missing; give FILE NAME or FILE/NAME. `ckpt ls` lists the arrays");
   Source source = Source::open(located.file);
   const ArrayInfo* const info = &source.find(located.inside);
   return {std::move(source), info, slice};

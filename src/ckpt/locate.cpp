@@ -102,7 +102,7 @@ std::string without_slashes(std::string path) {
 }  // namespace
 
 Located locate(const std::string& path) {
-  if (path.empty()) throw usage_error("an empty path names nothing");
+  if (path.empty()) throw usage_error("the path is empty");
   std::string outside = without_slashes(path);
   std::string inside;
   while (!is_there(outside)) {
@@ -131,7 +131,7 @@ std::string checkpoint_folder(const std::string& path) {
   if (!holder.empty()) return holder;
   if (is_folder(clean + "/ckpt")) return clean + "/ckpt";
   if (!is_folder(clean) || is_checkpoint(clean)) {
-    throw Failure(Exit::not_found, escaped(path) + ": it is no folder of checkpoints");
+    throw Failure(Exit::not_found, escaped(path) + ": it is not a folder of checkpoints");
   }
   return clean;
 }

@@ -71,7 +71,7 @@ const Command& command_of(const std::string& name) {
 }
 
 Exit dispatch(const std::vector<std::string>& words) {
-  if (words.empty()) throw usage_error("which command? See ckpt --help");
+  if (words.empty()) throw usage_error("the command is missing; see ckpt --help");
   if (words[0] == "--help" || words[0] == "-h" || words[0] == "help") {
     print(overview());
     return Exit::ok;
@@ -87,7 +87,7 @@ Exit dispatch(const std::vector<std::string>& words) {
     return Exit::ok;
   }
   if (request.paths.size() < command.min || request.paths.size() > command.max) {
-    throw usage_error("write ckpt " + command.name + " " + command.words);
+    throw usage_error("usage: ckpt " + command.name + " " + command.words);
   }
   return command.run(request);
 }
@@ -102,9 +102,7 @@ Exit run_here(const std::vector<std::string>& words) {
     const bool is_memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr;
     const bool is_safe =
         dynamic_cast<const Failure*>(&error) != nullptr;  // what it names was escaped where it was made
-    const std::string message = is_memory ? "there is not enough memory"
-                                : is_safe ? error.what()
-                                          : escaped(error.what());
+    const std::string message = is_memory ? "not enough memory" : is_safe ? error.what() : escaped(error.what());
     fmt::print(stderr, "ckpt{}: {}\n", exit_code_of(error) == Exit::usage ? "" : name, message);
     return exit_code_of(error);
   }
@@ -125,8 +123,7 @@ int run(const std::vector<std::string>& words) {
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const int signal = WTERMSIG(status);
   if (signal == SIGINT || signal == SIGTERM || signal == SIGPIPE) return 128 + signal;
-  fmt::print(stderr, "ckpt: reading ended in a crash ({}): the file is damaged or made to do harm\n",
-             ::strsignal(signal));
+  fmt::print(stderr, "ckpt: reading the file crashed ({}): it is damaged or malicious\n", ::strsignal(signal));
   return static_cast<int>(Exit::corrupt);
 }
 

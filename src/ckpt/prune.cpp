@@ -68,7 +68,7 @@ Exit prune(const Request& request) {
   root["bytes"] = freed;
   if (request.has("yes")) prune_now(directory, rule);
   const std::string end = request.has("yes") ? exact_bytes(freed) + " deleted\n"
-                                             : exact_bytes(freed) + " would be deleted; --yes does it\n";
+                                             : exact_bytes(freed) + " would be deleted; --yes deletes them\n";
   request.wants_json() ? print(root) : print(table.text() + end);
   return Exit::ok;
 }

@@ -74,7 +74,7 @@ class Parser {
 
   Taken index(std::int64_t at, std::int64_t size, std::size_t dimension) const {
     if (at >= size || at < -size) {
-      fail("index " + std::to_string(at) + " lies outside dimension " + std::to_string(dimension) + " of shape " +
+      fail("index " + std::to_string(at) + " is outside dimension " + std::to_string(dimension) + " of shape " +
            shape_text(shape_));
     }
     return {.begin = at < 0 ? at + size : at, .count = 1, .step = 1, .is_index = true};

@@ -127,7 +127,7 @@ const ArrayInfo& Source::find(const std::string& name) const {
   for (const ArrayInfo& info : arrays_) labels.push_back(info.label);
   const std::string near = nearest_name(name, labels);
   throw Failure(Exit::not_found,
-                escaped(path_) + ": it has no array '" + escaped(name) + "'" +
+                escaped(path_) + ": it does not contain the array '" + escaped(name) + "'" +
                     (near.empty() ? "; `ckpt ls` lists them" : "; did you mean '" + escaped(near) + "'?"));
 }
 

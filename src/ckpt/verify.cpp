@@ -28,7 +28,7 @@ Verdict check(const std::string& file) {
   try {
     const Source source = Source::open(file);
     if (source.is_own()) checkpoints::verify(file);
-    verdict.words = fmt::format("whole: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
+    verdict.words = fmt::format("complete: {} arrays, {}", source.arrays().size(), exact_bytes(source.file_bytes()));
     if (!source.is_own()) return verdict;
     verdict.words += "; envelope, digests and tree agree";
     if (const std::string nonfinite = checkpoints::nonfinite_in(file, "/model/params"); !nonfinite.empty()) {
@@ -48,7 +48,7 @@ std::vector<std::string> files_of(const Request& request) {
   for (const std::string& path : request.paths) {
     if (!request.has("all")) {
       const Located located = locate(path);
-      if (!located.inside.empty()) throw usage_error(escaped(path) + ": verify checks whole files");
+      if (!located.inside.empty()) throw usage_error(escaped(path) + ": verify checks complete files");
       files.push_back(located.file);
       continue;
     }

@@ -102,7 +102,7 @@ void Config::set(const std::string& name, const std::string& text, const std::st
   Section& section = section_holding(name, origin);
   const std::string value = trimmed(text);
   if (is_unwritable(value)) {
-    throw ConfigError(origin + ": " + name + ": a value cannot contain '#' or control characters");
+    throw ConfigError(origin + ": " + name + ": a value must not contain '#' or control characters");
   }
   section.set(key_of(name), value, origin);
 }

@@ -163,7 +163,7 @@ std::string section_help(const std::string& section, const KeySpecs& specs, cons
   if (section.empty() || chosen.empty()) {
     const std::vector<std::string> names = section_names(known);
     const std::string near = nearest_name(section, names);
-    throw ConfigError("--help=" + section + ": there is no such section; choose one of: " + joined(names) +
+    throw ConfigError("--help=" + section + ": the section is unknown; choose one of: " + joined(names) +
                       (near.empty() ? "" : " (did you mean '" + near + "'?)"));
   }
   const std::string line = line_for(section, sections);

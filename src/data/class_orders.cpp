@@ -32,7 +32,7 @@ class Identity : public EpochList {
     }
     classes_per_batch_ = batch / options.instances;
     if (static_cast<std::int64_t>(members_.size()) < classes_per_batch_) {
-      throw ConfigError("the training data has " + std::to_string(members_.size()) + " classes, but a batch of " +
+      throw ConfigError("the training data have " + std::to_string(members_.size()) + " classes, but a batch of " +
                         std::to_string(batch) + " with data.instances = " + std::to_string(options.instances) +
                         " needs " + std::to_string(classes_per_batch_));
     }
@@ -96,7 +96,7 @@ class ClassBalanced : public Order {
  public:
   ClassBalanced(std::span<const std::int64_t> labels, std::uint64_t seed)
       : members_(members_of(labels)), seed_(seed), length_(static_cast<std::int64_t>(labels.size())) {
-    if (members_.empty()) throw DataError("no sample of the training data has a class");
+    if (members_.empty()) throw DataError("no sample of the training data have a class");
     const auto classes = static_cast<std::int64_t>(members_.size());
     rounds_per_epoch_ = (length_ + classes - 1) / classes;
   }
@@ -141,7 +141,7 @@ class Grouped : public EpochList {
       if (size < batch_size) {
         throw ConfigError("group " + std::to_string(group) + " has " + std::to_string(size) +
                           " samples, fewer than a batch of " + std::to_string(batch_size) +
-                          ": they would never be seen; lower train.global_batch_size");
+                          ": they would never be used; lower train.global_batch_size");
       }
       length_ += size / batch_size * batch_size;
     }

@@ -25,7 +25,7 @@ std::vector<std::int64_t> Dataset::labels() const {
     const batch::Batch batch = get(batch::draws_in_order(begin, std::min(kAtOnce, size() - begin)));
     const at::Tensor target = batch.target().contiguous();
     if (target.dim() != 1 || target.scalar_type() != at::kLong) {
-      throw DataError("the samples have no single class each; choose a data.sampler that needs none");
+      throw DataError("the samples do not have one class each; choose another data.sampler");
     }
     const auto* values = target.const_data_ptr<std::int64_t>();
     labels.insert(labels.end(), values, values + target.numel());
@@ -35,7 +35,7 @@ std::vector<std::int64_t> Dataset::labels() const {
 
 std::vector<double> Dataset::aspect_ratios() const {
   const std::vector<std::int64_t> shape = task().sample_shape;
-  if (shape.size() < 2) throw DataError("the samples have no width and height; choose a data.sampler that needs none");
+  if (shape.size() < 2) throw DataError("the samples do not have a width and height; choose another data.sampler");
   const double ratio = static_cast<double>(shape.back()) / static_cast<double>(shape[shape.size() - 2]);
   return std::vector<double>(static_cast<std::size_t>(size()), ratio);
 }
@@ -73,7 +73,7 @@ void take_fields(batch::ValueMap& row, const batch::ValueMap& given) {
     const auto found = row.extract(name);
     const bool is_given =
         found && found.mapped().is<at::Tensor>() && found.mapped().as<at::Tensor>().is_same(tensor.as<at::Tensor>());
-    if (!is_given) throw DataError("fill must write into the tensor '" + name + "' that it is given, not replace it");
+    if (!is_given) throw DataError("fill must write to the tensor '" + name + "' that it receives, not replace it");
   }
 }
 
@@ -102,14 +102,14 @@ batch::Batch filled(const SampleDataset& dataset, const std::vector<Field>& layo
 
 batch::ValueMap SampleDataset::sample(const batch::Draw& draw) const {
   const std::vector<Field> fields = layout();
-  if (fields.empty()) throw std::logic_error("SampleDataset: override sample, or layout and fill");
+  if (fields.empty()) throw std::logic_error("SampleDataset: override either sample, or layout and fill");
   batch::ValueMap row = tensors_of(fields, std::nullopt);
   fill(draw, row);
   return row;
 }
 
 void SampleDataset::fill(const batch::Draw&, batch::ValueMap&) const {
-  throw std::logic_error("SampleDataset: who overrides layout overrides fill, too");
+  throw std::logic_error("SampleDataset: a class that overrides layout must override fill, too");
 }
 
 batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {

@@ -90,7 +90,7 @@ std::string find_file(const std::string& folder, const std::string& stem, const 
     }
   }
   throw DataError(folder, "has no file " + stem + "-" + endings.front() +
-                              "; data.path must name a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, "
+                              "; data.path must be a folder with train-images-idx3-ubyte, train-labels-idx1-ubyte, "
                               "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz");
 }
 
@@ -126,7 +126,7 @@ Splits open_idx(const Section& data) {
   std::error_code unreadable;
   if (!std::filesystem::is_directory(folder, unreadable)) {
     throw DataError(folder,
-                    "is not a folder; data.path must name a folder of IDX files, such as train-images-idx3-ubyte");
+                    "is not a folder; data.path must be a folder of IDX files, such as train-images-idx3-ubyte");
   }
   const auto train = open_split(folder, "train", data.integer("classes"));
   const auto val = open_split(folder, "t10k", data.integer("classes"));

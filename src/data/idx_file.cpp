@@ -72,9 +72,10 @@ class ByteReader {
 std::vector<std::int64_t> read_shape(ByteReader& file) {
   std::array<std::uint8_t, 4> magic{};
   if (file.read(magic) < magic.size()) file.fail("is shorter than the header of an IDX file");
-  if (magic[0] != 0 || magic[1] != 0) file.fail("is not an IDX file: it does not begin with two zero bytes");
+  if (magic[0] != 0 || magic[1] != 0) file.fail("is not an IDX file: it does not start with two zero bytes");
   if (magic[2] != kUnsignedByte) {
-    file.fail("holds elements of IDX type " + std::to_string(magic[2]) + "; only type 8, unsigned byte, is supported");
+    file.fail("contains elements of IDX type " + std::to_string(magic[2]) +
+              "; only type 8, unsigned byte, is supported");
   }
   if (magic[3] < 1 || magic[3] > kMaxDimensions) {
     file.fail("has " + std::to_string(magic[3]) + " dimensions; 1 to 4 are supported");
@@ -95,7 +96,7 @@ std::size_t promised_bytes(ByteReader& file, const std::vector<std::int64_t>& sh
   std::uint64_t count = 1;
   for (const std::int64_t size : shape) {
     if (static_cast<std::uint64_t>(size) > limit / count) {
-      file.fail("is cut short: its header promises " + words_of(shape) + " bytes, more than a file of " +
+      file.fail("is truncated: its header states " + words_of(shape) + " bytes, more than a compressed file of " +
                 std::to_string(file_size) + " bytes can hold");
     }
     count *= static_cast<std::uint64_t>(size);
@@ -120,13 +121,14 @@ IdxArray read_idx(const std::string& path) {
   array.bytes.resize(promised_bytes(file, array.shape, file_size));
   const std::size_t present = file.read(array.bytes);
   if (present < array.bytes.size()) {
-    file.fail("is cut short: its header promises " + words_of(array.shape) + " bytes, but only " +
+    file.fail("is truncated: its header states " + words_of(array.shape) + " bytes, but only " +
               std::to_string(present) + " follow");
   }
   // Asking for one byte more also makes zlib compare its checksum.
   std::array<std::uint8_t, 1> more{};
-  if (file.read(more) != 0) file.fail("is longer than its header promises: bytes follow the " + words_of(array.shape));
-  if (file.ends_inside_compression()) file.fail("is cut short: its compressed stream has no end");
+  if (file.read(more) != 0)
+    file.fail("is longer than its header states: there are data after the " + words_of(array.shape));
+  if (file.ends_inside_compression()) file.fail("is truncated: its compressed stream has no end");
   return array;
 }
 

@@ -143,7 +143,7 @@ std::map<std::int64_t, List> by_label(std::span<const std::int64_t> labels) {
 }
 
 std::int64_t require_samples(std::int64_t size) {
-  if (size < 1) throw DataError("the training data has no samples");
+  if (size < 1) throw DataError("the training data have no samples");
   return size;
 }
 

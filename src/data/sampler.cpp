@@ -15,7 +15,7 @@ namespace {
 OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uint64_t seed, bool shuffle) {
   if (global_batch_size < 1) throw std::invalid_argument("Sampler: global_batch_size must be at least 1");
   if (size < global_batch_size) {
-    throw ConfigError("the training data has " + std::to_string(size) +
+    throw ConfigError("the training data have " + std::to_string(size) +
                       " samples, fewer than train.global_batch_size = " + std::to_string(global_batch_size) +
                       "; lower train.global_batch_size or give more data");
   }

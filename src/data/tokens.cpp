@@ -21,9 +21,9 @@ class StoredRun : public TokenRun {
  public:
   StoredRun(const std::string& path, std::int64_t vocabulary) : file_(path), vocabulary_(vocabulary) {
     if (file_.bytes().size() % sizeof(Stored) != 0) {
-      throw DataError(path, "has " + std::to_string(file_.bytes().size()) +
-                                " bytes, an odd number; tokens are stored in two bytes each, so it is cut short or "
-                                "no token file");
+      throw DataError(path,
+                      "has " + std::to_string(file_.bytes().size()) +
+                          " bytes, an odd number; a token has two bytes, so the file is truncated or not a token file");
     }
   }
 
@@ -39,7 +39,7 @@ class StoredRun : public TokenRun {
     if (bad == out.end()) return;
     throw DataError(path(), "token " + std::to_string(*bad) + " at position " +
                                 std::to_string(begin + (bad - out.begin())) +
-                                " is not below data.vocab_size = " + std::to_string(vocabulary_));
+                                " must be less than data.vocab_size = " + std::to_string(vocabulary_));
   }
 
   std::uint64_t digest() const override { return sampled_hash_of(file_.bytes()); }
@@ -55,7 +55,7 @@ Splits open_tokens(const Section& data) {
   const std::string& folder = required_path(data, "a folder with train.bin and val.bin");
   const std::int64_t vocabulary = data.integer("vocab_size");
   if (vocabulary == 0)
-    throw ConfigError("data.vocab_size is not set; data.name = tokens needs the number of tokens there are");
+    throw ConfigError("data.vocab_size is not set; data.name=tokens requires the size of the vocabulary");
   const auto windows = [&](const std::string& name, Cut cut) {
     return make_windows(std::make_shared<StoredRun>(folder + "/" + name, vocabulary), cut, data.integer("block"),
                         vocabulary);

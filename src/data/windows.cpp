@@ -78,7 +78,7 @@ std::shared_ptr<const Dataset> make_windows(std::shared_ptr<const TokenRun> run,
     throw DataError(run->path(), std::string("the ") + (cut == Cut::every_start ? "training" : "validation") +
                                      " part has " + std::to_string(run->size()) +
                                      " tokens, but data.block = " + std::to_string(block) + " needs at least " +
-                                     std::to_string(block + 1) + "; give more text or lower data.block");
+                                     std::to_string(block + 1) + "; use a longer text or lower data.block");
   }
   return std::make_shared<Windows>(std::move(run), cut, block, vocabulary);
 }

@@ -130,7 +130,7 @@ TEST_F(CkptTest, DiffStatesWhatDiffers) {
   EXPECT_EQ(ckpt("diff " + a + " " + b + " --atol 0.5").exit_code, 0);
   EXPECT_EQ(ckpt("diff " + a + " " + b + " --filter norm.mean").exit_code, 0);
   EXPECT_EQ(ckpt("diff " + a + " " + write("c", {.step = 11})).exit_code, 1);
-  expect_refusal("diff " + a, kUsage, "write ckpt diff A B");
+  expect_refusal("diff " + a, kUsage, "usage: ckpt diff A B");
   expect_refusal("diff " + a + " " + a + " --atol x", kUsage, "--atol");
 }
 

@@ -83,7 +83,7 @@ class NanOutputHook : public Hook {
                        batch.is_training ? fmt::format("at step {}", at.step + 1)
                                          : fmt::format("in an evaluation after step {}", at.step),
                        rows.size(), output.dim() == 0 ? 1 : output.size(0),
-                       draws.empty() ? "places in their batch" : "samples", names);
+                       draws.empty() ? "positions in the batch" : "samples", names);
   }
 
   /// @return  where it is
@@ -104,7 +104,7 @@ class NanOutputHook : public Hook {
                                  checkpoints::IfExists::replace);
       return "; the batch is in " + path;
     } catch (const Error& error) {
-      return std::string("; the batch could not be kept: ") + error.what();
+      return std::string("; the batch could not be written: ") + error.what();
     }
   }
 

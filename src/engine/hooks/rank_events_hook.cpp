@@ -75,8 +75,8 @@ class RankEventsHook : public Hook {
       for (std::size_t rank = 0; 2 * rank < said.size(); ++rank) {
         counts += (rank == 0 ? "" : ", ") + std::to_string(static_cast<std::int64_t>(said[2 * rank]));
       }
-      return "ranks measured different things up to step " + std::to_string(step_) + " (" + counts +
-             " numbers, or others); put_of_rank is to be called with the same names on every rank";
+      return "ranks measured different values up to step " + std::to_string(step_) + " (" + counts +
+             " numbers, or others); call put_of_rank with the same names on every rank";
     }
     std::vector<double> values;
     for (const auto& [name, value] : mine_) values.push_back(value);

@@ -83,8 +83,8 @@ std::string grace_warning(double seconds_left, const Saves& saves, const std::st
   if (saves.last_step < 0 || seconds_left >= saves.longest_seconds) return "";
   return in_tenths(std::max(0.0, seconds_left)) + " left until " + source + ", but the longest save so far took " +
          in_tenths(saves.longest_seconds) +
-         ": the checkpoint may come too late, and then the last one counts; next time ask for the stop earlier "
-         "(train.time_limit, or Slurm's --signal=USR2@SECONDS)";
+         ": the checkpoint may not be complete in time; then the previous one is the latest. Next time, request the "
+         "stop earlier (train.time_limit, or --signal=USR2@SECONDS of Slurm)";
 }
 
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit) { return std::make_unique<TimeLimitHook>(std::move(limit)); }

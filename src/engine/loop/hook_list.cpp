@@ -9,7 +9,7 @@ namespace lockstep::engine {
 void HookList::add(Priority priority, std::unique_ptr<Hook> hook) {
   for (const auto& [known_priority, known] : hooks_) {
     if (hook->state_name().empty() || known->state_name() != hook->state_name()) continue;
-    throw std::logic_error("two hooks keep a state of the name '" + hook->state_name() + "'");
+    throw std::logic_error("two hooks have a state with the name '" + hook->state_name() + "'");
   }
   const auto place = std::upper_bound(hooks_.begin(), hooks_.end(), priority,
                                       [](Priority p, const Entry& entry) { return p < entry.first; });

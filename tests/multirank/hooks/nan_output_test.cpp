@@ -73,7 +73,7 @@ TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
   show(run, {fault, 2, 3, fault}, /*is_training=*/false);
   EXPECT_EQ(agreed_error_of<NumericError>(world_, [&] { run.hook().after_evaluation(run.trainer.view(), {}); }),
             who() +
-                "the model's output is not finite in an evaluation after step 0 for 2 of 2 samples: places in their "
+                "the model's output is not finite in an evaluation after step 0 for 2 of 2 samples: positions in the "
                 "batch 0, 1");
   EXPECT_TRUE(std::filesystem::is_empty(folder_.path()));
 }
@@ -81,8 +81,9 @@ TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
 TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
   HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
   show(run, {1, 2, 3, is_last() ? kNan : 4});
-  EXPECT_NE(agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be kept: "),
-            std::string::npos);
+  EXPECT_NE(
+      agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be written: "),
+      std::string::npos);
 }
 
 }  // namespace nan_output_test

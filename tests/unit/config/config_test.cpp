@@ -169,7 +169,7 @@ TEST(ConfigTest, AValueThatNoFileCouldHoldIsRefused) {
   const auto set = [&](const std::string& text) {
     return sentence_of([&] { config.set("data.path", text, "command line"); });
   };
-  const std::string sentence = "command line: data.path: a value cannot contain '#' or control characters";
+  const std::string sentence = "command line: data.path: a value must not contain '#' or control characters";
   EXPECT_EQ(set("a#b"), sentence);
   EXPECT_EQ(set("a\nb"), sentence);
   EXPECT_EQ(set("  a b\t"), "");

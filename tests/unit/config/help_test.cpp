@@ -70,8 +70,8 @@ TEST(HelpTest, AnUnknownSectionIsAConfigError) {
     return sentence_of([&] { section_help(section, sample_specs(), sections()); });
   };
   EXPECT_EQ(error_of("optin"),
-            "--help=optin: there is no such section; choose one of: resume, optim, data, ddp (did you mean 'optim'?)");
-  EXPECT_EQ(error_of("zzzzzz"), "--help=zzzzzz: there is no such section; choose one of: resume, optim, data, ddp");
+            "--help=optin: the section is unknown; choose one of: resume, optim, data, ddp (did you mean 'optim'?)");
+  EXPECT_EQ(error_of("zzzzzz"), "--help=zzzzzz: the section is unknown; choose one of: resume, optim, data, ddp");
 }
 
 TEST(HelpTest, TheOverviewNamesEverythingOnce) {

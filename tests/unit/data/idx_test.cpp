@@ -126,12 +126,12 @@ TEST_F(IdxTest, AMissingFolderOrFileIsNamedWithItsKey) {
   EXPECT_EQ(sentence_of<DataError>([&] {
               open_with({{"name", "idx"}, {"path", missing}});
             }),
-            missing + ": is not a folder; data.path must name a folder of IDX files, such as train-images-idx3-ubyte");
+            missing + ": is not a folder; data.path must be a folder of IDX files, such as train-images-idx3-ubyte");
   remove("t10k-labels-idx1-ubyte");
-  EXPECT_EQ(refusal(), folder.path() +
-                           ": has no file t10k-labels-idx1-ubyte; data.path must name a folder with "
-                           "train-images-idx3-ubyte, train-labels-idx1-ubyte, t10k-images-idx3-ubyte and "
-                           "t10k-labels-idx1-ubyte, each plain or with .gz");
+  EXPECT_EQ(refusal(),
+            folder.path() +
+                ": has no file t10k-labels-idx1-ubyte; data.path must be a folder with train-images-idx3-ubyte, "
+                "train-labels-idx1-ubyte, t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz");
 }
 
 TEST_F(IdxTest, AFileThatIsAFolderCannotBeRead) {
@@ -145,9 +145,9 @@ TEST_F(IdxTest, RefusesAWrongHeader) {
   EXPECT_EQ(refusal_of(name, ""), at(name) + "is shorter than the header of an IDX file");
   EXPECT_EQ(refusal_of(name, idx({5, 2, 3}).substr(0, 15)), at(name) + "is shorter than the header of an IDX file");
   EXPECT_EQ(refusal_of(name, "PNG" + idx({5, 2, 3})),
-            at(name) + "is not an IDX file: it does not begin with two zero bytes");
+            at(name) + "is not an IDX file: it does not start with two zero bytes");
   EXPECT_EQ(refusal_of(name, header({5, 2, 3}, 13)),
-            at(name) + "holds elements of IDX type 13; only type 8, unsigned byte, is supported");
+            at(name) + "contains elements of IDX type 13; only type 8, unsigned byte, is supported");
   EXPECT_EQ(refusal_of(name, header({5, 2, 3, 1, 1})), at(name) + "has 5 dimensions; 1 to 4 are supported");
   EXPECT_EQ(refusal_of(name, header({})), at(name) + "has 0 dimensions; 1 to 4 are supported");
   EXPECT_EQ(refusal_of(name, idx({0, 2, 3})), at(name) + "is empty: its shape is 0 x 2 x 3");
@@ -162,7 +162,7 @@ TEST_F(IdxTest, RefusesAWrongHeader) {
 TEST_F(IdxTest, RefusesAFileThatIsCutShort) {
   const std::string whole = idx({5, 2, 3});
   EXPECT_EQ(refusal_of("train-images-idx3-ubyte", whole.substr(0, whole.size() - 1)),
-            at("train-images-idx3-ubyte") + "is cut short: its header promises 5 x 2 x 3 bytes, but only 29 follow");
+            at("train-images-idx3-ubyte") + "is truncated: its header states 5 x 2 x 3 bytes, but only 29 follow");
 }
 
 TEST_F(IdxTest, RefusesACompressedFileThatIsCutShortOrDamaged) {
@@ -171,7 +171,7 @@ TEST_F(IdxTest, RefusesACompressedFileThatIsCutShortOrDamaged) {
   const std::string whole = gzip(idx({5, 2, 3}));
   EXPECT_NE(refusal_of(name, whole.substr(0, whole.size() - 20)).find("is cut short: "), std::string::npos);
   EXPECT_EQ(refusal_of(name, whole.substr(0, whole.size() - 4)),
-            at(name) + "is cut short: its compressed stream has no end");
+            at(name) + "is truncated: its compressed stream has no end");
   std::string damaged = whole;
   damaged[damaged.size() - 6] = static_cast<char>(damaged[damaged.size() - 6] ^ 1);  // in the checksum
   EXPECT_EQ(refusal_of(name, damaged), at(name) + "cannot be read (incorrect data check)");
@@ -182,19 +182,19 @@ TEST_F(IdxTest, RefusesACompressedFileThatIsCutShortOrDamaged) {
 TEST_F(IdxTest, RefusesAPromiseBeyondTheFileBeforeItAsksForMemory) {
   EXPECT_EQ(refusal_of("train-images-idx3-ubyte", header({4294967295, 4294967295, 4294967295})),
             at("train-images-idx3-ubyte") +
-                "is cut short: its header promises 4294967295 x 4294967295 x 4294967295 bytes, more than a file of 16 "
-                "bytes can hold");
+                "is truncated: its header states 4294967295 x 4294967295 x 4294967295 bytes, more than a compressed "
+                "file of 16 bytes can hold");
   remove("train-images-idx3-ubyte");
   const std::string compressed = gzip(header({1000000, 1000, 1000}));
   EXPECT_EQ(refusal_of("train-images-idx3-ubyte.gz", compressed),
             at("train-images-idx3-ubyte.gz") +
-                "is cut short: its header promises 1000000 x 1000 x 1000 bytes, more than a file of " +
+                "is truncated: its header states 1000000 x 1000 x 1000 bytes, more than a compressed file of " +
                 std::to_string(compressed.size()) + " bytes can hold");
 }
 
 TEST_F(IdxTest, RefusesBytesBehindTheEnd) {
   const std::string name = "t10k-images-idx3-ubyte";
-  const std::string sentence = "is longer than its header promises: bytes follow the 2 x 2 x 3";
+  const std::string sentence = "is longer than its header states: there are data after the 2 x 2 x 3";
   EXPECT_EQ(refusal_of(name, idx({2, 2, 3}) + "x"), at(name) + sentence);
   remove(name);
   EXPECT_EQ(refusal_of(name + ".gz", gzip(idx({2, 2, 3}) + "x")), at(name + ".gz") + sentence);

@@ -245,7 +245,7 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
   const std::vector<Row> rows = {
       {"data.instances = 3 does not divide train.global_batch_size = 8",
        [] { identity_order(kLabels, {.instances = 3, .global_batch_size = 8}, 0); }},
-      {"the training data has 6 classes, but a batch of 28 with data.instances = 4 needs 7",
+      {"the training data have 6 classes, but a batch of 28 with data.instances = 4 needs 7",
        [] { identity_order(kLabels, {.instances = 4, .global_batch_size = 28}, 0); }},
       {"sample 1 has the repeat factor -1.000000; it must be at least 0",
        [] {
@@ -257,7 +257,7 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
          repeat_factor_order({0.1, 0.2}, 0);
        }},
       {"the threshold of repeat factors must be above 0", [] { repeat_factors({{0}}, 0); }},
-      {"group 4 has 1 samples, fewer than a batch of 2: they would never be seen; lower train.global_batch_size",
+      {"group 4 has 1 samples, fewer than a batch of 2: they would never be used; lower train.global_batch_size",
        [] {
          grouped_order({3, 3, 4}, 2, 0);
        }},
@@ -278,13 +278,13 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
        [] { Sampler(sequential_order(2), 3, Remainder::drop); }},
   };
   for (const Row& row : rows) EXPECT_EQ(sentence_of<ConfigError>(row.call), row.sentence);
-  EXPECT_EQ(sentence_of<DataError>([] { sequential_order(0); }), "the training data has no samples");
-  EXPECT_EQ(sentence_of<DataError>([] { shuffled_order(0, 1); }), "the training data has no samples");
-  EXPECT_EQ(sentence_of<DataError>([] { torch_order(0, 1); }), "the training data has no samples");
+  EXPECT_EQ(sentence_of<DataError>([] { sequential_order(0); }), "the training data have no samples");
+  EXPECT_EQ(sentence_of<DataError>([] { shuffled_order(0, 1); }), "the training data have no samples");
+  EXPECT_EQ(sentence_of<DataError>([] { torch_order(0, 1); }), "the training data have no samples");
   EXPECT_EQ(sentence_of<DataError>([] {
               class_balanced_order(Indices{-1, -1}, 1);
             }),
-            "no sample of the training data has a class");
+            "no sample of the training data have a class");
   EXPECT_EQ(sentence_of<DataError>([] { inference_indices(0, 0, 1); }), "there are no samples to evaluate");
   EXPECT_THROW(subset_order(sequential_order(3), {1, 2}), std::invalid_argument);
   EXPECT_THROW(block_order(8, sequential_order(3), {.blocks = 2, .global_batch_size = 2}), std::invalid_argument);

@@ -169,7 +169,7 @@ TEST(SampleDatasetTest, RowsMayBeWrittenIntoTheBatch) {
 
 TEST(SampleDatasetTest, WhatIsNotWrittenInPlaceIsRefused) {
   EXPECT_EQ(sentence_of<DataError>([] { get(Filled(/*replaces=*/true), {4}); }),
-            "fill must write into the tensor 'data' that it is given, not replace it");
+            "fill must write to the tensor 'data' that it receives, not replace it");
 }
 
 TEST(SampleDatasetTest, SamplesThatDoNotFitAreNamed) {

@@ -90,7 +90,7 @@ TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
             }),
             "data.instances = 4 does not divide train.global_batch_size = 6");
   EXPECT_EQ(sentence_of<ConfigError>([] { made({}, 24); }),
-            "the training data has 23 samples, fewer than train.global_batch_size = 24; lower train.global_batch_size "
+            "the training data have 23 samples, fewer than train.global_batch_size = 24; lower train.global_batch_size "
             "or give more data");
 }
 
@@ -113,9 +113,9 @@ TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
   EXPECT_EQ(Uneven().Dataset::aspect_ratios(), std::vector<double>(23, 2));
   const Tokens tokens;
   EXPECT_EQ(sentence_of<DataError>([&] { tokens.labels(); }),
-            "the samples have no single class each; choose a data.sampler that needs none");
+            "the samples do not have one class each; choose another data.sampler");
   EXPECT_EQ(sentence_of<DataError>([&] { tokens.aspect_ratios(); }),
-            "the samples have no width and height; choose a data.sampler that needs none");
+            "the samples do not have a width and height; choose another data.sampler");
 }
 
 }  // namespace sampler_table_test

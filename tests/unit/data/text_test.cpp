@@ -77,11 +77,11 @@ TEST_F(TextTest, TheDigestFollowsContentAndCut) {
 TEST_F(TextTest, RefusesATextThatIsTooShort) {
   EXPECT_EQ(sentence_of<DataError>([this] { open_text(file(std::string(100, 'a')), "64"); }),
             folder.path("input.txt") +
-                ": the validation part has 10 tokens, but data.block = 64 needs at least 65; give more text or lower "
-                "data.block");
+                ": the validation part has 10 tokens, but data.block = 64 needs at least 65; use a longer text or "
+                "lower data.block");
   EXPECT_EQ(sentence_of<DataError>([this] { open_text(file(""), "64"); }),
             folder.path("input.txt") +
-                ": the training part has 0 tokens, but data.block = 64 needs at least 65; give more text or lower "
+                ": the training part has 0 tokens, but data.block = 64 needs at least 65; use a longer text or lower "
                 "data.block");
   open_text(file(std::string(20, 'a')), "9", "0.5");
 }

@@ -46,26 +46,25 @@ TEST_F(TokensTest, ATokenBeyondTheVocabularyIsNamedWhenItIsRead) {
   const Splits tokens = open_tokens("300");
   EXPECT_EQ(values_of<std::int64_t>(get(*tokens.train, {3}).input()), (Tokens{0, 1}));
   EXPECT_EQ(sentence_of<DataError>([&] { get(*tokens.train, {0}); }),
-            folder.path("train.bin") + ": token 300 at position 1 is not below data.vocab_size = 300");
+            folder.path("train.bin") + ": token 300 at position 1 must be less than data.vocab_size = 300");
 }
 
 TEST_F(TokensTest, TheVocabularyMustBeSet) {
   EXPECT_EQ(sentence_of<ConfigError>([this] { open_tokens("0"); }),
-            "data.vocab_size is not set; data.name = tokens needs the number of tokens there are");
+            "data.vocab_size is not set; data.name=tokens requires the size of the vocabulary");
 }
 
 TEST_F(TokensTest, RefusesAFileThatIsMissingOrCutShort) {
   folder.write("val.bin", "odd");
   EXPECT_EQ(sentence_of<DataError>([this] { open_tokens(); }),
             folder.path("val.bin") +
-                ": has 3 bytes, an odd number; tokens are stored in two bytes each, so it is cut short or no token "
-                "file");
+                ": has 3 bytes, an odd number; a token has two bytes, so the file is truncated or not a token file");
   std::filesystem::remove(folder.path("val.bin"));
   EXPECT_EQ(sentence_of<DataError>([this] { open_tokens(); }),
             folder.path("val.bin") + ": cannot be opened (No such file or directory); check data.path");
   EXPECT_EQ(sentence_of<DataError>([this] { open_tokens("65535", "6"); }),
             folder.path("train.bin") +
-                ": the training part has 6 tokens, but data.block = 6 needs at least 7; give more text or lower "
+                ": the training part has 6 tokens, but data.block = 6 needs at least 7; use a longer text or lower "
                 "data.block");
 }
 
