@@ -25,7 +25,7 @@ OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uin
 }  // namespace
 
 Share share_of(std::int64_t total, int rank, int world_size) {
-  if (total < 0 || rank < 0 || rank >= world_size) throw std::invalid_argument("share_of: no such rank");
+  if (total < 0 || rank < 0 || rank >= world_size) throw std::invalid_argument("share_of: the rank does not exist");
   const std::int64_t base = total / world_size;
   const std::int64_t larger = total % world_size;  // so many ranks get one more
   return {.begin = rank * base + std::min<std::int64_t>(rank, larger), .count = base + (rank < larger ? 1 : 0)};
@@ -48,7 +48,7 @@ Sampler::Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remai
       global_batch_size_(global_batch_size),
       remainder_(remainder),
       algorithm_(std::move(algorithm)) {
-  if (!order_) throw std::invalid_argument("Sampler: there is no order");
+  if (!order_) throw std::invalid_argument("Sampler: the order is missing");
   if (global_batch_size < 1) throw std::invalid_argument("Sampler: global_batch_size must be at least 1");
   if (remainder == Remainder::drop && order_->length() < global_batch_size) {
     throw ConfigError("an epoch has " + std::to_string(order_->length()) +
@@ -66,10 +66,11 @@ std::int64_t Sampler::steps_per_epoch() const noexcept {
 
 std::vector<batch::Draw> Sampler::draws(std::int64_t epoch, std::int64_t step_in_epoch, Share share) const {
   if (epoch < 0 || step_in_epoch < 0 || step_in_epoch >= steps_per_epoch()) {
-    throw std::out_of_range("Sampler: no step " + std::to_string(step_in_epoch) + " in epoch " + std::to_string(epoch));
+    throw std::out_of_range("Sampler: step out of range: step " + std::to_string(step_in_epoch) + " in epoch " +
+                            std::to_string(epoch));
   }
   if (share.begin < 0 || share.count < 0 || share.begin + share.count > global_batch_size_) {
-    throw std::out_of_range("Sampler: the share is not part of the global batch");
+    throw std::out_of_range("Sampler: the range is not part of the global batch");
   }
   const std::int64_t length = order_->length();
   std::int64_t position = step_in_epoch * global_batch_size_ + share.begin;

@@ -21,7 +21,7 @@ Calibration::Calibration(std::span<const std::int64_t> words, std::int64_t bins)
 
 void Calibration::add(const Samples& samples) {
   if (samples.size() > 0 && samples.target_columns != 1) {
-    throw DataError("calibration is that of one target, not of " + std::to_string(samples.target_columns));
+    throw DataError("calibration needs one target, not " + std::to_string(samples.target_columns));
   }
   const auto bins = static_cast<double>(bins_.size());
   std::vector<double> probabilities;

@@ -39,7 +39,7 @@ MeanOfClasses mean_of(const std::vector<ThresholdCurve>& curves, double (*value)
 std::vector<ThresholdCurve> class_curves(const Samples& samples) {
   if (samples.size() > 0 && samples.target_columns != 1 && samples.target_columns != samples.output_columns) {
     throw DataError("curves of " + std::to_string(samples.output_columns) +
-                    " outputs need one target or as many, not " + std::to_string(samples.target_columns));
+                    " outputs need one target, or one per output, not " + std::to_string(samples.target_columns));
   }
   std::vector<ThresholdCurve> curves;
   std::vector<double> scores(samples.size());

@@ -35,7 +35,8 @@ Confusion::Confusion(std::span<const std::int64_t> counts, std::int64_t classes)
       support_(static_cast<std::size_t>(classes)),
       predicted_(static_cast<std::size_t>(classes)) {
   if (static_cast<std::int64_t>(counts.size()) != classes * classes) {
-    throw std::invalid_argument("a confusion matrix of " + std::to_string(classes) + " classes has their square");
+    throw std::invalid_argument("a confusion matrix of " + std::to_string(classes) +
+                                " classes needs one row and one column per class");
   }
   for (std::int64_t row = 0; row < classes; ++row) {
     for (std::int64_t column = 0; column < classes; ++column) {
@@ -53,8 +54,8 @@ void count_confusion(const Samples& samples, std::int64_t classes, std::int64_t 
   const auto columns = static_cast<std::int64_t>(samples.output_columns);
   if (samples.target_columns != 1 || (columns != classes && columns != 1)) {
     throw DataError("a confusion matrix of " + std::to_string(classes) +
-                    " classes needs a score of each and one target, not " + std::to_string(columns) + " outputs and " +
-                    std::to_string(samples.target_columns) + " targets");
+                    " classes needs one score per class and one target, not " + std::to_string(columns) +
+                    " outputs and " + std::to_string(samples.target_columns) + " targets");
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {
     const std::int64_t target = class_of(samples.target(i).front(), classes, ignored);
@@ -62,7 +63,7 @@ void count_confusion(const Samples& samples, std::int64_t classes, std::int64_t 
     const auto output = samples.output(i);
     const std::int64_t predicted =
         columns == classes ? static_cast<std::int64_t>(best_class(output)) : class_of(output.front(), classes);
-    if (predicted == kIgnored) throw DataError("a prediction of " + std::to_string(kIgnored) + " is not a class");
+    if (predicted == kIgnored) throw DataError("the prediction " + std::to_string(kIgnored) + " is not a class");
     ++counts[static_cast<std::size_t>(target * classes + predicted)];
   }
 }

@@ -24,7 +24,7 @@ constexpr std::int64_t kMaxClasses = 4096;  // a matrix of 128 MiB
 void require_matrix(std::int64_t classes) {
   if (classes >= 1 && classes <= kMaxClasses) return;
   throw ConfigError("a matrix of " + std::to_string(classes) + " by " + std::to_string(classes) +
-                    " classes is too large: it counts up to " + std::to_string(kMaxClasses));
+                    " classes is too large: the maximum is " + std::to_string(kMaxClasses));
 }
 
 std::vector<double> doubles(const std::vector<std::int64_t>& counts) { return {counts.begin(), counts.end()}; }
@@ -72,7 +72,7 @@ Reading read_regression(ConstWords words) {
 Meter top_k_meter(const Section& options, std::int64_t classes) {
   const std::int64_t k = options.integer("k");
   if (k > classes) {
-    throw ConfigError("k=" + std::to_string(k) + " of " + std::to_string(classes) + " classes: k is at most that");
+    throw ConfigError("k=" + std::to_string(k) + " of " + std::to_string(classes) + " classes: k must not be larger");
   }
   const std::string name = "top_" + std::to_string(k);
   return {.results = {{name + "_accuracy"}, {name + "_precision"}, {name + "_recall"}},

@@ -121,7 +121,7 @@ WeightedMean::WeightedMean(std::span<const std::int64_t> words)
 
 void WeightedMean::add(double value, double weight) {
   if (!(weight >= 0) || std::isinf(weight)) {
-    throw std::invalid_argument("a weight of " + std::to_string(weight) + ": give a finite number of at least 0");
+    throw std::invalid_argument("the weight is " + std::to_string(weight) + "; it must be finite and at least 0");
   }
   if (weight == 0) return;
   products_.add_product(value, weight);

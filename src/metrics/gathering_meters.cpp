@@ -43,8 +43,8 @@ double mean_over_outputs(const Samples& samples,
 
 Reading read_order(const Samples& samples) {
   if (samples.output_columns != samples.target_columns) {
-    throw DataError("errors of " + std::to_string(samples.output_columns) + " outputs need as many targets, not " +
-                    std::to_string(samples.target_columns));
+    throw DataError("errors of " + std::to_string(samples.output_columns) +
+                    " outputs need the same number of targets, not " + std::to_string(samples.target_columns));
   }
   Reading reading;
   for (const auto value : {median_absolute_error, max_error, spearman}) {

@@ -15,7 +15,7 @@ Likelihood::Likelihood(std::span<const std::int64_t> words) : count_(words.front
 
 void Likelihood::add(const Samples& samples, double smoothing, std::int64_t ignored) {
   if (samples.size() > 0 && samples.target_columns != 1) {
-    throw DataError("a likelihood is that of one target, not of " + std::to_string(samples.target_columns));
+    throw DataError("a likelihood needs one target, not " + std::to_string(samples.target_columns));
   }
   const auto classes = static_cast<std::int64_t>(samples.output_columns);
   std::vector<double> logs(samples.output_columns);

@@ -17,7 +17,7 @@ Meters::Meters(std::vector<Meter> meters) : meters_(std::move(meters)) {
     words += meter.words;
     if (meter.words == 0 && gathered_for(meter.reads) == nullptr) gathered_.push_back({.reads = meter.reads});
     for (const Result& result : meter.results) {
-      if (!names.insert(result.name).second) throw ConfigError("two meters give a number called " + result.name);
+      if (!names.insert(result.name).second) throw ConfigError("two meters compute a value named " + result.name);
     }
   }
   sums_.resize(words);
@@ -62,7 +62,7 @@ void Meters::add(const Samples& samples) {
 }
 
 void Meters::merge(const Meters& other) {
-  if (other.sums_.size() != sums_.size()) throw std::logic_error("only counts of the same meters can be merged");
+  if (other.sums_.size() != sums_.size()) throw std::logic_error("only the same meters can be merged");
   for (std::size_t i = 0; i < sums_.size(); ++i) sums_[i] += other.sums_[i];
   if (needs_all_samples()) take_gathered(std::vector{packed(), other.packed()});
 }
@@ -96,7 +96,7 @@ void Meters::take_gathered(std::span<const std::vector<std::byte>> parts) {
         std::memcpy(&length, rest.data(), sizeof length);
         rest = rest.subspan(sizeof length);
       }
-      if (length > rest.size()) throw DataError("what a rank has gathered for its meters is cut short");
+      if (length > rest.size()) throw DataError("the gathered values of a rank are truncated");
       group.emplace_back(rest.begin(), rest.begin() + static_cast<std::ptrdiff_t>(length));
       rest = rest.subspan(length);
     }

@@ -29,7 +29,7 @@ Multilabel::Multilabel(std::span<const std::int64_t> words, std::int64_t classes
 void Multilabel::add(const Samples& samples, double threshold) {
   if (samples.size() == 0) return;
   if (samples.output_columns != classes_.size() || samples.target_columns != classes_.size()) {
-    throw DataError(std::to_string(classes_.size()) + " classes need a score and a label of each, not " +
+    throw DataError(std::to_string(classes_.size()) + " classes need one score and one label per class, not " +
                     std::to_string(samples.output_columns) + " outputs and " + std::to_string(samples.target_columns) +
                     " targets");
   }

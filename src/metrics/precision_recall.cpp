@@ -21,7 +21,7 @@ Averaging averaging_of(std::string_view word) {
   if (word == "macro") return Averaging::macro;
   if (word == "weighted") return Averaging::weighted;
   if (word == "micro") return Averaging::micro;
-  throw std::invalid_argument("no averaging is called '" + std::string(word) + "'");
+  throw std::invalid_argument("unknown kind of averaging '" + std::string(word) + "'");
 }
 
 PrecisionRecall precision_recall(std::span<const ClassCounts> classes, Averaging averaging, double beta) {

@@ -18,12 +18,12 @@ void ProbabilityScores::add(const Samples& samples) {
   constexpr double kLeast = 1e-6;
   if (samples.output_columns != samples.target_columns) {
     throw DataError("probabilities of " + std::to_string(samples.output_columns) +
-                    " outputs need as many labels, not " + std::to_string(samples.target_columns));
+                    " outputs need the same number of labels, not " + std::to_string(samples.target_columns));
   }
   for (std::size_t i = 0; i < samples.outputs.size(); ++i) {
     const int label = label_of(samples.targets[i]);
     const double p = samples.outputs[i];
-    if (p < 0 || p > 1) throw DataError("a probability of " + std::to_string(p) + ": it must be in [0, 1]");
+    if (p < 0 || p > 1) throw DataError("the probability is " + std::to_string(p) + "; it must be in [0, 1]");
     if (label < 0) continue;
     const double error = p - label;
     const double kept = std::isnan(p) ? p : std::clamp(p, kLeast, 1 - kLeast);

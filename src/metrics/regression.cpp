@@ -122,7 +122,8 @@ void RegressionErrors::store(std::span<std::int64_t> words) const {
 void add_errors(const Samples& samples, std::span<RegressionErrors> errors) {
   if (samples.size() == 0) return;
   if (samples.output_columns != errors.size() || samples.target_columns != errors.size()) {
-    throw DataError("errors of " + std::to_string(errors.size()) + " outputs need as many outputs and targets, not " +
+    throw DataError("errors of " + std::to_string(errors.size()) +
+                    " outputs need the same number of outputs and targets, not " +
                     std::to_string(samples.output_columns) + " and " + std::to_string(samples.target_columns));
   }
   for (std::size_t i = 0; i < samples.size(); ++i) {

@@ -106,7 +106,7 @@ double jaccard_distance(std::span<const double> a, std::span<const double> b) {
 
 void require_square(const Matrix& matrix, std::size_t size) {
   if (matrix.columns == size && matrix.values.size() == size * size) return;
-  throw std::invalid_argument("distances among queries and among the gallery must fit those between them");
+  throw std::invalid_argument("the three matrices of distances have inconsistent shapes");
 }
 
 double norm(std::span<const double> row) {

@@ -100,13 +100,13 @@ std::int64_t class_of(double value, std::int64_t classes, std::int64_t ignored) 
   if (value >= 0 && value < static_cast<double>(classes) && value == std::floor(value)) {
     return static_cast<std::int64_t>(value);
   }
-  throw DataError("a class of " + text_of(value) + " where there are " + std::to_string(classes) +
-                  ": classes are numbered from 0");
+  throw DataError("class " + text_of(value) + " is out of range: there are " + std::to_string(classes) +
+                  " classes, numbered from 0");
 }
 
 int label_of(double value) {
   if (value == 0 || value == 1 || value == -1) return static_cast<int>(value);
-  throw DataError("a label of " + text_of(value) + ": labels are 0, 1, or -1 for those that are not counted");
+  throw DataError("label " + text_of(value) + ": labels are 0, 1, or -1 = not counted");
 }
 
 std::size_t best_class(std::span<const double> scores) {
@@ -149,7 +149,7 @@ void append(Samples& samples, const Samples& more) {
     throw DataError("samples with " + std::to_string(samples.output_columns) + " outputs and " +
                     std::to_string(samples.target_columns) + " targets, and others with " +
                     std::to_string(more.output_columns) + " and " + std::to_string(more.target_columns) +
-                    ", cannot be measured together");
+                    ", cannot be combined");
   }
   samples.indices.insert(samples.indices.end(), more.indices.begin(), more.indices.end());
   samples.outputs.insert(samples.outputs.end(), more.outputs.begin(), more.outputs.end());

@@ -13,7 +13,7 @@ namespace {
 
 [[noreturn]] void refuse(const at::Tensor& output, const at::Tensor& target) {
   std::ostringstream text;
-  text << "outputs of shape " << output.sizes() << " cannot be measured against targets of shape " << target.sizes();
+  text << "outputs of shape " << output.sizes() << " do not match targets of shape " << target.sizes();
   throw DataError(text.str());
 }
 

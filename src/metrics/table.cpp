@@ -8,8 +8,8 @@ namespace lockstep::metrics {
 
 namespace {
 
-constexpr const char* kLogits = "output: C unnormalised scores, target: one class of C, or -100: not counted";
-constexpr const char* kOutputs = "output and target: as many numbers each";
+constexpr const char* kLogits = "output: C unnormalized scores, target: one class of C, or -100: not counted";
+constexpr const char* kOutputs = "output and target: the same number of values";
 
 constexpr double kLargest = 1e9;  // of whole numbers
 

@@ -45,7 +45,7 @@ std::vector<double> precisions(const ThresholdCurve& curve) {
 }  // namespace
 
 ThresholdCurve threshold_curve(std::span<const double> scores, std::span<const double> labels) {
-  if (scores.size() != labels.size()) throw std::invalid_argument("a curve needs as many labels as scores");
+  if (scores.size() != labels.size()) throw std::invalid_argument("a curve needs the same number of labels and scores");
   ThresholdCurve curve;
   std::vector<std::size_t> order;
   for (std::size_t i = 0; i < scores.size(); ++i) {

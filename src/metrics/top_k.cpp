@@ -25,7 +25,7 @@ void count_labels(std::span<const double> scores, std::span<const double> target
   std::int64_t hits = 0;
   for (std::size_t c = 0; c < scores.size(); ++c) {
     const int label = label_of(target[c]);
-    if (label < 0) throw DataError("top_k counts every label: -1 cannot be left out");
+    if (label < 0) throw DataError("top_k counts every label: -1 (not counted) is not supported");
     counts.positives += label;
     if (label == 1 && place_of(scores, c) < k) ++hits;
   }

@@ -61,11 +61,13 @@ std::string samples_text(const batch::Batch& batch) {
 
 }  // namespace
 
-at::Tensor Block::forward(const at::Tensor&) { throw ConfigError(text_of(*this) + " has no forward of one tensor"); }
+at::Tensor Block::forward(const at::Tensor&) {
+  throw ConfigError(text_of(*this) + " does not implement forward for one tensor");
+}
 
 Tensors Block::forward_tensors(const Tensors& inputs) {
   if (inputs.size() == 1) return {forward(inputs.front())};
-  throw ConfigError(text_of(*this) + " has no forward of " + std::to_string(inputs.size()) + " tensors");
+  throw ConfigError(text_of(*this) + " does not implement forward for " + std::to_string(inputs.size()) + " tensors");
 }
 
 void Block::name_blocks() {
@@ -91,7 +93,7 @@ LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw DataError("the model's losses of " + samples_text(batch) + ": " + message_of(error));
+    throw DataError("the losses of the model for " + samples_text(batch) + ": " + message_of(error));
   }
 }
 
@@ -111,7 +113,7 @@ std::vector<const Block*> matching_blocks(const Block& model, const std::vector<
   }
   const auto missed = std::find(has_match.begin(), has_match.end(), false);
   if (missed == has_match.end()) return chosen;
-  throw ConfigError(key + ": no block of the model is called '" +
+  throw ConfigError(key + ": the model does not have a block named '" +
                     patterns[static_cast<std::size_t>(missed - has_match.begin())] + "'");
 }
 

@@ -107,8 +107,8 @@ class Gpt : public Model {
 
   /// [N, T] int64 tokens -> [N, T, V] logits
   at::Tensor forward(const at::Tensor& input) override {
-    TORCH_CHECK(input.size(1) <= block_, "a sequence of ", input.size(1), " tokens is longer than the model's ",
-                block_);
+    TORCH_CHECK(input.size(1) <= block_, "a sequence of ", input.size(1),
+                " tokens is longer than the maximum of the model, ", block_);
     const at::Tensor place = at::arange(input.size(1), input.options());
     at::Tensor x = run(*dropout_, run(*tokens_, input) + run(*positions_, place));
     for (const auto& block : blocks_) x = run(*block, x);
@@ -141,7 +141,7 @@ class Gpt : public Model {
 }  // namespace
 
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task) {
-  if (!task.is_text) throw ConfigError("model.name: gpt needs text, but data.name gives images");
+  if (!task.is_text) throw ConfigError("model.name: gpt needs text, but data.name provides images");
   const GptOptions options{.layers = model.integer("layers"),
                            .heads = model.integer("heads"),
                            .features = model.integer("features"),

@@ -25,11 +25,11 @@ bool has_gradient_hooks(const at::Tensor& parameter) {
 
 void attach_sink(const at::Tensor& parameter, at::Tensor view) {
   if (!parameter.is_leaf() || !parameter.requires_grad()) {
-    throw std::logic_error("a gradient sink belongs to a leaf that requires a gradient");
+    throw std::logic_error("a gradient sink requires a leaf tensor that requires a gradient");
   }
   if (view.sizes() != parameter.sizes() || view.strides() != parameter.strides() || view.dtype() != parameter.dtype() ||
       view.device() != parameter.device()) {
-    throw std::logic_error("a gradient sink has the shape, strides, dtype and device of its parameter");
+    throw std::logic_error("a gradient sink must have the shape, strides, dtype and device of its parameter");
   }
   parameter.unsafeGetTensorImpl()->set_backend_meta(c10::make_intrusive<GradientSink>(std::move(view)));
 }

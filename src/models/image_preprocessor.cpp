@@ -37,12 +37,13 @@ bool is_one_or_three(const std::vector<double>& values) { return values.size() =
 }  // namespace
 
 ImagePreprocessor::ImagePreprocessor(ImageOptions options) : options_(std::move(options)) {
-  if (options_.mean.empty() != options_.std.empty()) throw ConfigError("mean and std of images: give both or none");
+  if (options_.mean.empty() != options_.std.empty()) throw ConfigError("mean and std of images: set both or none");
   if (!options_.mean.empty() && (!is_one_or_three(options_.mean) || !is_one_or_three(options_.std))) {
-    throw ConfigError("mean and std of images need one value or three, not " + std::to_string(options_.mean.size()) +
+    throw ConfigError("mean and std of images need 1 or 3 values, not " + std::to_string(options_.mean.size()) +
                       " and " + std::to_string(options_.std.size()));
   }
-  if (options_.bgr_to_rgb && options_.rgb_to_bgr) throw ConfigError("images: bgr_to_rgb and rgb_to_bgr are both set");
+  if (options_.bgr_to_rgb && options_.rgb_to_bgr)
+    throw ConfigError("images: bgr_to_rgb and rgb_to_bgr cannot be combined");
   if (options_.pad_size_divisor < 1) throw ConfigError("images: pad_size_divisor must be at least 1");
 }
 
@@ -73,7 +74,7 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
   if (!images.is<ValueList>()) throw DataError("images must be a list of tensors or a tensor, not " + kind_of(images));
   std::vector<at::Tensor> tensors;
   for (const Value& image : images.as<ValueList>()) {
-    if (!image.is<at::Tensor>()) throw DataError("a list of images holds " + kind_of(image));
+    if (!image.is<at::Tensor>()) throw DataError("a list of images must contain tensors, not " + kind_of(image));
     const auto& tensor = image.as<at::Tensor>();
     if (tensor.dim() != 3) throw DataError("an image needs the shape (C, H, W), not " + shape_text(tensor));
     tensors.push_back(normalised(tensor));
@@ -83,7 +84,7 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
 
 at::Tensor stack_batch(std::span<const at::Tensor> tensors, std::int64_t divisor, double pad_value) {
   if (divisor < 1) throw DataError("stack_batch: the divisor must be at least 1");
-  if (tensors.empty()) throw DataError("there are no tensors to stack");
+  if (tensors.empty()) throw DataError("the list of tensors is empty");
   const at::Tensor& first = tensors.front();
   std::vector<std::int64_t> largest(static_cast<std::size_t>(std::max<std::int64_t>(first.dim() - 1, 0)), 0);
   for (const at::Tensor& tensor : tensors) {

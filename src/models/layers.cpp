@@ -59,7 +59,7 @@ at::Tensor BatchNorm::normalise(const at::Tensor& input, const at::Tensor& resid
   if (!is_training()) {
     output = at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
   } else {
-    TORCH_CHECK(input.dim() >= 2, "batch normalisation needs [N, C, ...], got ", input.sizes());
+    TORCH_CHECK(input.dim() >= 2, "batch normalization needs [N, C, ...], got ", input.sizes());
     const double momentum = count_batch();
     const NormInputs inputs{input, weight, bias, residual, eps_, has_relu};
     if (!training_ && input.numel() > input.size(1) && is_for_batch_norm(inputs)) {

@@ -11,11 +11,11 @@ namespace {
 at::Tensor value_of(const std::string& name, const LossTerm& term) {
   at::Tensor sum;
   for (const at::Tensor& part : term.parts) {
-    if (!part.defined()) throw ConfigError("the model's loss '" + name + "' is not a tensor");
+    if (!part.defined()) throw ConfigError("the loss of the model '" + name + "' is not a tensor");
     const at::Tensor mean = part.dim() == 0 ? part : part.mean();
     sum = sum.defined() ? sum + mean : mean;
   }
-  if (!sum.defined()) throw ConfigError("the model's loss '" + name + "' is an empty list");
+  if (!sum.defined()) throw ConfigError("the loss of the model '" + name + "' is an empty list");
   return sum;
 }
 
@@ -39,7 +39,7 @@ void require_known(const LossWeights& weights, const LossMap& losses) {
   for (const auto& [name, weight] : weights.by_name) {
     const auto is_this = [&name = name](const auto& entry) { return entry.first == name; };
     if (std::none_of(losses.begin(), losses.end(), is_this)) {
-      throw ConfigError("the model counts items of '" + name + "', but returned no such loss");
+      throw ConfigError("the model counts items of '" + name + "', but returned no loss with this name");
     }
   }
 }

@@ -151,7 +151,7 @@ std::vector<float> panels_of(const OuterProduct& product) {
 }  // namespace
 
 void write_outer_product(const OuterProduct& product, float* result) {
-  if (product.samples > kMaxSamples) throw std::logic_error("an outer product of more samples than it is made for");
+  if (product.samples > kMaxSamples) throw std::logic_error("the outer product has more samples than its maximum");
   const std::vector<float> panels = panels_of(product);
   const std::int64_t grain = std::max<std::int64_t>(1, kGrainElements / std::max<std::int64_t>(1, product.columns));
   at::parallel_for(0, product.rows, grain, [&](std::int64_t begin, std::int64_t end) {

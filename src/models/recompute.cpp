@@ -135,7 +135,7 @@ class RecomputeBackward : public Node {
     const bool is_needed = std::any_of(gradients.begin(), gradients.end(), [](const auto& g) { return g.defined(); });
     if (!is_needed) return variable_list(num_outputs());
     if (at::GradMode::is_enabled()) {
-      throw ConfigError("block '" + path() + "' is recomputed and has no second derivative");
+      throw ConfigError("block '" + path() + "' is recomputed and does not support second derivatives");
     }
     // Leaves of their own: what lies before the block must not be reached, or a weight that is used there, too, would
     // get that part of its gradient twice.
@@ -177,9 +177,9 @@ class ReentrantBackward : public RecomputeBackward {
   variable_list input_gradients(const variable_list& output_gradients, const Tensors& inputs) override {
     const auto* const wanted = torch::autograd::get_current_graph_task_exec_info();
     if (wanted != nullptr && !wanted->empty()) {
-      throw ConfigError("block '" + path() +
-                        "' is recomputed in the reentrant way, which cannot form certain gradients only; recompute it "
-                        "in the plain one");
+      throw ConfigError(
+          "block '" + path() +
+          "' is recomputed in reentrant mode, which does not support gradients of selected inputs; use the plain mode");
     }
     const Roots roots = roots_of(forward_again(inputs), output_gradients);
     if (!roots.outputs.empty()) torch::autograd::backward(roots.outputs, roots.gradients);
@@ -234,8 +234,8 @@ class PlainBackward : public RecomputeBackward {
         if (std::none_of(inputs.begin(), inputs.end(), is_leaf) &&
             std::none_of(parameters_.begin(), parameters_.end(), is_leaf)) {
           throw ConfigError("block '" + path() +
-                            "' uses a trained tensor that is not among its parameters; recompute it in the reentrant "
-                            "way, or a block that has them all");
+                            "' uses a trained tensor that is not one of its parameters; use reentrant mode, or "
+                            "recompute a block that contains them all");
         }
       }
       for (const torch::autograd::Edge& edge : node->next_edges()) to_visit.push_back(edge.function.get());

@@ -74,7 +74,7 @@ INSTANTIATE_TEST_SUITE_P(Places, FailureTest,
 INSTANTIATE_TEST_SUITE_P(
     Data, FailureTest,
     ::testing::Values(
-        Failure{"loss", "", kData, "error r2/3 the model's losses of samples "},
+        Failure{"loss", "", kData, "error r2/3 the losses of the model for samples "},
         Failure{"sample", kSamples, kData, "/3 sample 7 of the training data: the sample of this test fails"},
         Failure{"key", kSamples, kData,
                 "/3 the training data, batch 0: samples cannot be collated: sample 7 has no 'label', but sample"},

@@ -38,7 +38,7 @@ std::string EarlyStop::reason() const {
   }
   if (waited_ < options_.patience) return "";
   const std::string since = fmt::format("in {} evaluation{}", waited_, waited_ == 1 ? "" : "s");
-  if (!best_) return "was no number " + since;
+  if (!best_) return "was not a number " + since;
   return fmt::format("has not improved on {:g} of step {} {}", *best_, best_step_, since);
 }
 

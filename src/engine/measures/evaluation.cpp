@@ -44,7 +44,7 @@ class LossSums {
       are_counted_ = !counts.empty();
     }
     const std::vector<std::pair<std::string, double>> values = models::host_values(losses);
-    if (values.size() != names_.size()) throw ConfigError("the model returned other losses than in the first batch");
+    if (values.size() != names_.size()) throw ConfigError("the losses of the model differ from the first batch");
     for (std::size_t i = 0; i < values.size(); ++i) {
       const double items = items_of(values[i].first, counts, usual);
       items_[i] += items;
@@ -59,7 +59,7 @@ class LossSums {
     are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
     world.all_or_throw([&] {
       if (names_.empty() || joined(names_, "\n") == names) return;
-      throw ConfigError("the model returned the losses '" + joined(names_) + "', but rank 0 has others");
+      throw ConfigError("the model returned the losses '" + joined(names_) + "', but those of rank 0 differ");
     });
     names_ = split_list(names, '\n');
     sums_.resize(names_.size() * batches_);

@@ -37,7 +37,7 @@ void EventStorage::put(const std::string& name, double value, const ScalarOption
   }
   Series& series = series_[found->second];
   if (options.is_smoothed && *options.is_smoothed != series.is_smoothed) {
-    throw std::logic_error("EventStorage: '" + full + "' was begun as a series that is " +
+    throw std::logic_error("EventStorage: '" + full + "' is already a series that is " +
                            (series.is_smoothed ? "smoothed" : "not smoothed"));
   }
   series.history.add(entry);
@@ -83,7 +83,7 @@ void EventStorage::put(Table table) {
 
 const History& EventStorage::history(const std::string& name) const {
   const auto found = index_.find(name);
-  if (found == index_.end()) throw std::out_of_range("EventStorage: nothing is called '" + name + "'");
+  if (found == index_.end()) throw std::out_of_range("EventStorage: unknown name '" + name + "'");
   return series_[found->second].history;
 }
 

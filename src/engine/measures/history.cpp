@@ -28,14 +28,14 @@ void History::add(const Entry& entry) {
 }
 
 const History::Entry& History::at(std::size_t i) const {
-  if (i >= size()) throw std::out_of_range("History: there is no such value");
+  if (i >= size()) throw std::out_of_range("History: the index is out of range");
   return entries_[(oldest_ + i) % size()];
 }
 
 /// The latest `window` of them, oldest first.
 std::vector<double> History::values(std::size_t window) const {
-  if (window == 0) throw std::invalid_argument("History: a window must hold at least 1 value");
-  if (size() == 0) throw std::out_of_range("History: there is no value yet");
+  if (window == 0) throw std::invalid_argument("History: a window must contain at least 1 value");
+  if (size() == 0) throw std::out_of_range("History: it is empty");
   std::vector<double> values;
   for (std::size_t i = size() - std::min(window, size()); i < size(); ++i) values.push_back(at(i).value);
   return values;
@@ -66,7 +66,7 @@ double History::max(std::size_t window) const {
 }
 
 double History::mean_of_all() const {
-  if (count_ == 0) throw std::out_of_range("History: there is no value yet");
+  if (count_ == 0) throw std::out_of_range("History: it is empty");
   return sum_ / static_cast<double>(count_);
 }
 

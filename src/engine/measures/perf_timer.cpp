@@ -83,7 +83,7 @@ void PerfStats::await_device(Pending interval) {
   if (pending_.size() < kMaxPending) return pending_.push_back(std::move(interval));
   if (lost_++ == 0) {
     log::error("times: the device is " + std::to_string(kMaxPending) +
-               " intervals behind; the device times of those that follow are lost");
+               " intervals behind; the device times of the next ones are lost");
   }
 }
 
@@ -142,8 +142,8 @@ void PerfTimer::stop() {
 
 void PerfTimer::record() {
   if (stats_ == nullptr) return;
-  if (is_running_) throw std::logic_error("a timer is recorded while it is running; stop it first");
-  if (!has_interval_) throw std::logic_error("a timer is recorded that has not been started and stopped since");
+  if (is_running_) throw std::logic_error("a running timer cannot be recorded; stop it first");
+  if (!has_interval_) throw std::logic_error("a timer that was not started and stopped cannot be recorded");
   has_interval_ = false;
   section_->host_ms.add((end_s_ - begin_s_) * 1000);
   if (!stats_->device_) return;

@@ -116,7 +116,7 @@ std::string trace_file(const std::vector<std::string>& events) {
 
 OperatorTrace::OperatorTrace(std::size_t max) : spans_(std::make_shared<Spans>(max)) {
   const std::lock_guard<std::mutex> hold(current_mutex);
-  if (current) throw std::logic_error("OperatorTrace: there is one already");
+  if (current) throw std::logic_error("OperatorTrace: another one is active");
   current = spans_;
   handle_ = at::addGlobalCallback(
       at::RecordFunctionCallback(on_begin, on_end)

@@ -71,7 +71,7 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
     if (!world_.is_root()) return;
     lease_ = std::make_unique<checkpoints::Lease>(options_.directory);
     if (!lease_->taken_from().empty()) {
-      log::warning("took over the checkpoint folder of a run that no longer exists: " + lease_->taken_from());
+      log::warning("took over the checkpoint folder of a run that has ended: " + lease_->taken_from());
     }
     checkpoints::remove_stale_files(options_.directory);
     checkpoints::probe(options_.directory);
@@ -171,7 +171,7 @@ std::string CheckpointSaver::commit(const Job& job) {
       checkpoints::verify(folder, threads());
     } catch (const CheckpointError& error) {
       checkpoints::quarantine(folder);
-      throw CheckpointError(std::string("the saved checkpoint could not be read back: ") + error.what());
+      throw CheckpointError(std::string("the saved checkpoint could not be verified: ") + error.what());
     }
     verified_step_ = job.step;
   }

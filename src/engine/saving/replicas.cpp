@@ -39,7 +39,7 @@ void require_equal_replicas(const mpi::Communicator& world, const parallel::Para
     if (ranks.empty()) continue;
     throw_agreed(ExitCode::communication,
                  "parameter '" + store.parameter(i).name + "' differs from rank 0's on rank " + ranks +
-                     ": the ranks no longer train the same model, and nothing is saved; resume from the last " +
+                     ": the ranks no longer train the same model. Nothing is saved; resume from the last " +
                      "checkpoint, and check the memory of those hosts if it happens again");
   }
 }

@@ -15,7 +15,8 @@ namespace {
 /// What an optimizer needs that compares losses with their own gradients.
 void require_own_gradients(const ClipSettings& clip, const Precision& precision, const NonfiniteSettings& nonfinite,
                            const Section& ddp, const std::string& rule) {
-  const std::string why = " cannot be combined with " + rule + ", which compares losses with their own gradients";
+  const std::string why =
+      " cannot be combined with " + rule + ", because the closure compares losses and gradients of unscaled values";
   if (!clip.clip_grad.value.empty()) throw ConfigError(clip.clip_grad.cite + why);
   if (precision.scaler) throw ConfigError(precision.name.cite + ": fp16" + why + "; use bf16");
   if (nonfinite.policy.value != "stop") throw ConfigError(nonfinite.policy.cite + why);

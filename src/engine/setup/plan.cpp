@@ -99,7 +99,8 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
   const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, registry);
   if (schedule.has_feedback()) {
-    plan.remarks.emplace_back("a rule answers to evaluations: it is shown as if they always got better");
+    plan.remarks.emplace_back(
+        "a rule depends on evaluations: its values are shown for evaluations that always improve");
   }
   const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
   const optim::OptionLimits limits(rule, state_names(rule, groups.groups));

@@ -33,7 +33,7 @@ optim::GradScalerOptions scaler_options(const Section& train) {
   if (options.is_dynamic) {
     options.init_scale = train.real("init_scale");
   } else {
-    require_default(train, "init_scale", "is for train.loss_scale=dynamic; a scale that stays has no beginning");
+    require_default(train, "init_scale", "requires train.loss_scale=dynamic; a constant scale has no initial value");
   }
   options.growth_factor = train.real("growth_factor");
   options.backoff_factor = train.real("backoff_factor");
@@ -74,7 +74,7 @@ Precision Precision::from(const Section& train) {
     return precision;
   }
   for (const char* key : {"loss_scale", "init_scale", "growth_factor", "backoff_factor", "growth_interval"}) {
-    require_default(train, key, "is for train.precision=fp16; with " + name + " losses are not scaled");
+    require_default(train, key, "requires train.precision=fp16; with " + name + " losses are not scaled");
   }
   return precision;
 }
@@ -86,7 +86,7 @@ std::string set_float32_products(const std::string& name, c10::Device device) {
     at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, op, precision);
   }
   if (!is_tf32 || device.is_cuda()) return "";
-  return "train.precision=tf32 is for GPUs: this run computes in float32";
+  return "train.precision=tf32 requires a GPU: this run computes in float32";
 }
 
 }  // namespace lockstep::engine

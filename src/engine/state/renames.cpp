@@ -39,7 +39,7 @@ Renames renames_of(const Section& section) {
   for (const std::string& rename : section.texts("rename")) {
     const auto equals = rename.find('=');
     if (equals == std::string::npos || equals == 0) {
-      throw ConfigError(section.cite("rename") + ": '" + rename + "' is not of the form FROM=TO");
+      throw ConfigError(section.cite("rename") + ": '" + rename + "' does not have the form FROM=TO");
     }
     renames.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
   }

@@ -50,7 +50,7 @@ class ScalerState : public Stateful {
                                         .skipped_in_a_row = archive.integer(group_, "skipped_in_a_row")});
     } catch (const std::invalid_argument&) {
       throw CheckpointError(archive.origin(), group_,
-                            "it is not a state of loss scaling; resume.reset=optim starts from the initial scale");
+                            "it is not a state of the loss scaler; resume.reset=optim starts from the initial scale");
     }
   }
 

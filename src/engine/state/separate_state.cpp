@@ -37,7 +37,7 @@ void require_compatible(const Components& components, const Archive& archive, op
   for (const auto& [name, optimizer] : optimizers) names.insert(name);
   for (const std::string& name : archive.groups_in("/optim")) {
     if (names.contains(name)) continue;
-    report.add({.kind = MismatchKind::optimizer, .text = "the run has no optimizer of the name " + name});
+    report.add({.kind = MismatchKind::optimizer, .text = "the run does not have an optimizer named " + name});
   }
   report.throw_if_any();
 }

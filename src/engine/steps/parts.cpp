@@ -47,8 +47,7 @@ models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::Loss
 
 void require_training_mode(const StepContext& at) {
   if (at.wrapper.model().is_training()) return;
-  throw std::logic_error(
-      "the model is in evaluation mode in a train step: whoever calls eval() must call train() again");
+  throw std::logic_error("the model is in evaluation mode in a training step: after eval(), call train()");
 }
 
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,

@@ -14,8 +14,8 @@ namespace {
 void require_not_over(const StepContext& at) {
   if (at.where < 1) return;
   throw std::logic_error(
-      "a step after the end of the training (where is 1): the sampler went on from another place than the run; resume "
-      "with the global batch and the length that the run had");
+      "a step after the end of the training (progress is 1): the sampler and the run were resumed at different "
+      "positions; resume with the same global batch size and length of the run");
 }
 
 /// Averages gradients after backward, in place of the wrapper's reducer.

@@ -42,7 +42,7 @@ const StepRow& chosen_step(const Section& train, const std::vector<StepRow>& row
 }
 
 KeySpec step_key(const std::vector<StepRow>& rows) {
-  std::string help = "what a step is";
+  std::string help = "Action of a training step";
   for (const StepRow& row : rows) help += "; " + row.name + ": " + row.help;
   return keys::text("train.step", "model", help);
 }

@@ -231,9 +231,9 @@ TEST_F(PrecisionRunTest, Tf32IsFloat32OnACpu) {
 
 TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal({{"train.growth_factor", "3"}}),
-            "train.growth_factor (test) is for train.precision=fp16; with fp32 losses are not scaled");
+            "train.growth_factor (test) requires train.precision=fp16; with fp32 losses are not scaled");
   EXPECT_EQ(refusal({{"train.precision", "bf16"}, {"train.loss_scale", "512"}}),
-            "train.loss_scale (test) is for train.precision=fp16; with bf16 losses are not scaled");
+            "train.loss_scale (test) requires train.precision=fp16; with bf16 losses are not scaled");
   EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "static"}}),
             "train.loss_scale (test): 'static' is not a loss scale; write dynamic or a number > 0");
   EXPECT_NE(refusal({{"train.precision", "fp16"}, {"train.growth_factor", "1"}}).find("train.growth_factor"),
@@ -242,7 +242,7 @@ TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
       refusal({{"train.precision", "fp16"}, {"train.backoff_factor", "1"}}).find("backoff_factor must lie between"),
       std::string::npos);
   EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "8"}, {"train.init_scale", "4"}}),
-            "train.init_scale (test) is for train.loss_scale=dynamic; a scale that stays has no beginning");
+            "train.init_scale (test) requires train.loss_scale=dynamic; a constant scale has no initial value");
   EXPECT_EQ(refusal({{"train.loss_scale", "dynamic"}, {"train.growth_factor", "2"}}), "");  // as a stored file says
   EXPECT_NE(refusal({{"train.precision", "half"}}).find("train.precision"), std::string::npos);
 }

@@ -154,11 +154,11 @@ TEST_F(SeparateStateTest, WhatDoesNotFitIsListedAndNothingChanges) {
   EXPECT_NE(refusal(by_adam, nothing).find("its optimizer first is adamw, the run's is adam"), std::string::npos);
   Training same(world_, *collectives_, 0.25, {});
   const auto adds = [](Archive& archive) { archive.set("/optim/third", "type", std::string("sgd")); };
-  EXPECT_NE(refusal(same, adds).find("the run has no optimizer of the name third"), std::string::npos);
+  EXPECT_NE(refusal(same, adds).find("the run does not have an optimizer named third"), std::string::npos);
   Training more(world_, *collectives_, 0.25, {});
   more.optimizers = {};
   more.optimizers.add("second", testing::make_optimizer(more.wrapper.child("second").parameters(), {{"name", "sgd"}}));
-  EXPECT_NE(refusal(more, nothing).find("the run has no optimizer of the name first"), std::string::npos);
+  EXPECT_NE(refusal(more, nothing).find("the run does not have an optimizer named first"), std::string::npos);
 }
 
 }  // namespace separate_state_test

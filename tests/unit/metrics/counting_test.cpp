@@ -181,12 +181,12 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
        [] {
          top_k_counts(make_samples({{1, 2, 3}}, {{3}}), 1);
        },
-       "a class of 3 where there are 3"},
+       "class 3 is out of range: there are 3 classes"},
       {"label of 2",
        [] {
          top_k_counts(make_samples({{1, 2, 3}}, {{1, 2, 0}}), 1);
        },
-       "a label of 2"},
+       "label 2"},
       {"label of -1",
        [] {
          top_k_counts(make_samples({{1, 2, 3}}, {{1, -1, 0}}), 1);
@@ -196,7 +196,7 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
        [] {
          count_confusion(make_samples({{1, 2, 3}}, {{0.5}}), 3, kIgnored, counts);
        },
-       "a class of 0.5"},
+       "class 0.5"},
       {"too few scores",
        [] {
          count_confusion(make_samples({{1, 2}}, {{0}}), 3, kIgnored, counts);
@@ -218,7 +218,7 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
          Multilabel(3).add(make_samples({{1, 2}}, {{0, 1}}), 0.5);
        },
        "3 classes need"},
-      {"probability of 2", [] { ProbabilityScores().add(make_samples({{2}}, {{1}})); }, "a probability of 2"},
+      {"probability of 2", [] { ProbabilityScores().add(make_samples({{2}}, {{1}})); }, "the probability is 2"},
       {"probabilities of others",
        [] {
          ProbabilityScores().add(make_samples({{.2, .8}}, {{1}}));

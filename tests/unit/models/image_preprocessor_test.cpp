@@ -72,11 +72,11 @@ TEST(StackBatchTest, PadsAllButTheFirstDimension) {
 
 TEST(ImagePreprocessorTest, RefusesWhatContradictsItself) {
   const std::vector<std::pair<ImageOptions, std::string>> rows = {
-      {{.mean = {1}}, "mean and std of images: give both or none"},
-      {{.std = {1}}, "mean and std of images: give both or none"},
-      {{.mean = {1, 2}, .std = {1, 2}}, "mean and std of images need one value or three, not 2 and 2"},
-      {{.mean = {1}, .std = {1, 2, 3, 4}}, "mean and std of images need one value or three, not 1 and 4"},
-      {{.bgr_to_rgb = true, .rgb_to_bgr = true}, "images: bgr_to_rgb and rgb_to_bgr are both set"},
+      {{.mean = {1}}, "mean and std of images: set both or none"},
+      {{.std = {1}}, "mean and std of images: set both or none"},
+      {{.mean = {1, 2}, .std = {1, 2}}, "mean and std of images need 1 or 3 values, not 2 and 2"},
+      {{.mean = {1}, .std = {1, 2, 3, 4}}, "mean and std of images need 1 or 3 values, not 1 and 4"},
+      {{.bgr_to_rgb = true, .rgb_to_bgr = true}, "images: bgr_to_rgb and rgb_to_bgr cannot be combined"},
       {{.pad_size_divisor = 0}, "images: pad_size_divisor must be at least 1"},
   };
   for (const auto& [options, sentence] : rows) {
@@ -99,7 +99,7 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
          plain(ValueList{at::zeros({2, 2})});
        }},
       {"images must be a list of tensors or a tensor, not a text", [&] { plain("image"); }},
-      {"a list of images holds a number", [&] { plain(ValueList{0.5}); }},
+      {"a list of images must contain tensors, not a number", [&] { plain(ValueList{0.5}); }},
       {"images need three channels (3, H, W) here, not the shape [1, 2, 2]",
        [&] {
          coloured(ValueList{at::zeros({1, 2, 2})});
@@ -108,7 +108,7 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
        [&] {
          reversing(at::zeros({2, 4, 2, 2}));
        }},
-      {"there are no tensors to stack", [&] { plain(ValueList{}); }},
+      {"the list of tensors is empty", [&] { plain(ValueList{}); }},
       {"tensors of the shapes [3, 5] and [3, 5, 1] cannot be stacked", [&] { stack_batch(mixed); }},
   };
   for (const auto& [sentence, call] : rows) EXPECT_EQ(sentence_of<DataError>(call), sentence);

@@ -83,7 +83,7 @@ TEST(LossesTest, WeightsByNameMakeTheTotal) {
     parse_losses({{"loss", weight.sum()}}, LossSum::named, weights);
     FAIL() << "taken";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "the model counts items of 'loss_a', but returned no such loss");
+    EXPECT_STREQ(error.what(), "the model counts items of 'loss_a', but returned no loss with this name");
   }
 }
 
@@ -91,8 +91,8 @@ TEST(LossesTest, SaysWhatIsMissing) {
   EXPECT_EQ(refusal({}), "the model returned no entry with a name that contains \"loss\"");
   EXPECT_EQ(refusal({{"acc", torch::tensor(1.0)}}), "the model returned no entry with a name that contains \"loss\"");
   EXPECT_EQ(refusal(three_entries(), LossSum::main), "the model returned no entry called \"loss\"");
-  EXPECT_EQ(refusal({{"loss_a", at::Tensor()}}), "the model's loss 'loss_a' is not a tensor");
-  EXPECT_EQ(refusal({{"loss_a", std::vector<at::Tensor>()}}), "the model's loss 'loss_a' is an empty list");
+  EXPECT_EQ(refusal({{"loss_a", at::Tensor()}}), "the loss of the model 'loss_a' is not a tensor");
+  EXPECT_EQ(refusal({{"loss_a", std::vector<at::Tensor>()}}), "the loss of the model 'loss_a' is an empty list");
 }
 
 }  // namespace losses_test

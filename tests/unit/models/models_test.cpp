@@ -93,7 +93,7 @@ TEST(ModelsTest, ABatchIsTheShortFormsInputAndTarget) {
   EXPECT_TRUE(model.counts(batch).empty());
   class Silent : public Model {};
   Silent silent;
-  EXPECT_EQ(error_of([&] { run(silent, batch); }), "model has no forward of one tensor");
+  EXPECT_EQ(error_of([&] { run(silent, batch); }), "model does not implement forward for one tensor");
 }
 
 // What is thrown by anything but Lockstep is a fault of these samples.
@@ -111,7 +111,7 @@ TEST(ModelsTest, ALossThatThrowsNamesItsSamples) {
     losses_of(Throwing(), {}, batch);
     FAIL() << "taken";
   } catch (const DataError& error) {
-    EXPECT_STREQ(error.what(), "the model's losses of samples 7, 3: no such class");
+    EXPECT_STREQ(error.what(), "the losses of the model for samples 7, 3: no such class");
   }
 }
 
@@ -123,7 +123,7 @@ TEST(ModelsTest, AKeyChoosesAPreprocessor) {
   EXPECT_EQ(error_of([] {
               build(section({{"name", "mlp"}, {"preprocess", "image"}, {"image_mean", "2"}}), kImages, 1, at::kFloat);
             }),
-            "model.image_mean (test): mean and std of images: give both or none");
+            "model.image_mean (test): mean and std of images: set both or none");
 }
 
 // A count in bfloat16 would stop at 256.
@@ -211,7 +211,7 @@ TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
   EXPECT_EQ(error_of([] {
               build(section({{"name", "gpt"}}), kImages, 1, at::kFloat);
             }),
-            "model.name: gpt needs text, but data.name gives images");
+            "model.name: gpt needs text, but data.name provides images");
   EXPECT_EQ(error_of([] {
               build(section({{"name", "cnn"}}), kText, 1, at::kFloat);
             }),

@@ -355,7 +355,7 @@ TEST(RecomputeTest, MistakesAreNamed) {
     recompute_tap(*model, {"block*"});
     ADD_FAILURE() << "accepted";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "model.recompute: no block of the model is called 'block*'");
+    EXPECT_STREQ(error.what(), "model.recompute: the model does not have a block named 'block*'");
   }
 }
 
