@@ -130,7 +130,7 @@ batch::Outputs Model::forward_batch(const batch::Batch& batch) { return forward(
 LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
   const TaskRow& row = row_of(task_kind_);
   if (row.losses != nullptr) return row.losses(output, target);
-  throw ConfigError("the task is " + row.name + ", so the model must say its losses: override losses_of");
+  throw ConfigError("the task is " + row.name + ", so the model must define its losses: override losses_of");
 }
 
 LossMap Model::losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const {
@@ -142,7 +142,7 @@ std::vector<std::pair<std::string, double>> Model::counts(const batch::Batch&) c
 Predictions Model::predict(const at::Tensor& output) const {
   const TaskRow& row = row_of(task_kind_);
   if (row.predict != nullptr) return row.predict(output);
-  throw ConfigError("the task is " + row.name + ", so the model must say its predictions: override predictions_of");
+  throw ConfigError("the task is " + row.name + ", so the model must define its predictions: override predictions_of");
 }
 
 Predictions Model::predictions_of(const batch::Outputs& outputs, const batch::Batch&) const {

@@ -80,7 +80,7 @@ const std::vector<TaskRow>& all_rows() {
 const TaskRow& row_of(TaskKind kind) {
   const std::vector<TaskRow>& rows = all_rows();
   const auto found = std::find_if(rows.begin(), rows.end(), [kind](const TaskRow& row) { return row.kind == kind; });
-  if (found == rows.end()) throw std::logic_error("a kind of task without a row");
+  if (found == rows.end()) throw std::logic_error("the kind of the task is unknown");
   return *found;
 }
 

@@ -75,7 +75,8 @@ class Cnn : public Model {
 }  // namespace
 
 void require_images(const char* name, const Task& task, std::size_t dims) {
-  if (task.is_text) throw ConfigError(std::string("model.name: ") + name + " needs images, but data.name gives text");
+  if (task.is_text)
+    throw ConfigError(std::string("model.name: ") + name + " needs images, but data.name provides text");
   if (dims != 0 && task.sample_shape.size() != dims) {
     throw ConfigError(std::string("model.name: ") + name + " needs samples of shape [channels, height, width]");
   }

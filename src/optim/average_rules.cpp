@@ -34,7 +34,7 @@ AverageOptions AverageOptions::from(const Section& ema) {
                                .interval = ema.integer("interval"),
                                .averages_buffers = ema.text("buffers") == "average"};
   if (options.decay >= 1) {
-    throw ConfigError(ema.cite("decay") + ": with 1 the average would stay what it is first; take a number below 1");
+    throw ConfigError(ema.cite("decay") + ": with 1, the average would never change; set a number below 1");
   }
   return options;
 }

@@ -122,8 +122,9 @@ Clip Clip::parse(const std::string& text, const std::string& origin) {
   double norm_type = 2;
   if (second != std::string::npos) norm_type = kind == "norm" ? parse_norm_type(text.substr(second + 1)) : 0;
   if (colon == std::string::npos || !numbers.has(kind) || norm_type == 0) {
-    throw ConfigError(origin + ": '" + text +
-                      "' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, value:0.5 or nothing");
+    throw ConfigError(
+        origin + ": '" + text +
+        "' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, value:0.5, or leave it empty");
   }
   numbers.set(kind, text.substr(colon + 1, second == std::string::npos ? second : second - colon - 1), origin);
   return {.max_norm = numbers.real("norm"), .norm_type = norm_type, .max_value = numbers.real("value")};

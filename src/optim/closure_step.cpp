@@ -138,7 +138,7 @@ ClosureResult Optimizer::step_with_closure(const std::function<double()>& closur
 }
 
 void Optimizer::step_by(const ClosureRule&, Changes) {
-  throw std::logic_error("rule '" + rule_->name + "' has no step but step_with_closure");
+  throw std::logic_error("rule '" + rule_->name + "' requires step_with_closure instead of step");
 }
 
 }  // namespace lockstep::optim

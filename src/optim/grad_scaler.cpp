@@ -23,7 +23,7 @@ double narrowed(double scale) { return static_cast<double>(static_cast<float>(sc
 GradScalerOptions GradScalerOptions::parse(const std::string& loss_scale, const std::string& origin) {
   if (loss_scale == "dynamic") return {};
   const std::optional<double> scale = positive_number(loss_scale);
-  if (!scale) throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; write dynamic or a number > 0");
+  if (!scale) throw ConfigError(origin + ": '" + loss_scale + "' is not a loss scale; use dynamic or a number > 0");
   GradScalerOptions options;
   options.init_scale = *scale;
   options.is_dynamic = false;
@@ -32,9 +32,9 @@ GradScalerOptions GradScalerOptions::parse(const std::string& loss_scale, const 
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options) {
   state_.scale = narrowed(options.init_scale);
-  require(state_.scale > 0 && std::isfinite(state_.scale), "the scale must be a positive number that float32 holds");
-  require(options.growth_factor > 1, "growth_factor must be above 1");
-  require(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor must lie between 0 and 1");
+  require(state_.scale > 0 && std::isfinite(state_.scale), "the scale must be a positive float32 number");
+  require(options.growth_factor > 1, "growth_factor must be greater than 1");
+  require(options.backoff_factor > 0 && options.backoff_factor < 1, "backoff_factor must be between 0 and 1");
   require(options.growth_interval >= 1, "growth_interval must be at least 1");
 }
 
@@ -57,7 +57,7 @@ void GradScaler::update(bool are_finite) noexcept {
 void GradScaler::load_state(const State& state) {
   const bool is_right = state.scale > 0 && std::isfinite(narrowed(state.scale)) && state.growth_tracker >= 0 &&
                         state.skipped_steps >= 0 && state.skipped_in_a_row >= 0;
-  if (!is_right) throw std::invalid_argument("not a state of loss scaling");
+  if (!is_right) throw std::invalid_argument("not a state of the loss scaler");
   const double scale = options_.is_dynamic ? narrowed(state.scale) : state_.scale;
   state_ = state;
   state_.scale = scale;

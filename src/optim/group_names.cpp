@@ -62,7 +62,7 @@ void ParamGroupBuilder::name_groups(std::vector<ParamGroup>& groups, const std::
     const std::string brief = name(resolved[i], kShort);
     groups[i].name = names.count(brief) == 1 ? brief : name(resolved[i], kExact);
     if (taken.insert(groups[i].name).second) continue;
-    throw ConfigError(settings_.place + ": two groups would be called '" + groups[i].name + "'; give them other names");
+    throw ConfigError(settings_.place + ": two groups have the name '" + groups[i].name + "'; rename one of them");
   }
 }
 

@@ -146,9 +146,10 @@ Options read(const Section& optim) {
                                                  {"paramwise", !optim.texts("paramwise").empty()}};
   for (const auto& [key, is_set] : others) {
     if (!is_set) continue;
-    throw ConfigError(optim.cite(key) +
-                      " cannot be combined with optim.name=lbfgs, which minimises the loss itself, over " +
-                      "all parameters together");
+    throw ConfigError(
+        optim.cite(key) +
+        " cannot be combined with optim.name=lbfgs, which evaluates the loss several times per step, for " +
+        "all parameters together");
   }
   Options options;
   read_numbers(optim, options, {"tolerance_grad", "tolerance_change"});

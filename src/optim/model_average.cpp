@@ -20,7 +20,7 @@ void require_supported(const Block& block) {
   if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
   throw ConfigError("ema.kind: parameter '" + name + "' is " + std::string(name_of(block.dtype)) +
-                    ", but averages are kept of float32 and float64 only");
+                    "; only float32 and float64 can be averaged");
 }
 
 void blend(const at::Tensor& average, const at::Tensor& values, double weight) {

@@ -8,7 +8,7 @@ namespace lockstep::optim {
 
 OptimWrapper& OptimWrapperDict::add(const std::string& name, OptimWrapper wrapper) {
   const auto [place, is_new] = wrappers_.emplace(name, std::move(wrapper));
-  if (!is_new) throw ConfigError("there are two optimizers of the name '" + name + "'");
+  if (!is_new) throw ConfigError("two optimizers have the name '" + name + "'");
   return place->second;
 }
 
@@ -17,7 +17,7 @@ const OptimWrapper& OptimWrapperDict::at(const std::string& name) const {
   if (found != wrappers_.end()) return found->second;
   std::string known;
   for (const auto& [each, wrapper] : wrappers_) known += (known.empty() ? "" : ", ") + each;
-  throw ConfigError("no optimizer has the name '" + name + "'; there are: " + known);
+  throw ConfigError("there is no optimizer named '" + name + "'; the names are: " + known);
 }
 
 OptimWrapper& OptimWrapperDict::at(const std::string& name) {

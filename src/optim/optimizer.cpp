@@ -39,7 +39,8 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
   assign_groups();
   if (const auto* const of_closure = std::get_if<ClosureRule>(&rule.kind)) {
     if (groups_.size() != 1) {
-      throw std::logic_error("rule '" + rule.name + "' moves all parameters as one, so it wants one group");
+      throw std::logic_error("rule '" + rule.name +
+                             "' updates all parameters as one vector and requires a single group");
     }
     for (const std::string& name : of_closure->numbers) numbers_[name] = 0;
   }
@@ -63,7 +64,7 @@ void Optimizer::assign_groups() {
     was_counted_.emplace_back(block.segments.size(), 0);
     coefficients_.emplace_back(block.segments.size());
   }
-  if (!numbers.empty()) throw std::logic_error("no parameter is named '" + numbers.begin()->first + "'");
+  if (!numbers.empty()) throw std::logic_error("there is no parameter named '" + numbers.begin()->first + "'");
 }
 
 std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(block); }
@@ -73,7 +74,7 @@ void Optimizer::step(const GradientChange& change) {
 }
 
 void Optimizer::step_by_group(Changes changes) {
-  if (changes.size() != groups_.size()) throw std::logic_error("an update wants one change for each group");
+  if (changes.size() != groups_.size()) throw std::logic_error("an update requires one change per group");
   std::visit([this, changes](const auto& rule) { step_by(rule, changes); }, rule_->kind);
 }
 

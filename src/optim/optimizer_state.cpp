@@ -53,13 +53,13 @@ void Optimizer::name_states() {
     if (std::equal(names.begin(), names.end(), state_names_.begin())) continue;
     throw_agreed(
         ExitCode::configuration,
-        "optim.paramwise: the groups of an optimizer cannot keep different states of rule '" + rule_->name + "'");
+        "optim.paramwise: the groups of an optimizer cannot have different states of rule '" + rule_->name + "'");
   }
   rule_states_ = state_names_.size();
   const auto blocks = parameters_->blocks();
   const bool has_half = std::any_of(blocks.begin(), blocks.end(), [](const Block& block) { return block.is_half(); });
   if (has_half) state_names_.emplace_back(kMaster);
-  if (state_names_.size() > kMaxStates) throw std::logic_error("rule '" + rule_->name + "' keeps too many states");
+  if (state_names_.size() > kMaxStates) throw std::logic_error("rule '" + rule_->name + "' has too many states");
 }
 
 /// Arrays that are not laid out like the parameters hold what there is of one segment after another.

@@ -22,7 +22,7 @@ std::string text_of(double value) {
 bool is_beta(const std::string& option) { return option == "beta1" || option == "beta2"; }
 
 std::string fault_of(const std::string& option, double value, const KeySpec& key) {
-  if (key.type == KeyType::boolean) return option + " is a switch, which no curve moves";
+  if (key.type == KeyType::boolean) return option + " is true or false, which a schedule cannot change";
   const std::string would_be = option + " would be " + text_of(value) + ", which is not ";
   if (is_beta(option)) return value >= 0 && value < 1 ? "" : would_be + "a number in [0, 1)";
   const bool is_above = key.min_is_exclusive ? value > key.min : value >= key.min;
@@ -71,7 +71,7 @@ std::string OptionLimits::fault_in(const Options& options, const std::vector<std
     if (name != "lr") moved += (moved.empty() ? "" : ", ") + name + " would be " + text_of(options.at(name));
   }
   return moved + ", but " + rule_->name + " keeps no " + needed[kept] +
-         " where the configuration gives 0; configure a value above 0";
+         " if the configuration sets 0; set a value above 0";
 }
 
 }  // namespace lockstep::optim

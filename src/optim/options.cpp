@@ -79,7 +79,7 @@ void read_momentum(const Section& optim, Options& options) {
   read_numbers(optim, options, {"momentum", "dampening"});
   read_flags(optim, options, {"nesterov"});
   if (options.at("nesterov") == 0 || (options.at("momentum") != 0 && options.at("dampening") == 0)) return;
-  throw ConfigError(optim.cite("nesterov") + " needs optim.momentum > 0 and optim.dampening = 0");
+  throw ConfigError(optim.cite("nesterov") + " requires optim.momentum > 0 and optim.dampening = 0");
 }
 
 void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys) {

@@ -69,7 +69,8 @@ const ParamGroupBuilder::Selection* ParamGroupBuilder::selection_of(const std::s
 std::string ParamGroupBuilder::remark_on_duplicate(const ParameterInfo& parameter) const {
   const std::string words = "'" + parameter.name + "' is the same parameter as '" + parameter.same_as + "'";
   if (kinds_.bypasses_duplicates) return words + ", and has its options";
-  throw ConfigError(settings_.place + ": " + words + "; add bypass_duplicate=true to go by the first name");
+  throw ConfigError(settings_.place + ": " + words +
+                    "; add bypass_duplicate=true to use the options of the first name");
 }
 
 ParameterGroups ParamGroupBuilder::build(std::span<const ParameterInfo> parameters) const {

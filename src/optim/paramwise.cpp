@@ -78,7 +78,7 @@ Options options_with(const Section& given, const Section& optim, const Rule& rul
   if (!given.is_default("decay_mult")) require_weight_decay(optim, "decay_mult", place);
   for (const auto& [option, mult] : {std::pair{"lr", "lr_mult"}, std::pair{"weight_decay", "decay_mult"}}) {
     if (given.is_default(mult)) continue;
-    if (!given.is_default(option)) throw ConfigError(place + ": " + option + " and " + mult + " exclude each other");
+    if (!given.is_default(option)) throw ConfigError(place + ": " + option + " and " + mult + " cannot be combined");
     options[option] *= given.real(mult);
   }
   return options;

@@ -66,7 +66,7 @@ Options read(const Section& optim) {
     throw ConfigError(optim.cite("step_sizes") + " must be two numbers, the smaller first, such as 1e-6, 50");
   }
   if (optim.real("weight_decay") != 0) {
-    throw ConfigError(optim.cite("weight_decay") + " must be 0 for rprop, which only heeds the sign of the gradient");
+    throw ConfigError(optim.cite("weight_decay") + " must be 0 for rprop, which uses only the sign of the gradient");
   }
   return {{"shrink", etas[0]}, {"grow", etas[1]}, {"least", sizes[0]}, {"most", sizes[1]}};
 }

@@ -24,7 +24,8 @@ LrScaleSettings LrScaleSettings::from(const Section& optim) {
   if (!optim.boolean("auto_scale_lr")) return settings;
   settings.base_batch = optim.integer("base_batch_size");
   if (settings.base_batch > 0) return settings;
-  throw ConfigError(optim.cite("auto_scale_lr") + " needs optim.base_batch_size: the batch that optim.lr is meant for");
+  throw ConfigError(optim.cite("auto_scale_lr") +
+                    " requires optim.base_batch_size, the batch size for which optim.lr was chosen");
 }
 
 LrScale lr_scale(const Section& optim, std::int64_t samples_per_step, std::int64_t samples_per_forward) {
@@ -35,7 +36,7 @@ LrScale lr_scale(const Section& optim, std::int64_t samples_per_step, std::int64
 
 void scale_lr(std::span<ParamGroup> groups, const LrScale& scale) {
   const bool is_late = std::any_of(groups.begin(), groups.end(), [](const ParamGroup& g) { return g.is_scheduled; });
-  if (is_late) throw std::logic_error("scale_lr: a schedule drives the learning rates already; scale them before");
+  if (is_late) throw std::logic_error("scale_lr: a schedule already changes the learning rates; scale them first");
   for (ParamGroup& group : groups) {
     group.base_lr *= scale.factor();
     group.options.at("lr") *= scale.factor();

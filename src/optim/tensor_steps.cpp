@@ -148,7 +148,7 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
 void Optimizer::step_tensors(const TensorChange& change) {
   const TensorForm form = rule_->tensor_form();
   if (form == nullptr) {
-    throw ConfigError("optim.name: " + rule_->name + " has no form for GPUs; take another, or run.device=cpu");
+    throw ConfigError("optim.name: " + rule_->name + " does not support GPUs; use another optimizer or run.device=cpu");
   }
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();

@@ -90,7 +90,7 @@ class CommHookState : public Stateful {
   void require_equal_descriptions(const Tensors& tensors) const {
     const std::vector<std::string> all = world_->all_gather(description_of(tensors));
     if (std::adjacent_find(all.begin(), all.end(), std::not_equal_to<>()) == all.end()) return;
-    throw std::logic_error("the states of a communication hook have other names or shapes on other ranks");
+    throw std::logic_error("the states of the communication hook have different names or shapes on different ranks");
   }
 
   bool has_same_type(const Archive& archive) const {

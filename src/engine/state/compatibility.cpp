@@ -73,7 +73,7 @@ void CompatibilityReport::expect_array(MismatchKind kind, const std::string& pat
     Mismatch missing{.kind = kind, .text = path + " is missing", .remedies = remedies};
     const std::string near = similar(path.substr(path.rfind('/') + 1), unused);
     if (!near.empty()) {
-      missing.text += " (did you mean '" + near + "', which it holds?)";
+      missing.text += " (did you mean '" + near + "', which exists?)";
       missing.remedies.push_back(Remedy::rename);
     }
     return add(std::move(missing));
@@ -118,7 +118,7 @@ void CompatibilityReport::refuse(const std::vector<Mismatch>& mismatches) const 
   }
   std::string settings;
   for (const Remedy remedy : remedies) {
-    settings += (settings.empty() ? ", or less exactly with " : ", ") + setting_of(remedy);
+    settings += (settings.empty() ? ", or with a lower reproducibility with " : ", ") + setting_of(remedy);
   }
   throw CheckpointError(archive_->origin(), "does not fit this run: " + text +
                                                 "; resume with the configuration that is stored in it" + settings +

@@ -120,7 +120,7 @@ std::vector<std::string> differences_of(const Stored& stored, const Live& live) 
   if (differences.size() > kMaxShownDifferences)
     text += "; and " + std::to_string(differences.size() - kMaxShownDifferences) + " more";
   throw CheckpointError(path, "does not fit the model: " + text +
-                                  "; use init.rename if names differ, or init.partial to load only what matches")
+                                  "; use init.rename if names differ, or init.partial to load only the matching ones")
       .as(CheckpointFault::incompatible);
 }
 

@@ -130,7 +130,7 @@ class ModelState : public Stateful {
     }
     for (const std::string& name : unused) {
       report.add({.kind = MismatchKind::model,
-                  .text = group + "/" + name + " is not in the run's model",
+                  .text = group + "/" + name + " is not in the model of the run",
                   .remedies = {Remedy::partial_model}});
     }
   }

@@ -28,7 +28,7 @@ class OptimizerComparison {
     const std::string names = stored_names();
     const std::vector<std::int64_t> count = {std::count(names.begin(), names.end(), '\n')};
     if (steps.dtype == DType::int64 && steps.shape == count) return;
-    add(title() + " has not one count of updates for each of its parameters");
+    add(title() + " does not have one count of updates per parameter");
   }
 
   /// @return  whether the rules are the same, so that there is more to compare
@@ -49,7 +49,7 @@ class OptimizerComparison {
                              {Remedy::reset_optimizer});
       }
     });
-    if (stored_names() != parameter_names(place_)) add(title() + " holds other parameters, or in another order");
+    if (stored_names() != parameter_names(place_)) add(title() + " contains other parameters, or another order");
     for (const std::string& slot : archive_.groups_in(place_.group + "/state")) {
       const bool is_known = std::find(slots.begin(), slots.end(), slot) != slots.end();
       if (!is_known) add(title() + " keeps " + slot + ", the run's does not");
@@ -69,7 +69,7 @@ class OptimizerComparison {
   }
 
   void compare_numbers() {
-    if (!has_numbers(archive_, place_)) add(title() + " has not all numbers that it remembers");
+    if (!has_numbers(archive_, place_)) add(title() + " lacks some of its numbers");
   }
 
  private:
@@ -87,7 +87,7 @@ class OptimizerComparison {
 void compare_optimizer(const OptimizerContext& place, const Archive& archive, const RestoreOptions& options,
                        CompatibilityReport& report) {
   OptimizerComparison comparison(place, archive, report);
-  if (!comparison.has_optimizer()) return comparison.add("it has no optimizer of the name " + place.name);
+  if (!comparison.has_optimizer()) return comparison.add("it does not contain an optimizer named " + place.name);
   comparison.compare_update_counts();  // which are restored whether or not the parameters fit
   if (options.is_partial || !comparison.compare_rules()) return;
   comparison.compare_states();

@@ -38,7 +38,8 @@ class ProgressState : public Stateful {
     compare_data(archive, report);
     const std::string& algorithm = archive.text(kSampler, "algorithm");
     if (algorithm != run_->data.sampler().algorithm()) {
-      add(report, "its samples came by " + algorithm + ", the run's come by " + run_->data.sampler().algorithm());
+      add(report,
+          "its samples were selected by " + algorithm + ", those of the run by " + run_->data.sampler().algorithm());
     }
     const std::int64_t seed = archive.integer(kSampler, "seed");
     if (seed != seed_) add(report, "its run.seed is " + std::to_string(seed));
@@ -70,10 +71,10 @@ class ProgressState : public Stateful {
   void compare_data(const Archive& archive, CompatibilityReport& report) const {
     const std::int64_t length = archive.integer(kSampler, "dataset_length");
     if (length != train_data().size()) {
-      add(report, "it was trained on " + std::to_string(length) + " samples, the run's data has " +
+      add(report, "it was trained on " + std::to_string(length) + " samples, but the data of the run have " +
                       std::to_string(train_data().size()));
     } else if (archive.integer(kSampler, "dataset_digest") != static_cast<std::int64_t>(train_data().digest())) {
-      add(report, "it was trained on other data of the same length");
+      add(report, "it was trained on different data of the same length");
     }
   }
 

@@ -40,7 +40,7 @@ class RandomState : public Stateful {
     report.add({.kind = MismatchKind::generators,
                 .text = "its generators have a state of " +
                         (saved.shape.size() == 2 ? std::to_string(saved.shape[1]) : std::string("unknown")) +
-                        " bytes, those of this LibTorch (" TORCH_VERSION ") " + std::to_string(live),
+                        " bytes, but those of this LibTorch (" TORCH_VERSION ") " + std::to_string(live),
                 .remedies = {Remedy::reset_generators}});
   }
 

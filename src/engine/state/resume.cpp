@@ -84,8 +84,8 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const ResumeSettings
   }
   note_origin(world, *from, trainer.view().origin);
   const std::int64_t step = trainer.progress().step;
-  log::info("restored and compared the state of step " + std::to_string(step) +
-            "; exactness: " + reproducibility_of(trainer, from->archive, settings.restore).text());
+  log::info("restored and verified the state of step " + std::to_string(step) +
+            "; reproducibility: " + reproducibility_of(trainer, from->archive, settings.restore).text());
   set_later_ones_aside(world, directory, step);
   return from->path;
 }

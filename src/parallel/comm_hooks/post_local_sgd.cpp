@@ -22,7 +22,7 @@ class PostLocalSgd::Memory : public HookMemory {
 
   HookState state() const override { return {.tensors = {}, .integers = {{"step", step}}}; }
   void load_state(const HookState& state) override {
-    if (!state.integers.contains("step")) throw CheckpointError("the state of post-local SGD has no 'step'");
+    if (!state.integers.contains("step")) throw CheckpointError("the state of post-local SGD does not contain 'step'");
     step = state.integers.at("step");
   }
 

@@ -27,8 +27,8 @@ void require_usable(const PowerSgdOptions& options) {
   }
   if (options.start_step < 2 && (options.has_error_feedback || options.has_warm_start)) {
     throw ConfigError(
-        "ddp.powersgd_start_step must be at least 2 with ddp.powersgd_error_feedback or ddp.powersgd_warm_start: "
-        "the first two steps have other buckets");
+        "ddp.powersgd_start_step must be at least 2 with ddp.powersgd_error_feedback or ddp.powersgd_warm_start: the "
+        "buckets change after the first two steps");
   }
 }
 
@@ -219,7 +219,7 @@ void PowerSgd::load_state(const HookState& state) {
   const auto fail = [](const std::string& what) {
     throw CheckpointError("the state of ddp.comm_hook=powersgd " + what);
   };
-  if (!state.integers.contains("step")) fail("has no 'step'");
+  if (!state.integers.contains("step")) fail("does not contain 'step'");
   std::map<std::size_t, at::Tensor> errors;
   std::map<std::int64_t, at::Tensor> warm_qs;
   for (const auto& [name, tensor] : state.tensors) {

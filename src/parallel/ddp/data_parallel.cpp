@@ -20,8 +20,8 @@ Alone make_alone() {
 
 const mpi::Communicator& require_one_rank(const mpi::Communicator& world) {
   if (world.size() == 1) return world;
-  throw_agreed(ExitCode::configuration, "DataParallel is for one rank, not for " + std::to_string(world.size()) +
-                                            "; use DistributedDataParallel");
+  throw_agreed(ExitCode::configuration,
+               "DataParallel requires one rank, not " + std::to_string(world.size()) + "; use DistributedDataParallel");
 }
 
 }  // namespace
@@ -69,7 +69,7 @@ void DataParallel::require_one_device() const {
   std::vector<std::string> names;
   for (const at::Device& device : devices_) names.push_back(device.str());
   throw ConfigError("DataParallel trains on one device, not on " + std::to_string(devices_.size()) + " (" +
-                    joined(names) + "); use DistributedDataParallel instead, with a rank for each");
+                    joined(names) + "); use DistributedDataParallel with one rank per device");
 }
 
 }  // namespace lockstep::parallel

@@ -132,8 +132,8 @@ std::size_t slowest_rank(const DdpReport& report) {
 }
 
 std::string bound_sentence(const DdpReport& report) {
-  if (report.ranks.size() < 2) return "one rank: there is no communication";
-  if (report.steps == 0) return "too few steps to say what bounds them";
+  if (report.ranks.size() < 2) return "one rank: no communication";
+  if (report.steps == 0) return "too few steps to determine what limits them";
   const StepTimeline& step = report.ranks[slowest_rank(report)];
   const double exposed = step.exposed();
   const char* bound = step.compute() >= step.update() ? "compute" : "update";
@@ -154,7 +154,7 @@ std::string timeline_text(const DdpReport& report) {
   write_table(out, step);
   out << "\n";
   write_picture(out, step);
-  out << "\nc compute  . under way  w wait  t transfer  u update; a column is " << milliseconds(step.end / kColumns)
+  out << "\nc compute  . in progress  w wait  t transfer  u update; a column is " << milliseconds(step.end / kColumns)
       << " ms\ncommunication exposed by rank:";
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
     if (rank == kMaxRows) {

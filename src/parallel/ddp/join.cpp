@@ -23,7 +23,7 @@ enum class Says : std::uint8_t { exhausted, accumulates, synchronises };
   }
   const std::string fact =
       "join: rank" + (exhausted.size() == 1 ? " " + ranks + " has" : "s " + ranks + " have") + " exhausted all inputs";
-  throw_agreed(ExitCode::data, is_here ? fact : fact + " while this rank has more: all stop");
+  throw_agreed(ExitCode::data, is_here ? fact : fact + " while this rank has more inputs: all ranks stop");
 }
 
 }  // namespace
@@ -36,17 +36,17 @@ Join::Join(std::vector<DistributedDataParallel*> wrappers, const JoinOptions& op
   for (DistributedDataParallel* const wrapper : wrappers) {
     if (wrapper->store_->is_shared()) {
       throw ConfigError(
-          "join: parameters are shared, and a rank without inputs would own parts that nobody updates; set "
+          "join: parameters are shared, and the parameters that a rank without inputs owns would not be updated; set "
           "ddp.shared_parameters=false");
     }
     if (wrapper->options_.weighs_samples) {
-      throw ConfigError("join: a rank without inputs cannot say how many samples it has; set ddp.weigh_samples=false");
+      throw ConfigError("join: a rank without inputs has no number of samples; set ddp.weigh_samples=false");
     }
-    if (wrapper->options_.lanes > 0) throw ConfigError("join: with lanes, all ranks have inputs; set train.lanes=0");
+    if (wrapper->options_.lanes > 0) throw ConfigError("join: lanes require inputs on all ranks; set train.lanes=0");
     if (!wrapper->reducer_->traits().accepts_uneven_inputs) {
-      throw ConfigError("join: sharded gradients need inputs on all ranks; set strategy.name=ddp");
+      throw ConfigError("join: sharded gradients require inputs on all ranks; set strategy.name=ddp");
     }
-    if (wrapper->before_forward_) throw ConfigError("join: the wrapper is in a Join already");
+    if (wrapper->before_forward_) throw ConfigError("join: the wrapper is already in a Join");
   }
   wrappers_ = std::move(wrappers);
   for (DistributedDataParallel* const wrapper : wrappers_) {
@@ -93,8 +93,8 @@ Join::Round Join::meet(DistributedDataParallel& wrapper, bool has_input) const {
   }
   if (round.synchronises && synchronising < round.active) {
     throw_agreed(ExitCode::configuration,
-                 "join: some ranks synchronise a step that others only accumulate; use no_sync for the same steps on "
-                 "every rank");
+                 "join: some ranks synchronize a step in which others only accumulate; use no_sync for the same steps "
+                 "on every rank");
   }
   return round;
 }

@@ -33,14 +33,14 @@ bool contains(const std::vector<at::Tensor>& tensors, const at::Tensor& tensor) 
 }
 
 void require_trainable(const NamedParameter& parameter) {
-  if (parameter.tensor.is_meta()) throw ConfigError("ddp: parameter '" + parameter.name + "' is not initialised");
+  if (parameter.tensor.is_meta()) throw ConfigError("ddp: parameter '" + parameter.name + "' is not initialized");
   if (!at::isFloatingType(parameter.tensor.scalar_type())) {
     throw ConfigError("ddp: parameter '" + parameter.name + "' is " +
                       std::string(name_of(dtype_of(parameter.tensor, parameter.name))) +
                       "; only floating-point parameters can be trained");
   }
   if (!is_flat(parameter.tensor)) {
-    throw ConfigError("ddp: parameter '" + parameter.name + "' does not own its memory densely");
+    throw ConfigError("ddp: parameter '" + parameter.name + "' is not dense in memory");
   }
 }
 
@@ -58,8 +58,8 @@ std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
     trained.push_back({.name = item.key(), .tensor = item.value(), .is_sparse = contains(sparse, item.value())});
     require_trainable(trained.back());
     if (trained.back().tensor.device().type() == trained.front().tensor.device().type()) continue;
-    throw ConfigError("ddp: parameters are on more than one kind of device ('" + trained.front().name + "' and '" +
-                      trained.back().name + "'); move the model to one before it is wrapped");
+    throw ConfigError("ddp: parameters are on different kinds of devices ('" + trained.front().name + "' and '" +
+                      trained.back().name + "'); move the model to one device before wrapping it");
   }
   if (trained.empty()) {
     throw ConfigError("ddp: no parameter of the model requires a gradient: there is nothing to train");

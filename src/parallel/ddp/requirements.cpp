@@ -22,17 +22,17 @@ void require_one_device(const std::vector<NamedParameter>& parameters) {
     if (parameter.tensor.device() == device) continue;
     throw ConfigError("ddp: parameter '" + parameters.front().name + "' is on " + device.str() + ", '" +
                       parameter.name + "' on " + parameter.tensor.device().str() +
-                      "; move the model to one device before it is wrapped");
+                      "; move the model to one device before wrapping it");
   }
 }
 
 void require_supported_on(at::Device device, const DdpOptions& options) {
   if (device.is_cpu()) return;
   if (options.shares_parameters) {
-    throw ConfigError("ddp.shared_parameters=true is for the CPU: GPUs do not share memory; use auto");
+    throw ConfigError("ddp.shared_parameters=true requires the CPU: GPUs do not share memory; use auto");
   }
   if (options.checks_writes) {
-    throw ConfigError("ddp.check_writes=true is for the CPU: a GPU's memory cannot be made read-only; use false");
+    throw ConfigError("ddp.check_writes=true requires the CPU: GPU memory cannot be made read-only; use false");
   }
 }
 
@@ -41,23 +41,23 @@ void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptio
     throw ConfigError("ddp: " + std::to_string(options.lanes) + " lanes are not enough for " +
                       std::to_string(world_size) + " ranks");
   }
-  if (!parameters.front().tensor.is_cpu()) throw ConfigError("ddp: sums by lanes are made on the CPU");
+  if (!parameters.front().tensor.is_cpu()) throw ConfigError("ddp: lanes require the CPU");
   if (options.comm_hook) {
-    throw ConfigError("ddp: with lanes, gradients travel as they are; set ddp.comm_hook=none");
+    throw ConfigError("ddp: with lanes, gradients cannot be compressed; set ddp.comm_hook=none");
   }
   for (const NamedParameter& parameter : parameters) {
     const at::ScalarType type = parameter.tensor.scalar_type();
     if (has_dense_gradient_of_own_type(parameter) && (type == at::kFloat || type == at::kDouble)) continue;
     throw ConfigError("ddp: with lanes, gradients must be dense float32 or float64 like their parameters; '" +
-                      parameter.name + "' has others");
+                      parameter.name + "' has different ones");
   }
 }
 
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options) {
   const std::string stage = "strategy.stage=" + std::to_string(options.sharding.stage);
-  if (options.lanes > 0) throw ConfigError(stage + ": sums by lanes need whole gradients; set train.lanes=0");
+  if (options.lanes > 0) throw ConfigError(stage + ": lanes require whole gradients; set train.lanes=0");
   if (options.comm_hook && options.sharding.stage > 1) {
-    throw ConfigError(stage + ": gradients travel as they are; set ddp.comm_hook=none, or strategy.stage=1");
+    throw ConfigError(stage + ": gradients cannot be compressed; set ddp.comm_hook=none, or strategy.stage=1");
   }
   for (const NamedParameter& parameter : parameters) {
     if (has_dense_gradient_of_own_type(parameter)) continue;

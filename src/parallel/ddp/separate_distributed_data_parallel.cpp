@@ -58,13 +58,13 @@ SeparateDistributedDataParallel::~SeparateDistributedDataParallel() = default;
 void SeparateDistributedDataParallel::require_separable() const {
   for (const auto& item : model_->named_parameters(/*recurse=*/false)) {
     if (!item.value().requires_grad()) continue;
-    throw ConfigError("ddp: parameter '" + item.key() + "' belongs to no child of the model; move it into one");
+    throw ConfigError("ddp: parameter '" + item.key() + "' does not belong to a child of the model; move it into one");
   }
   std::map<const void*, std::string> owners;
   for (const auto& child : model_->named_children()) {
     if (!is_trained(*child.value())) continue;
     if (dynamic_cast<const models::Block*>(child.value().get()) == nullptr) {
-      throw ConfigError("ddp: child '" + child.key() + "' is trained but is no models::Block; make it one");
+      throw ConfigError("ddp: child '" + child.key() + "' has trained parameters, but is not a models::Block");
     }
     for (const at::Tensor& parameter : child.value()->parameters()) {
       const auto [owner, is_new] = owners.emplace(parameter.unsafeGetTensorImpl(), child.key());
@@ -150,7 +150,7 @@ std::vector<std::string> SeparateDistributedDataParallel::names() const {
 DistributedDataParallel& SeparateDistributedDataParallel::child(const std::string& name) {
   const auto found = children_.find(name);
   if (found != children_.end()) return *found->second.wrapper;
-  throw ConfigError("ddp: no child '" + name + "' is trained; the trained ones are: " + joined(names()));
+  throw ConfigError("ddp: there is no trained child '" + name + "'; the trained ones are: " + joined(names()));
 }
 
 }  // namespace lockstep::parallel

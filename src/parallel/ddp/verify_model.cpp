@@ -62,9 +62,9 @@ void verify_same_model(const models::Model& model, const mpi::Communicator& worl
     // Back to the start of the first line that differs: up to there both texts are the same.
     const std::size_t newline = position == 0 ? std::string::npos : a.rfind('\n', position - 1);
     const std::size_t begin = newline == std::string::npos ? 0 : newline + 1;
-    throw_agreed(ExitCode::configuration, "ddp: the ranks' models differ: rank 0 has " + line_at(a, begin) + ", rank " +
-                                              std::to_string(rank) + " has " + line_at(b, begin) + counts_of(a, b) +
-                                              "; build the same model on every rank");
+    throw_agreed(ExitCode::configuration, "ddp: the models of the ranks differ: rank 0 has " + line_at(a, begin) +
+                                              ", rank " + std::to_string(rank) + " has " + line_at(b, begin) +
+                                              counts_of(a, b) + "; build the same model on every rank");
   }
 }
 

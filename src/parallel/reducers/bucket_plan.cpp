@@ -48,7 +48,7 @@ std::int64_t ParameterSpec::bytes() const { return count() * static_cast<std::in
 
 BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, std::span<const std::int64_t> limits,
                                 std::span<const std::size_t> order) {
-  if (limits.empty()) throw std::logic_error("assign_buckets: no limits");
+  if (limits.empty()) throw std::logic_error("assign_buckets: the list of limits is empty");
   BucketAssignment result;
   std::vector<Filling> filling;  // in order of first arrival
   const auto close = [&](Filling& full) {

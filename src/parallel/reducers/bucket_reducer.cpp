@@ -47,7 +47,7 @@ BucketReducer::BucketReducer(std::vector<NamedParameter> parameters, const Reduc
       is_ready_(parameters.size()),
       is_kept_(parameters.size()) {
   if (options_.finds_unused && options_.has_static_graph) {
-    log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is learned once");
+    log::warning("ddp.find_unused_parameters has no effect with ddp.static_graph: the graph is recorded once");
     options_.finds_unused = false;
   }
   build(is_rebuilding() ? plan_whole(gradients_.specs()) : plan_buckets(gradients_.specs(), options_.limits));
@@ -174,7 +174,7 @@ bool BucketReducer::is_complete_use(std::size_t parameter) {
   const StaticGraph::Use use = graph_.count_use(parameter);
   if (use == StaticGraph::Use::beyond) {
     throw ConfigError("ddp: the training graph has changed: " + gradients_.cite(parameter) +
-                      " is used more often than in the first step; switch ddp.static_graph off");
+                      " is used more often than in the first step; set ddp.static_graph=false");
   }
   return use == StaticGraph::Use::last;
 }

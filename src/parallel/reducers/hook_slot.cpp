@@ -9,7 +9,7 @@
 namespace lockstep::parallel {
 
 void HookSlot::set(CommHook hook, bool is_silent, bool has_stepped) {
-  if (hook_) throw ConfigError("ddp: a communication hook is set already; a wrapper takes one");
+  if (hook_) throw ConfigError("ddp: the communication hook is already set; a wrapper has only one");
   if (!hook) throw ConfigError("ddp: the communication hook is empty");
   if (has_stepped) throw ConfigError("ddp: set the communication hook before the first step");
   hook_ = std::move(hook);

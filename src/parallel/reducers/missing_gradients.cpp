@@ -42,12 +42,12 @@ std::string describe_missing(const std::vector<std::string>& missing_by_rank) {
 
 std::string remedy_of_missing(const GraphPromises& promises) {
   if (promises.has_static_graph) {
-    return "this is not compatible with a static graph, which uses the same parameters in every step; switch "
-           "ddp.static_graph off";
+    return "this is not compatible with a static graph, which uses the same parameters in every step; set "
+           "ddp.static_graph=false";
   }
-  if (promises.finds_unused) return "all outputs of forward must take part in the loss";
-  return "all outputs of forward must take part in the loss on every rank; set ddp.find_unused_parameters=true if the "
-         "loss does not use every parameter, or switch off requires_grad where nothing is to be trained";
+  if (promises.finds_unused) return "all outputs of forward must contribute to the loss";
+  return "all outputs of forward must contribute to the loss on every rank; set ddp.find_unused_parameters=true if the "
+         "loss does not use every parameter, or set requires_grad=false for parameters that are not trained";
 }
 
 }  // namespace lockstep::parallel

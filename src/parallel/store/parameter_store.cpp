@@ -69,7 +69,7 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters) {
   for (const NamedParameter& parameter : parameters) {
     if (!claimed().contains(parameter.tensor.unsafeGetTensorImpl())) continue;
     throw ConfigError("ddp: parameter '" + parameter.name +
-                      "' belongs to another wrapper; destroy that one before the model is wrapped again");
+                      "' belongs to another wrapper; destroy it before wrapping the model again");
   }
 }
 
@@ -204,8 +204,8 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
 void ParameterStore::own_whole_parameters() {
   if (shards_) {
     throw ConfigError(
-        "optim.name: this one updates whole parameters, which strategy.name=sharded cuts; take another, or "
-        "strategy.name=ddp");
+        "optim.name: this optimizer updates whole parameters, which strategy.name=sharded does not support; use "
+        "another optimizer or strategy.name=ddp");
   }
   owns_whole_ = true;
   if (is_shared()) divide_whole();

@@ -22,8 +22,8 @@ constexpr int kMaxFrames = 32;
 
 std::string sentence_about(const std::string& parameter, int rank) {
   return "lockstep: rank " + std::to_string(rank) + ": ddp.check_writes: parameter '" + parameter +
-         "' is written outside of ParameterStore::write, while other ranks read it or keep other values; make the "
-         "change inside ParameterStore::write_whole; ending the job, after the stack of the write:\n";
+         "' was written outside of ParameterStore::write, while other ranks read it or have other values. Make the "
+         "change inside ParameterStore::write_whole. The job ends; this is the stack of the write:\n";
 }
 
 /// To stderr, by means that a signal handler may use.
@@ -95,8 +95,8 @@ WriteGuard::~WriteGuard() {
 void WriteGuard::set(bool is_open) {
   for (const Range& range : ranges_) {
     if (mprotect(range.begin, range.bytes, is_open ? PROT_READ | PROT_WRITE : PROT_READ) == 0) continue;
-    throw ConfigError(std::string("ddp.check_writes: the pages of parameters cannot be protected: ") +
-                      std::strerror(errno) + "; switch it off");
+    throw ConfigError(std::string("ddp.check_writes: the memory pages of parameters cannot be protected: ") +
+                      std::strerror(errno) + "; set ddp.check_writes=false");
   }
 }
 

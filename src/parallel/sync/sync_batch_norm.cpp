@@ -86,7 +86,7 @@ Statistics combined(const Statistics& mine, const BatchNorm& layer, bool needs_g
   const double count = counts.sum().item<double>();
   const auto needing = all.select(1, 2 * channels + 1).sum().item<double>();
   if (needing != 0 && needing != collectives.world_size()) {
-    throw ConfigError("batch norm '" + layer.path() + "': its input needs a gradient on some ranks only");
+    throw ConfigError("batch norm '" + layer.path() + "': its input requires a gradient on some ranks only");
   }
   if (count == 0) return mine;
   if (count == 1) {

@@ -154,7 +154,7 @@ TEST_F(CommStateTest, OtherBucketsChangeNoBitWithoutAHook) {
   SmallRun other(world_, with(with(kBase, kPowerSgd), larger));
   restore(other.trainer, compressed);
   EXPECT_EQ(reproducibility_of(other.trainer, compressed, {}).text(),
-            "order, because it was written with other ddp.bucket_bytes or ddp.last_bucket_bytes");
+            "order, because it was written with different values of ddp.bucket_bytes or ddp.last_bucket_bytes");
 }
 
 /// Counts the steps of all starts of a run.

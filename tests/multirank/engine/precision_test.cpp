@@ -235,7 +235,7 @@ TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
   EXPECT_EQ(refusal({{"train.precision", "bf16"}, {"train.loss_scale", "512"}}),
             "train.loss_scale (test) requires train.precision=fp16; with bf16 losses are not scaled");
   EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "static"}}),
-            "train.loss_scale (test): 'static' is not a loss scale; write dynamic or a number > 0");
+            "train.loss_scale (test): 'static' is not a loss scale; use dynamic or a number > 0");
   EXPECT_NE(refusal({{"train.precision", "fp16"}, {"train.growth_factor", "1"}}).find("train.growth_factor"),
             std::string::npos);
   EXPECT_NE(

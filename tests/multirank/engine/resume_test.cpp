@@ -327,14 +327,14 @@ TEST_F(ResumeTest, WhatIsMissingOrDiffersIsNamedWithItsRemedy) {
   const std::string longer = "/model/params/module.hidden0.weight";
   expect(error_with("prefix",
                     [&](auto& archive) { archive = with_array(archive, weight, longer, archive.array(weight)); }),
-         {weight + " is missing (did you mean 'module.hidden0.weight', which it holds?)",
-          longer + " is not in the run's model", "resume.partial=model", "resume.rename=FROM=TO"});
+         {weight + " is missing (did you mean 'module.hidden0.weight', which exists?)",
+          longer + " is not in the model of the run", "resume.partial=model", "resume.rename=FROM=TO"});
   expect(error_with("groups", [](auto& archive) { archive.set("/optim/0/groups/1", "name", std::string("bias")); }),
          {"its parameter groups are [", ", bias], the run's are [", "resume.reset=optim"});
   const checkpoints::Array short_state{.dtype = DType::uint8, .shape = {1, 0}, .bytes = {}, .owner = nullptr};
   const auto shorten = [&](auto& archive) { archive = with_array(archive, "/rng/cpu", "/rng/cpu", short_state); };
   expect(error_with("rng", shorten),
-         {"its generators have a state of 0 bytes, those of this LibTorch (2.", "resume.reset=rng"});
+         {"its generators have a state of 0 bytes, but those of this LibTorch (2.", "resume.reset=rng"});
   EXPECT_EQ(error_of_resume({{"resume.reset", "rng"}}, directory_ + "-rng"), "");
   expect(error_of_resume({{"optim.name", "sgd"}}), {"its optimizer is adamw", "resume.reset=optim"});
   expect(error_of_resume({{"data.train_size", "99"}}), {"trained on 100 samples", "resume.reset=sampler"});

@@ -111,7 +111,7 @@ TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {
             std::string::npos)
       << shapes;
   EXPECT_NE(refusal({{"model.hidden", "16,16"}}).find("/model/params/hidden1.weight is missing"), std::string::npos);
-  EXPECT_NE(refusal({{"model.hidden", ""}}).find("hidden0.weight is not in the run's model"), std::string::npos);
+  EXPECT_NE(refusal({{"model.hidden", ""}}).find("hidden0.weight is not in the model of the run"), std::string::npos);
   EXPECT_NE(refusal({{"train.precision", "fp64"}}).find("float64"), std::string::npos);
   EXPECT_NE(refusal({{"optim.name", "sgd"}}).find("its optimizer is adamw, the run's is sgd"), std::string::npos);
   EXPECT_NE(refusal({{"data.train_size", "99"}}).find("trained on 100 samples"), std::string::npos);

@@ -39,7 +39,7 @@ TEST_F(VerificationTest, ModelsWithDifferentNumbersOfParametersAreRefusedOnEvery
   const std::string text = refusal([&] {
     wrap(std::make_shared<Layers>(is_odd ? std::vector<std::int64_t>{3, 4, 2, 5} : kWidths));
   });
-  EXPECT_EQ(text, "ddp: the ranks' models differ: rank 0 has nothing more, rank " + std::to_string(size() - 1) +
+  EXPECT_EQ(text, "ddp: the models of the ranks differ: rank 0 has nothing more, rank " + std::to_string(size() - 1) +
                       " has parameter 'l2.weight' float64 [5, 2] strides [2, 1] (4 and 6 parameters and buffers); "
                       "build the same model on every rank");
 }
@@ -53,10 +53,9 @@ TEST_F(VerificationTest, ModelsWithDifferentSizesAreRefusedOnEveryRank) {
     ADD_FAILURE() << "not refused";
   } catch (const ConfigError& error) {
     EXPECT_TRUE(error.is_agreed());
-    EXPECT_STREQ(
-        error.what(),
-        "ddp: the ranks' models differ: rank 0 has parameter 'weight' float32 [5, 2] strides [2, 1], rank 1 has "
-        "parameter 'weight' float32 [6, 2] strides [2, 1]; build the same model on every rank");
+    EXPECT_STREQ(error.what(),
+                 "ddp: the models of the ranks differ: rank 0 has parameter 'weight' float32 [5, 2] strides [2, 1], "
+                 "rank 1 has parameter 'weight' float32 [6, 2] strides [2, 1]; build the same model on every rank");
   }
 }
 
@@ -111,12 +110,12 @@ TEST_F(ConstructionTest, AModelWithNothingToTrainIsRefused) {
 TEST_F(ConstructionTest, AParameterWithoutValuesIsRefused) {
   const std::string text =
       refusal([&] { wrap(std::make_shared<OneParameter>(torch::zeros({2}, at::TensorOptions().device(at::kMeta)))); });
-  EXPECT_TRUE(contains(text, "parameter 'weight' is not initialised")) << text;
+  EXPECT_TRUE(contains(text, "parameter 'weight' is not initialized")) << text;
 }
 
 TEST_F(ConstructionTest, AParameterWithGapsIsRefused) {
   const std::string text = refusal([&] { wrap(std::make_shared<OneParameter>(torch::zeros({4, 4}).slice(1, 0, 2))); });
-  EXPECT_TRUE(contains(text, "parameter 'weight' does not own its memory densely")) << text;
+  EXPECT_TRUE(contains(text, "parameter 'weight' is not dense in memory")) << text;
 }
 
 // Case 18.

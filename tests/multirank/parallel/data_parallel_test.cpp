@@ -141,8 +141,8 @@ TEST_F(DataParallelTest, SeveralDevicesAreRefusedByStepsOnly) {
   EXPECT_EQ(wrapper.forward(batch(0).input()).sizes(), at::IntArrayRef({4, 2}));
   EXPECT_EQ(wrapper.test_step(batch(0)).main().sizes(), at::IntArrayRef({4}));
   const std::string expected =
-      "DataParallel trains on one device, not on 2 (cpu:0, cpu:1); use DistributedDataParallel instead, with a rank "
-      "for each";
+      "DataParallel trains on one device, not on 2 (cpu:0, cpu:1); use DistributedDataParallel with one rank per "
+      "device";
   EXPECT_EQ(refusal([&] { wrapper.train_step(batch(0), optimizer); }), expected);
   EXPECT_EQ(refusal([&] { wrapper.val_step(batch(0)); }), expected);
 }

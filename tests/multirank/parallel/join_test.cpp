@@ -255,7 +255,7 @@ TEST_F(JoinTest, TheFirstRankWithoutInputsCanEndItForAll) {
   } else if (rank() == 0) {
     EXPECT_EQ(text, "join: rank 0 has exhausted all inputs");
   } else {
-    EXPECT_EQ(text, "join: rank 0 has exhausted all inputs while this rank has more: all stop");
+    EXPECT_EQ(text, "join: rank 0 has exhausted all inputs while this rank has more inputs: all ranks stop");
   }
 }
 
@@ -323,7 +323,7 @@ TEST_F(JoinTest, AWrapperThatCannotJoinIsRefused) {
   auto plain = wrap(std::make_shared<TwoLayers>());
   {
     const Join first(*plain);
-    EXPECT_EQ(refusal(*plain), "join: the wrapper is in a Join already");
+    EXPECT_EQ(refusal(*plain), "join: the wrapper is already in a Join");
   }
   EXPECT_EQ(refusal(*plain), "");
   if (size() == 1) return;

@@ -75,7 +75,7 @@ TEST_P(ReportTest, ASlowLinkMakesAStepCommunicationBound) {
   const DdpReport report = wrapper.report();
   EXPECT_EQ(report.ranks.size(), static_cast<std::size_t>(size()));
   if (size() == 1) {
-    EXPECT_EQ(bound_sentence(report), "one rank: there is no communication");
+    EXPECT_EQ(bound_sentence(report), "one rank: no communication");
     return;
   }
   EXPECT_EQ(report.steps, kSteps - kWarmUpSteps);

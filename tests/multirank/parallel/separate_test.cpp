@@ -244,7 +244,7 @@ TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
   optimizers.add("average", optimizer_of(wrapper->child("generator")));
   const auto nothing = [](const batch::Batch&, optim::OptimWrapperDict&) { return models::LossMap{}; };
   EXPECT_EQ(error_of<ConfigError>([&] { wrapper->train_step({}, optimizers, nothing); }),
-            "ddp: no child 'average' is trained; the trained ones are: discriminator, generator");
+            "ddp: there is no trained child 'average'; the trained ones are: discriminator, generator");
 }
 
 /// Two heads over one input; preprocessing halves it.

@@ -274,11 +274,12 @@ TEST_F(MissingTest, AreNamedWhenTheNextForwardBegins) {
   const std::string text = refusal([&] { wrapper->run(first_layer); });
   std::string ranks = "0";
   for (int r = 1; r < size(); ++r) ranks += ", " + std::to_string(r);
-  EXPECT_EQ(text, "ddp: the previous reduction cannot be finished: no gradient for 'l1.weight' (index 2) on ranks " +
-                      ranks + "; 'l1.bias' (index 3) on ranks " + ranks +
-                      "; all outputs of forward must take part in the loss on every rank; set "
-                      "ddp.find_unused_parameters=true if the loss does not use every parameter, or switch off "
-                      "requires_grad where nothing is to be trained");
+  EXPECT_EQ(
+      text,
+      "ddp: the previous reduction cannot be finished: no gradient for 'l1.weight' (index 2) on ranks " + ranks +
+          "; 'l1.bias' (index 3) on ranks " + ranks +
+          "; all outputs of forward must contribute to the loss on every rank; set ddp.find_unused_parameters=true if "
+          "the loss does not use every parameter, or set requires_grad=false for parameters that are not trained");
 }
 
 // Case 54.
@@ -331,7 +332,7 @@ TEST_F(MissingTest, AreNamedWhereTheSearchCouldNotSeeThem) {
   loss.backward();
   const std::string text = refusal([&] { wrapper->reducer().finish(); });
   EXPECT_TRUE(contains(text, "no gradient for 'l2.weight' (index 2) on ranks 0, 1")) << text;
-  EXPECT_TRUE(contains(text, "all outputs of forward must take part in the loss")) << text;
+  EXPECT_TRUE(contains(text, "all outputs of forward must contribute to the loss")) << text;
   EXPECT_FALSE(contains(text, "ddp.find_unused_parameters")) << text;
 }
 

@@ -40,7 +40,8 @@ TEST(CompatibilityTest, MismatchesAreListedByKindAndThenAsTheyCame) {
   report.add({.kind = MismatchKind::optimizer, .text = "rule", .remedies = {Remedy::reset_optimizer}});
   report.add({.kind = MismatchKind::data, .text = "seed", .remedies = {Remedy::reset_sampler}});
   EXPECT_EQ(refusal_of(report), kBegin + "rule; length; seed; lanes" + kMiddle +
-                                    ", or less exactly with resume.reset=optim, resume.reset=sampler" + kEnd);
+                                    ", or with a lower reproducibility with resume.reset=optim, resume.reset=sampler" +
+                                    kEnd);
 }
 
 TEST(CompatibilityTest, OfManyMismatchesSomeAreCounted) {
@@ -59,7 +60,8 @@ TEST(CompatibilityTest, OneKindIsAcceptedOrListedAlone) {
     report.throw_if_any(MismatchKind::model);
     ADD_FAILURE() << "the model does not fit";
   } catch (const CheckpointError& error) {
-    EXPECT_EQ(error.what(), kBegin + "width" + kMiddle + ", or less exactly with resume.partial=model" + kEnd);
+    EXPECT_EQ(error.what(),
+              kBegin + "width" + kMiddle + ", or with a lower reproducibility with resume.partial=model" + kEnd);
   }
   EXPECT_EQ(report.accept(MismatchKind::model), std::vector<std::string>{"width"});
   EXPECT_NO_THROW(report.throw_if_any(MismatchKind::model));
@@ -83,7 +85,7 @@ TEST(CompatibilityTest, ArraysAreComparedByTypeAndShape) {
   EXPECT_EQ(report.mismatches()[0].text, "/model/params/module.weight is float32 [2, 3], the run has float32 [6]");
   EXPECT_EQ(report.mismatches()[1].text, "/model/params/bias is float64 [3], the run has float32 [3]");
   EXPECT_EQ(report.mismatches()[2].text,
-            "/model/params/weight is missing (did you mean 'module.weight', which it holds?)");
+            "/model/params/weight is missing (did you mean 'module.weight', which exists?)");
   EXPECT_EQ(report.mismatches()[2].remedies, (std::vector<Remedy>{Remedy::partial_model, Remedy::rename}));
 
   CompatibilityReport without_settings(archive, /*offers_remedies=*/false);

@@ -79,9 +79,9 @@ TEST(ModelsTest, DefaultsGoByTheKindOfTheTask) {
   EXPECT_TRUE(at::equal(predicted(TaskKind::multilabel, scores).tensor("labels"), torch::tensor({{false, true}})));
   EXPECT_TRUE(at::equal(predicted(TaskKind::regression, scores).tensor("values"), scores));
   EXPECT_EQ(error_of([&] { loss(TaskKind::custom, scores, scores); }),
-            "the task is custom, so the model must say its losses: override losses_of");
+            "the task is custom, so the model must define its losses: override losses_of");
   EXPECT_EQ(error_of([&] { predicted(TaskKind::custom, scores); }),
-            "the task is custom, so the model must say its predictions: override predictions_of");
+            "the task is custom, so the model must define its predictions: override predictions_of");
 }
 
 TEST(ModelsTest, ABatchIsTheShortFormsInputAndTarget) {
@@ -215,7 +215,7 @@ TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
   EXPECT_EQ(error_of([] {
               build(section({{"name", "cnn"}}), kText, 1, at::kFloat);
             }),
-            "model.name: cnn needs images, but data.name gives text");
+            "model.name: cnn needs images, but data.name provides text");
   EXPECT_EQ(error_of([] {
               build(section({{"name", "gpt"}, {"features", "30"}}), kText, 1, at::kFloat);
             }),

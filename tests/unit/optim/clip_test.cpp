@@ -54,11 +54,11 @@ TEST(ClipParseTest, ReadsNormValueAndOff) {
 
 TEST(ClipParseTest, RefusesInOneSentence) {
   EXPECT_EQ(error_of("1.0"),
-            "train.clip_grad (a.ini:3): '1.0' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
-            "value:0.5 or nothing");
+            "train.clip_grad (a.ini:3): '1.0' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
+            "value:0.5, or leave it empty");
   EXPECT_EQ(error_of("norms:1"),
-            "train.clip_grad (a.ini:3): 'norms:1' is not a way to clip; write norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
-            "value:0.5 or nothing");
+            "train.clip_grad (a.ini:3): 'norms:1' is not a clipping rule; use norm:1.0, norm:1.0:p=1, norm:1.0:p=inf, "
+            "value:0.5, or leave it empty");
   EXPECT_EQ(error_of("norm:0"), "train.clip_grad (a.ini:3): norm: '0' is not a number > 0");
   EXPECT_EQ(error_of("value:x"), "train.clip_grad (a.ini:3): value: 'x' is not a number > 0");
   for (const char* bad : {"norm:1:p=0", "norm:1:2", "norm:1:p=", "norm:1:p=1:p=2", "value:1:p=2"}) {

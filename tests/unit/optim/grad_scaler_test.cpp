@@ -23,7 +23,7 @@ TEST(GradScalerTest, ParsesDynamicAndNumbers) {
       ADD_FAILURE() << bad;
     } catch (const ConfigError& error) {
       EXPECT_EQ(error.what(), "train.loss_scale (a.ini:3): '" + std::string(bad) +
-                                  "' is not a loss scale; write dynamic or a number > 0");
+                                  "' is not a loss scale; use dynamic or a number > 0");
     }
   }
 }

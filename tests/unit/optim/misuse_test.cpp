@@ -56,10 +56,10 @@ TEST_F(MisuseTest, OfWrappers) {
   expect_refused<ConfigError>({
       {"accumulation_steps must be at least 1, not 0", [this] { wrap({.accumulation_steps = 0}); }},
       {"accumulation_steps must be at least 1, not -2", [this] { wrap({.accumulation_steps = -2}); }},
-      {"loss scaling: growth_factor must be above 1",
+      {"loss scaling: growth_factor must be greater than 1",
        [this] { wrap({.scaler = GradScalerOptions{.growth_factor = 0.5}}); }},
-      {"no optimizer has the name 'critic'; there are: discriminator, generator", [&all] { all.at("critic"); }},
-      {"there are two optimizers of the name 'generator'", [&] { all.add("generator", wrap()); }},
+      {"there is no optimizer named 'critic'; the names are: discriminator, generator", [&all] { all.at("critic"); }},
+      {"two optimizers have the name 'generator'", [&] { all.add("generator", wrap()); }},
       {"the optimizer sgd has no option 'beta2'", [&all] { all.values("beta2"); }},
   });
   // All its micro_batches are done: there is no step that another one could belong to.
@@ -81,7 +81,7 @@ TEST_F(MisuseTest, OfGroups) {
        [&] {
          Optimizer(sgd, {group({"w"}), group({"w"})}, parameters_);
        }},
-      {"no parameter is named 'v'",
+      {"there is no parameter named 'v'",
        [&] {
          Optimizer(sgd, {group({"w", "v"})}, parameters_);
        }},
@@ -95,8 +95,8 @@ TEST_F(MisuseTest, OfTiedParameters) {
   Section optim = section_of({{"weight_decay", "0.1"}});
   optim.set("paramwise", "bias_lr_mult=2", "a.ini:3");
   expect_refused<ConfigError>(
-      {{"optim.paramwise (a.ini:3): 'head' is the same parameter as 'embed'; add "
-        "bypass_duplicate=true to go by the first name",
+      {{"optim.paramwise (a.ini:3): 'head' is the same parameter as 'embed'; add bypass_duplicate=true to use the "
+        "options of the first name",
         [&] { build_groups(optim, find_rule("sgd"), tied); }}});
 }
 
@@ -119,11 +119,10 @@ TEST(OptionLimitsTest, AreThoseOfTheKeys) {
       {"sgd", "weight_decay", -0.1, "weight_decay would be -0.1, which is not a number >= 0"},
       {"sgd", "momentum", 0, ""},
       {"sgd", "momentum", 0.9,
-       "momentum would be 0.9, but sgd keeps no momentum_buffer where the configuration gives 0; configure a value "
-       "above 0"},
-      {"sgd", "nesterov", 1, "nesterov is a switch, which no curve moves"},
-      {"adamw", "maximize", 0, "maximize is a switch, which no curve moves"},
-      {"adamw", "amsgrad", 1, "amsgrad is a switch, which no curve moves"},
+       "momentum would be 0.9, but sgd keeps no momentum_buffer if the configuration sets 0; set a value above 0"},
+      {"sgd", "nesterov", 1, "nesterov is true or false, which a schedule cannot change"},
+      {"adamw", "maximize", 0, "maximize is true or false, which a schedule cannot change"},
+      {"adamw", "amsgrad", 1, "amsgrad is true or false, which a schedule cannot change"},
       {"adamw", "beta1", 0.95, ""},
       {"adamw", "beta1", 1, "beta1 would be 1, which is not a number in [0, 1)"},
       {"adamw", "beta2", -0.5, "beta2 would be -0.5, which is not a number in [0, 1)"},

@@ -97,7 +97,7 @@ TEST(ParamGroupsTest, AGroupMayHaveANameOfItsOwn) {
   EXPECT_EQ(names_of(built), (Names{"input", "decay", "no_decay"}));
   EXPECT_EQ(built.groups[0].options, built.groups[1].options);
   EXPECT_EQ(error_of({"custom:embed,lr_mult=2,group=rest"}),
-            "optim.paramwise (command line): two groups would be called 'rest'; give them other names");
+            "optim.paramwise (command line): two groups have the name 'rest'; rename one of them");
 }
 
 TEST(ParamGroupsTest, APatternComesFirstAndMatchesTheWholeName) {
@@ -168,7 +168,7 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
       {"custom:embed", "give options, such as custom:embed,lr_mult=0.1"},
       {"custom:,lr_mult=2", "there is no name after the colon"},
       {"custom:embed,momentun=1", "key 'momentun' is unknown; did you mean 'momentum'?"},
-      {"custom:embed,lr=1,lr_mult=2", "lr and lr_mult exclude each other"},
+      {"custom:embed,lr=1,lr_mult=2", "lr and lr_mult cannot be combined"},
       {"custom:embed,lr_mult=2,block", "'block' does not have the form key=value"},
   };
   for (const Refusal& refusal : refusals) {
@@ -237,7 +237,8 @@ TEST(ScaleLrTest, ItIsOffUnlessAskedForAndNeedsItsBase) {
     ADD_FAILURE() << "no base";
   } catch (const ConfigError& error) {
     EXPECT_EQ(std::string(error.what()),
-              "optim.auto_scale_lr (command line) needs optim.base_batch_size: the batch that optim.lr is meant for");
+              "optim.auto_scale_lr (command line) requires optim.base_batch_size, the batch size for which optim.lr "
+              "was chosen");
   }
 }
 

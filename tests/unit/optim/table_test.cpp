@@ -63,24 +63,20 @@ TEST(OptimTableTest, RefusesBadValuesByKeyAndOrigin) {
       {{{"name", "rprop"}, {"step_sizes", "50, 1e-6"}},
        "optim.step_sizes (command line) must be two numbers, the smaller first, such as 1e-6, 50"},
       {{{"name", "rprop"}, {"weight_decay", "0.1"}},
-       "optim.weight_decay (command line) must be 0 for rprop, which only heeds the sign of the gradient"},
+       "optim.weight_decay (command line) must be 0 for rprop, which uses only the sign of the gradient"},
       {{{"name", "lars"}, {"momentum", "1"}}, "optim.momentum (command line) must be in [0, 1) for lars"},
       {{{"name", "lbfgs"}, {"weight_decay", "0.1"}},
-       "optim.weight_decay (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, "
-       "over "
-       "all parameters together"},
+       "optim.weight_decay (command line) cannot be combined with optim.name=lbfgs, which evaluates the loss several "
+       "times per step, for all parameters together"},
       {{{"name", "lbfgs"}, {"maximize", "true"}},
-       "optim.maximize (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
-       "all "
-       "parameters together"},
+       "optim.maximize (command line) cannot be combined with optim.name=lbfgs, which evaluates the loss several times "
+       "per step, for all parameters together"},
       {{{"name", "lbfgs"}, {"no_decay", "norms_biases"}},
-       "optim.no_decay (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
-       "all "
-       "parameters together"},
+       "optim.no_decay (command line) cannot be combined with optim.name=lbfgs, which evaluates the loss several times "
+       "per step, for all parameters together"},
       {{{"name", "lbfgs"}, {"paramwise", "bias_lr_mult=2"}},
-       "optim.paramwise (command line) cannot be combined with optim.name=lbfgs, which minimises the loss itself, over "
-       "all "
-       "parameters together"},
+       "optim.paramwise (command line) cannot be combined with optim.name=lbfgs, which evaluates the loss several "
+       "times per step, for all parameters together"},
       {{{"name", "lbfgs"}, {"history_size", "0"}},
        "command line: optim.history_size: '0' is not an integer in [1, 10000]"},
       {{{"name", "larc"}, {"momentum", "1.5"}}, "optim.momentum (command line) must be in [0, 1) for larc"},
@@ -151,7 +147,7 @@ TEST(OptimTableTest, EveryRuleHasWhatItsKindNeeds) {
 }
 
 TEST(OptimTableTest, NesterovNeedsMomentumWithoutDampening) {
-  const std::string message = "optim.nesterov (command line) needs optim.momentum > 0 and optim.dampening = 0";
+  const std::string message = "optim.nesterov (command line) requires optim.momentum > 0 and optim.dampening = 0";
   EXPECT_EQ(error_of({{"nesterov", "true"}}), message);
   EXPECT_EQ(error_of({{"nesterov", "true"}, {"momentum", "0.9"}, {"dampening", "0.1"}}), message);
   EXPECT_EQ(error_of({{"nesterov", "true"}, {"momentum", "0.9"}}), "");

@@ -156,7 +156,7 @@ TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
     optimizer.step_tensors({});
     ADD_FAILURE() << "lamb was accepted";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "optim.name: lamb has no form for GPUs; take another, or run.device=cpu");
+    EXPECT_STREQ(error.what(), "optim.name: lamb does not support GPUs; use another optimizer or run.device=cpu");
   }
 }
 

@@ -70,25 +70,22 @@ TEST(DdpReportTest, TheSentenceNamesTheLargestPart) {
 
 TEST(DdpReportTest, WithoutCommunicationOrStepsThereIsNothingToShow) {
   const DdpReport alone{.steps = 9, .ranks = {slow_step()}};
-  EXPECT_EQ(bound_sentence(alone), "one rank: there is no communication");
+  EXPECT_EQ(bound_sentence(alone), "one rank: no communication");
   EXPECT_EQ(timeline_text(alone), "");
   const DdpReport hasty{.steps = 0, .ranks = std::vector<StepTimeline>(2)};
-  EXPECT_EQ(bound_sentence(hasty), "too few steps to say what bounds them");
+  EXPECT_EQ(bound_sentence(hasty), "too few steps to determine what limits them");
   EXPECT_EQ(timeline_text(hasty), "");
 }
 
 TEST(DdpReportTest, TheTextShowsTheSlowestRanksStep) {
   const DdpReport report{.steps = 9, .ranks = {fast_step(), slow_step()}};
   EXPECT_EQ(timeline_text(report),
-            "rank 1, the slowest of 2: a median step of the last 9, in ms\n"
-            "bucket       ready  launched      wait  transfer    update\n"
-            "0            10.00     11.00      2.00      2.00      4.00\n"
-            "1            40.00     40.00      2.00      3.00      6.00\n"
-            "step    |cccccccccccccccccccccccccccccccccccccccc                    wwww|\n"
-            "0       |           .............................ww  ttuuuu              |\n"
-            "1       |                                        ..ww      ttt uuuuuu    |\n"
-            "c compute  . under way  w wait  t transfer  u update; a column is 1.00 ms\n"
-            "communication exposed by rank: 52 %, 20 %");
+            "rank 1, the slowest of 2: a median step of the last 9, in ms\nbucket       ready  launched      wait  "
+            "transfer    update\n0            10.00     11.00      2.00      2.00      4.00\n1            40.00     "
+            "40.00      2.00      3.00      6.00\nstep    |cccccccccccccccccccccccccccccccccccccccc                    "
+            "wwww|\n0       |           .............................ww  ttuuuu              |\n1       |              "
+            "                          ..ww      ttt uuuuuu    |\nc compute  . in progress  w wait  t transfer  u "
+            "update; a column is 1.00 ms\ncommunication exposed by rank: 52 %, 20 %");
 }
 
 TEST(DdpReportTest, OfManyBucketsTheMiddleIsLeftOut) {
