@@ -15,7 +15,7 @@ namespace {
 
 using Node = LaneTree::Node;
 
-/// Whether two neighbours are the halves of one node.
+/// Whether two neighbors are the halves of one node.
 bool are_halves(const Node& lower, const Node& upper) {
   return lower.lanes == upper.lanes && lower.first % (2 * lower.lanes) == 0;
 }

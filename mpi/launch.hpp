@@ -31,7 +31,7 @@ Variables start_settings(const Variables& variables, const HostFacts& host);
 std::string launcher_of(const Variables& variables);
 
 /// What is wrong with the way this program was started, in one sentence; empty when it is fine.
-/// @param world_size  ranks that MPI sees; 0 before MPI was initialised
+/// @param world_size  ranks that MPI sees; 0 before MPI was initialized
 std::string launch_fault(const Variables& variables, int world_size);
 
 /// The job in which slurm started this program, whatever started the ranks; none where its id is no number.

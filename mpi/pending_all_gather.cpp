@@ -39,7 +39,7 @@ PendingAllGather::PendingAllGather(const Communicator& world, std::vector<double
     : impl_(std::make_unique<Impl>(world, std::move(mine))) {}
 
 PendingAllGather::~PendingAllGather() {
-  // MPI may still write there, and a collective cannot be cancelled.
+  // MPI may still write there, and a collective cannot be canceled.
   if (impl_ && impl_->is_pending()) static_cast<void>(impl_.release());
 }
 

@@ -49,7 +49,7 @@ class ForwardWriter {
 };
 
 /// What the table says of each array, from the statistics and digests of its pieces in order.
-std::vector<Summary> summarise(const std::vector<ArrayLocation>& places, const std::vector<Piece>& pieces,
+std::vector<Summary> summarize(const std::vector<ArrayLocation>& places, const std::vector<Piece>& pieces,
                                const std::vector<std::uint64_t>& digests,
                                const std::vector<StatisticsSum>& statistics) {
   std::vector<StatisticsSum> sums(places.size());
@@ -149,7 +149,7 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
     }
     writer.flush();
   });
-  index.summaries = summarise(index.places, pieces, index.digests, statistics);
+  index.summaries = summarize(index.places, pieces, index.digests, statistics);
   const std::vector<std::byte> encoded = index.encode();
   file.write(envelope.index_offset, encoded);
 

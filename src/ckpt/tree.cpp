@@ -62,7 +62,7 @@ bool is_alike(const TreeNode& a, const TreeNode& b) {
                     [](const TreeNode& x, const TreeNode& y) { return x.name == y.name && is_alike(x, y); });
 }
 
-/// Makes one node of numbered neighbours that are alike.
+/// Makes one node of numbered neighbors that are alike.
 void fold(TreeNode& node) {
   std::vector<TreeNode> kept;
   std::string first;

@@ -61,7 +61,7 @@ bool is_acceptable(const KeySpec& spec, const std::string& text) {
   return false;
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours that turn one word into the other.
+/// Insertions, deletions, replacements and swaps of neighbors that turn one word into the other.
 std::size_t edit_distance(const std::string& a, const std::string& b) {
   std::vector<std::vector<std::size_t>> table(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) table[i][0] = i;

@@ -56,7 +56,7 @@ auto as_data_error(const Call& call) {
   }
 }
 
-/// Uninitialised tensors of a layout, for `count` samples, or without that dimension for one.
+/// Uninitialized tensors of a layout, for `count` samples, or without that dimension for one.
 batch::ValueMap tensors_of(const std::vector<Field>& layout, std::optional<std::int64_t> count) {
   batch::ValueMap tensors;
   for (const Field& field : layout) {

@@ -45,7 +45,7 @@ struct Affine {
   Point operator()(Point p) const { return {xx * p.x + xy * p.y + x, yx * p.x + yy * p.y + y}; }
 };
 
-// Maps glyph units to pixels: centre, scale, shear, rotate, shift.
+// Maps glyph units to pixels: center, scale, shear, rotate, shift.
 Affine random_affine(Dice& dice) {
   const float slope = dice.around_zero(kMaxSlope);
   const float cosine = 1 / std::sqrt(1 + slope * slope);

@@ -22,7 +22,7 @@ class Calibration {
   explicit Calibration(std::int64_t bins);
   Calibration(std::span<const std::int64_t> words, std::int64_t bins);
 
-  /// @param samples  C unnormalised scores and one class of C, or kIgnored, each
+  /// @param samples  C unnormalized scores and one class of C, or kIgnored, each
   /// @throws DataError  a class outside [0, C), or several targets
   void add(const Samples& samples);
 

@@ -22,7 +22,7 @@ double mean_auroc(const std::vector<ThresholdCurve>& curves, Averaging averaging
 
 /// Mean over all pairs of classes of the area that each one's score has among the samples of both; pairs of which one
 /// has no sample are left out. NaN if none is left, or targets are not one class.
-/// Source: Hand and Till, A simple generalisation of the area under the ROC curve for multiple class problems.
+/// Source: Hand and Till, A simple generalization of the area under the ROC curve for multiple class problems.
 double one_vs_one_auroc(const Samples& samples);
 
 /// Values of classes, NaN of those without positives, and the mean of the others: NaN if there is none.

@@ -20,7 +20,7 @@ class Likelihood {
   Likelihood() = default;
   explicit Likelihood(std::span<const std::int64_t> words);
 
-  /// @param samples    C unnormalised scores and one class of C each
+  /// @param samples    C unnormalized scores and one class of C each
   /// @param smoothing  weight that is spread evenly over all classes instead of resting on the target; in [0, 1]
   /// @param ignored    a target that is not counted, as kIgnored is not
   /// @throws DataError  a class outside [0, C), or several targets

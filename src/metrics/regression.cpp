@@ -16,7 +16,7 @@ namespace lockstep::metrics {
 namespace {
 
 /// n * sum(a b) - sum(a) * sum(b), without loss by cancellation: n^2 times their covariance.
-double centred(std::int64_t n, const ExactSum& a, const ExactSum& b, const ExactSum& ab) {
+double centered(std::int64_t n, const ExactSum& a, const ExactSum& b, const ExactSum& ab) {
   const ExactSum::Pair x = a.pair();
   const ExactSum::Pair y = b.pair();
   const ExactSum::Pair xy = ab.pair();
@@ -94,20 +94,20 @@ double RegressionErrors::mape() const { return mean(kRelative); }
 
 double RegressionErrors::r2() const {
   if (count_ < 2) return kNan;
-  const double whole = centred(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]);
+  const double whole = centered(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]);
   return explained(static_cast<double>(count_) * sums_[kError2].value(), whole);
 }
 
 double RegressionErrors::explained_variance() const {
   if (count_ < 2) return kNan;
-  return explained(centred(count_, sums_[kError], sums_[kError], sums_[kError2]),
-                   centred(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]));
+  return explained(centered(count_, sums_[kError], sums_[kError], sums_[kError2]),
+                   centered(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]));
 }
 
 double RegressionErrors::pearson() const {
-  const double targets = centred(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]);
-  const double predictions = centred(count_, sums_[kPrediction], sums_[kPrediction], sums_[kPrediction2]);
-  const double both = centred(count_, sums_[kTarget], sums_[kPrediction], sums_[kBoth]);
+  const double targets = centered(count_, sums_[kTarget], sums_[kTarget], sums_[kTarget2]);
+  const double predictions = centered(count_, sums_[kPrediction], sums_[kPrediction], sums_[kPrediction2]);
+  const double both = centered(count_, sums_[kTarget], sums_[kPrediction], sums_[kBoth]);
   const double correlation = both / (std::sqrt(targets) * std::sqrt(predictions));
   return std::isnan(correlation) ? kNan : std::clamp(correlation, -1.0, 1.0);
 }

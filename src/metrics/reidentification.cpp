@@ -82,7 +82,7 @@ double mean(const std::vector<double>& values) {
                         : std::accumulate(values.begin(), values.end(), 0.0) / static_cast<double>(values.size());
 }
 
-/// The curve's first two points and, after them, those that do not lie midway between their neighbours.
+/// The curve's first two points and, after them, those that do not lie midway between their neighbors.
 std::vector<std::size_t> corners_of(const RocCurve& roc, const ThresholdCurve& curve) {
   std::vector<std::size_t> corners;
   const auto found = [](const std::vector<std::int64_t>& counts, std::size_t i) { return i == 0 ? 0 : counts[i - 1]; };

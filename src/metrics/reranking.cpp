@@ -58,7 +58,7 @@ Indices reciprocal(const std::vector<Indices>& ranked, std::size_t i, std::size_
   return result;
 }
 
-/// Those, and the reciprocal neighbours of each of them that mostly are among them.
+/// Those, and the reciprocal neighbors of each of them that mostly are among them.
 Indices expanded_reciprocal(const std::vector<Indices>& ranked, std::size_t i, std::size_t k1) {
   const Indices own = reciprocal(ranked, i, k1 + 1);
   const auto half = static_cast<std::size_t>(std::nearbyint(static_cast<double>(k1) / 2));
@@ -74,14 +74,14 @@ Indices expanded_reciprocal(const std::vector<Indices>& ranked, std::size_t i, s
   return expanded;
 }
 
-/// Each row as weights of its reciprocal neighbours, which sum to 1.
+/// Each row as weights of its reciprocal neighbors, which sum to 1.
 Matrix encodings(const Matrix& distances, const std::vector<Indices>& ranked, std::size_t k1) {
   Matrix weights{.values = std::vector<double>(distances.values.size()), .columns = distances.columns};
   for (std::size_t i = 0; i < ranked.size(); ++i) {
-    const Indices neighbours = expanded_reciprocal(ranked, i, k1);
+    const Indices neighbors = expanded_reciprocal(ranked, i, k1);
     double sum = 0;
-    for (const std::size_t j : neighbours) sum += weights.row(i)[j] = std::exp(-distances.row(i)[j]);
-    for (const std::size_t j : neighbours) weights.row(i)[j] /= sum;
+    for (const std::size_t j : neighbors) sum += weights.row(i)[j] = std::exp(-distances.row(i)[j]);
+    for (const std::size_t j : neighbors) weights.row(i)[j] /= sum;
   }
   return weights;
 }
@@ -128,7 +128,7 @@ void append_expanded(const Matrix& features, std::size_t i, const ExpansionOptio
   std::iota(nearest.begin(), nearest.end(), std::size_t{0});
   std::stable_sort(nearest.begin(), nearest.end(),
                    [&cosines](std::size_t a, std::size_t b) { return cosines[a] > cosines[b]; });
-  nearest.resize(options.neighbours);
+  nearest.resize(options.neighbors);
   for (std::size_t c = 0; c < features.columns; ++c) {
     double sum = 0;
     for (const std::size_t j : nearest) sum += std::pow(cosines[j], options.alpha) * features.row(j)[c];
@@ -161,8 +161,8 @@ Expanded expand_queries(const Matrix& queries, const Matrix& gallery, const Expa
   if (queries.columns != gallery.columns) throw std::invalid_argument("queries and gallery differ in their features");
   Matrix features = queries;
   features.values.insert(features.values.end(), gallery.values.begin(), gallery.values.end());
-  if (options.neighbours < 1 || options.neighbours > features.rows()) {
-    throw std::invalid_argument("expansion needs at least one neighbour, and no more than there are rows");
+  if (options.neighbors < 1 || options.neighbors > features.rows()) {
+    throw std::invalid_argument("expansion needs at least one neighbor, and no more than there are rows");
   }
   for (std::size_t round = 0; round < options.times; ++round) {
     Matrix next{.values = {}, .columns = features.columns};

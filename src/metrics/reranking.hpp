@@ -8,12 +8,12 @@
 namespace lockstep::metrics {
 
 struct RerankOptions {
-  std::size_t k1 = 20;    ///< neighbours that may be reciprocal; >= 1
-  std::size_t k2 = 6;     ///< neighbours whose encodings are averaged; >= 1
+  std::size_t k1 = 20;    ///< neighbors that may be reciprocal; >= 1
+  std::size_t k2 = 6;     ///< neighbors whose encodings are averaged; >= 1
   double original = 0.3;  ///< weight of the original distance (lambda), in [0, 1]
 };
 
-/// Distances of queries and gallery, in which sharing reciprocal neighbours brings near.
+/// Distances of queries and gallery, in which sharing reciprocal neighbors brings near.
 /// @param query_gallery  [Q, G]
 /// @param query_query    [Q, Q]
 /// @param gallery_gallery  [G, G]
@@ -25,9 +25,9 @@ Matrix rerank(const Matrix& query_gallery, const Matrix& query_query, const Matr
               const RerankOptions& options);
 
 struct ExpansionOptions {
-  std::size_t times = 1;        ///< rounds
-  std::size_t neighbours = 10;  ///< whose features are averaged, the row itself among them; 1 <= neighbours <= Q + G
-  double alpha = 3;             ///< they weigh by their cosine to this power
+  std::size_t times = 1;       ///< rounds
+  std::size_t neighbors = 10;  ///< whose features are averaged, the row itself among them; 1 <= neighbors <= Q + G
+  double alpha = 3;            ///< they weigh by their cosine to this power
 };
 
 /// Replaces each row of features by the weighted mean of its nearest ones among queries and gallery.
@@ -35,7 +35,7 @@ struct Expanded {
   Matrix queries;
   Matrix gallery;
 };
-/// @throws std::invalid_argument  different numbers of features, or neighbours out of range
+/// @throws std::invalid_argument  different numbers of features, or neighbors out of range
 /// Not collective.
 /// Source: Radenovic et al., Fine-tuning CNN Image Retrieval with No Human Annotation, section 3.4.
 Expanded expand_queries(const Matrix& queries, const Matrix& gallery, const ExpansionOptions& options);

@@ -5,7 +5,7 @@
 
 #include "core/bfloat16.hpp"
 
-// Batch normalisation of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
+// Batch normalization of rows of channels, and a sum and a ReLU behind it, in as few passes over memory as it takes.
 // Sums are taken channel by channel in a fixed order: the same bits on any processor and with any number of threads.
 // Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithm 1; blocks of rows are combined as in Chan, Golub
 // and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
@@ -19,7 +19,7 @@ struct NormRange {
   std::int64_t end;
 };
 
-/// What follows the normalisation.
+/// What follows the normalization.
 struct NormTail {
   bool has_residual = false;  ///< is added
   bool has_relu = false;

@@ -102,7 +102,7 @@ class Gpt : public Model {
       blocks_.push_back(register_module("block" + std::to_string(layer), std::make_shared<TransformerBlock>(options)));
     }
     norm_ = register_module("norm", std::make_shared<LayerNorm>(options.features, options.has_bias));
-    initialise(options.layers);
+    initialize(options.layers);
   }
 
   /// [N, T] int64 tokens -> [N, T, V] logits
@@ -117,7 +117,7 @@ class Gpt : public Model {
 
  private:
   /// Weights from N(0, 0.02), biases 0; the projections that end a residual branch divided by sqrt(2 * layers).
-  void initialise(std::int64_t layers) {
+  void initialize(std::int64_t layers) {
     const torch::NoGradGuard no_grad;
     const double branch_std = 0.02 / std::sqrt(2.0 * static_cast<double>(layers));
     for (auto& parameter : named_parameters()) {

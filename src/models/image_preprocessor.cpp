@@ -48,7 +48,7 @@ ImagePreprocessor::ImagePreprocessor(ImageOptions options) : options_(std::move(
 }
 
 /// @param images  [..., C, H, W]
-at::Tensor ImagePreprocessor::normalised(const at::Tensor& images) const {
+at::Tensor ImagePreprocessor::normalized(const at::Tensor& images) const {
   const bool reverses = options_.bgr_to_rgb || options_.rgb_to_bgr;
   const bool needs_three = reverses || options_.mean.size() == 3 || options_.std.size() == 3;
   if (needs_three && images.size(-3) != 3) {
@@ -67,7 +67,7 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
     const auto& tensor = images.as<at::Tensor>();
     if (tensor.dim() != 4) throw DataError("images need the shape (N, C, H, W), not " + shape_text(tensor));
     return padded(
-        normalised(tensor),
+        normalized(tensor),
         {rounded_up(tensor.size(2), options_.pad_size_divisor), rounded_up(tensor.size(3), options_.pad_size_divisor)},
         options_.pad_value);
   }
@@ -77,7 +77,7 @@ at::Tensor ImagePreprocessor::operator()(const Value& images) const {
     if (!image.is<at::Tensor>()) throw DataError("a list of images must contain tensors, not " + kind_of(image));
     const auto& tensor = image.as<at::Tensor>();
     if (tensor.dim() != 3) throw DataError("an image needs the shape (C, H, W), not " + shape_text(tensor));
-    tensors.push_back(normalised(tensor));
+    tensors.push_back(normalized(tensor));
   }
   return stack_batch(tensors, options_.pad_size_divisor, options_.pad_value);
 }

@@ -9,10 +9,10 @@
 namespace lockstep::models {
 
 struct ImageOptions {
-  std::vector<double> mean = {};      ///< one value, or one for each of three channels; none: not normalised
+  std::vector<double> mean = {};      ///< one value, or one for each of three channels; none: not normalized
   std::vector<double> std = {};       ///< as `mean`: both or none
   std::int64_t pad_size_divisor = 1;  ///< height and width become multiples of this; >= 1
-  double pad_value = 0;               ///< after normalisation
+  double pad_value = 0;               ///< after normalization
   bool bgr_to_rgb = false;            ///< reverses the three channels
   bool rgb_to_bgr = false;            ///< the same; not both
 };
@@ -30,7 +30,7 @@ class ImagePreprocessor {
   at::Tensor operator()(const batch::Value& images) const;
 
  private:
-  at::Tensor normalised(const at::Tensor& images) const;
+  at::Tensor normalized(const at::Tensor& images) const;
 
   ImageOptions options_;
 };

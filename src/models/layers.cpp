@@ -48,13 +48,13 @@ BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
   num_batches_tracked = register_buffer("num_batches_tracked", torch::zeros({}, at::kLong));
 }
 
-at::Tensor BatchNorm::forward(const at::Tensor& input) { return normalise(input, {}, /*has_relu=*/false); }
+at::Tensor BatchNorm::forward(const at::Tensor& input) { return normalize(input, {}, /*has_relu=*/false); }
 
 at::Tensor BatchNorm::forward_relu(const at::Tensor& input, const at::Tensor& residual) {
-  return normalise(input, residual, /*has_relu=*/true);
+  return normalize(input, residual, /*has_relu=*/true);
 }
 
-at::Tensor BatchNorm::normalise(const at::Tensor& input, const at::Tensor& residual, bool has_relu) {
+at::Tensor BatchNorm::normalize(const at::Tensor& input, const at::Tensor& residual, bool has_relu) {
   at::Tensor output;
   if (!is_training()) {
     output = at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
@@ -65,7 +65,7 @@ at::Tensor BatchNorm::normalise(const at::Tensor& input, const at::Tensor& resid
     if (!training_ && input.numel() > input.size(1) && is_for_batch_norm(inputs)) {
       return models::batch_norm(inputs, running_mean, running_var, momentum);
     }
-    output = normalise_batch(input, momentum);
+    output = normalize_batch(input, momentum);
   }
   if (residual.defined()) output = output.add_(residual);
   return has_relu ? output.relu_() : output;
@@ -78,7 +78,7 @@ double BatchNorm::count_batch() {
   return momentum_ ? *momentum_ : 1.0 / num_batches_tracked.item<double>();
 }
 
-at::Tensor BatchNorm::normalise_batch(const at::Tensor& input, double momentum) {
+at::Tensor BatchNorm::normalize_batch(const at::Tensor& input, double momentum) {
   if (training_) return training_(*this, input, momentum);
   TORCH_CHECK(input.numel() != input.size(1), "Expected more than 1 value per channel when training, got input size ",
               input.sizes());

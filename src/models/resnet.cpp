@@ -17,7 +17,7 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
   return std::make_shared<Conv2d>(in, out, kernel, Conv2dOptions{.stride = stride, .has_bias = false});
 }
 
-/// relu(norm(input) + residual), without a residual when it is undefined. A tap sees the normalisation alone.
+/// relu(norm(input) + residual), without a residual when it is undefined. A tap sees the normalization alone.
 at::Tensor run_with_relu(BatchNorm& norm, const at::Tensor& input, const at::Tensor& residual = {}) {
   if (!is_tapped()) return norm.forward_relu(input, residual);
   const at::Tensor output = run(norm, input);
@@ -93,7 +93,7 @@ class ResNet18 : public Model {
       in = out;
     }
     head_ = register_module("fc", std::make_shared<Linear>(in, classes));
-    initialise();
+    initialize();
   }
 
   /// [N, C, H, W] -> [N, classes]
@@ -112,7 +112,7 @@ class ResNet18 : public Model {
 
  private:
   /// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
-  void initialise() {
+  void initialize() {
     const torch::NoGradGuard no_grad;
     for (at::Tensor& parameter : parameters()) {
       if (parameter.dim() != 4) continue;

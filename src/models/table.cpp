@@ -83,7 +83,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
                              const std::vector<ModelRow>& rows) {
   const ModelSettings settings = ModelSettings::from(model);
   const ModelRow& row = find_row(rows, settings.name, model.cite("name"));
-  seed_generators(seed, random::Stream::initialisation, 0);
+  seed_generators(seed, random::Stream::initialization, 0);
   std::shared_ptr<Model> built = row.make(model, task);
   convert(*built, dtype);
   built->set_task_kind(task.kind);

@@ -57,7 +57,7 @@ void visit_values(FlatParameters& parameters, const Visit& visit) {
         for_each_part(given, kPieceElements, size_of(dtype), [&](const GradientPiece& piece) {
           if (dtype == DType::float64) return visit(piece, reinterpret_cast<const double*>(piece.values));
           if (dtype == DType::float32) return visit(piece, reinterpret_cast<const float*>(piece.values));
-          std::array<float, kPieceElements> widened;  // uninitialised: filled as far as it is used
+          std::array<float, kPieceElements> widened;  // uninitialized: filled as far as it is used
           half_format(dtype).widen(piece.values, widened.data(), static_cast<std::size_t>(piece.count));
           visit(piece, widened.data());
         });

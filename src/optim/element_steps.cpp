@@ -19,7 +19,7 @@ namespace {
 
 /// Brings masters up to what somebody else made of the parameters, such as a restored checkpoint or an average.
 void follow(const std::byte* parameters, float* masters, std::int64_t count, const HalfFormat& format) {
-  std::array<std::byte, kPieceElements * kHalfBytes> rounded;  // uninitialised: filled as far as it is used
+  std::array<std::byte, kPieceElements * kHalfBytes> rounded;  // uninitialized: filled as far as it is used
   const auto bytes = static_cast<std::size_t>(count) * kHalfBytes;
   format.narrow(masters, rounded.data(), static_cast<std::size_t>(count));
   if (std::memcmp(rounded.data(), parameters, bytes) == 0) return;
@@ -189,7 +189,7 @@ void Optimizer::visit_range(const GradientPiece& piece, const GradientChange& ch
   }
   auto* parameter = reinterpret_cast<T*>(block.parameters) + begin;
   const auto* gradient = reinterpret_cast<const T*>(piece.values);
-  std::array<T, kPieceElements> changed;  // uninitialised: filled only where it is used
+  std::array<T, kPieceElements> changed;  // uninitialized: filled only where it is used
   std::optional<HalfFormat> half;
   std::byte* const half_parameter = block.parameters + begin * static_cast<std::int64_t>(kHalfBytes);
   if constexpr (std::is_same_v<T, float>) {

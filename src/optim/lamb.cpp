@@ -68,7 +68,7 @@ template <class T>
 Sums measure(const LambCoefficients& c, const ElementRange<T>& range) {
   T* const* state = range.state;
   update_moments(state[0], state[1], range.gradient, range.count, c);
-  std::array<T, kPieceElements> step;  // uninitialised: filled as far as it is used
+  std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
   direction(step.data(), range.parameter, state[0], state[1], range.count, c);
   return {sum_of_squares(range.parameter, range.count), sum_of_squares(step.data(), range.count)};
 }
@@ -77,7 +77,7 @@ template <class T>
 void update(const LambCoefficients& c, const ElementRange<T>& range) {
   T* const* state = range.state;
   if (!c.was_measured) update_moments(state[0], state[1], range.gradient, range.count, c);
-  std::array<T, kPieceElements> step;  // uninitialised: filled as far as it is used
+  std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
   direction(step.data(), range.parameter, state[0], state[1], range.count, c);
   apply(range.parameter, step.data(), range.count, static_cast<T>(c.decay_factor), static_cast<T>(c.step_size));
 }

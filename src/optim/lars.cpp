@@ -58,7 +58,7 @@ LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gr
 
 template <class T>
 void update(const LarsCoefficients& c, const ElementRange<T>& range) {
-  std::array<T, kPieceElements> scaled;  // uninitialised: filled as far as it is used
+  std::array<T, kPieceElements> scaled;  // uninitialized: filled as far as it is used
   scaled_gradient(scaled.data(), range.gradient, range.parameter, range.count, c);
   if (c.momentum == 0) {
     descend(range.parameter, scaled.data(), range.count, static_cast<T>(c.lr));
@@ -72,7 +72,7 @@ template <class T>
 Sums measure(const LarsCoefficients& c, const ElementRange<T>& range) {
   const double of_parameter = sum_of_squares(range.parameter, range.count);
   if (!c.has_joint_norm) return {of_parameter, sum_of_squares(range.gradient, range.count)};
-  std::array<T, kPieceElements> decayed;  // uninitialised: filled as far as it is used
+  std::array<T, kPieceElements> decayed;  // uninitialized: filled as far as it is used
   scaled_gradient(decayed.data(), range.gradient, range.parameter, range.count, c);
   return {of_parameter, sum_of_squares(decayed.data(), range.count)};
 }

@@ -19,7 +19,7 @@ bool is_matrix(const Shape& shape) { return shape.size() == 2; }
 
 /// About U V^T of a matrix U S V^T: some steps of a quintic Newton-Schulz iteration, whose coefficients bring singular
 /// values near 1 fast rather than exactly.
-at::Tensor orthogonalised(const at::Tensor& matrix, const Options& options) {
+at::Tensor orthogonalized(const at::Tensor& matrix, const Options& options) {
   const bool is_tall = matrix.size(0) > matrix.size(1);
   at::Tensor x = options.at("ns_bf16") != 0 ? matrix.to(at::kBFloat16) : matrix;
   if (is_tall) x = x.t();
@@ -48,7 +48,7 @@ void update_matrix(const TensorUpdate& update, std::size_t i) {
   const at::Tensor direction = options.at("nesterov") != 0 ? gradient.lerp(mean, momentum) : mean;
   const double lr = options.at("lr") *
                     adjustment(options, static_cast<double>(parameter.size(0)), static_cast<double>(parameter.size(1)));
-  const at::Tensor step = orthogonalised(direction, options).to(parameter.scalar_type()).mul(lr);
+  const at::Tensor step = orthogonalized(direction, options).to(parameter.scalar_type()).mul(lr);
   move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), step);
 }
 

@@ -17,7 +17,7 @@ double sum_of_products(const double* a, const double* b, std::int64_t count);
 double sum_of_squares(const float* values, std::int64_t count);
 double sum_of_squares(const double* values, std::int64_t count);
 
-/// Sums neighbours, then neighbouring sums, and so on. Leaves `values` changed.
+/// Sums neighbors, then neighboring sums, and so on. Leaves `values` changed.
 double sum_by_tree(std::span<double> values);
 
 /// A place for every piece of every parameter.

@@ -51,7 +51,7 @@ Rule adam_rule();
 Rule adamw_rule();
 /// Duchi et al., JMLR 12 (2011), 2121.
 Rule adagrad_rule();
-/// Hinton's lecture notes; centred: Graves, arXiv:1308.0850.
+/// Hinton's lecture notes; centered: Graves, arXiv:1308.0850.
 Rule rmsprop_rule();
 /// Zeiler, arXiv:1212.5701.
 Rule adadelta_rule();

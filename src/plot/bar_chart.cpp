@@ -17,7 +17,7 @@ namespace {
 constexpr double kBarRowHeight = 20;
 constexpr double kBarHeight = 12;
 constexpr double kDotRadius = 4;
-constexpr const char* kBandColour = "#dcefe1";
+constexpr const char* kBandColor = "#dcefe1";
 
 bool is_drawable(double value, bool log_x) { return std::abs(value) < 1e300 && (!log_x || value > 0); }
 
@@ -60,12 +60,12 @@ std::string rectangle(double left, double top, double width, double height, cons
 
 std::string dot(double x, double y, std::size_t kind) {
   return fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"{}\" fill=\"{}\"/>\n", number(x), number(y), number(kDotRadius),
-                     kColours[kind % kColours.size()]);
+                     kColors[kind % kColors.size()]);
 }
 
 std::string draw_key(std::size_t index, double x, double y, std::size_t kinds) {
-  if (index == kinds) return rectangle(x, y - 9, kKeyWidth - 6, 10, kBandColour);
-  if (index == 0) return rectangle(x, y - 9, kKeyWidth - 6, 10, kColours[0]);
+  if (index == kinds) return rectangle(x, y - 9, kKeyWidth - 6, 10, kBandColor);
+  if (index == 0) return rectangle(x, y - 9, kKeyWidth - 6, 10, kColors[0]);
   return dot(x + (kKeyWidth - 6) / 2, y - 4, index);
 }
 
@@ -94,9 +94,8 @@ std::string draw_row(const BarChartRow& row, double middle, const Scale& scale) 
     }
     const double x = scale.place(value);
     right = std::max(right, x + kDotRadius);
-    svg += kind == 0
-               ? rectangle(std::min(from, x), middle - kBarHeight / 2, std::abs(x - from), kBarHeight, kColours[0])
-               : dot(x, middle, kind);
+    svg += kind == 0 ? rectangle(std::min(from, x), middle - kBarHeight / 2, std::abs(x - from), kBarHeight, kColors[0])
+                     : dot(x, middle, kind);
   }
   return svg + (written.empty() ? "" : text_at(right + 6, middle + 4, " fill=\"#6b7280\"", written));
 }
@@ -125,7 +124,7 @@ std::string bar_chart(const BarChart& chart) {
   }
   if (chart.band) {
     const double left = scale.place(chart.band->low);
-    svg += rectangle(left, box.top, scale.place(chart.band->high) - left, box.bottom - box.top, kBandColour);
+    svg += rectangle(left, box.top, scale.place(chart.band->high) - left, box.bottom - box.top, kBandColor);
   }
   svg += draw_axis(scale, chart.x_label);
   double middle = box.top + kBarRowHeight / 2 + 3;

@@ -34,7 +34,7 @@ std::string draw_bars(const HistogramChart& chart, const Axes& axes) {
     const double top = axes.place_y(static_cast<double>(chart.counts[i]));
     const double gap = right - left > 4 ? 1 : 0;
     svg += fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", number(left), number(top),
-                       number(right - left - gap), number(axes.box.bottom - top), kColours[0]);
+                       number(right - left - gap), number(axes.box.bottom - top), kColors[0]);
   }
   return svg;
 }

@@ -22,10 +22,10 @@ bool is_drawable(const Point& point, bool log_y) {
 
 /// From the ninth series on lines are dashed.
 std::string stroke_of(std::size_t index) {
-  const std::string dashes = index < kColours.size() ? "" : " stroke-dasharray=\"6 4\"";
+  const std::string dashes = index < kColors.size() ? "" : " stroke-dasharray=\"6 4\"";
   return fmt::format(
       "fill=\"none\" stroke=\"{}\" stroke-width=\"1.75\" stroke-linejoin=\"round\" stroke-linecap=\"round\"{}",
-      kColours[index % kColours.size()], dashes);
+      kColors[index % kColors.size()], dashes);
 }
 
 struct Span {
@@ -96,8 +96,7 @@ std::string draw_series(const Series& series, std::size_t index, const Axes& axe
     if (follows || goes_on) {
       path += (follows ? "L" : "M") + x + " " + y;
     } else {
-      dots +=
-          fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n", x, y, kColours[index % kColours.size()]);
+      dots += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3\" fill=\"{}\"/>\n", x, y, kColors[index % kColors.size()]);
     }
   }
   return (path.empty() ? "" : fmt::format("<path d=\"{}\" {}/>\n", path, stroke_of(index))) + dots;

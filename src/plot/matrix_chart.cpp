@@ -16,7 +16,7 @@ namespace {
 
 constexpr double kMinOpacity = 0.12;  // of a cell with any count at all
 constexpr double kDark = 0.6;         // from which opacity on texts are light
-constexpr double kLabelRoom = 24;     // between the numbers of two neighbouring classes, at least
+constexpr double kLabelRoom = 24;     // between the numbers of two neighboring classes, at least
 
 struct Grid {
   double left, top, cell;
@@ -37,7 +37,7 @@ std::string draw_cell(const MatrixChart& chart, const Grid& grid, std::size_t ro
   std::string svg = fmt::format(
       "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\" fill-opacity=\"{}\">"
       "<title>{}</title></rect>\n",
-      number(x), number(y), number(grid.cell), number(grid.cell), row == column ? kColours[0] : kColours[1],
+      number(x), number(y), number(grid.cell), number(grid.cell), row == column ? kColors[0] : kColors[1],
       number(opacity),
       escaped(fmt::format("{} {}, {} {}: {} ({:.1f} %)", chart.row_label, row, chart.column_label, column,
                           count_text(count), 100 * share)));
@@ -72,7 +72,7 @@ std::string draw_frame(const Grid& grid) {
 
 std::string matrix_chart(const MatrixChart& chart) {
   if (chart.classes == 0 || chart.counts.size() != chart.classes * chart.classes) {
-    throw std::invalid_argument("matrix_chart: there are classes * classes counts, and at least one");
+    throw std::invalid_argument("matrix_chart: it needs classes * classes counts, at least one");
   }
   const double left = 34 + text_width(std::to_string(chart.classes - 1));
   const double top = chart.title.empty() ? 16 : 44;

@@ -8,7 +8,7 @@
 namespace lockstep::plot {
 
 /// Counts by class and class: rows from the top, columns from the left, both numbered from 0. A cell is the darker the
-/// larger its share of its row; those off the diagonal have another colour, and are darker for the same share. It tells
+/// larger its share of its row; those off the diagonal have another color, and are darker for the same share. It tells
 /// its count on itself where there is room, and always to whoever points at it.
 struct MatrixChart {
   std::string title;

@@ -12,8 +12,8 @@
 namespace lockstep::plot {
 
 // Told apart on white by hue and by lightness.
-inline constexpr std::array<const char*, 8> kColours = {"#1f6fb4", "#d1495b", "#2a8c4a", "#8458b3",
-                                                        "#e08214", "#0f9ba8", "#7a4a2b", "#6b7280"};
+inline constexpr std::array<const char*, 8> kColors = {"#1f6fb4", "#d1495b", "#2a8c4a", "#8458b3",
+                                                       "#e08214", "#0f9ba8", "#7a4a2b", "#6b7280"};
 inline constexpr const char* kGridStroke = "stroke=\"#e5e7eb\"";
 inline constexpr double kMargin = 24;
 inline constexpr double kLegendRow = 20;

@@ -16,12 +16,12 @@ constexpr double kRankRowHeight = 22;
 constexpr double kTimelineBarHeight = 14;
 constexpr double kThinHeight = 3;
 
-const char* colour_of(std::size_t kind) { return kColours[kind % kColours.size()]; }
+const char* color_of(std::size_t kind) { return kColors[kind % kColors.size()]; }
 
 /// @param middle  of the bar's height
 std::string draw_box(double left, double right, double middle, double height, std::size_t kind) {
   return fmt::format("<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\" fill=\"{}\"/>\n", number(left),
-                     number(middle - height / 2), number(right - left), number(height), colour_of(kind));
+                     number(middle - height / 2), number(right - left), number(height), color_of(kind));
 }
 
 double height_of(const BarKind& kind) { return kind.is_thin ? kThinHeight : kTimelineBarHeight; }

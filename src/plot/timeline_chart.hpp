@@ -7,7 +7,7 @@
 
 namespace lockstep::plot {
 
-/// What a bar stands for; its colour follows from its place in the chart's list.
+/// What a bar stands for; its color follows from its place in the chart's list.
 struct BarKind {
   std::string name;
   bool is_thin = false;  ///< drawn as a line, for what is not at work

@@ -34,7 +34,7 @@ Table table_of(const Json& json) {
   Table table{.name = json.at("name"), .step = json.at("step"), .columns = 0, .values = {}};
   for (const Json& row : json.at("rows")) {
     if (table.columns == 0) table.columns = row.size();
-    if (row.empty() || row.size() != table.columns) throw std::invalid_argument("rows of different lengths");
+    if (row.empty() || row.size() != table.columns) throw std::invalid_argument("the rows have different lengths");
     for (const Json& cell : row) {
       table.values.push_back(cell.is_null() ? std::numeric_limits<double>::quiet_NaN() : cell.get<double>());
     }
@@ -68,7 +68,7 @@ std::vector<Item> read_items(const std::string& path, Item (*read)(const Json&))
   try {
     for (const Json& item : Json::parse(*text)) items.push_back(read(item));
   } catch (const std::exception&) {  // of JSON, or rows of different lengths
-    throw DataError(path, "damaged: delete it to go without");
+    throw DataError(path, "damaged; delete it to omit its content");
   }
   return items;
 }

@@ -26,7 +26,7 @@ constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
                                           {"samples_per_second", "Throughput", "samples/s"},
                                           {"tokens_per_second", "Throughput in tokens", "tokens/s"},
                                           {"seconds_per_step", "Time of a step", "s"},
-                                          {"data_wait", "Waiting for data", "share of the time"},
+                                          {"data_wait", "Waiting for data", "fraction of the time"},
                                           {"loss_scale", "Loss scale", "factor"}}};
 
 constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};

@@ -24,7 +24,7 @@ std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& run
 std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs,
                                          const std::vector<std::string>& names);
 
-/// At most about `most` points with the same highs and lows: of many neighbours the lowest and the highest stay, and
+/// At most about `most` points with the same highs and lows: of many neighbors the lowest and the highest stay, and
 /// what is no number.
 std::vector<plot::Point> thinned(const std::vector<plot::Point>& points, std::size_t max);
 

@@ -71,14 +71,14 @@ std::string mistakes_table(const Table& confusion) {
     rows.push_back({std::to_string(target), std::to_string(prediction), fmt::format("{:.0f}", count),
                     fmt::format("{:.1f} %", 100 * count / counts[target].targets)});
   }
-  return html_table({"class", "taken for", "samples", "of the class"}, rows);
+  return html_table({"class", "predicted as", "samples", "of the class"}, rows);
 }
 
 std::string matrix_of(const Table& confusion) {
   const bool is_small = confusion.columns <= kFewClasses;
   const std::string svg = plot::matrix_chart({.title = "Confusion matrix",
                                               .row_label = "class",
-                                              .column_label = "taken for",
+                                              .column_label = "predicted as",
                                               .classes = confusion.columns,
                                               .counts = confusion.values,
                                               .width = is_small ? kChartWidth : kWideChart});
@@ -112,7 +112,7 @@ std::string class_table(const Table* confusion, const std::vector<const Table*>&
 std::string cmc_chart(const Table& table) {
   plot::LineChart chart{.title = "Cumulative matching characteristic",
                         .x_label = "rank",
-                        .y_label = "share of queries",
+                        .y_label = "fraction of the queries",
                         .series = {{"", {}}},
                         .width = kChartWidth,
                         .height = 290};
@@ -170,8 +170,7 @@ std::string pictures_section(const std::vector<Base64Image>& pictures) {
                             .png = picture.png});
   }
   if (figures.empty()) return "";
-  const std::string said =
-      judged == 0 ? "" : fmt::format(", {} of {} taken for another class than theirs", wrong, judged);
+  const std::string said = judged == 0 ? "" : fmt::format(", {} of {} classified incorrectly", wrong, judged);
   return html_section("Samples with predictions", "<p>" + escaped(fmt::format("After step {}{}.", step, said)) +
                                                       "</p>\n<div class=\"pictures\">\n" + figures + "</div>\n");
 }

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int64_t kCoarse = 128;  // pictures of fewer pixels a side are drawn in squares
 
-// Every width of a window from 320 pixels on; colours are in variables, so that charts share them.
+// Every width of a window from 320 pixels on; colors are in variables, so that charts share them.
 constexpr const char* kStyle = R"(
 :root{color-scheme:light dark;--page:#f3f4f6;--card:#ffffff;--ink:#111827;--text:#374151;--muted:#6b7280;--line:#e5e7eb}
 @media (prefers-color-scheme:dark){

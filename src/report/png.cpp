@@ -32,7 +32,7 @@ EncodedImage png_of(const Image& image) {
   const std::int64_t width = image.width;
   const std::span<const std::uint8_t> pixels = image.pixels;
   if (height < 1 || width < 1 || pixels.size() != static_cast<std::size_t>(3 * height * width)) {
-    throw std::invalid_argument("a picture has height * width * 3 values, and at least one pixel");
+    throw std::invalid_argument("an image needs height * width * 3 values and at least one pixel");
   }
   const bool has_one_channel = is_grey(pixels);
   const std::vector<std::uint8_t> grey = has_one_channel ? first_channel(pixels) : std::vector<std::uint8_t>();
@@ -46,7 +46,7 @@ EncodedImage png_of(const Image& image) {
   encoded.bytes.resize(size);
   const void* const rows = has_one_channel ? grey.data() : pixels.data();
   if (png_image_write_to_memory(&header, encoded.bytes.data(), &size, 0, rows, 0, nullptr) == 0) {
-    throw std::runtime_error(std::string("libpng could not compress a picture: ") + header.message);
+    throw std::runtime_error(std::string("libpng could not compress an image: ") + header.message);
   }
   encoded.bytes.resize(size);
   return encoded;

@@ -35,7 +35,7 @@ void add_point(std::vector<plot::Series>& curves, const std::string& key, plot::
 
 std::vector<plot::Series> read_curves(const std::string& path) {
   const std::optional<std::string> text = read_text(path);
-  if (!text) throw ConfigError(path + " is not there: only a folder that a training run wrote can be shown");
+  if (!text) throw ConfigError(path + " is missing: a report needs the folder of a training run");
   std::vector<plot::Series> curves;
   std::istringstream lines(whole_lines(*text));
   std::int64_t line_number = 0;
@@ -43,7 +43,7 @@ std::vector<plot::Series> read_curves(const std::string& path) {
     ++line_number;
     const Json object = Json::parse(line, nullptr, /*allow_exceptions=*/false);
     if (!object.is_object())
-      throw DataError(path, "line " + std::to_string(line_number) + " is damaged: it is no JSON object");
+      throw DataError(path, "line " + std::to_string(line_number) + " is damaged: it is not a JSON object");
     const auto step = object.find("step");
     if (step == object.end() || !step->is_number()) continue;
     for (const auto& [key, value] : object.items()) {
@@ -51,7 +51,7 @@ std::vector<plot::Series> read_curves(const std::string& path) {
       if (number && key != "step") add_point(curves, key, {step->get<double>(), *number});
     }
   }
-  if (curves.empty()) throw DataError(path, "holds no metrics: the run ended, or is, before its first line of them");
+  if (curves.empty()) throw DataError(path, "contains no metrics: the run has not reached the first line of metrics");
   return curves;
 }
 
@@ -98,7 +98,7 @@ const plot::Series* RunData::curve(const std::string& key) const {
 RunData read_run(const std::string& folder) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (!fs::is_directory(folder, ignored)) throw ConfigError(folder + " is no folder: give the folder of a run");
+  if (!fs::is_directory(folder, ignored)) throw ConfigError(folder + " is not a folder; give the folder of a run");
   RunData run;
   const fs::path whole = fs::weakly_canonical(folder, ignored);
   run.name = whole.has_filename() ? whole.filename().string() : whole.parent_path().filename().string();

@@ -53,7 +53,7 @@ int write_whole(const std::string& path, std::string_view text) {
 void make_run_folder(const std::string& path) {
   std::error_code error;
   std::filesystem::create_directories(path, error);
-  if (error) throw ConfigError("run folder " + path + " cannot be made: " + error.message());
+  if (error) throw ConfigError("run folder " + path + " cannot be created: " + error.message());
   const std::string probe = path + "/.writable." + std::to_string(::getpid());
   const int reason = write_whole(probe, "probe\n");
   ::unlink(probe.c_str());

@@ -109,7 +109,8 @@ std::string run_page(const std::string& folder) {
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
   body += step_section(run);
   body += configuration_section(run);
-  body += html_section("Environment", html_details("what the run ran on", html_table({}, table_of(run.environment))));
+  body += html_section("Environment",
+                       html_details("host, libraries and devices", html_table({}, table_of(run.environment))));
   return html_page("Run " + run.name, body);
 }
 
@@ -120,7 +121,7 @@ std::string comparison_page(const std::string& folder, const std::string& other_
   std::string body = "<p>" + escaped(names[0] + ": " + folder) + "<br/>" + escaped(names[1] + ": " + other_folder) +
                      "</p>\n" + html_section("Curves", html_lines(curve_charts({&one, &other}, names)));
   body += html_section("Times", html_lines(time_charts({&one, &other}, names)));
-  body += html_section("Last numbers", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
+  body += html_section("Last values", html_table({"metric", names[0], names[1]}, compared_numbers(one, other)));
   body += html_section("Settings that differ", html_table({"key", names[0], names[1]}, different_settings(one, other)));
   return html_page("Runs " + names[0] + " and " + names[1], body);
 }

@@ -67,7 +67,7 @@ std::optional<StepTimes> read_step_times(const std::string& folder) {
     }
     return times;
   } catch (const std::exception&) {  // of JSON, or a kind that the chart lacks
-    throw DataError(path, "damaged: delete it to go without the times of a step");
+    throw DataError(path, "damaged; delete it to omit the times of a step");
   }
 }
 

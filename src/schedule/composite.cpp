@@ -30,7 +30,7 @@ std::string without_parentheses(const std::string& text) {
 std::vector<double> lengths_of(const Section& rule, std::size_t curves) {
   std::vector<double> lengths = rule.reals("lengths");
   if (lengths.size() != curves) {
-    throw ConfigError("lengths: give one for each of the " + std::to_string(curves) + " curves");
+    throw ConfigError("lengths: set one per curve; there are " + std::to_string(curves) + " curves");
   }
   const double sum = std::accumulate(lengths.begin(), lengths.end(), 0.0);
   if (std::abs(sum - 1.0) >= 1e-3) throw ConfigError("lengths: their sum must be 1");
@@ -60,11 +60,11 @@ Part part_of(const std::string& curve, const std::string& scaling, Part part, co
 
 std::vector<Part> parts_of(const Section& rule, const Window& window) {
   const std::vector<std::string> curves = split_list(without_parentheses(rule.text("curves")), '|');
-  if (curves.front().empty()) throw ConfigError("curves: give at least one, as in curves=(linear | cosine)");
+  if (curves.front().empty()) throw ConfigError("curves: set at least one, as in curves=(linear | cosine)");
   const std::vector<double> lengths = lengths_of(rule, curves.size());
   std::vector<std::string> scalings = split_list(rule.text("scaling"), '/');
   if (scalings.size() == 1) scalings.resize(curves.size(), scalings.front());
-  if (scalings.size() != curves.size()) throw ConfigError("scaling: give one, or one for each curve");
+  if (scalings.size() != curves.size()) throw ConfigError("scaling: set one value, or one per curve");
   std::vector<Part> parts;
   double begin = 0;
   for (std::size_t i = 0; i < curves.size(); ++i) {

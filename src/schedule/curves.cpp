@@ -28,7 +28,7 @@ std::optional<double> given(const Section& rule, const std::string& key) {
 }
 
 Floor::Floor(const Section& rule) : level(given(rule, "floor")), factor(rule.real("final_factor")) {
-  if (level && !rule.is_default("final_factor")) throw ConfigError("give floor or final_factor, not both");
+  if (level && !rule.is_default("final_factor")) throw ConfigError("floor and final_factor cannot be combined");
 }
 
 double half_wave(double part) { return 0.5 * (1.0 + std::cos(std::numbers::pi * part)); }
@@ -70,7 +70,7 @@ Shape make_exponential(const Section& rule, Window window) {
 }
 
 Shape make_step(const Section& rule, Window window) {
-  if (rule.is_default("size")) throw ConfigError("size: give how much lies between drops");
+  if (rule.is_default("size")) throw ConfigError("size: set the distance between drops");
   return [size = rule.real("size"), gamma = rule.real("gamma"), window](double at, double value) {
     if (at < window.begin) return value;
     return value * std::pow(gamma, std::max(0.0, std::floor(inside_jumps(window, at) / size)));
@@ -81,7 +81,7 @@ Shape make_step(const Section& rule, Window window) {
 std::vector<double> milestones_of(const Section& rule, const Window& window, std::size_t values) {
   std::vector<double> milestones = rule.reals("milestones");
   if (milestones.empty()) {
-    if (values == 0) throw ConfigError("milestones: give at least one, as in 30/60");
+    if (values == 0) throw ConfigError("milestones: set at least one, as in 30/60");
     for (std::size_t i = 1; i < values; ++i) {
       milestones.push_back(window.width() * static_cast<double>(i) / static_cast<double>(values));
     }
@@ -90,12 +90,12 @@ std::vector<double> milestones_of(const Section& rule, const Window& window, std
     throw ConfigError("milestones: each must be at least as large as the one before");
   }
   if (values == 0) return milestones;
-  if (milestones.size() + 1 != values) throw ConfigError("values: give one more than there are milestones");
+  if (milestones.size() + 1 != values) throw ConfigError("values: set one more than there are milestones");
   const bool is_strict =
       std::adjacent_find(milestones.begin(), milestones.end(), std::greater_equal<>()) == milestones.end();
   if (!is_strict) throw ConfigError("milestones: between values each must be larger than the one before");
   if (!milestones.empty() && (milestones.front() <= 0 || milestones.back() >= window.width())) {
-    throw ConfigError("milestones: between values each must lie inside of the window");
+    throw ConfigError("milestones: between values each must be inside the window");
   }
   return milestones;
 }
@@ -103,7 +103,7 @@ std::vector<double> milestones_of(const Section& rule, const Window& window, std
 Shape make_multistep(const Section& rule, Window window) {
   const std::vector<double> values = rule.reals("values");
   const std::vector<double> milestones = milestones_of(rule, window, values.size());
-  if (!values.empty() && !rule.is_default("gamma")) throw ConfigError("give values or gamma, not both");
+  if (!values.empty() && !rule.is_default("gamma")) throw ConfigError("values and gamma cannot be combined");
   return [milestones, values, gamma = rule.real("gamma"), window](double at, double value) {
     if (at < window.begin) return value;
     const double here = inside_jumps(window, at);
@@ -131,7 +131,7 @@ Shape make_polynomial(const Section& rule, Window window) {
 }
 
 Shape make_inverse_sqrt(const Section& rule, Window window) {
-  if (rule.is_default("warmup")) throw ConfigError("warmup: give where the peak is");
+  if (rule.is_default("warmup")) throw ConfigError("warmup: set the position of the peak");
   const bool rises = rule.boolean("rise");
   return [warmup = rule.real("warmup"), offset = rule.real("offset"), rises, window](double at, double value) {
     if (at < window.begin) return value;

@@ -54,8 +54,8 @@ double on_cycle(const std::vector<Turn>& turns, double part, Blend blend) {
 Shape make_one_cycle(const Section& rule, Window window) {
   const double rise = rule.real("rise");
   const bool three_phases = rule.boolean("three_phases");
-  if (rise >= 1) throw ConfigError("rise: leaves no time to fall");
-  if (three_phases && rise > 0.5) throw ConfigError("rise: with three_phases it may be 0.5 at most");
+  if (rise >= 1) throw ConfigError("rise: no time remains for the fall");
+  if (three_phases && rise > 0.5) throw ConfigError("rise: the maximum with three_phases is 0.5");
   const double start = rule.real("start_factor");
   std::vector<Turn> turns = {{0, start}, {rise, 1}};
   if (three_phases) turns.push_back({2 * rise, start});
@@ -67,9 +67,9 @@ Shape make_one_cycle(const Section& rule, Window window) {
 }
 
 Shape make_cyclic(const Section& rule, Window window) {
-  if (rule.is_default("up")) throw ConfigError("up: give how long it rises");
+  if (rule.is_default("up")) throw ConfigError("up: set the length of the rise");
   const double up = rule.real("up");
-  if (up < kSlack) throw ConfigError("up: it takes some time to rise");
+  if (up < kSlack) throw ConfigError("up: the length must be positive");
   const double cycle = up + (rule.is_default("down") ? up : rule.real("down"));
   const std::string& shape = rule.text("shape");
   return [=, gamma = rule.real("gamma"), start = rule.real("start_factor")](double at, double value) {
@@ -138,13 +138,14 @@ Waves waves_of(const Section& rule, const Window& window) {
               .shrink = rule.real("shrink"),
               .is_full = rule.text("wave") == "full",
               .is_adaptive = rule.boolean("adaptive")};
-  if (waves.periods.empty()) throw ConfigError("periods: give at least one");
+  if (waves.periods.empty()) throw ConfigError("periods: set at least one");
   if (waves.weights.empty()) waves.weights.assign(waves.periods.size(), 1.0);
-  if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: give as many as there are periods");
-  if (rule.is_default("floor") && rule.is_default("final_factor")) throw ConfigError("give floor or final_factor");
+  if (waves.weights.size() != waves.periods.size()) throw ConfigError("weights: set one per period");
+  if (rule.is_default("floor") && rule.is_default("final_factor"))
+    throw ConfigError("floor and final_factor cannot be combined");
   if (waves.grow != 0 && waves.grow < 1) throw ConfigError("grow: must be 0 or at least 1");
   if (waves.grow != 0 && window.width() / waves.periods.back() > kMaxWaves) {
-    throw ConfigError("periods: the last one is too short, there would be no end of waves");
+    throw ConfigError("periods: the last one is too short, there would be too many waves");
   }
   return waves;
 }
@@ -174,7 +175,7 @@ Curve wsd_curve() {
   return {
       .name = "wsd",
       .help = "Warm-up, stable, decay (WSD): rises during warmup, and falls during the last decay units of the window",
-      .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "how long it falls"),
+      .keys = {length_key("warmup", "Length of the linear warm-up"), length_key("decay", "Length of the fall"),
                factor_key("start_factor", "0", "at begin"), factor_key("final_factor", "0", "from end on"), floor_key(),
                choice_key("shape", {"linear", "cosine", "sqrt"}, "of the decay")},
       .make = make_wsd};
@@ -195,7 +196,7 @@ Curve one_cycle_curve() {
 Curve cyclic_curve() {
   return {.name = "cyclic",
           .help = "Cycles that rise from start_factor to 1 and fall again",
-          .keys = {length_key("up", "how long it rises"),
+          .keys = {length_key("up", "Length of the rise"),
                    length_key("down", "Length of the fall. If not given, the value of up is used"),
                    factor_key("start_factor", "0.1", "at the bottom", false),
                    choice_key(

@@ -67,7 +67,7 @@ struct Written {
 Written read(const std::string& text, const KeySpecs& common, const std::string& place,
              const std::vector<Curve>& curves) {
   if (std::count(text.begin(), text.end(), '(') != std::count(text.begin(), text.end(), ')')) {
-    throw ConfigError(place + ": there are not as many '(' as ')'");
+    throw ConfigError(place + ": the numbers of '(' and ')' differ");
   }
   const std::vector<std::string> parts = split_list(text, ',');
   Written written{.curve = find_row(curves, parts.front(), place), .options = {}};
@@ -84,7 +84,7 @@ Window window_of(const InnerSettings& settings, const Window& whole) {
   if (end < 0 && end != -1) throw ConfigError("end: must be -1 or at least 0");
   if (end >= 0) window.end = end;
   if (window.begin < window.end) return window;
-  throw ConfigError("begin (" + number_text(window.begin) + ") must be below end (" + number_text(window.end) +
+  throw ConfigError("begin (" + number_text(window.begin) + ") must be less than end (" + number_text(window.end) +
                     (end < 0 ? ", the end of the run)" : ")"));
 }
 
@@ -112,7 +112,7 @@ std::int64_t known(std::int64_t number, const std::string& what) {
 Unit unit_of(const RuleSettings& settings, const RunLength& length) {
   const std::string& by = settings.by;
   const auto total = static_cast<double>(length.total_steps);
-  if (settings.is_smooth && by != "epoch") throw ConfigError("smooth: goes with by=epoch alone");
+  if (settings.is_smooth && by != "epoch") throw ConfigError("smooth: requires by=epoch");
   if (by == "epoch") {
     const std::int64_t steps = known(length.steps_per_epoch, "the run has no epochs");
     const auto size = static_cast<double>(steps);
@@ -124,12 +124,12 @@ Unit unit_of(const RuleSettings& settings, const RunLength& length) {
     return {.at = [steps](std::int64_t step) { return static_cast<double>(step / steps); }, .whole = total / size};
   }
   if (by == "samples") {
-    const auto samples = static_cast<double>(known(length.samples_per_step, "the run counts no samples"));
+    const auto samples = static_cast<double>(known(length.samples_per_step, "the run does not count samples"));
     return {.at = [samples](std::int64_t step) { return static_cast<double>(step) * samples; },
             .whole = total * samples};
   }
   if (by == "run") {
-    known(length.total_steps, "the run has no end");
+    known(length.total_steps, "the length of the run is unlimited");
     return {.at = [total](std::int64_t step) { return static_cast<double>(step) / total; }, .whole = 1};
   }
   return {.at = [](std::int64_t step) { return static_cast<double>(step); }, .whole = total};

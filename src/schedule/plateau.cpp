@@ -24,7 +24,7 @@ class Plateau : public Feedback {
         cooldown_(rule.real("cooldown")),
         floor_(rule.real("floor")),
         eps_(rule.real("eps")) {
-    if (factor_ >= 1) throw ConfigError("factor: must be below 1");
+    if (factor_ >= 1) throw ConfigError("factor: must be less than 1");
     best_ = wants_less_ ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
   }
 
@@ -32,7 +32,7 @@ class Plateau : public Feedback {
     if (position < window_.begin || position >= window_.end) return;
     const auto found = measured.find(monitor_);
     if (found == measured.end()) {
-      throw ConfigError("sched.rule: plateau: monitor: nothing called '" + monitor_ + "' is measured" +
+      throw ConfigError("sched.rule: plateau: monitor: no value named '" + monitor_ + "' is measured" +
                         (measured.empty() ? "" : "; choose one of: " + joined_names(measured)));
     }
     if (is_better(found->second)) {
@@ -109,7 +109,7 @@ Curve plateau_curve() {
   return {.name = "plateau",
           .help = "Multiplication by factor when a metric has not improved for patience evaluations",
           .keys = {keys::text("monitor", "val/loss", "Name of an evaluation metric"),
-                   choice_key("better", {"less", "greater"}, "Whether less or greater values are better"),
+                   choice_key("better", {"less", "greater"}, "Whether lower or higher values are better"),
                    factor_key("factor", "0.1", "Factor of each drop, below 1"),
                    count_key("patience", "10", "Number of evaluations without improvement before a drop"),
                    count_key("threshold", "1e-4", "Minimum change that counts as an improvement"),

@@ -42,7 +42,7 @@ void Schedule::apply(std::int64_t step, const std::string& group, const Numbers&
     const std::string name = name_in(options, rule.option);
     if (name.empty() || !bases.contains(name)) {
       throw ConfigError("sched.rule: of=" + rule.option + ": group '" + group +
-                        "' has no such option; choose one of: " + joined_names(options));
+                        "' does not have this option; choose one of: " + joined_names(options));
     }
     options[name] = value(step, {.option = rule.option, .group = group, .base = bases.at(name)});
   }
@@ -89,7 +89,7 @@ void Schedule::load_state(const Numbers& state) {
   const Numbers own = this->state();
   const bool is_alike = std::equal(own.begin(), own.end(), state.begin(), state.end(),
                                    [](const auto& a, const auto& b) { return a.first == b.first; });
-  if (!is_alike) throw ConfigError("sched.rule: what was learned is not of these rules: " + joined_names(state));
+  if (!is_alike) throw ConfigError("sched.rule: the stored state does not match these rules: " + joined_names(state));
   for (std::size_t i = 0; i < rules_.size(); ++i) {
     if (!rules_[i].feedback) continue;
     Numbers of_rule;

@@ -56,7 +56,7 @@ std::optional<engine::TimeLimit> time_limit(const mpi::Communicator& world, cons
   world.all_or_throw([&] {
     if (wanted.empty() || (seconds && *seconds > 0)) return;
     throw ConfigError(train.cite("time_limit") + ": '" + wanted +
-                      "' is not a duration; write seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
+                      "' is not a duration; use seconds, H:MM:SS (for example 23:30:00), or D-HH:MM:SS");
   });
   if (!world.is_root()) return std::nullopt;
   if (seconds) return limit_in(started, *seconds, "train.time_limit");

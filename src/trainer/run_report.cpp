@@ -165,7 +165,7 @@ void RunReport::on_end(engine::Outcome outcome) {
                                  .total_steps = progress_.total_steps,
                                  .exit_code = static_cast<int>(exit_code_of(outcome))});
   const std::string reason = write_page();
-  if (!reason.empty()) log::warning("report.html was not written: " + reason);
+  if (!reason.empty()) log::warning("report.html could not be written: " + reason);
 }
 
 void RunReport::on_failure(const std::exception& failure, int exit_code) {

@@ -30,7 +30,8 @@ extern "C" void on_interrupt(int) {
   clock_gettime(CLOCK_MONOTONIC, &now);
   const std::int64_t at = now.tv_sec * kSecond + now.tv_nsec;
   if (at - interrupted_at.exchange(at) >= kPair) return;
-  constexpr std::string_view kText = "interrupted twice: leaving without saving, the last checkpoint counts\n";
+  constexpr std::string_view kText =
+      "interrupted twice: exiting without saving; the last checkpoint is the latest state\n";
   [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, kText.data(), kText.size());
   _exit(static_cast<int>(ExitCode::interrupted));
 }

@@ -66,7 +66,7 @@ class Places : public data::SampleDataset {
 
   std::int64_t size() const override { return size_; }
   Task task() const override { return {.classes = 2, .kind = TaskKind::custom}; }
-  batch::Roles roles() const override { return {.inputs = {"point", "neighbours"}, .targets = {"corner", "distance"}}; }
+  batch::Roles roles() const override { return {.inputs = {"point", "neighbors"}, .targets = {"corner", "distance"}}; }
   std::uint64_t digest() const override { return static_cast<std::uint64_t>(size_); }
   batch::ValueMap sample(const batch::Draw& draw) const override {
     const auto number = static_cast<double>(draw.index);
@@ -74,7 +74,7 @@ class Places : public data::SampleDataset {
         (torch::tensor({1.4142135623730951 * number, 1.7320508075688772 * number})).remainder(2) - 1;
     return {{"point", point},
             // As many as there are; the others of a batch are padded with zeros.
-            {"neighbours", batch::DataContainer(at::ones({1, 1 + draw.index % 3}), {.stack = true, .pad_dims = 1})},
+            {"neighbors", batch::DataContainer(at::ones({1, 1 + draw.index % 3}), {.stack = true, .pad_dims = 1})},
             {"corner", point.prod().item<double>() > 0 ? 1 : 0},
             {"distance", point.norm().view({1})},
             {"name", "place " + std::to_string(draw.index)}};
@@ -93,7 +93,7 @@ class TwoHeads : public models::Model {
     distance_ = register_module("distance", std::make_shared<models::Linear>(width, 1));
   }
   batch::Outputs forward_batch(const batch::Batch& batch) override {
-    const at::Tensor count = batch.tensor("neighbours").sum({1, 2}).unsqueeze(1);
+    const at::Tensor count = batch.tensor("neighbors").sum({1, 2}).unsqueeze(1);
     const at::Tensor hidden = at::tanh(models::run(*trunk_, at::cat({4 * batch.tensor("point"), count}, 1)));
     return {{"corner", models::run(*corner_, hidden)}, {"distance", models::run(*distance_, hidden)}};
   }
@@ -130,7 +130,7 @@ engine::LossStep make_calm(const Section& section) {
   };
 }
 
-/// The same in the explicit form, with two backwards: that of the penalty accumulates, that of the losses synchronises.
+/// The same in the explicit form, with two backwards: that of the penalty accumulates, that of the losses synchronizes.
 engine::ManualStep make_calm_twice(const Section& section) {
   return [penalty = section.real("penalty")](engine::StepContext& at) {
     parallel::DistributedDataParallel& wrapper = at.wrapper;

@@ -187,7 +187,7 @@ void run_reidentification(const Json& one) {
   const Json& expansion = one.at("average_query_expansion");
   const metrics::Expanded expanded = metrics::expand_queries(
       queries, gallery,
-      {.times = expansion.at("qe_times"), .neighbours = expansion.at("qe_k"), .alpha = expansion.at("alpha")});
+      {.times = expansion.at("qe_times"), .neighbors = expansion.at("qe_k"), .alpha = expansion.at("alpha")});
   // Stated is the relative part; the absolute one is for elements in which float32 terms cancel.
   constexpr Tolerance kExpanded = {.absolute = 1e-7, .relative = 1e-4};
   expect_close(expanded.queries.values, numbers(expansion.at("query_features")).data, kExpanded, "expanded queries");

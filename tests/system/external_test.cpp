@@ -148,7 +148,7 @@ class ExternalTest : public ::testing::Test {
 };
 
 std::string configure(const std::string& project, const std::string& options) {
-  // No optimisation: most of a build's time, and nothing here needs it.
+  // No optimization: most of a build's time, and nothing here needs it.
   return "cmake -S " + project + " -B " + project + "/build -DCMAKE_CXX_FLAGS=-O0 " + options +
          " -DCMAKE_CXX_COMPILER_LAUNCHER=$(command -v ccache)";
 }

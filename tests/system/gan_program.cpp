@@ -116,7 +116,7 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
   const data::Sampler sampler(splits.train->size(), kGlobalBatch, kSeed);
   const data::Share share = data::share_of(kGlobalBatch, world.rank(), world.size());
 
-  models::seed_generators(kSeed, lockstep::random::Stream::initialisation, 0);
+  models::seed_generators(kSeed, lockstep::random::Stream::initialization, 0);
   const auto gan = std::make_shared<Gan>();
   parallel::DdpOptions ddp;
   ddp.shares_parameters = world.size() > 1;
@@ -159,7 +159,7 @@ void run(const mpi::Communicator& world, const std::string& folder, std::int64_t
   const batch::Batch all = splits.val->get(batch::draws_in_order(0, splits.val->size()));
   const at::Tensor real = gan->judge(all.input().flatten(1));
   if (!world.is_root()) return;
-  std::printf("real digits taken for real: %.3f\n", (real > 0).to(at::kDouble).mean().item<double>());
+  std::printf("real digits predicted as real: %.3f\n", (real > 0).to(at::kDouble).mean().item<double>());
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST_P(GanTest, ContinuesBitForBit) {
 TEST_P(GanTest, TheDiscriminatorLearns) {
   const TemporaryFolder folder;
   const std::string said = train(folder.path(), 60);
-  const std::vector<std::string> result = lines_with(said, "taken for real: ");
+  const std::vector<std::string> result = lines_with(said, "predicted as real: ");
   ASSERT_EQ(result.size(), 1U) << said;
   EXPECT_GT(std::atof(result[0].substr(result[0].rfind(' ')).c_str()), 0.9) << said;
 }

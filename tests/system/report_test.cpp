@@ -121,7 +121,7 @@ TEST(ReportTest, APageThatCannotBeWrittenIsAWarning) {
   const Outcome outcome =
       run_ranks(2, kSmall + "--train.max_epochs=1 --log.tensorboard=false --run.dir=" + folder.path("run"));
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
-  EXPECT_TRUE(has(outcome.output, "warning r0/2 report.html was not written: ")) << outcome.output;
+  EXPECT_TRUE(has(outcome.output, "warning r0/2 report.html could not be written: ")) << outcome.output;
   EXPECT_TRUE(event_files(folder / "run").empty());
 }
 

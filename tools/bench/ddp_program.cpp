@@ -158,7 +158,7 @@ class Timed : public models::Model {
 };
 
 /// Gives linear and convolutional layers PyTorch's initial values, drawn in the order in which the peers make them.
-void initialise_as_peers(models::Model& model) {
+void initialize_as_peers(models::Model& model) {
   const torch::NoGradGuard no_grad;
   at::manual_seed(bench::kPeerSeed);
   double bound = 0;  // of the layer at hand; 0: its values are constants
@@ -178,7 +178,7 @@ std::shared_ptr<models::Model> make_timed(const Section& model, const Task& task
   rows.push_back(bench::mlp6_row());
   const models::ModelRow& row = find_row(rows, model.text("inner"), model.cite("inner"));
   std::shared_ptr<models::Model> inner = row.make(model, task);
-  initialise_as_peers(*inner);
+  initialize_as_peers(*inner);
   return std::make_shared<Timed>(std::move(inner), Plan{.warmup_steps = model.integer("warmup_steps"),
                                                         .timed_steps = model.integer("timed_steps")});
 }

@@ -39,7 +39,7 @@ function(lockstep_use_torch target)
 endfunction()
 
 # lockstep_units(<target> <word>...): adds files. Those after `UNIT <name>` are compiled together as one unit, because
-# most of the time that a file takes goes into headers that its neighbours include too. Names in unnamed namespaces
+# most of the time that a file takes goes into headers that its neighbors include too. Names in unnamed namespaces
 # must differ within a module. A file with compile options of its own stays a unit of its own, as does a file before
 # the first UNIT. `UNIT <name> NO_TORCH` leaves out the precompiled header of LibTorch.
 function(lockstep_units target)

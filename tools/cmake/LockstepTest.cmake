@@ -6,10 +6,10 @@ separate_arguments(lockstep_test_ranks UNIX_COMMAND "${LOCKSTEP_TEST_RANKS}")
 
 add_custom_target(unit_tests) # builds all of them
 
-# lockstep_quick_build(<target>...): tests compile without the optimisations that take long, and without debug symbols.
+# lockstep_quick_build(<target>...): tests compile without the optimizations that take long, and without debug symbols.
 function(lockstep_quick_build)
   foreach(target IN LISTS ARGN)
-    # At -O1 g++ takes values of variants for uninitialised.
+    # At -O1 g++ takes values of variants for uninitialized.
     target_compile_options(${target} PRIVATE "$<$<NOT:$<CONFIG:Debug>>:-O1;-g0;-Wno-maybe-uninitialized>")
   endforeach()
 endfunction()
@@ -17,7 +17,7 @@ endfunction()
 # lockstep_test(<name> [TORCH] [TIMED] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...]
 #               [TIMEOUT <s>])
 # One binary. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
-# namespace that has the name of the file. TIMED: it measures time, so it is optimised as programs are. Without RANKS it
+# namespace that has the name of the file. TIMED: it measures time, so it is optimized as programs are. Without RANKS it
 # runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
 # Exit code 77 means that every case was skipped; the test's output names the cases.
 function(lockstep_test name)

@@ -22,7 +22,7 @@ struct Task {
   /// Of one input, without the batch dimension: {1, 28, 28}, or {block} tokens. Models of a user's own may not need it.
   std::vector<std::int64_t> sample_shape = {};
   std::int64_t classes = 0;                 ///< number of classes or labels; for text, of tokens in the vocabulary
-  std::int64_t predictions_per_sample = 1;  ///< 1 for a labelled image, `block` for text
+  std::int64_t predictions_per_sample = 1;  ///< 1 for a labeled image, `block` for text
   bool is_text = false;                     ///< inputs are int64 token numbers instead of numbers of the model's dtype
   TaskKind kind = TaskKind::classification;
 };

@@ -71,7 +71,7 @@ std::size_t best_class(std::span<const double> scores);
 /// any number.
 std::size_t place_of(std::span<const double> scores, std::size_t of);
 
-/// The probabilities that unnormalised scores stand for.
+/// The probabilities that unnormalized scores stand for.
 void softmax(std::span<double> scores);
 /// Their natural logarithms.
 void log_softmax(std::span<double> scores);

@@ -11,7 +11,7 @@
 // N samples, C channels, H x W pixels (H' x W' after a stride), T tokens, E features.
 namespace lockstep::models {
 
-/// y = x W^T + b. Initialised like PyTorch's: uniform in +-1/sqrt(in).
+/// y = x W^T + b. Initialized like PyTorch's: uniform in +-1/sqrt(in).
 class Linear : public Block {
  public:
   Linear(std::int64_t in, std::int64_t out, bool has_bias = true);
@@ -26,7 +26,7 @@ struct Conv2dOptions {
   bool has_bias = true;
 };
 
-/// Square two-dimensional convolution with padding that keeps H x W but for the stride. Initialised like PyTorch's.
+/// Square two-dimensional convolution with padding that keeps H x W but for the stride. Initialized like PyTorch's.
 class Conv2d : public Block {
  public:
   /// @param kernel  side of the window; odd
@@ -48,12 +48,12 @@ struct BatchNormOptions {
   bool is_affine = true;                 ///< learned scale and shift
 };
 
-/// Normalises each channel to mean 0 and variance 1, then scales and shifts: while training by the batch's own
+/// Normalizes each channel to mean 0 and variance 1, then scales and shifts: while training by the batch's own
 /// statistics, which are folded into running ones, else by the running ones. As PyTorch's, buffers included.
 /// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
 class BatchNorm : public Block {
  public:
-  /// Normalises a training batch and updates the layer's running_mean and running_var.
+  /// Normalizes a training batch and updates the layer's running_mean and running_var.
   /// @param momentum  weight of this batch in them; 0 while a forward is run again
   using Training = std::function<at::Tensor(BatchNorm& layer, const at::Tensor& input, double momentum)>;
 
@@ -76,8 +76,8 @@ class BatchNorm : public Block {
   at::Tensor num_batches_tracked;  ///< [] int64
 
  private:
-  at::Tensor normalise(const at::Tensor& input, const at::Tensor& residual, bool has_relu);
-  at::Tensor normalise_batch(const at::Tensor& input, double momentum);
+  at::Tensor normalize(const at::Tensor& input, const at::Tensor& residual, bool has_relu);
+  at::Tensor normalize_batch(const at::Tensor& input, double momentum);
   double count_batch();
 
   double eps_;
@@ -94,7 +94,7 @@ class Embedding : public Block {
   at::Tensor weight;  ///< [count, features]
 };
 
-/// Normalises the last dimension to mean 0 and variance 1 (eps 1e-5), then scales and, with a bias, shifts.
+/// Normalizes the last dimension to mean 0 and variance 1 (eps 1e-5), then scales and, with a bias, shifts.
 class LayerNorm : public Block {
  public:
   explicit LayerNorm(std::int64_t features, bool has_bias = true);

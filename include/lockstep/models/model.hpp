@@ -88,7 +88,7 @@ using Predictions = batch::Outputs;
 class Model : public Block {
  public:
   /// Prepares a batch on the model's device, with gradients off, in training, validation and test steps alike: to
-  /// normalise, pad or mix samples. The default does what model.preprocess says, which may be nothing.
+  /// normalize, pad or mix samples. The default does what model.preprocess says, which may be nothing.
   virtual batch::Batch preprocess(batch::Batch batch, bool is_training) const;
 
   /// Mode "tensor": what the model returns for a batch, as preprocess left it. The default is forward of the input.
@@ -105,7 +105,7 @@ class Model : public Block {
   /// @param outputs  what forward_batch gave
   virtual LossMap losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const;
 
-  /// How many items the mean of each loss runs over (tokens, pixels, labelled samples), by the loss's name, from the
+  /// How many items the mean of each loss runs over (tokens, pixels, labeled samples), by the loss's name, from the
   /// batch alone. Micro-batches, lanes and ranks with more of them then weigh more. All batches name the same losses; a
   /// loss that is not named counts samples. The default is none.
   /// @param batch  as the data set gave it
@@ -145,7 +145,7 @@ batch::Outputs run(Model& model, const batch::Batch& batch);
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch);
 
 /// Mean cross-entropy over all targets that are not data::kIgnored.
-/// @param logits  [N, C] or [N, T, C], unnormalised
+/// @param logits  [N, C] or [N, T, C], unnormalized
 /// @param target  [N] or [N, T] int64 in [0, C), or -100: not counted
 /// @return        [] scalar; NaN when nothing is counted
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);

@@ -26,7 +26,7 @@ std::string launcher();
 /// MPI from MPI_Init_thread to MPI_Finalize, and the guard that no rank leaves the job alone.
 ///
 /// The constructor sets what makes Open MPI start fast and yield when oversubscribed (without overriding the user's
-/// OMPI_MCA_* variables), initialises with MPI_THREAD_MULTIPLE and makes MPI return its errors. From then on a rank
+/// OMPI_MCA_* variables), initializes with MPI_THREAD_MULTIPLE and makes MPI return its errors. From then on a rank
 /// that exits, or throws past main or a thread, without having called `finish` takes the whole job down by MPI_Abort
 /// (code 70, or an Error's own) instead of leaving its peers in a collective for ever.
 class Environment {

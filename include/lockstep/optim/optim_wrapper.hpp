@@ -58,7 +58,7 @@ class OptimWrapper {
   /// @param total  micro_batches of the whole training; 0: unknown
   void begin_at(std::int64_t done, std::int64_t total);
 
-  /// Whether the coming micro_batch completes a step: its backward must synchronise, all others must not.
+  /// Whether the coming micro_batch completes a step: its backward must synchronize, all others must not.
   bool completes_step() const noexcept;
   /// Micro_batches of the step that the coming one belongs to.
   /// @throws std::logic_error  it is beyond the whole training

@@ -37,7 +37,7 @@ using Completion = std::function<at::Tensor()>;
 /// may use further collectives there. Averaging is the hook's own matter.
 ///
 /// An update that overlaps with the reduction needs no hook: without one, gradients are averaged slice by slice while
-/// the optimizer visits them (Synchronisation::sliced), which is that overlap. With a hook, updates follow it.
+/// the optimizer visits them (Synchronization::sliced), which is that overlap. With a hook, updates follow it.
 using CommHook = std::function<Completion(const GradBucket&)>;
 
 /// The sum over ranks divided by their number: what happens without a hook, bit by bit.

@@ -27,15 +27,15 @@ struct ReducerOptions {
   BucketLimits limits = {};
   /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
   bool finds_unused = false;
-  /// The graph of the first synchronised step is that of all: how often each parameter is used is learned there.
+  /// The graph of the first synchronized step is that of all: how often each parameter is used is learned there.
   bool has_static_graph = false;
 };
 
 /// What happens to buffers (running statistics, say) between ranks.
 enum class BufferMode {
-  off,        ///< each rank keeps its own; synchronise_buffers averages them when asked
-  broadcast,  ///< every rank takes rank 0's before each synchronised forward
-  average,    ///< all ranks take the average before each synchronised forward
+  off,        ///< each rank keeps its own; synchronize_buffers averages them when asked
+  broadcast,  ///< every rank takes rank 0's before each synchronized forward
+  average,    ///< all ranks take the average before each synchronized forward
 };
 
 /// When train_step names trained parameters that lie outside of the loss's graph.
@@ -59,7 +59,7 @@ struct DdpOptions {
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
   int hosts = 0;                         ///< as for Topology::of
-  bool synchronises_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
+  bool synchronizes_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
   bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally

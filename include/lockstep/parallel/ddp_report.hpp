@@ -28,7 +28,7 @@ struct StepTimeline {
   double meeting_begin = 0;  ///< from here
   double meeting_end = 0;    ///<   to here it waited last until all others had come, usually with their updates
   double end = 0;            ///< moment
-  double meetings = 0;       ///< seconds of all such waits, and of the buffers' synchronisation
+  double meetings = 0;       ///< seconds of all such waits, and of the buffers' synchronization
   std::vector<BucketTimes> buckets;
 
   // The step's seconds: end = compute + update + wait + transfer.

@@ -100,7 +100,7 @@ class DistributedDataParallel {
   batch::Batch prepare(const batch::Batch& batch, bool is_training) const;
 
   /// Runs the model on a batch as `prepare` left it; while gradients are enabled this decides whether the backward
-  /// passes that follow synchronise. Without gradients nothing is collective.
+  /// passes that follow synchronize. Without gradients nothing is collective.
   batch::Outputs forward(const batch::Batch& prepared);
   /// The same for one tensor, which is moved to the device and type of the parameters first.
   at::Tensor forward(const at::Tensor& input);
@@ -171,10 +171,10 @@ class DistributedDataParallel {
   /// While one lives, forwards only accumulate gradients on this rank.
   class NoSync {
    public:
-    explicit NoSync(DistributedDataParallel& wrapper) : wrapper_(&wrapper), before_(wrapper.synchronises_) {
-      wrapper.synchronises_ = false;
+    explicit NoSync(DistributedDataParallel& wrapper) : wrapper_(&wrapper), before_(wrapper.synchronizes_) {
+      wrapper.synchronizes_ = false;
     }
-    ~NoSync() { wrapper_->synchronises_ = before_; }
+    ~NoSync() { wrapper_->synchronizes_ = before_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
 
@@ -185,7 +185,7 @@ class DistributedDataParallel {
   NoSync no_sync() { return NoSync(*this); }
 
   /// While one lives, forwards and losses are as in train_step: in the type of DdpOptions::autocast, and without
-  /// synchronisation unless the micro_batch completes a step. For loops of a user's own, which let it end before
+  /// synchronization unless the micro_batch completes a step. For loops of a user's own, which let it end before
   /// OptimWrapper::update_params:
   ///
   ///     const at::Tensor loss = [&] {
@@ -206,7 +206,7 @@ class DistributedDataParallel {
   OptimContext optim_context(const optim::OptimWrapper& optimizer) { return {*this, optimizer.completes_step()}; }
 
   /// Gives all ranks the same buffers: the average of floating-point ones, rank 0's of the others. Collective.
-  void synchronise_buffers();
+  void synchronize_buffers();
   /// Gives all ranks one rank's parameters and buffers. Collective.
   void broadcast_state(int root);
 
@@ -254,7 +254,7 @@ class DistributedDataParallel {
   void end_forward();
   std::optional<models::ScopedTap> tap_of_recompute() const;
   std::optional<models::ScopedTap> tap_of_blocks();
-  void synchronise_before_forward();
+  void synchronize_before_forward();
   bool watches_outputs() const;
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs);
 
@@ -271,7 +271,7 @@ class DistributedDataParallel {
   at::ScalarType dtype_;          // of the parameters: inputs are converted to it
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
   bool slices_fit_ = false;       // whoever visits slices of a reduction finds them
-  bool synchronises_ = true;
+  bool synchronizes_ = true;
   std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;
   bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper

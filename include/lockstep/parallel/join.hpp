@@ -27,7 +27,7 @@ struct JoinOptions {
 /// averaged include the last averages of ranks without.
 ///
 /// Inside the scope each forward with gradients costs one small collective and precedes exactly one backward; where it
-/// counts (no_sync), it synchronises on all ranks or on none. Several wrappers run one after another in the given order
+/// counts (no_sync), it synchronizes on all ranks or on none. Several wrappers run one after another in the given order
 /// in every step, forward and backward of one before the next. With a static graph every rank needs an input. Gradients
 /// are averaged whole, before the update. A sampler that gives all ranks the same number of batches makes all this
 /// unnecessary; a model that communicates by itself (SyncBatchNorm) needs it, or throws_early.
@@ -46,7 +46,7 @@ class Join {
   /// This rank has no more inputs. Ends the scope. Collective.
   /// @throws DataError    with throws_early, here or from forward: a rank has come here while others have inputs; on
   ///                      every rank
-  /// @throws ConfigError  here or from forward: some ranks synchronise a step and others only accumulate; on every rank
+  /// @throws ConfigError  here or from forward: some ranks synchronize a step and others only accumulate; on every rank
   void finish();
 
  private:
@@ -55,7 +55,7 @@ class Join {
     std::vector<int> exhausted;  ///< ranks that have come to finish
     int active = 0;              ///< how many others there are,
     int highest = -1;            ///<   and the last of them
-    bool synchronises = false;
+    bool synchronizes = false;
   };
   Round meet(DistributedDataParallel& wrapper, bool has_input) const;
   void adopt(DistributedDataParallel& wrapper, const Round& round) const;

@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 /// @throws ConfigError  a layer is one of torch::nn's, of which nobody can change what it does
 std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const models::Model& model);
 
-/// Has the BatchNorm layers of `model` normalise training batches by the statistics of all ranks' samples, as one
+/// Has the BatchNorm layers of `model` normalize training batches by the statistics of all ranks' samples, as one
 /// process with the whole batch would: outputs, input gradients and running statistics. Ranks may bring batches of
 /// different sizes, empty ones too; one value per channel and rank is enough. Gradients of scale and shift are this
 /// rank's own sums, which the wrapper averages like those of any parameter.
@@ -29,7 +29,7 @@ std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const mod
 /// derivative. With one rank the layers stay as they are.
 /// @param collectives  the ranks that share statistics; a split of them serves the layers, so that reductions which
 ///                     the reducer has started are not in the way
-/// @return             number of BatchNorm layers in the model, each now synchronised
+/// @return             number of BatchNorm layers in the model, each now synchronized
 /// @throws ConfigError  a layer is one of torch::nn's, whose type in the model nobody can change; from a forward, on
 ///                      every rank: one value per channel in all, or inputs that need gradients on some ranks only
 /// Collective.

@@ -10,7 +10,7 @@ namespace lockstep::random {
 /// before, no thread and no number of ranks can change it, and there is no generator state to save. The values are
 /// part of the checkpoint contract: never renumber.
 enum class Stream : std::uint32_t {
-  initialisation = 1,  ///< of model parameters
+  initialization = 1,  ///< of model parameters
   order = 2,           ///< of the samples of an epoch
   digits = 3,          ///< the drawn digits
   forward = 4,         ///< dropout and whatever else LibTorch draws in a forward pass

@@ -66,7 +66,7 @@ const std::vector<HookRow>& builtin_hooks() {
        "Ends the run normally when a metric of the evaluation stops improving",
        {keys::text("metric", "val/loss", "Name of an evaluation metric"),
         keys::choice("rule", "auto",
-                     "Whether less or greater values are better. auto = derived from the name of the metric",
+                     "Whether lower or higher values are better. auto = derived from the name of the metric",
                      {"auto", "less", "greater"}),
         keys::real("min_delta", "0", "Minimum change that counts as an improvement. 0 = any change", 0, kMaxReal),
         keys::integer("patience", "5", "Number of consecutive evaluations without improvement after which the run ends",

@@ -13,13 +13,13 @@ namespace {
 /// Where nothing has trained since the last time, buffers are alike already.
 class SyncBuffersHook : public Hook {
  public:
-  void after_epoch(RunView& run) override { synchronise(run); }
-  void before_evaluation(RunView& run) override { synchronise(run); }
+  void after_epoch(RunView& run) override { synchronize(run); }
+  void before_evaluation(RunView& run) override { synchronize(run); }
 
  private:
-  void synchronise(RunView& run) {
+  void synchronize(RunView& run) {
     const std::int64_t step = run.progress.step;
-    if (std::exchange(step_, step) != step) run.wrapper.synchronise_buffers();
+    if (std::exchange(step_, step) != step) run.wrapper.synchronize_buffers();
   }
 
   std::int64_t step_ = -1;  // after which it was done last

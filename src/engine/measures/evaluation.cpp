@@ -346,7 +346,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   const data::Share share = data::share_of(batches, world.rank(), world.size());
   EvaluationResult result;
   LossSums losses(batches);
-  wrapper.synchronise_buffers();
+  wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);

@@ -21,7 +21,7 @@ namespace lockstep::engine {
 /// Gives the batch norm layers of a model the statistics of all that passes through them in some forwards, on all ranks
 /// together: mean and biased variance of the population, so it does not matter how samples are divided into batches and
 /// batches among ranks. Layers in evaluation mode, and those that no forward reached, stay as they are. It does not
-/// matter either whether they are synchronised.
+/// matter either whether they are synchronized.
 class PreciseStatistics {
  public:
   /// @throws ConfigError  a layer is one of torch::nn's, whose input nobody can see

@@ -84,7 +84,7 @@ std::string predictions_of(const mpi::Communicator& world, parallel::Distributed
   const std::int64_t batches = batches_of(dataset, limits);
   const data::Share share = data::share_of(batches, world.rank(), world.size());
   std::string lines;
-  wrapper.synchronise_buffers();
+  wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   ProgressLines progress("predictions", share.count);
   world.all_or_throw([&] {

@@ -21,7 +21,7 @@ constexpr std::int64_t kGap = 2;            // between picture and mask
 
 /// @param sample  [C, H, W] or [H, W]
 /// @return        [3, H', W'] float
-at::Tensor colours_of(const at::Tensor& sample) {
+at::Tensor colors_of(const at::Tensor& sample) {
   at::Tensor image = sample.detach().to(at::kCPU, at::kFloat).nan_to_num(0, 0, 0);
   if (image.dim() == 2) image = image.unsqueeze(0);
   const std::int64_t height = image.size(1);
@@ -35,10 +35,10 @@ at::Tensor colours_of(const at::Tensor& sample) {
 
 /// @param low  becomes black; the largest number becomes full
 /// @return     [H, W, 3] bytes
-at::Tensor bytes_of(const at::Tensor& colours, double low) {
-  const double high = colours.max().item<double>();
+at::Tensor bytes_of(const at::Tensor& colors, double low) {
+  const double high = colors.max().item<double>();
   const double factor = high > low ? 255 / (high - low) : 0;
-  return ((colours - low) * factor).round().clamp(0, 255).to(at::kByte).permute({1, 2, 0}).contiguous();
+  return ((colors - low) * factor).round().clamp(0, 255).to(at::kByte).permute({1, 2, 0}).contiguous();
 }
 
 /// @param mask  [H, W], [1, H, W], or [K, H, W] scores, of which the highest counts
@@ -51,8 +51,8 @@ at::Tensor bytes_of_mask(const at::Tensor& mask, std::int64_t height, std::int64
 }
 
 Image image_of(const at::Tensor& sample, const at::Tensor& mask) {
-  const at::Tensor colours = colours_of(sample);
-  at::Tensor pixels = bytes_of(colours, colours.min().item<double>());
+  const at::Tensor colors = colors_of(sample);
+  at::Tensor pixels = bytes_of(colors, colors.min().item<double>());
   if (mask.defined() && (mask.dim() == 2 || mask.dim() == 3)) {
     const at::Tensor gap = at::full({pixels.size(0), kGap, 3}, 255, pixels.options());
     pixels = at::cat({pixels, gap, bytes_of_mask(mask, pixels.size(0), pixels.size(1))}, 1).contiguous();
@@ -72,7 +72,7 @@ void caption(Image& image, std::int64_t target, std::int64_t prediction) {
   image.is_wrong = target >= 0 && target != prediction;
   image.caption = target < 0 ? "" : std::to_string(target);
   if (target == prediction) return;
-  image.caption += (image.caption.empty() ? "taken for " : ", taken for ") + std::to_string(prediction);
+  image.caption += (image.caption.empty() ? "predicted as " : ", predicted as ") + std::to_string(prediction);
 }
 
 }  // namespace

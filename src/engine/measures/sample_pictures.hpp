@@ -17,7 +17,7 @@ class SamplePictures {
   explicit SamplePictures(std::int64_t max) : max_(max) {}
 
   /// Takes samples until there are enough; those whose inputs are no pictures, [C, H, W] or [H, W], are passed over.
-  /// Colours go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise
+  /// Colors go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise
   /// the first channel is grey. A predicted mask stands beside the picture. What goes wrong is told in the log.
   void add(const LastBatch& batch);
   /// Puts them into `events` as "sample_00" and so on.

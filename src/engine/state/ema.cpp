@@ -49,7 +49,7 @@ class EmaState : public Stateful {
 
   void capture(const StateWriter& writer) override {
     if (average_ == nullptr) return;
-    if (!average_->buffers().empty()) synchronise_averaged_buffers();
+    if (!average_->buffers().empty()) synchronize_averaged_buffers();
     store_->write([] {});  // all have averaged their parts
     std::map<std::string, at::Tensor> parameters;
     if (average_->has_begun()) parameters = averages(writer.is_writer());
@@ -88,9 +88,9 @@ class EmaState : public Stateful {
 
  private:
   /// Gives all ranks the same averages of buffers, as it is done for the buffers themselves.
-  void synchronise_averaged_buffers() const {
+  void synchronize_averaged_buffers() const {
     average_->swap_buffers();
-    wrapper_->synchronise_buffers();
+    wrapper_->synchronize_buffers();
     average_->swap_buffers();
   }
 

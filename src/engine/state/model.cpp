@@ -49,7 +49,7 @@ class ModelState : public Stateful {
   std::string name() const override { return "model"; }
 
   void capture(const StateWriter& writer) override {
-    for (parallel::DistributedDataParallel* const wrapper : wrappers_) wrapper->synchronise_buffers();
+    for (parallel::DistributedDataParallel* const wrapper : wrappers_) wrapper->synchronize_buffers();
     const DistinctParameters parameters = distinct_parameters(*model_);
     const std::set<const void*> divided = stored([](const auto& store) { return store.shards() != nullptr; });
     for (const auto& [name, tensor] : parameters.first) {

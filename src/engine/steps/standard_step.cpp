@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/parallel/manual_synchronisation.hpp>
+#include <lockstep/parallel/manual_synchronization.hpp>
 
 #include <memory>
 #include <optional>

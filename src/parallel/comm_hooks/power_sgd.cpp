@@ -32,7 +32,7 @@ void require_usable(const PowerSgdOptions& options) {
   }
 }
 
-at::Tensor orthonormalised(const at::Tensor& columns) { return std::get<0>(at::linalg_qr(columns)); }
+at::Tensor orthonormalized(const at::Tensor& columns) { return std::get<0>(at::linalg_qr(columns)); }
 
 /// Some gradients of a bucket as one matrix.
 struct Part {
@@ -92,7 +92,7 @@ Completion PowerSgd::start(const GradBucket& bucket) {
   for (Part& part : parts) {
     const auto warm = warm_qs_.find(part.key);
     const bool fits = warm != warm_qs_.end() && warm->second.sizes() == at::IntArrayRef{part.matrix.size(1), part.rank};
-    part.q = orthonormalised(fits ? warm->second : first_q(part, step));
+    part.q = orthonormalized(fits ? warm->second : first_q(part, step));
     send(at::mm(part.matrix, part.q));
   }
   const mpi::Ticket ticket = start_all_reduce(pool_.collectives(), message, mpi::ReduceOp::average);
@@ -175,7 +175,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
   std::int64_t count = 0;
   for (const Part& part : parts) {
     const at::Tensor p = next_of(message, {part.matrix.size(0), part.rank});
-    ps.push_back(orthonormalised(p.to(part.matrix.scalar_type())));
+    ps.push_back(orthonormalized(p.to(part.matrix.scalar_type())));
     count += part.q.numel();
   }
   const at::Tensor qs = pool_.take(2 * bucket.index + 1, count, message.options());

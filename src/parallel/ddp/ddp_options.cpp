@@ -27,7 +27,7 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reducer.finds_unused = ddp.boolean("find_unused_parameters");
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
-  options.synchronises_batch_norm = ddp.boolean("sync_batch_norm");
+  options.synchronizes_batch_norm = ddp.boolean("sync_batch_norm");
   options.anomaly_check = anomaly_check_of(ddp.text("detect_anomalous_params"));
   options.weighs_samples = ddp.boolean("weigh_samples");
   options.checks_writes = ddp.boolean("check_writes");

@@ -35,7 +35,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   world_.all_or_throw([&] {
     if (!options_.recompute.empty()) recompute_ = models::recompute_tap(*model_, options_.recompute);
   });
-  if (options_.synchronises_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
+  if (options_.synchronizes_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
   std::vector<NamedParameter> parameters;
   world_.all_or_throw([&] {
     parameters = trained_parameters(*model_, options_.ignored);
@@ -157,20 +157,20 @@ std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
 
 void DistributedDataParallel::prepare_gradients() {
   if (before_forward_) before_forward_();
-  if (synchronises_) synchronise_before_forward();
+  if (synchronizes_) synchronize_before_forward();
   const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && reducer_->supports_slices();
-  reducer_->prepare(!synchronises_ ? Synchronisation::none
-                    : is_sliced    ? Synchronisation::sliced
-                                   : Synchronisation::whole);
+  reducer_->prepare(!synchronizes_ ? Synchronization::none
+                    : is_sliced    ? Synchronization::sliced
+                                   : Synchronization::whole);
 }
 
 /// Makes the buffers equal on all ranks, if the options ask for it.
-void DistributedDataParallel::synchronise_before_forward() {
+void DistributedDataParallel::synchronize_before_forward() {
   const bool is_nothing_to_do = collectives_->world_size() == 1 || options_.buffers == BufferMode::off;
   if (is_nothing_to_do || reducer_->traits().averages_buffers) return;
   const StepRecorder::Meeting meeting(recorder_.get());
   if (options_.buffers == BufferMode::broadcast) buffers_->broadcast_from(buffer_root_);
-  if (options_.buffers == BufferMode::average) synchronise_buffers();
+  if (options_.buffers == BufferMode::average) synchronize_buffers();
 }
 
 bool DistributedDataParallel::watches_outputs() const {
@@ -298,7 +298,7 @@ models::Predictions DistributedDataParallel::test_step(const batch::Batch& batch
   return model_->predictions_of(forward(prepared), prepared);
 }
 
-void DistributedDataParallel::synchronise_buffers() {
+void DistributedDataParallel::synchronize_buffers() {
   if (!reducer_->traits().averages_buffers) buffers_->average();
 }
 

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::int64_t kManySteps = 1000;
 
-enum class Says : std::uint8_t { exhausted, accumulates, synchronises };
+enum class Says : std::uint8_t { exhausted, accumulates, synchronizes };
 
 [[noreturn]] void stop_early(const std::vector<int>& exhausted, int rank) {
   std::string ranks;
@@ -72,11 +72,11 @@ void Join::leave() noexcept {
 /// Tells the others whether this rank has an input, and learns the same of them. Collective.
 Join::Round Join::meet(DistributedDataParallel& wrapper, bool has_input) const {
   mpi::Collectives& collectives = *wrapper.collectives_;
-  const Says mine = !has_input ? Says::exhausted : wrapper.synchronises_ ? Says::synchronises : Says::accumulates;
+  const Says mine = !has_input ? Says::exhausted : wrapper.synchronizes_ ? Says::synchronizes : Says::accumulates;
   std::vector<Says> all(static_cast<std::size_t>(collectives.world_size()));
   collectives.all_gather(std::as_bytes(std::span(&mine, 1)), std::as_writable_bytes(std::span(all)));
   Round round;
-  int synchronising = 0;
+  int synchronizing = 0;
   for (int rank = 0; rank < collectives.world_size(); ++rank) {
     const Says says = all[static_cast<std::size_t>(rank)];
     if (says == Says::exhausted) {
@@ -85,13 +85,13 @@ Join::Round Join::meet(DistributedDataParallel& wrapper, bool has_input) const {
     }
     round.highest = rank;
     ++round.active;
-    if (says == Says::synchronises) ++synchronising;
+    if (says == Says::synchronizes) ++synchronizing;
   }
-  round.synchronises = synchronising > 0;
+  round.synchronizes = synchronizing > 0;
   if (round.active > 0 && !round.exhausted.empty() && options_.throws_early) {
     stop_early(round.exhausted, collectives.rank());
   }
-  if (round.synchronises && synchronising < round.active) {
+  if (round.synchronizes && synchronizing < round.active) {
     throw_agreed(ExitCode::configuration,
                  "join: some ranks synchronize a step in which others only accumulate; use no_sync for the same steps "
                  "on every rank");
@@ -106,9 +106,9 @@ void Join::adopt(DistributedDataParallel& wrapper, const Round& round) const {
 
 /// What the ranks with inputs do in one step, without one.
 void Join::shadow(DistributedDataParallel& wrapper, const Round& round) const {
-  if (!round.synchronises) return;
+  if (!round.synchronizes) return;
   adopt(wrapper, round);
-  wrapper.synchronise_before_forward();
+  wrapper.synchronize_before_forward();
   wrapper.reducer_->contribute_nothing();
 }
 

@@ -120,14 +120,14 @@ void BucketReducer::set_comm_hook(CommHook hook, bool is_silent) {
 
 // ---- Before a forward
 
-void BucketReducer::prepare(Synchronisation mode) {
+void BucketReducer::prepare(Synchronization mode) {
   if (has_begun_) finish();  // throws, unless everything has come
   check_late_tail();
   is_sliced_ = false;
-  if (mode != Synchronisation::none && is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
+  if (mode != Synchronization::none && is_rebuilding() && !is_rebuilt_ && finished_steps_ > 0) rebuild_by_arrival();
   // What is learned from the first step is needed whole.
-  mode_ = mode == Synchronisation::sliced && is_learning() ? Synchronisation::whole : mode;
-  is_expecting_ = mode != Synchronisation::none;
+  mode_ = mode == Synchronization::sliced && is_learning() ? Synchronization::whole : mode;
+  is_expecting_ = mode != Synchronization::none;
   begin_step();
 }
 
@@ -192,7 +192,7 @@ void BucketReducer::queue_end_of_backward() {
   torch::autograd::Engine::get_default_engine().queue_callback([this] {
     is_callback_queued_ = false;
     const bool is_complete = ready_count_ == gradients_.size();  // else more backward passes may follow
-    if (is_complete && mode_ == Synchronisation::whole) finish();
+    if (is_complete && mode_ == Synchronization::whole) finish();
   });
 }
 
@@ -235,7 +235,7 @@ void BucketReducer::start(std::size_t b) {
     memory += static_cast<std::size_t>(bucket.count) * buckets().element_bytes(b);
     count = buckets().tail_slice().count;
   }
-  tickets_[b] = mode_ == Synchronisation::sliced
+  tickets_[b] = mode_ == Synchronization::sliced
                     ? collectives_.start_reduce_ranges(memory, count, bucket.dtype, mpi::ReduceOp::average)
                     : collectives_.start_all_reduce(memory, count, bucket.dtype, mpi::ReduceOp::average);
 }
@@ -283,7 +283,7 @@ std::string BucketReducer::mark_missing() {
 }
 
 void BucketReducer::contribute_nothing() {
-  prepare(Synchronisation::whole);
+  prepare(Synchronization::whole);
   is_expecting_ = false;
   for (std::size_t i = 0; i < gradients_.size(); ++i) gradients_.pack_zero(i);
   missing_count_ = 0;
@@ -296,7 +296,7 @@ void BucketReducer::contribute_nothing() {
 }
 
 void BucketReducer::complete() {
-  if (mode_ == Synchronisation::sliced) {
+  if (mode_ == Synchronization::sliced) {
     complete_sliced();
   } else {
     complete_whole();
@@ -409,7 +409,7 @@ void BucketReducer::reset() {
   // Ranks may have come to different buckets: all start what any of them has started, and take it to its end.
   const auto max = static_cast<std::size_t>(world_.all_reduce(static_cast<std::int64_t>(started_), mpi::Op::max));
   while (started_ < max) start(started_);
-  if (!hook_.has_hook() && mode_ == Synchronisation::whole) {
+  if (!hook_.has_hook() && mode_ == Synchronization::whole) {
     for (std::size_t b = 0; b < started_; ++b) collectives_.wait(tickets_[b]);
   }
   collectives_.barrier();

@@ -29,7 +29,7 @@ namespace lockstep::parallel {
 /// further agreement, and are awaited at the end of backward. Depends on parameters, buckets and a Collectives object;
 /// not on models, losses or optimizers.
 ///
-/// The first synchronised step uses one bucket per dtype. Then, unless unused parameters are searched for, the buckets
+/// The first synchronized step uses one bucket per dtype. Then, unless unused parameters are searched for, the buckets
 /// are rebuilt once, in the order in which gradients arrived on rank 0.
 ///
 /// An undefined gradient differs from zero: a parameter that no rank used in a step keeps its previous `.grad`. A
@@ -44,7 +44,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
                 const mpi::Communicator& world);
 
   ReducerTraits traits() const noexcept override { return {.accepts_uneven_inputs = true}; }
-  void prepare(Synchronisation mode) override;
+  void prepare(Synchronization mode) override;
   bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
   void finish() override;
@@ -120,8 +120,8 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   std::shared_ptr<void> alive_ = std::make_shared<char>();  // graphs may outlive the reducer
   std::mutex mutex_;                                        // backward may run on one thread per device
 
-  Synchronisation mode_ = Synchronisation::none;  // fixed at forward
-  bool is_expecting_ = false;                     // a synchronised backward is to come or runs
+  Synchronization mode_ = Synchronization::none;  // fixed at forward
+  bool is_expecting_ = false;                     // a synchronized backward is to come or runs
   bool has_begun_ = false;                        // it runs
   bool is_callback_queued_ = false;
   bool has_marked_unused_ = false;

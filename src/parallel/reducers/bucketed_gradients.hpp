@@ -43,7 +43,7 @@ class BucketedGradients {
   bool is_used(std::size_t parameter) const { return states_[parameter].is_used; }
   /// Begins a step.
   void begin_step();
-  /// After a synchronised step: no parameter is used until a backward pass uses it.
+  /// After a synchronized step: no parameter is used until a backward pass uses it.
   void clear_uses();
 
   /// Moves this rank's gradient into its bucket. Without a gradient, the bucket receives zeros.
@@ -57,7 +57,7 @@ class BucketedGradients {
 
  private:
   struct State {
-    bool is_used = false;    // a gradient came since the last synchronised step
+    bool is_used = false;    // a gradient came since the last synchronized step
     bool has_graph = false;  // its gradient belongs to a graph (create_graph) and stays apart from the bucket
     at::Tensor stale;        // the gradient from before a step that did not use the parameter on this rank
   };

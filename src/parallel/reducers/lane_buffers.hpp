@@ -26,7 +26,7 @@ class LaneBuffers {
   void keep();
   /// Gives the buffers the values from the start of the step.
   void restore() const;
-  /// Stores the values of the lane that ends in its node, and adds neighbours in the tree that this rank holds.
+  /// Stores the values of the lane that ends in its node, and adds neighbors in the tree that this rank holds.
   void collect(mpi::LaneTree::Step step) const;
   /// RequeueCount the sum over all ranks. Collective.
   mpi::Ticket start(mpi::Collectives& collectives, const mpi::LaneTree& tree) const;

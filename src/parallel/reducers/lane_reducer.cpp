@@ -60,7 +60,7 @@ LaneReducer::~LaneReducer() {
   for (const NamedParameter& parameter : parameters_) models::detach_sink(parameter.tensor);
 }
 
-void LaneReducer::prepare(Synchronisation mode) {
+void LaneReducer::prepare(Synchronization mode) {
   if (is_open_) end_lane();
   if (lane_ == steps_.size()) throw std::logic_error("lanes: a forward beyond the last lane of this rank's step");
   if (lane_ == 0) {
@@ -68,7 +68,7 @@ void LaneReducer::prepare(Synchronisation mode) {
   } else {
     buffers_.restore();
   }
-  wants_slices_ = mode == Synchronisation::sliced;
+  wants_slices_ = mode == Synchronization::sliced;
   is_sliced_ = false;
   const auto& views = views_[static_cast<std::size_t>(steps_[lane_].buffer)];
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

@@ -23,7 +23,7 @@ namespace lockstep::parallel {
 /// any number of ranks.
 ///
 /// A lane is one forward and one backward, so prepare begins a lane. Its gradients go into a bucket of their own.
-/// Neighbours in the tree that one rank holds are added there; the others are added where all ranks' buckets are
+/// Neighbors in the tree that one rank holds are added there; the others are added where all ranks' buckets are
 /// reduced. A parameter that no lane used has no gradient. The model's buffers are treated by LaneBuffers.
 class LaneReducer : public Reducer {
  public:
@@ -41,7 +41,7 @@ class LaneReducer : public Reducer {
   ReducerTraits traits() const noexcept override { return {.averages_forwards = true, .averages_buffers = true}; }
   /// Begins this rank's next lane. A lane ends when the next one begins, or with finish. The mode of a step is that of
   /// its last lane.
-  void prepare(Synchronisation mode) override;
+  void prepare(Synchronization mode) override;
   /// After the last of this rank's lanes.
   void finish() override;
   bool is_sliced() const noexcept override { return is_sliced_; }

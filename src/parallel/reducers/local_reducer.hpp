@@ -9,7 +9,7 @@ namespace lockstep::parallel {
 class LocalReducer : public Reducer {
  public:
   ReducerTraits traits() const noexcept override { return {.accepts_uneven_inputs = true}; }
-  void prepare(Synchronisation) override {}
+  void prepare(Synchronization) override {}
   void finish() override {}
   bool is_sliced() const noexcept override { return false; }
   bool has_gradient(std::size_t) const override { return false; }

@@ -26,7 +26,7 @@ class NodeRow {
   const std::shared_ptr<void>& owner() const { return memory_.owner; }
   DType dtype() const { return dtype_; }
 
-  /// Adds neighbours in the tree that this rank holds.
+  /// Adds neighbors in the tree that this rank holds.
   void fold(mpi::LaneTree::Step step) const;
   /// RequeueCount the sum over all ranks. Collective.
   /// @param by_ranges  the result is read by Collectives::reduce_range

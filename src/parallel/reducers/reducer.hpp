@@ -17,7 +17,7 @@ namespace lockstep::parallel {
 class StepRecorder;
 
 /// What happens to the gradients of the backward passes that follow a forward.
-enum class Synchronisation {
+enum class Synchronization {
   none,    ///< Gradients accumulate on this rank only (no_sync).
   whole,   ///< Afterwards, every `.grad` holds the average over the ranks.
   sliced,  ///< Gradients are averaged while an update visits them. Until then, `.grad` cannot be read.
@@ -53,7 +53,7 @@ class Reducer {
 
   /// RequeueCount a forward with gradients. The mode holds for the backward passes that follow it.
   /// @throws ConfigError  the previous step left parameters without a gradient; on every rank, naming them
-  virtual void prepare(Synchronisation mode) = 0;
+  virtual void prepare(Synchronization mode) = 0;
 
   /// Whether the outputs of a forward must be passed through watch. Not collective.
   virtual bool watches_outputs() const noexcept { return false; }
@@ -91,7 +91,7 @@ class Reducer {
 
   // ---- Buckets. The defaults are those of a reducer without buckets.
 
-  /// Whether prepare may be given Synchronisation::sliced. Not collective.
+  /// Whether prepare may be given Synchronization::sliced. Not collective.
   virtual bool supports_slices() const noexcept { return false; }
   /// Calls `listener` now and whenever buckets are built, on every rank. Not collective.
   virtual void on_new_buckets(std::function<void(const std::vector<Bucket>&)> /*listener*/) {}
@@ -112,7 +112,7 @@ class Reducer {
 
   // ---- Uneven inputs, for reducers whose traits accept them
 
-  /// Takes part in one synchronised step with zero gradients.
+  /// Takes part in one synchronized step with zero gradients.
   virtual void contribute_nothing() {}
   /// Divides sums by `ranks`, the number of ranks that still have inputs. Not collective.
   virtual void set_divisor(int /*ranks*/) {}

@@ -102,7 +102,7 @@ void BlockGathering::release(Group group) {
   for (const std::size_t unit : units_[group]) shards_->release(unit);
 }
 
-std::optional<BlockGathering::Group> BlockGathering::neighbour(Group group, std::ptrdiff_t distance) const {
+std::optional<BlockGathering::Group> BlockGathering::neighbor(Group group, std::ptrdiff_t distance) const {
   const auto found = std::find(last_order_.begin(), last_order_.end(), group);
   if (found == last_order_.end()) return std::nullopt;
   const std::ptrdiff_t place = found - last_order_.begin() + distance;
@@ -128,7 +128,7 @@ models::Tensors BlockGathering::run(Block& block, const models::Tensors& inputs,
   gather(group);
   if (models::is_recomputing()) return next(inputs);  // its backward follows and gives the memory back
   order_.push_back(group);
-  request(neighbour(group, 1));
+  request(neighbor(group, 1));
   models::Tensors outputs = next(inputs);
   bool has_backward = false;
   for (const at::Tensor& output : outputs) {
@@ -136,7 +136,7 @@ models::Tensors BlockGathering::run(Block& block, const models::Tensors& inputs,
     has_backward = true;
     output.register_hook([this, group](const at::Tensor&) {
       gather(group);
-      request(neighbour(group, -1));
+      request(neighbor(group, -1));
     });
   }
   // Backward begins with the block that forward ends with.

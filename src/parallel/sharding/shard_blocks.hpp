@@ -56,7 +56,7 @@ class BlockGathering {
   void request(std::optional<Group> group);
   void release(Group group);
   /// What the forward before this one ran `distance` places after the group.
-  std::optional<Group> neighbour(Group group, std::ptrdiff_t distance) const;
+  std::optional<Group> neighbor(Group group, std::ptrdiff_t distance) const;
 
   Shards* shards_;
   std::map<const models::Block*, Group> group_of_block_;

@@ -48,7 +48,7 @@ mpi::BucketMemory ShardReducer::allocate(std::size_t bytes) const {
 
 // ---- Reduction
 
-void ShardReducer::prepare(Synchronisation /*mode*/) {
+void ShardReducer::prepare(Synchronization /*mode*/) {
   if (is_open_) flush();
   is_open_ = true;
 }

@@ -36,7 +36,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
                std::function<void(std::size_t unit)> on_reduced);
 
   /// Reduces what the previous backward left. The slices are the same in every mode.
-  void prepare(Synchronisation mode) override;
+  void prepare(Synchronization mode) override;
   void finish() override;
   bool is_sliced() const noexcept override { return is_sliced_; }
   bool has_gradient(std::size_t parameter) const override { return is_used_[parameter] != 0; }

@@ -138,7 +138,7 @@ void with_type(at::ScalarType type, const Work& work) {
     case at::kHalf:
       return work(at::Half());
     default:
-      throw ConfigError(std::string("a synchronised batch norm does not support inputs of type ") + at::toString(type));
+      throw ConfigError(std::string("a synchronized batch norm does not support inputs of type ") + at::toString(type));
   }
 }
 
@@ -151,7 +151,7 @@ std::pair<at::Tensor, at::Tensor> sums_on_cpu(const at::Tensor& gradient, const 
   const NormShape shape = shape_of(x, format);
   at::Tensor sums = at::empty_like(mean);
   at::Tensor dot_sums = at::empty_like(mean);
-  // Neighbouring channels share cache lines where inner is 1.
+  // Neighboring channels share cache lines where inner is 1.
   const std::int64_t grain = std::max<std::int64_t>(shape.inner == 1 ? 16 : 1, grain_of(shape.outer * shape.inner));
   with_type(x.scalar_type(), [&](auto type) {
     using T = decltype(type);
@@ -203,7 +203,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
 
   variable_list apply(variable_list&& gradients) override {
     const std::lock_guard<std::mutex> hold(mutex_);
-    if (at::GradMode::is_enabled()) throw ConfigError("a synchronised batch norm has no second derivative");
+    if (at::GradMode::is_enabled()) throw ConfigError("a synchronized batch norm does not support second derivatives");
     const at::Tensor input = input_.unpack();
     const at::Tensor weight = weight_.unpack();
     // Undefined when nothing that the loss needs depends on the output; the other ranks may still count on this one.
@@ -212,7 +212,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
     variable_list result(3);
     if (task_should_compute_output(0)) result[0] = input_gradient(gradient, input, weight, mine);
     if (weight.defined()) {
-      result[1] = mine.gradient_times_normalised.to(weight.scalar_type());
+      result[1] = mine.gradient_times_normalized.to(weight.scalar_type());
       result[2] = mine.gradient.to(weight.scalar_type());
     }
     return result;
@@ -228,7 +228,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   /// Over this rank's batch; [C].
   struct Sums {
     at::Tensor gradient;
-    at::Tensor gradient_times_normalised;
+    at::Tensor gradient_times_normalized;
   };
 
   Sums sums_of(const at::Tensor& gradient, const at::Tensor& input) const {
@@ -239,7 +239,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
       return {sums, dot_sums * invstd};
     }
     const at::Tensor mean = batch_.mean.to(at::toOpMathType(input.scalar_type()));
-    // The gradients of scale and shift of a normalisation by given statistics are exactly these sums.
+    // The gradients of scale and shift of a normalization by given statistics are exactly these sums.
     const auto [unused, scale, shift] =
         at::native_batch_norm_backward(gradient, input, at::ones_like(mean), mean, batch_.var.to(mean.scalar_type()),
                                        {}, {}, /*train=*/false, eps_, {false, true, true});
@@ -249,7 +249,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   /// dx = weight invstd (dy - mean(dy) - x^ mean(dy x^)) with x^ = (x - mean) invstd, and means over all ranks
   at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight,
                             const Sums& mine) const {
-    const at::Tensor both = at::cat({mine.gradient, mine.gradient_times_normalised}).to(at::kDouble);
+    const at::Tensor both = at::cat({mine.gradient, mine.gradient_times_normalized}).to(at::kDouble);
     const at::Tensor sums = sum_over_ranks(both, *collectives_);
     if (input.numel() == 0) return at::zeros_like(input);
     const std::int64_t channels = input.size(1);
@@ -266,9 +266,9 @@ class SyncBatchNormBackward : public torch::autograd::Node {
     const auto by_channel = [&](const at::Tensor& values) {
       return values.to(at::toOpMathType(input.scalar_type())).view(shape);
     };
-    const at::Tensor centred = input - by_channel(batch_.mean);
+    const at::Tensor centered = input - by_channel(batch_.mean);
     at::Tensor result = (gradient - by_channel(mean_gradient)).mul_(by_channel(slope));
-    return result.addcmul_(centred, by_channel(factor)).to(input.scalar_type());
+    return result.addcmul_(centered, by_channel(factor)).to(input.scalar_type());
   }
 
   SavedVariable input_;
@@ -278,7 +278,7 @@ class SyncBatchNormBackward : public torch::autograd::Node {
   std::shared_ptr<mpi::Collectives> collectives_;
 };
 
-at::Tensor normalised(BatchNorm& layer, const at::Tensor& input, double momentum,
+at::Tensor normalized(BatchNorm& layer, const at::Tensor& input, double momentum,
                       const std::shared_ptr<mpi::Collectives>& collectives) {
   const bool needs_gradient = at::GradMode::is_enabled() && input.requires_grad();
   const Statistics batch = [&] {
@@ -286,16 +286,16 @@ at::Tensor normalised(BatchNorm& layer, const at::Tensor& input, double momentum
     return combined(statistics_of(input), layer, needs_gradient, *collectives);
   }();
   if (batch.count > 0) fold_into_running(layer, batch, momentum);
-  const auto normalise = [&] {
+  const auto normalize = [&] {
     const at::AutoDispatchBelowADInplaceOrView not_recorded;
     const at::ScalarType type = at::toOpMathType(input.scalar_type());
     return std::get<0>(at::native_batch_norm(input, layer.weight, layer.bias, batch.mean.to(type), batch.var.to(type),
                                              /*training=*/false, 0.0, layer.eps()));
   };
-  if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalise();
+  if (!torch::autograd::compute_requires_grad(input, layer.weight, layer.bias)) return normalize();
   const std::shared_ptr<SyncBatchNormBackward> node(new SyncBatchNormBackward(input, layer, batch, collectives),
                                                     torch::autograd::deleteNode);
-  const at::Tensor output = normalise();
+  const at::Tensor output = normalize();
   torch::autograd::set_history(output, node);
   return output;
 }
@@ -316,7 +316,7 @@ std::vector<std::pair<std::string, BatchNorm*>> batch_norms_of(const models::Mod
     const std::string type = torch_type_of(*child.value());
     if (!type.empty()) {
       throw ConfigError("layer '" + child.key() + "' is a " + type +
-                        ", which cannot be synchronised; use models::BatchNorm");
+                        ", which cannot be synchronized; use models::BatchNorm");
     }
     if (auto* layer = dynamic_cast<BatchNorm*>(child.value().get())) layers.emplace_back(child.key(), layer);
   }
@@ -329,7 +329,7 @@ std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& c
   const std::shared_ptr<mpi::Collectives> own = collectives.split(0);
   for (const auto& [name, layer] : layers) {
     layer->train_by([own](BatchNorm& self, const at::Tensor& input, double momentum) {
-      return normalised(self, input, momentum, own);
+      return normalized(self, input, momentum, own);
     });
   }
   return layers.size();

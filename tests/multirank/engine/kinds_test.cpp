@@ -144,7 +144,7 @@ class Validated : public models::Model {
   std::shared_ptr<models::Linear> head;
 };
 
-ValueMap labelled(const batch::Draw& draw) {
+ValueMap labeled(const batch::Draw& draw) {
   return {{"data", numbers(draw.index, {4})}, {"label", numbers(draw.index + 3, {3}).gt(0).to(at::kLong)}};
 }
 ValueMap measured(const batch::Draw& draw) {
@@ -245,7 +245,7 @@ const std::vector<Kind>& kinds() {
        {{"eval.metrics", "top_k,k=2,output=class,target=class"},
         {"eval.metrics", "regression,output=size,target=size,classes=1,prefix=size"}}},
       {"valid", partly_valid, {.classes = 3}, kUsual, made<Validated>, {"accuracy"}},
-      {"multilabel", labelled, {.classes = 3, .kind = TaskKind::multilabel}, kUsual, made<Line>, {"label_f1"}},
+      {"multilabel", labeled, {.classes = 3, .kind = TaskKind::multilabel}, kUsual, made<Line>, {"label_f1"}},
       {"regression", measured, {.classes = 3, .kind = TaskKind::regression}, kUsual, made<Line>, {"rmse"}},
       {"segmentation", segmented, {.classes = 2, .kind = TaskKind::segmentation}, kUsual, made<Pixels>, {"miou"}},
       {"skips", masked, {.classes = 3}, kUsual, made<Skips>, {"accuracy"}},

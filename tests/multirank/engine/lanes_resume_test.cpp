@@ -18,7 +18,7 @@
 namespace lockstep::engine {
 namespace lanes_resume_test {
 
-/// Has parameters, running statistics and random draws: all that a checkpoint carries or that a rank could colour.
+/// Has parameters, running statistics and random draws: all that a checkpoint carries or that a rank could color.
 class Normed : public models::Model {
  public:
   Normed(const Section& model, const Task& task) {

@@ -90,7 +90,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Misuse{"NoMomentum",
                {{"optim.name", "adagrad"}, {"sched.rule", "constant,of=momentum"}},
-               "sched.rule: of=momentum: group 'all' has no such option; choose one of: eps, "},
+               "sched.rule: of=momentum: group 'all' does not have this option; choose one of: eps, "},
         Misuse{"MomentumFromNothing", with(kSgd, {{"sched.rule", "linear,of=momentum,base=0.9"}}),
                "sched.rule: in step 1 of group 'all' momentum would be 0.009, but sgd keeps no momentum_buffer"},
         Misuse{"Switch",

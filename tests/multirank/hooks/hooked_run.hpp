@@ -61,7 +61,7 @@ std::string agreed_error_of(const mpi::Communicator& world, const Function& func
   return world.broadcast(words) == words ? words : "another one than rank 0's: " + words;
 }
 
-/// Normalises pixels, then one linear layer.
+/// Normalizes pixels, then one linear layer.
 class Normed : public models::Model {
  public:
   Normed(const Section&, const Task& task) {

@@ -74,7 +74,7 @@ TEST_F(PreciseStatisticsTest, DoesNotDependOnHowSamplesAreDivided) {
   }
 }
 
-TEST_F(PreciseStatisticsTest, IsTheSameOfSynchronisedLayers) {
+TEST_F(PreciseStatisticsTest, IsTheSameOfSynchronizedLayers) {
   OneNorm model(1);
   parallel::convert_to_sync_batch_norm(model, *collectives_);
   const double rank = world_.rank();

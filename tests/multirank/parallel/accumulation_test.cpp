@@ -33,7 +33,7 @@ CommHook doubling_hook(mpi::Collectives& collectives) {
 }
 
 // Case 45.
-TEST_F(AccumulationTest, NoSyncAccumulatesOnThisRankUntilTheNextStepThatSynchronises) {
+TEST_F(AccumulationTest, NoSyncAccumulatesOnThisRankUntilTheNextStepThatSynchronizes) {
   for (const bool has_hook : {false, true}) {
     for (const int steps : {2, 4}) {
       auto model = std::make_shared<Layers>(kWidths);
@@ -117,7 +117,7 @@ TEST_F(AccumulationTest, GivesTheGradientOfAllSamples) {
 }
 
 // Case 48.
-TEST_F(AccumulationTest, WhetherABackwardSynchronisesIsDecidedByItsForward) {
+TEST_F(AccumulationTest, WhetherABackwardSynchronizesIsDecidedByItsForward) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);
   const batch::Batch batch = batch_of(rank(), 0, kWidths);

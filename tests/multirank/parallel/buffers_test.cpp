@@ -29,7 +29,7 @@ class Buffered : public Layers {
 };
 
 // Case 83: the memory of a buffer may be another one than at the forward before.
-TEST_F(BuffersTest, AreSynchronisedBeforeEveryForwardAsTheyAreThen) {
+TEST_F(BuffersTest, AreSynchronizedBeforeEveryForwardAsTheyAreThen) {
   const double average = (size() - 1) / 2.0;
   for (const BufferMode mode : {BufferMode::off, BufferMode::broadcast, BufferMode::average}) {
     auto model = std::make_shared<Buffered>();
@@ -49,7 +49,7 @@ TEST_F(BuffersTest, AreSynchronisedBeforeEveryForwardAsTheyAreThen) {
       wrapper->forward(torch::ones({1, 3}, at::kDouble)).sum().backward();
       EXPECT_EQ(model->level(), rank());
     }
-    wrapper->synchronise_buffers();
+    wrapper->synchronize_buffers();
     EXPECT_EQ(model->level(), average);
     EXPECT_EQ(model->count(), 0);
   }
@@ -87,7 +87,7 @@ TEST_F(BuffersTest, AreAveragedAsByAReductionAtTheSamePlace) {
         return models::run(*norm, model->forward(batch_of(rank(), step, {3, 4}, 5).input()));
       });
       if (!is_before && is_by_hand) start();
-      if (!is_before && !is_by_hand) wrapper->synchronise_buffers();
+      if (!is_before && !is_by_hand) wrapper->synchronize_buffers();
       if (place == Place::after_forward) complete();
       output.square().square().sum().backward();
       complete();

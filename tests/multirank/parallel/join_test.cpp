@@ -181,7 +181,7 @@ std::vector<Work> works() {
 
 class JoinMatrixTest : public JoinTest {
  protected:
-  /// Rank r has base + r * offset inputs, of which every interval-th synchronises.
+  /// Rank r has base + r * offset inputs, of which every interval-th synchronizes.
   void train(const Work& work, int interval, int base, int offset) {
     SCOPED_TRACE(std::string(work.name) + ", every " + std::to_string(interval) + "th of " + std::to_string(base) +
                  " + " + std::to_string(offset) + " r");
@@ -331,7 +331,7 @@ TEST_F(JoinTest, AWrapperThatCannotJoinIsRefused) {
   EXPECT_NE(refusal(*sharing).find("ddp.shared_parameters=false"), std::string::npos);
 }
 
-TEST_F(JoinTest, RanksMustSynchroniseTheSameSteps) {
+TEST_F(JoinTest, RanksMustSynchronizeTheSameSteps) {
   if (size() == 1) GTEST_SKIP() << "one rank agrees with itself";
   auto model = std::make_shared<TwoLayers>();
   auto wrapper = wrap(model);

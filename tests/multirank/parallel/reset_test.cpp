@@ -38,7 +38,7 @@ TEST_F(ResetTest, AWrapperContinuesAfterAnExceptionInBackward) {
       for (int step = 0; step < 4; ++step) {
         const batch::Batch batch = batch_of(rank(), step, kWidths);
         if (step != 2) {
-          // A step fails that had no synchronised forward before it, one in its midst, one at its beginning.
+          // A step fails that had no synchronized forward before it, one in its midst, one at its beginning.
           const Failing failing(model->layers[(step + rank()) % 2]->weight);
           EXPECT_ANY_THROW(wrapper->train_step(batch, optimizer));
         } else {

@@ -141,7 +141,7 @@ TEST_F(SeparateTest, ChildrenThatRestCanBeFrozenInstead) {
   expect_close(values_of(*model), values_of(alone.model));
 }
 
-TEST_F(SeparateTest, OptimizersThatAccumulateSynchroniseOncePerStep) {
+TEST_F(SeparateTest, OptimizersThatAccumulateSynchronizeOncePerStep) {
   Alone alone(size());
   auto model = std::make_shared<Rivals>();
   auto wrapper = wrap_children(model);
@@ -189,7 +189,7 @@ TEST_F(SeparateTest, WhatIsNotTrainedIsOnlyBroadcast) {
 }
 
 TEST_F(SeparateTest, NoSyncReachesEveryChild) {
-  if (size() == 1) GTEST_SKIP() << "one rank has nothing to synchronise";
+  if (size() == 1) GTEST_SKIP() << "one rank has nothing to synchronize";
   auto model = std::make_shared<Rivals>();
   auto wrapper = wrap_children(model);
   optim::OptimWrapperDict none;

@@ -56,7 +56,7 @@ class SyncBatchNormTest : public ::testing::Test {
   int rank() const { return world_.rank(); }
   int size() const { return world_.size(); }
 
-  std::shared_ptr<OneLayer> synchronised(std::int64_t channels, const BatchNormOptions& options = {},
+  std::shared_ptr<OneLayer> synchronized(std::int64_t channels, const BatchNormOptions& options = {},
                                          at::ScalarType dtype = at::kDouble) {
     auto model = std::make_shared<OneLayer>(channels, options, dtype);
     EXPECT_EQ(convert_to_sync_batch_norm(*model, *collectives_), 1U);
@@ -125,20 +125,20 @@ class SyncBatchNormTest : public ::testing::Test {
 TEST_F(SyncBatchNormTest, BatchesOfAnySizeAndShapeGiveWhatOneProcessGets) {
   const auto unequal = [](int r) { return r + 2; };
   for (const std::vector<std::int64_t>& rest : std::vector<std::vector<std::int64_t>>{{3}, {3, 5}, {3, 4, 2}}) {
-    expect_as_one_process(*synchronised(3), batches(rest, unequal), {});
+    expect_as_one_process(*synchronized(3), batches(rest, unequal), {});
   }
 }
 
 // Case 86.
 TEST_F(SyncBatchNormTest, CumulativeStatisticsAndNoScale) {
   const BatchNormOptions options{.eps = 1e-3, .momentum = std::nullopt, .is_affine = false};
-  expect_as_one_process(*synchronised(3, options), batches({3, 5}, [](int r) { return r + 2; }), options);
+  expect_as_one_process(*synchronized(3, options), batches({3, 5}, [](int r) { return r + 2; }), options);
 }
 
 // Case 86.
 TEST_F(SyncBatchNormTest, OneValuePerChannelAndRankIsEnough) {
   const auto one = [](int) { return 1; };
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   if (size() == 1) {
     EXPECT_THROW(model->layer->forward(torch::zeros({1, 3}, at::kDouble)), c10::Error);
   } else {
@@ -149,7 +149,7 @@ TEST_F(SyncBatchNormTest, OneValuePerChannelAndRankIsEnough) {
 
 // Case 86.
 TEST_F(SyncBatchNormTest, RunningStatisticsAreThoseOfAllData) {
-  const auto model = synchronised(2, {.momentum = 0.99});
+  const auto model = synchronized(2, {.momentum = 0.99});
   std::vector<at::Tensor> all;
   at::Tensor mine;
   for (int k = 0; k < size(); ++k) {
@@ -167,7 +167,7 @@ TEST_F(SyncBatchNormTest, RunningStatisticsAreThoseOfAllData) {
 
 // Case 86.
 TEST_F(SyncBatchNormTest, ChannelsLastStaysChannelsLast) {
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   std::vector<at::Tensor> inputs = batches({3, 4, 2}, [](int r) { return r + 2; });
   for (at::Tensor& input : inputs) input = input.contiguous(at::MemoryFormat::ChannelsLast);
   expect_as_one_process(*model, inputs, {});
@@ -197,9 +197,9 @@ TEST_F(SyncBatchNormTest, ASubGroupSharesStatistics) {
 TEST_F(SyncBatchNormTest, RanksMayHaveNothing) {
   if (size() == 1) return;  // the layer is the ordinary one
   for (const bool needs_gradient : {true, false}) {
-    expect_as_one_process(*synchronised(3), batches({3, 4, 2}, [](int r) { return r == 0 ? 0 : r + 1; }), {},
+    expect_as_one_process(*synchronized(3), batches({3, 4, 2}, [](int r) { return r == 0 ? 0 : r + 1; }), {},
                           needs_gradient);
-    const auto model = synchronised(3);
+    const auto model = synchronized(3);
     const at::Tensor nothing = torch::zeros({0, 3, 4, 2}, at::kDouble).requires_grad_(needs_gradient);
     const at::Tensor output = model->forward(nothing);
     EXPECT_EQ(output.sizes(), nothing.sizes());
@@ -213,7 +213,7 @@ TEST_F(SyncBatchNormTest, RanksMayHaveNothing) {
 
 // Case 88.
 TEST_F(SyncBatchNormTest, EvaluationDoesNotCommunicate) {
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   if (rank() == 0) {
     model->eval();
     const at::Tensor input = torch::ones({1, 3}, at::kDouble);
@@ -260,7 +260,7 @@ TEST_F(SyncBatchNormTest, AForwardIsOneGatherAndABackwardOneReduction) {
 }
 
 TEST_F(SyncBatchNormTest, LargeMeansKeepTheirVariance) {
-  const auto model = synchronised(2, {}, at::kFloat);
+  const auto model = synchronized(2, {}, at::kFloat);
   torch::manual_seed(3);
   const at::Tensor all = torch::randn({4 * size(), 2, 8}) + 4096;
   const at::Tensor output = model->forward(all.narrow(0, 4 * rank(), 4));
@@ -290,7 +290,7 @@ TEST_F(SyncBatchNormTest, TwoSamplesOnTwoRanksKeepTheDigitsOfTheirGradient) {
       scale * (first_dy.to(at::kDouble) - second_dy.to(at::kDouble)) / 2 * eps / (variance + eps).pow(1.5);
   for (const bool is_image : {false, true}) {
     SCOPED_TRACE(is_image ? "[1, C, 1, 1]" : "[1, C]");
-    const auto model = synchronised(channels, {.eps = eps}, at::kFloat);
+    const auto model = synchronized(channels, {.eps = eps}, at::kFloat);
     const std::int64_t samples = rank() < 2 ? 1 : 0;
     const std::vector<std::int64_t> rest = is_image ? std::vector<std::int64_t>{channels, 1, 1} : std::vector{channels};
     const at::Tensor input =
@@ -315,7 +315,7 @@ TEST_F(SyncBatchNormTest, SinglePrecisionGradientsAreThoseOfDoublePrecision) {
       const at::Tensor all = (torch::randn({3 * size(), 5, 7, 3}) + 2).to(dtype);
       const at::Tensor dy = (torch::randn({3 * size(), 5, 7, 3}) + 1).to(dtype);
       const auto format = is_channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-      const auto model = synchronised(5, {}, at::kFloat);
+      const auto model = synchronized(5, {}, at::kFloat);
       const at::Tensor input = all.narrow(0, 3 * rank(), 3).clone(format).requires_grad_();
       model->forward(input).backward(dy.narrow(0, 3 * rank(), 3));
       OneLayer whole(5, {}, at::kDouble);
@@ -328,8 +328,8 @@ TEST_F(SyncBatchNormTest, SinglePrecisionGradientsAreThoseOfDoublePrecision) {
   }
 }
 
-TEST_F(SyncBatchNormTest, SixteenBitInputsAreNormalisedInSinglePrecision) {
-  const auto model = synchronised(3, {}, at::kFloat);
+TEST_F(SyncBatchNormTest, SixteenBitInputsAreNormalizedInSinglePrecision) {
+  const auto model = synchronized(3, {}, at::kFloat);
   torch::manual_seed(3);
   const at::Tensor all = torch::randn({4 * size(), 3, 8}).to(at::kBFloat16);
   const at::Tensor input = all.narrow(0, 4 * rank(), 4).clone().requires_grad_();
@@ -348,7 +348,7 @@ TEST_F(SyncBatchNormTest, SixteenBitInputsAreNormalisedInSinglePrecision) {
 }
 
 TEST_F(SyncBatchNormTest, ReductionsInFlightAreNotInTheWay) {
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   std::vector<double> value = {1.0 + rank()};
   const mpi::Ticket ticket = collectives_->start_all_reduce(value.data(), 1, DType::float64, mpi::ReduceOp::sum);
   const std::vector<at::Tensor> all = batches({3, 5}, [](int r) { return r + 2; });
@@ -363,7 +363,7 @@ TEST_F(SyncBatchNormTest, ReductionsInFlightAreNotInTheWay) {
 }
 
 TEST_F(SyncBatchNormTest, LayersGoBackToTheirOwnStatistics) {
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   revert_sync_batch_norm(*model);
   OneLayer plain(3, {}, at::kDouble);
   const at::Tensor mine = batches({3, 5}, [](int r) { return r + 2; })[index_];
@@ -372,14 +372,14 @@ TEST_F(SyncBatchNormTest, LayersGoBackToTheirOwnStatistics) {
 
 TEST_F(SyncBatchNormTest, InputsThatDifferInNeedingGradientsAreRefused) {
   if (size() == 1) return;
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   const at::Tensor input = torch::ones({2, 3}, at::kDouble).requires_grad_(rank() == 1);
   EXPECT_THROW(model->forward(input), ConfigError);
 }
 
 TEST_F(SyncBatchNormTest, SecondDerivativesAreRefused) {
   if (size() == 1) return;
-  const auto model = synchronised(3);
+  const auto model = synchronized(3);
   const at::Tensor input = torch::randn({2, 3}, at::kDouble).requires_grad_();
   const at::Tensor loss = model->forward(input).pow(3).sum();
   EXPECT_THROW(torch::autograd::grad({loss}, {input}, {}, true, /*create_graph=*/true), ConfigError);
@@ -398,7 +398,7 @@ TEST_F(SyncBatchNormTest, LayersOfTorchAreNamed) {
     ADD_FAILURE() << "accepted";
   } catch (const ConfigError& error) {
     EXPECT_STREQ(error.what(),
-                 "layer 'inner' is a torch::nn::BatchNorm2d, which cannot be synchronised; use models::BatchNorm");
+                 "layer 'inner' is a torch::nn::BatchNorm2d, which cannot be synchronized; use models::BatchNorm");
   }
 }
 

@@ -114,7 +114,7 @@ TEST_F(TrafficTest, OneRankHasNoHooksAndNoCollectives) {
       const at::Tensor loss = wrapper->run([&] { return model->run(0, batch_of(0, step, kWidths).input()).sum(); });
       optimizer.update_params(loss);  // an unused parameter is simply left alone
     }
-    wrapper->synchronise_buffers();
+    wrapper->synchronize_buffers();
     EXPECT_EQ(counted_.take_counts().all(), 0);
     EXPECT_TRUE(at::equal(model->layers[1]->weight, unused));
     EXPECT_FALSE(at::equal(model->layers[0]->weight, used));

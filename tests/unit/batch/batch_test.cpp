@@ -24,9 +24,9 @@ TEST(BatchTest, DataAndLabelAreInputAndTarget) {
   EXPECT_TRUE(batch.input().is_same(kData));
   EXPECT_TRUE(batch.target().is_same(kLabel));
   EXPECT_TRUE(batch.tensor("label").is_same(kLabel));
-  const Batch unlabelled(kData);
-  EXPECT_FALSE(unlabelled.has_target());
-  EXPECT_FALSE(unlabelled.has("label"));
+  const Batch unlabeled(kData);
+  EXPECT_FALSE(unlabeled.has_target());
+  EXPECT_FALSE(unlabeled.has("label"));
 }
 
 TEST(BatchTest, WhatIsNotThereIsNamed) {

@@ -121,7 +121,7 @@ TEST_F(DamageTest, DamageIsNamedByBytesAndArray) {
 }
 
 // Two arrays and the metadata between them, all within one MiB: each is told apart.
-TEST_F(DamageTest, SmallNeighboursAreDistinguished) {
+TEST_F(DamageTest, SmallNeighborsAreDistinguished) {
   const std::size_t config = find("[optim]\nlr");
   std::string bad = good_;
   bad[config] = 'x';
@@ -142,7 +142,7 @@ TEST_F(DamageTest, MetadataAndTableOfDigestsAreNamed) {
                                   std::to_string(good_.size() - 1) + ", its index, differ from their digest");
 }
 
-TEST_F(DamageTest, AnArrayThatNeverReachedTheDiskIsRecognised) {
+TEST_F(DamageTest, AnArrayThatNeverReachedTheDiskIsRecognized) {
   std::string bad = good_;
   const std::size_t config = find("[optim]\nlr");
   ASSERT_NE(config, std::string::npos);

@@ -48,12 +48,12 @@ TEST(SamplePicturesTest, GoFromTheSmallestToTheLargestNumberOfEachSample) {
   EXPECT_EQ(images[0].pixels, (Pixels{0, 0, 0, 64, 64, 64, 128, 128, 128, 255, 255, 255}));
   EXPECT_EQ(images[0].caption, "7");
   EXPECT_FALSE(images[0].is_wrong);
-  EXPECT_EQ(images[1].pixels, Pixels(12, 0)) << "of one colour";
-  EXPECT_EQ(images[1].caption, "1, taken for 2");
+  EXPECT_EQ(images[1].pixels, Pixels(12, 0)) << "of one color";
+  EXPECT_EQ(images[1].caption, "1, predicted as 2");
   EXPECT_TRUE(images[1].is_wrong);
 }
 
-TEST(SamplePicturesTest, ThreeChannelsAreColoursAndOthersGrey) {
+TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGrey) {
   const at::Tensor rgb = torch::tensor({0.0F, 1.0F, 0.5F, 0.0F, 0.0F, 0.2F}).reshape({1, 3, 1, 2});
   const models::Predictions said{{"classes", torch::tensor({0})}};
   EXPECT_EQ(images_of(rgb, torch::tensor({0}), said)[0].pixels, (Pixels{0, 128, 0, 255, 0, 51}));

@@ -66,12 +66,12 @@ TEST(ReidentificationTest, RefusesSizesThatDoNotFit) {
   EXPECT_THROW(reidentification(kDistances, kQueries, kGallery, 0), std::invalid_argument);
   EXPECT_THROW(rerank(kDistances, kDistances, kDistances, {}), std::invalid_argument);
   EXPECT_THROW(rerank({{1}, 1}, {{0}, 1}, {{0}, 1}, {.k1 = 0}), std::invalid_argument);
-  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3, 4}, 2}, {.neighbours = 3}), std::invalid_argument);
-  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3}, 1}, {.neighbours = 1}), std::invalid_argument);
+  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3, 4}, 2}, {.neighbors = 3}), std::invalid_argument);
+  EXPECT_THROW(expand_queries({{1, 2}, 2}, {{3}, 1}, {.neighbors = 1}), std::invalid_argument);
 }
 
-// Two tight pairs far from each other: each query shares all neighbours with its own pair and none with the other.
-TEST(RerankingTest, SharedNeighboursBringNear) {
+// Two tight pairs far from each other: each query shares all neighbors with its own pair and none with the other.
+TEST(RerankingTest, SharedNeighborsBringNear) {
   const Matrix queries = {.values = {0, 10}, .columns = 1};
   const Matrix gallery = {.values = {1, 11}, .columns = 1};
   const Matrix distances = rerank(squared_distances(queries, gallery), squared_distances(queries, queries),
@@ -83,11 +83,11 @@ TEST(RerankingTest, SharedNeighboursBringNear) {
 }
 
 // The two vectors of one direction become their mean, the third stays.
-TEST(RerankingTest, ExpansionTakesTheMeanOfNeighbours) {
-  const Expanded one = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.neighbours = 2, .alpha = 3});
+TEST(RerankingTest, ExpansionTakesTheMeanOfNeighbors) {
+  const Expanded one = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.neighbors = 2, .alpha = 3});
   EXPECT_EQ(one.queries.values, (Doubles{3, 0}));
   EXPECT_EQ(one.gallery.values, (Doubles{3, 0, 0, 1.5}));
-  const Expanded none = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.times = 0, .neighbours = 2});
+  const Expanded none = expand_queries({{2, 0}, 2}, {{4, 0, 0, 3}, 2}, {.times = 0, .neighbors = 2});
   EXPECT_EQ(none.queries.values, (Doubles{2, 0}));
 }
 

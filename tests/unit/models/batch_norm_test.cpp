@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Normalisation, sum and ReLU in one go, beside LibTorch's functions one after the other.
+// Normalization, sum and ReLU in one go, beside LibTorch's functions one after the other.
 #include <lockstep/models/layers.hpp>
 
 #include <ATen/Parallel.h>

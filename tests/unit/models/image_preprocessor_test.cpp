@@ -31,7 +31,7 @@ at::Tensor image(std::int64_t height, std::int64_t width) {
 }
 
 // Case: mean 127.5, std [1, 2, 3], divisor 16, padding 10, sizes 3x10x10 and 3x15x15.
-TEST(ImagePreprocessorTest, NormalisesThenPadsThenStacks) {
+TEST(ImagePreprocessorTest, NormalizesThenPadsThenStacks) {
   const ImagePreprocessor preprocess({.mean = {127.5}, .std = {1, 2, 3}, .pad_size_divisor = 16, .pad_value = 10});
   const at::Tensor batch = preprocess(ValueList{image(10, 10), image(15, 15)});
   EXPECT_EQ(batch.sizes(), Sizes({2, 3, 16, 16}));
@@ -51,7 +51,7 @@ TEST(ImagePreprocessorTest, ABatchTensorIsRoundedUpOnly) {
   EXPECT_EQ(ImagePreprocessor({.pad_size_divisor = 5})(at::ones({2, 1, 10, 10})).sizes(), Sizes({2, 1, 10, 10}));
 }
 
-TEST(ImagePreprocessorTest, ChannelsAreReversedBeforeTheyAreNormalised) {
+TEST(ImagePreprocessorTest, ChannelsAreReversedBeforeTheyAreNormalized) {
   for (const bool is_bgr : {true, false}) {
     const ImagePreprocessor preprocess({.mean = {3, 2, 1}, .std = {1}, .bgr_to_rgb = is_bgr, .rgb_to_bgr = !is_bgr});
     const at::Tensor channels = at::arange(1, 4, at::kByte).view({3, 1, 1});  // 1, 2, 3
@@ -86,7 +86,7 @@ TEST(ImagePreprocessorTest, RefusesWhatContradictsItself) {
 
 TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
   const ImagePreprocessor plain(ImageOptions{});
-  const ImagePreprocessor coloured({.mean = {1, 2, 3}, .std = {1, 1, 1}});
+  const ImagePreprocessor colored({.mean = {1, 2, 3}, .std = {1, 1, 1}});
   const ImagePreprocessor reversing({.bgr_to_rgb = true});
   const std::vector<at::Tensor> mixed = {at::ones({3, 5}), at::ones({3, 5, 1})};
   const std::vector<std::pair<std::string, std::function<void()>>> rows = {
@@ -102,7 +102,7 @@ TEST(ImagePreprocessorTest, RefusesWhatIsNoBatchOfImages) {
       {"a list of images must contain tensors, not a number", [&] { plain(ValueList{0.5}); }},
       {"images need three channels (3, H, W) here, not the shape [1, 2, 2]",
        [&] {
-         coloured(ValueList{at::zeros({1, 2, 2})});
+         colored(ValueList{at::zeros({1, 2, 2})});
        }},
       {"images need three channels (3, H, W) here, not the shape [2, 4, 2, 2]",
        [&] {

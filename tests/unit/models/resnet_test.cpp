@@ -131,7 +131,7 @@ TEST(ResNetTest, EqualsTheNetworkOfTorchsLayers) {
   }
 }
 
-// Where normalisation, sum and ReLU are one.
+// Where normalization, sum and ReLU are one.
 TEST(ResNetTest, FloatFollowsDouble) {
   const auto model = build_resnet("16", 3, at::kFloat);
   PlainResNet plain(3, 16);
@@ -210,7 +210,7 @@ TEST(BatchNormTest, OneValuePerChannelCannotBeTrainedOn) {
   EXPECT_NO_THROW(layer.forward(torch::zeros({1, 3})));
 }
 
-TEST(BatchNormTest, TrainingBatchesCanBeNormalisedByOthers) {
+TEST(BatchNormTest, TrainingBatchesCanBeNormalizedByOthers) {
   BatchNorm layer(3, {.momentum = std::nullopt});
   std::vector<double> weights;
   layer.train_by([&](BatchNorm& self, const at::Tensor& input, double momentum) {

@@ -51,7 +51,7 @@ double norm(const Values& values) {
 
 /// Five times X := a X + (b A + c A A) X with A = X X^T, from X / |X|. A tall matrix needs no transposing here: the
 /// polynomial is odd in its singular values.
-Matrix orthogonalised(Matrix x) {
+Matrix orthogonalized(Matrix x) {
   const double length = norm(x.values);
   for (double& value : x.values) value /= length;
   for (int k = 0; k < 5; ++k) {
@@ -118,7 +118,7 @@ Values muon_formula(std::size_t rows, std::size_t columns, bool is_nesterov, dou
       mean[i] += (1 - momentum) * (gradient[i] - mean[i]);
       direction.values[i] = is_nesterov ? gradient[i] + momentum * (mean[i] - gradient[i]) : mean[i];
     }
-    const Matrix step = orthogonalised(direction);
+    const Matrix step = orthogonalized(direction);
     for (std::size_t i = 0; i < parameter.size(); ++i) {
       parameter[i] = (1 - 0.5 * 0.125) * parameter[i] - 0.5 * lr_factor * step.values[i];
     }
@@ -135,7 +135,7 @@ Settings muon_with(const std::string& key, const std::string& value) {
   return settings;
 }
 
-TYPED_TEST(WholeTest, MuonOrthogonalisesMatrices) {
+TYPED_TEST(WholeTest, MuonOrthogonalizesMatrices) {
   const double tolerance = this->kTolerance;
   expect_near<TypeParam>(trained<TypeParam>(kMuon, {3, 5}), muon_formula(3, 5, false, 1), tolerance);
   expect_near<TypeParam>(trained<TypeParam>(kMuon, {6, 2}), muon_formula(6, 2, false, std::sqrt(3.0)), tolerance);

@@ -13,7 +13,7 @@
 namespace lockstep::plot {
 namespace line_chart_test {
 
-/// The `d` of the paths and the centres of the dots that show data.
+/// The `d` of the paths and the centers of the dots that show data.
 std::vector<std::string> data_of(const std::string& svg) {
   std::vector<std::string> shapes;
   for (const auto& [name, child] : parsed(svg)) {

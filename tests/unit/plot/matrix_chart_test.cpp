@@ -12,8 +12,11 @@ namespace lockstep::plot {
 namespace matrix_chart_test {
 
 MatrixChart chart_of(std::size_t classes, std::vector<double> counts) {
-  return {
-      .title = "t", .row_label = "class", .column_label = "taken for", .classes = classes, .counts = std::move(counts)};
+  return {.title = "t",
+          .row_label = "class",
+          .column_label = "predicted as",
+          .classes = classes,
+          .counts = std::move(counts)};
 }
 
 struct Cell {
@@ -38,9 +41,9 @@ TEST(MatrixChartTest, ShadesSharesOfRows) {
   const std::string svg = matrix_chart(chart_of(2, {30, 10, 0, 5}));
   const std::vector<Cell> cells = cells_of(svg);
   ASSERT_EQ(cells.size(), 3U) << "what was never counted is not drawn";
-  EXPECT_EQ(cells[0].tip, "class 0, taken for 0: 30 (75.0 %)");
-  EXPECT_EQ(cells[1].tip, "class 0, taken for 1: 10 (25.0 %)");
-  EXPECT_EQ(cells[2].tip, "class 1, taken for 1: 5 (100.0 %)");
+  EXPECT_EQ(cells[0].tip, "class 0, predicted as 0: 30 (75.0 %)");
+  EXPECT_EQ(cells[1].tip, "class 0, predicted as 1: 10 (25.0 %)");
+  EXPECT_EQ(cells[2].tip, "class 1, predicted as 1: 5 (100.0 %)");
   EXPECT_LT(cells[0].x, cells[1].x);
   EXPECT_EQ(cells[0].y, cells[1].y);
   EXPECT_EQ(cells[1].x, cells[2].x);
@@ -50,8 +53,8 @@ TEST(MatrixChartTest, ShadesSharesOfRows) {
   EXPECT_NEAR(cells[1].opacity, 0.12 + 0.88 * 0.5, 0.01) << "the root of a quarter: mistakes are rare";
   EXPECT_EQ(cells[2].opacity, 1);
   EXPECT_EQ(cells[0].fill, cells[2].fill);
-  EXPECT_NE(cells[0].fill, cells[1].fill) << "mistakes have a colour of their own";
-  for (const char* text : {"30", "10", "5", "class", "taken for", "t"})
+  EXPECT_NE(cells[0].fill, cells[1].fill) << "mistakes have a color of their own";
+  for (const char* text : {"30", "10", "5", "class", "predicted as", "t"})
     EXPECT_TRUE(contains(texts_of(svg), text)) << text;
 }
 

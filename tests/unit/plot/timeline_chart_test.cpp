@@ -13,11 +13,11 @@ namespace timeline_chart_test {
 
 using Boxes = std::vector<std::string>;
 
-/// "x y width height" of the boxes of one colour, behind the legend's where there is one.
-Boxes boxes_of(const std::string& svg, const std::string& colour) {
+/// "x y width height" of the boxes of one color, behind the legend's where there is one.
+Boxes boxes_of(const std::string& svg, const std::string& color) {
   Boxes boxes;
   for (const auto& [name, child] : parsed(svg)) {
-    if (name != "rect" || child.get("<xmlattr>.fill", "") != colour) continue;
+    if (name != "rect" || child.get("<xmlattr>.fill", "") != color) continue;
     const auto part = [&child = child](const char* key) { return child.get<std::string>(key); };
     boxes.push_back(part("<xmlattr>.x") + " " + part("<xmlattr>.y") + " " + part("<xmlattr>.width") + " " +
                     part("<xmlattr>.height"));

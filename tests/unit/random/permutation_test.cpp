@@ -76,7 +76,7 @@ TEST(PermutationTest, WhereAnElementGoesIsEvenOverKeys) {
   }
 }
 
-TEST(PermutationTest, NeighboursArePlacedIndependently) {
+TEST(PermutationTest, NeighborsArePlacedIndependently) {
   constexpr std::uint64_t kKeys = 40000;
   constexpr std::uint64_t kSize = 20;
   std::map<std::uint64_t, int> counts;  // of ordered pairs of different elements

@@ -13,7 +13,7 @@ TEST(BitsTest, EveryArgumentCounts) {
   std::set<std::uint64_t> seen;
   std::size_t drawn = 0;
   for (const std::uint64_t seed : {0ULL, 1ULL, 1ULL << 32, ~0ULL}) {
-    for (const Stream stream : {Stream::initialisation, Stream::order, Stream::digits, Stream::forward, Stream::user}) {
+    for (const Stream stream : {Stream::initialization, Stream::order, Stream::digits, Stream::forward, Stream::user}) {
       for (const std::uint64_t a : {0ULL, 1ULL, 1ULL << 32}) {
         for (const std::uint64_t b : {0ULL, 1ULL, 1ULL << 32}) {
           for (const std::uint64_t i : {0ULL, 1ULL, 2ULL, 1ULL << 33}) {

@@ -43,8 +43,8 @@ TEST(TablesSectionTest, ShowsConfusionMistakesAndClasses) {
   const std::string page = page_with({table("confusion", 2, {6, 2, 1, 1}), table("iou", 2, {0.25, std::nan("")})});
   for (const char* words :
        {"Classes in the evaluation after step 20", "<title>Confusion matrix</title>",
-        "<title>class 0, taken for 1: 2 (25.0 %)</title>",
-        "<tr><th>class</th><th>taken for</th><th>samples</th><th>of the class</th></tr>",
+        "<title>class 0, predicted as 1: 2 (25.0 %)</title>",
+        "<tr><th>class</th><th>predicted as</th><th>samples</th><th>of the class</th></tr>",
         "<tr><th>0</th><td>1</td><td>2</td><td>25.0 %</td></tr>\n<tr><th>1</th><td>0</td><td>1</td><td>50.0 "
         "%</td></tr>",
         "<tr><th>class</th><th>samples</th><th>predicted</th><th>recall</th><th>precision</th><th>F1</th><th>iou</th></"
@@ -61,7 +61,7 @@ TEST(TablesSectionTest, AHundredClassesHaveAWideChartAndATableToBeOpened) {
   counts[3 * 100 + 77] = 1;
   const std::string page = page_with({table("confusion", 100, counts)});
   EXPECT_TRUE(has(page, "<div class=\"card wide\"><svg"));
-  EXPECT_EQ(count_of(page, "taken for 77: 1 (10.0 %)"), 1U);
+  EXPECT_EQ(count_of(page, "predicted as 77: 1 (10.0 %)"), 1U);
   EXPECT_TRUE(has(page, "<summary>100 classes in numbers</summary>"));
   EXPECT_LT(page.size(), 60000U);
 }
@@ -86,13 +86,13 @@ TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
         file);
   };
   const std::string page =
-      page_with({}, {picture("val/sample_00", "7", false), picture("val/sample_01", "1, taken for <9>", true)});
+      page_with({}, {picture("val/sample_00", "7", false), picture("val/sample_01", "1, predicted as <9>", true)});
   EXPECT_EQ(count_of(page, "src=\"data:image/png;base64," + png + "\""), 2U);
   EXPECT_EQ(count_of(page, "src="), 2U) << "nothing comes from elsewhere";
   EXPECT_EQ(count_of(page, "<figure class=\"marked"), 1U);
   EXPECT_TRUE(has(page, "<figcaption>7</figcaption>"));
-  EXPECT_TRUE(has(page, "\u2717 1, taken for &lt;9&gt;</figcaption>"));
-  EXPECT_TRUE(has(page, "After step 20, 1 of 2 taken for another class than theirs."));
+  EXPECT_TRUE(has(page, "\u2717 1, predicted as &lt;9&gt;</figcaption>"));
+  EXPECT_TRUE(has(page, "After step 20, 1 of 2 classified incorrectly."));
 }
 
 }  // namespace evaluation_section_test

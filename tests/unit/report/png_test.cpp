@@ -85,7 +85,7 @@ class DecodedPng {
   }
 };
 
-TEST(PngTest, HoldsColoursRowByRowFromTheTop) {
+TEST(PngTest, HoldsColorsRowByRowFromTheTop) {
   const std::vector<std::uint8_t> pixels = {255, 0, 0, 0, 255, 0, 0, 0, 255, 9, 8, 7, 6, 5, 4, 3, 2, 1};
   const EncodedImage image = png_of({.height = 2, .width = 3, .pixels = pixels});
   EXPECT_EQ(image.channels, 3);

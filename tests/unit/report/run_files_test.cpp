@@ -38,7 +38,7 @@ TEST(RunFilesTest, ARunFolderIsMadeAndProved) {
   EXPECT_TRUE(std::filesystem::is_empty(folder.path("a/b")));
   folder.write("plain", "x");
   EXPECT_EQ(sentence_of([&] { make_run_folder(folder.path("plain/run")); }),
-            "run folder " + folder.path("plain/run") + " cannot be made: Not a directory");
+            "run folder " + folder.path("plain/run") + " cannot be created: Not a directory");
   EXPECT_EQ(sentence_of([] { make_run_folder("/proc/self/fdinfo"); }),
             "run folder /proc/self/fdinfo cannot be written to: No such file or directory");
 }

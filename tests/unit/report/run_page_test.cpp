@@ -149,18 +149,17 @@ TEST(RunPageTest, BadInputGetsOneSentence) {
     return failure_in([&] { run_page(run); });
   };
   using Failure = std::pair<int, std::string>;
-  EXPECT_EQ(failure_in([&] { run_page(run); }), Failure(2, run + " is no folder: give the folder of a run"));
+  EXPECT_EQ(failure_in([&] { run_page(run); }), Failure(2, run + " is not a folder; give the folder of a run"));
   std::filesystem::create_directories(run);
   EXPECT_EQ(failure_in([&] { run_page(run); }),
-            Failure(2, run + "/metrics.jsonl is not there: only a folder that a training run wrote can be shown"));
+            Failure(2, run + "/metrics.jsonl is missing: a report needs the folder of a training run"));
   EXPECT_EQ(failure(kSchema),
-            Failure(3, run + "/metrics.jsonl: holds no metrics: the run ended, or is, before its first "
-                             "line of them"));
+            Failure(3, run + "/metrics.jsonl: contains no metrics: the run has not reached the first line of metrics"));
   EXPECT_EQ(failure(kSchema + "{\"step\":1,\"lo\n{\"step\":2,\"loss\":1}\n"),
-            Failure(3, run + "/metrics.jsonl: line 2 is damaged: it is no JSON object"));
+            Failure(3, run + "/metrics.jsonl: line 2 is damaged: it is not a JSON object"));
   EXPECT_EQ(failure(kMetrics + "{\"step\":30,\"lo").first, 0) << "a run is about to write its last line";
   folder.write("a/ddp.json", "{\"sentence\":1}");
-  EXPECT_EQ(failure(kMetrics), Failure(3, run + "/ddp.json: damaged: delete it to go without the times of a step"));
+  EXPECT_EQ(failure(kMetrics), Failure(3, run + "/ddp.json: damaged; delete it to omit the times of a step"));
 }
 
 TEST(RunPageTest, ManyPointsAreThinnedWithTheirHighsAndLows) {

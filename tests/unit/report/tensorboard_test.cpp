@@ -160,7 +160,7 @@ TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
   resumed.write(histogram("weights", 3, {0, 1, 4}));
   const EncodedImage picture = png_of({.height = 1, .width = 2, .pixels = {0, 0, 0, 255, 255, 255}});
   resumed.write("sample", 3, picture);
-  resumed.write("caption", 3, MarkedText{"7, taken for 1"});
+  resumed.write("caption", 3, MarkedText{"7, predicted as 1"});
   const auto outcome =
       testing::run_shell(python + " " + scripts.path("read.py") + " " + folder.path() + " 2>/dev/null");
   EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
@@ -168,9 +168,7 @@ TEST(TensorBoardWriterTest, TensorBoardReadsItBackAcrossAResume) {
             "loss (1, 1.0) (2, 0.5) (3, 8.0)\n"
             "weights (3, 3.0, [2.0, 1.0])\n"
             "sample (3, 2, 1, '" +
-                base64_of(picture.bytes) +
-                "')\n"
-                "caption (3, b'7, taken for 1')\n");
+                base64_of(picture.bytes) + "')\ncaption (3, b'7, predicted as 1')\n");
 }
 
 }  // namespace tensorboard_test

@@ -153,37 +153,37 @@ TEST(CurvesTest, MultistepTakesValues) {
 }
 
 TEST(CurvesTest, RefusesOptionsThatDoNotFit) {
-  EXPECT_EQ(error_of("cosine,floor=0.1,final_factor=0.1"), "give floor or final_factor, not both");
-  EXPECT_EQ(error_of("cosine_restart,periods=3"), "give floor or final_factor");
-  EXPECT_EQ(error_of("cosine_restart,periods=3/4,weights=1,floor=0"), "weights: give as many as there are periods");
-  EXPECT_EQ(error_of("cosine_restart,floor=0"), "periods: give at least one");
+  EXPECT_EQ(error_of("cosine,floor=0.1,final_factor=0.1"), "floor and final_factor cannot be combined");
+  EXPECT_EQ(error_of("cosine_restart,periods=3"), "floor and final_factor cannot be combined");
+  EXPECT_EQ(error_of("cosine_restart,periods=3/4,weights=1,floor=0"), "weights: set one per period");
+  EXPECT_EQ(error_of("cosine_restart,floor=0"), "periods: set at least one");
   EXPECT_EQ(error_of("cosine_restart,periods=3,floor=0,grow=0.5"), "grow: must be 0 or at least 1");
-  EXPECT_EQ(error_of("cyclic"), "up: give how long it rises");
-  EXPECT_EQ(error_of("inverse_sqrt"), "warmup: give where the peak is");
-  EXPECT_EQ(error_of("one_cycle,rise=1"), "rise: leaves no time to fall");
-  EXPECT_EQ(error_of("one_cycle,rise=0.6,three_phases=true"), "rise: with three_phases it may be 0.5 at most");
+  EXPECT_EQ(error_of("cyclic"), "up: set the length of the rise");
+  EXPECT_EQ(error_of("inverse_sqrt"), "warmup: set the position of the peak");
+  EXPECT_EQ(error_of("one_cycle,rise=1"), "rise: no time remains for the fall");
+  EXPECT_EQ(error_of("one_cycle,rise=0.6,three_phases=true"), "rise: the maximum with three_phases is 0.5");
   EXPECT_EQ(error_of("wsd,warmup=30,decay=20"), "warmup and decay are longer than begin to end");
-  EXPECT_EQ(error_of("multistep,values=1/2,gamma=0.5"), "give values or gamma, not both");
-  EXPECT_EQ(error_of("multistep,values=1/2,milestones=3/4"), "values: give one more than there are milestones");
+  EXPECT_EQ(error_of("multistep,values=1/2,gamma=0.5"), "values and gamma cannot be combined");
+  EXPECT_EQ(error_of("multistep,values=1/2,milestones=3/4"), "values: set one more than there are milestones");
   EXPECT_EQ(error_of("multistep,values=1/2/3,milestones=3/3"),
             "milestones: between values each must be larger than the one before");
   EXPECT_EQ(error_of("multistep,values=1/2,milestones=40"),
-            "milestones: between values each must lie inside of the window");
-  EXPECT_EQ(error_of("composite"), "curves: give at least one, as in curves=(linear | cosine)");
-  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1"), "lengths: give one for each of the 2 curves");
+            "milestones: between values each must be inside the window");
+  EXPECT_EQ(error_of("composite"), "curves: set at least one, as in curves=(linear | cosine)");
+  EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1"), "lengths: set one per curve; there are 2 curves");
   EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.4"), "lengths: their sum must be 1");
   EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=1/0"),
             "lengths: a rescaled curve needs a length above 0");
   EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.5,scaling=stretched"),
             "scaling: 'stretched' is unknown; choose one of: rescaled, fixed, shifted");
   EXPECT_EQ(error_of("composite,curves=(linear | cosine),lengths=0.5/0.5,scaling=fixed/fixed/fixed"),
-            "scaling: give one, or one for each curve");
+            "scaling: set one value, or one per curve");
   EXPECT_EQ(error_of("composite,curves=(plateau),lengths=1"), "'plateau': plateau cannot be a part of another curve");
-  EXPECT_EQ(error_of("linear,smooth=true"), "smooth: goes with by=epoch alone");
+  EXPECT_EQ(error_of("linear,smooth=true"), "smooth: requires by=epoch");
   EXPECT_EQ(error_of("linear,by=epoch", {.total_steps = 10}), "by: the run has no epochs");
-  EXPECT_EQ(error_of("linear,by=samples", {.total_steps = 10}), "by: the run counts no samples");
-  EXPECT_EQ(error_of("linear,by=run", {}), "by: the run has no end");
-  EXPECT_EQ(error_of("plateau,factor=1"), "factor: must be below 1");
+  EXPECT_EQ(error_of("linear,by=samples", {.total_steps = 10}), "by: the run does not count samples");
+  EXPECT_EQ(error_of("linear,by=run", {}), "by: the length of the run is unlimited");
+  EXPECT_EQ(error_of("plateau,factor=1"), "factor: must be less than 1");
 }
 
 }  // namespace curves_test

@@ -88,9 +88,9 @@ TEST(PlateauTest, SaysWhatThereIsToWatch) {
     schedule.observe(0, {{"val/accuracy", 1}, {"val/loss", 1}});
     FAIL();
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(),
-                 "sched.rule: plateau: monitor: nothing called 'val/los' is measured; choose one of: val/accuracy, "
-                 "val/loss");
+    EXPECT_STREQ(
+        error.what(),
+        "sched.rule: plateau: monitor: no value named 'val/los' is measured; choose one of: val/accuracy, val/loss");
   }
 }
 

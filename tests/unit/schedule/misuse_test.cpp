@@ -34,7 +34,7 @@ TEST(MisuseTest, OfWhatEveryRuleHas) {
       {"warmup,method=cubic", "'warmup' is unknown"},           // 10.2
       {"linear,begin=-1", "begin: '-1' is not a number >= 0"},  // 8.1.1
       {"linear,begin=nan", "begin: 'nan' is not a number >= 0"},
-      {"linear,end=0", "begin (0) must be below end (0)"},
+      {"linear,end=0", "begin (0) must be less than end (0)"},
       {"linear,end=-0.5", "end: must be -1 or at least 0"},
       {"linear,end=-2", "end: '-2' is not a number >= -1"},
       {"linear,by=weeks", "by: 'weeks' is not one of: step, epoch"},  // 10.5
@@ -47,7 +47,7 @@ TEST(MisuseTest, OfWhatEveryRuleHas) {
       {"composite,curves=(linear | cosine),lengths=1.5/-0.5", "lengths: '1.5/-0.5' is not numbers >= 0"},
       {"composite,curves=(linear | step,by=epoch),lengths=0.5/0.5", "'step,by=epoch': key 'by' is unknown"},
       {"composite,curves=(linear,end=2 | linear,begin=2),lengths=0.5/0.5",
-       "'linear,begin=2': begin (2) must be below end (1, the end of the run)"},
+       "'linear,begin=2': begin (2) must be less than end (1, the end of the run)"},
   });
 }
 
@@ -68,19 +68,19 @@ TEST(MisuseTest, OfCurves) {
       {"multistep,values=1/2,milestones=0", "milestones: between values each must lie"},
       {"cosine,length=0", "length: '0' is not a number > 0"},  // 8.2.6
       {"polynomial,power=-1", "power: '-1' is not a number >= 0"},
-      {"polynomial,floor=0.1,final_factor=0.1", "give floor or final_factor, not both"},
+      {"polynomial,floor=0.1,final_factor=0.1", "floor and final_factor cannot be combined"},
       {"inverse_sqrt,warmup=0", "warmup: '0' is not a number > 0"},     // 10.4
       {"one_cycle,rise=1.5", "rise: '1.5' is not a number in [0, 1]"},  // 8.2.9
       {"one_cycle,rise=-0.1", "rise: '-0.1' is not a number in [0, 1]"},
       {"one_cycle,shape=cubic", "shape: 'cubic' is not one of: cosine, linear"},
       {"one_cycle,end=-5", "end: '-5' is not a number >= -1"},
       {"one_cycle,start_factor=-1", "start_factor: '-1' is not a number >= 0"},
-      {"cyclic,up=0", "up: it takes some time to rise"},
-      {"cyclic,up=1e-300", "up: it takes some time to rise"},
+      {"cyclic,up=0", "up: the length must be positive"},
+      {"cyclic,up=1e-300", "up: the length must be positive"},
       {"cosine_restart,floor=0,periods=0", "periods: '0' is not numbers > 0"},  // 10.4
       {"cosine_restart,floor=0,periods=4,wave=third", "wave: 'third' is not one of: half, full"},
-      {"cosine_restart,floor=0,periods=4,weights=1/1", "weights: give as many as there are periods"},
-      {"cosine_restart,floor=0,final_factor=0,periods=4", "give floor or final_factor, not both"},
+      {"cosine_restart,floor=0,periods=4,weights=1/1", "weights: set one per period"},
+      {"cosine_restart,floor=0,final_factor=0,periods=4", "floor and final_factor cannot be combined"},
       {"cosine_restart,floor=0,periods=1e-300,grow=1", "periods: the last one is too short"},
       {"cosine_restart,floor=0,periods=4/1e-300,grow=2", "periods: the last one is too short"},
   });
@@ -89,7 +89,7 @@ TEST(MisuseTest, OfCurves) {
 // Case 8.2.10.
 TEST(MisuseTest, OfPlateau) {
   expect_refused({
-      {"plateau,factor=1", "factor: must be below 1"},
+      {"plateau,factor=1", "factor: must be less than 1"},
       {"plateau,factor=-0.5", "factor: '-0.5' is not a number in [0, 1]"},
       {"plateau,threshold=-1e-4", "threshold: '-1e-4' is not a number >= 0"},
       {"plateau,measure=rel", "measure: 'rel' is not one of: relative, absolute, product"},

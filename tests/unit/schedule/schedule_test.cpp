@@ -112,14 +112,14 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
   EXPECT_EQ(error_of("linear,start_factor=2"),
             "command line: sched.rule 'linear,start_factor=2': start_factor: '2' is not a number in [0, 1]");
   EXPECT_EQ(error_of("linear,begin=5,end=5"),
-            "command line: sched.rule 'linear,begin=5,end=5': begin (5) must be below end (5)");
+            "command line: sched.rule 'linear,begin=5,end=5': begin (5) must be less than end (5)");
   EXPECT_EQ(error_of("cosine,begin=100"),
-            "command line: sched.rule 'cosine,begin=100': begin (100) must be below end (100, the end of the run)");
+            "command line: sched.rule 'cosine,begin=100': begin (100) must be less than end (100, the end of the run)");
   EXPECT_EQ(error_of("multistep,milestones=60/30"),
             "command line: sched.rule 'multistep,milestones=60/30': milestones: each must be at least as large as the "
             "one before");
-  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: give at least one, as in 30/60");
-  EXPECT_EQ(error_of("step"), "command line: sched.rule 'step': size: give how much lies between drops");
+  EXPECT_EQ(error_of("multistep"), "command line: sched.rule 'multistep': milestones: set at least one, as in 30/60");
+  EXPECT_EQ(error_of("step"), "command line: sched.rule 'step': size: set the distance between drops");
   EXPECT_EQ(error_of("linear,end"), "command line: sched.rule 'linear,end': 'end' does not have the form key=value");
   EXPECT_EQ(error_of("linear,end=3,end=4"), "command line: sched.rule 'linear,end=3,end=4': end is given twice");
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-// Keeping ranks alike by hand: for steps whose backward does not synchronise, as under DistributedDataParallel::no_sync
+// Keeping ranks alike by hand: for steps whose backward does not synchronize, as under DistributedDataParallel::no_sync
 // or without a wrapper.
 namespace torch::nn {
 class Module;

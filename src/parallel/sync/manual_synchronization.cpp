@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
-#include <lockstep/parallel/manual_synchronisation.hpp>
+#include <lockstep/parallel/manual_synchronization.hpp>
 
 #include <torch/nn/module.h>
 #include <torch/types.h>
@@ -18,7 +18,7 @@ namespace {
 
 void require_root(int root, const mpi::Collectives& collectives) {
   if (root >= 0 && root < collectives.world_size()) return;
-  throw ConfigError("manual synchronisation: the root " + std::to_string(root) + " is not one of " +
+  throw ConfigError("manual synchronization: the root " + std::to_string(root) + " is not one of " +
                     std::to_string(collectives.world_size()) + " ranks");
 }
 

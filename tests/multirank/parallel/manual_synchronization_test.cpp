@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Steps whose ranks are kept alike by hand.
-#include <lockstep/parallel/manual_synchronisation.hpp>
+#include <lockstep/parallel/manual_synchronization.hpp>
 
 #include <torch/nn/modules/embedding.h>
 
@@ -10,7 +10,7 @@
 #include "support/stand_in_gpu.hpp"
 
 namespace lockstep::parallel {
-namespace manual_synchronisation_test {
+namespace manual_synchronization_test {
 
 using Types = std::vector<at::ScalarType>;
 
@@ -283,7 +283,7 @@ TEST_F(ManualTest, ARootThatIsNoRankIsRefused) {
   Stateful& model = make<Stateful>(rank());
   for (const int root : {-1, size()}) {
     EXPECT_EQ(refusal([&] { manual_sync_parameters(model, *collectives_, {.root = root}); }),
-              "manual synchronisation: the root " + std::to_string(root) + " is not one of " + std::to_string(size()) +
+              "manual synchronization: the root " + std::to_string(root) + " is not one of " + std::to_string(size()) +
                   " ranks");
   }
 }
@@ -294,5 +294,5 @@ TEST_F(ManualTest, AModelWithNothingToTrainIsRefused) {
   EXPECT_TRUE(contains(refusal([&] { manual_gradient_all_reduce(model, *collectives_); }), "nothing to train"));
 }
 
-}  // namespace manual_synchronisation_test
+}  // namespace manual_synchronization_test
 }  // namespace lockstep::parallel
