@@ -148,8 +148,7 @@ class Joiner {
     std::vector<at::Tensor> tensors;
     for (const Value* value : group) {
       const Value& data = value->as<DataContainer>().data();
-      if (!data.is<at::Tensor>())
-        refuse(place, "a container with stack must hold a tensor, not " + kind_of(data));
+      if (!data.is<at::Tensor>()) refuse(place, "a container with stack must hold a tensor, not " + kind_of(data));
       tensors.push_back(data.as<at::Tensor>());
     }
     if (pad_dims == 0) return stacked(tensors, place);

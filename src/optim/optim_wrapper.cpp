@@ -22,7 +22,7 @@ OptimWrapper::OptimWrapper(Optimizer optimizer, FlatParameters& parameters, cons
       options_.scaler || options_.skips_nonfinite || options_.clip.max_norm > 0 || options_.clip.max_value > 0;
   if (uses_closure() && changes_gradients) {
     throw ConfigError(optimizer_.rule().name +
-                      " evaluates a closure, whose gradients cannot be clipped, scaled or skipped");
+                      " evaluates a closure; its gradients cannot be clipped, scaled or skipped");
   }
   if (options_.scaler) scaler_.emplace(*options_.scaler);
 }

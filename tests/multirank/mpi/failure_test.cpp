@@ -56,9 +56,9 @@ TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
     const bool is_odd_one = collectives.rank() == collectives.world_size() - 1;
     const std::string error = error_of(
         [&] { collectives.all_reduce(bucket.bytes.data(), is_odd_one ? 99 : 100, DType::float32, ReduceOp::sum); });
-    expect_words(error,
-                 {"the ranks call different operations: rank ", " called all_reduce #2 of 100 float32 (sum)",
-                  "rank " + std::to_string(collectives.world_size() - 1) + " called all_reduce #2 of 99 float32 (sum)"});
+    expect_words(
+        error, {"the ranks call different operations: rank ", " called all_reduce #2 of 100 float32 (sum)",
+                "rank " + std::to_string(collectives.world_size() - 1) + " called all_reduce #2 of 99 float32 (sum)"});
     EXPECT_EQ(error_of([&] { collectives.barrier(); }), error);
     float value = 1;
     EXPECT_EQ(error_of([&] { collectives.all_reduce(&value, 1, DType::float32, ReduceOp::sum); }), error);

@@ -182,9 +182,10 @@ TEST(HierarchicalTest, ADisagreementInsideAHostIsNamedOnAllHosts) {
   const std::size_t count = world.rank() == 3 ? 3 : 4;
   const std::string error =
       error_of([&] { collectives->all_reduce(values.data(), count, DType::float32, ReduceOp::sum); });
-  EXPECT_EQ(error.substr(error.find("the ranks")),
-            "the ranks call different operations: rank 2 called all_reduce #1 of 4 float32 (sum), rank 3 called all_reduce "
-            "#1 of 3 float32 (sum)");
+  EXPECT_EQ(
+      error.substr(error.find("the ranks")),
+      "the ranks call different operations: rank 2 called all_reduce #1 of 4 float32 (sum), rank 3 called all_reduce "
+      "#1 of 3 float32 (sum)");
   world.barrier();
 }
 

@@ -31,9 +31,10 @@ TEST(CallTest, DisagreementNamesBothSides) {
   EXPECT_EQ(disagreement_of({kReduction, kReduction, kReduction}), "");
   Call other = kReduction;
   other.count = 999;
-  EXPECT_EQ(disagreement_of({kReduction, kReduction, other}),
-            "the ranks call different operations: rank 0 called all_reduce #17 of 1000 float32 (average), rank 2 called "
-            "all_reduce #17 of 999 float32 (average)");
+  EXPECT_EQ(
+      disagreement_of({kReduction, kReduction, other}),
+      "the ranks call different operations: rank 0 called all_reduce #17 of 1000 float32 (average), rank 2 called "
+      "all_reduce #17 of 999 float32 (average)");
 }
 
 TEST(CallTest, EveryFieldCounts) {
