@@ -10,7 +10,7 @@
 namespace lockstep::mpi {
 
 /// A place where a rank waits for others: each Collectives has one or two. All of a process know each other, for two
-/// ranks that come to two of them in different orders wait for each other for ever: this rank here for its peer, the
+/// ranks that come to two of them in different orders wait for each other forever: this rank here for its peer, the
 /// peer elsewhere for this rank. That is found within a second, without waiting for a time-out. Programs in which
 /// several threads use a Collectives each are not mistaken for such.
 class WaitPoint {
@@ -30,7 +30,7 @@ class WaitPoint {
   void note_end() noexcept { user_.store(0, std::memory_order_relaxed); }
 
   /// Whether a rank that this one waits for here waits elsewhere for a call that this one has yet to make.
-  /// @param peer_thread  the thread that the peer uses this place with; 0: unknown
+  /// @param peer_thread  the thread that the peer uses this place with; 0 = unknown
   bool is_crossed(int world_rank, std::uint32_t peer_thread) const;
 
   /// Whether a rank waits here, with that thread, for a call that this one has yet to make. Must not wait.

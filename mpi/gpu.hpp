@@ -43,7 +43,7 @@ class Gpu {
 
 /// What run.device came to.
 struct DeviceChoice {
-  std::shared_ptr<const Gpu> gpu;  ///< null: the CPU
+  std::shared_ptr<const Gpu> gpu;  ///< null = the CPU
   std::string remark;              ///< why `auto` passed by a GPU that is there; else empty
 };
 

@@ -67,7 +67,7 @@ class HostChain {
     int segment = 0;
     std::size_t arriving = 0;          ///< partial results that come from the segment before
     std::vector<std::size_t> groups;   ///< of sources; each gives a partial result. Begins, and the end
-    std::vector<std::uint8_t> merges;  ///< of the sources; empty: in order
+    std::vector<std::uint8_t> merges;  ///< of the sources; empty = in order
     std::array<std::vector<std::byte>, kFlights> received;
     std::array<std::vector<std::byte>, kFlights> sent;
   };

@@ -9,7 +9,7 @@
 
 namespace lockstep::mpi {
 
-/// An all_gather that goes on while its ranks do something else. It gets on in calls of is_done.
+/// An all_gather that continues while its ranks do something else. It gets on in calls of is_done.
 class PendingAllGather {
  public:
   /// Collective: all ranks of `world` start the same ones in one order, but none waits here.

@@ -23,8 +23,8 @@ void require_lane_reducible(DType dtype, ReduceOp op);
 struct Reduction {
   DType dtype = DType::float32;
   ReduceOp op = ReduceOp::sum;
-  std::size_t parts = 0;  ///< of which `average` is the average; 0: one of each source
-  /// The order of a sum or average. Empty: that of the sources, ((s0 + s1) + s2) + ... Else source i is laid on a
+  std::size_t parts = 0;  ///< of which `average` is the average; 0 = one of each source
+  /// The order of a sum or average. Empty = that of the sources, ((s0 + s1) + s2) + ... Else source i is laid on a
   /// stack, then merges[i] times the two topmost values are replaced by (lower + upper); at the end one is left.
   std::span<const std::uint8_t> merges = {};
   /// A reduction in several parts: so many of the first sources are results of earlier parts, and the result of a part

@@ -21,7 +21,7 @@ namespace lockstep::mpi {
 /// What a rank lays open when it arrives at a call.
 struct Posting {
   Call call;
-  std::uint32_t bucket = 0;  ///< number of the bucket that holds the values; 0: private memory
+  std::uint32_t bucket = 0;  ///< number of the bucket that holds the values; 0 = private memory
   std::uint64_t offset = 0;  ///< bytes from the start of this rank's slot of that bucket
 };
 

@@ -24,7 +24,7 @@ std::span<std::byte> map(const SharedFile& file, std::size_t bytes) {
   return {static_cast<std::byte*>(address), bytes};
 }
 
-/// Reserves bytes [begin, begin + count) of the file, in steps that a frequent signal cannot interrupt for ever.
+/// Reserves bytes [begin, begin + count) of the file, in steps that a frequent signal cannot interrupt forever.
 void reserve(const SharedFile& file, std::size_t begin, std::size_t count) {
   constexpr std::size_t kStepBytes = 64 << 20;
   for_each_chunk(count, kStepBytes, [&](std::size_t offset, std::size_t length) {

@@ -20,7 +20,7 @@ struct Topology {
   int host_cpus = 1;              ///< processors that the ranks of this host may run on, taken together
 
   /// Collective.
-  /// @param hosts  0: hosts are where the ranks run. Else the ranks are taken as if they ran on so many hosts, which
+  /// @param hosts  0 = hosts are where the ranks run. Else the ranks are taken as if they ran on so many hosts, which
   /// get
   ///               ranks that follow each other: a way to try several hosts on one
   /// @throws ConfigError  more hosts than ranks, on every rank

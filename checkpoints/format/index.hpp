@@ -52,8 +52,8 @@ struct Index {
   static std::optional<Index> decode(std::span<const std::byte> bytes);
 };
 
-/// Cuts [begin, end) at the borders of the arrays and, between those, at every MiB.
-/// None when the places overlap or lie outside. Second names are passed over.
+/// Cuts [begin, end) at the borders of the arrays and, between those, at every MiB. None when the places overlap or lie
+/// outside. Second names are skipped.
 std::optional<std::vector<Piece>> cut_into_pieces(const std::vector<ArrayLocation>& places, std::uint64_t begin,
                                                   std::uint64_t end);
 

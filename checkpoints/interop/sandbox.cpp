@@ -154,7 +154,7 @@ void run_in_child(std::uint64_t memory_bytes, const std::function<void(ChildOutp
   } catch (...) {
     failure = std::current_exception();
   }
-  from_child.close();  // a child that goes on writing ends by this
+  from_child.close();  // a child that continues writing ends by this
   const int status = child.wait();
   const int signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
   if (failure == nullptr) return;

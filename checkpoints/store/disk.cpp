@@ -126,7 +126,7 @@ void NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     const ssize_t written = syscalls().pwrite(file_, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (written < 0 && errno == EINTR) continue;
-    if (written == 0) errno = ENOSPC;  // no progress and no reason given: do not loop for ever
+    if (written == 0) errno = ENOSPC;  // no progress and no reason given: do not loop forever
     if (written <= 0) throw_errno(path_, "pwrite", " at byte " + std::to_string(offset));
     offset += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));

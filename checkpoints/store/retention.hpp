@@ -11,10 +11,10 @@ namespace lockstep::checkpoints {
 /// Which checkpoints stay. A checkpoint is also kept while a file of its name with ".pin" behind lies beside it.
 struct RetentionRule {
   std::int64_t keep_last = 3;                 ///< newest finished ones; at least 1
-  std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay for ever; 0: none
+  std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay forever; 0 = none
   std::vector<std::int64_t> best_steps = {};  ///< those with the best evaluations
   std::vector<std::int64_t> keep_steps = {};  ///< others that stay
-  /// The one that a run went on from stays until there are two newer ones.
+  /// The one that a run continued from stays until there are two newer ones.
   std::optional<std::int64_t> origin_step = {};
 };
 

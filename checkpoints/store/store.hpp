@@ -37,7 +37,7 @@ std::optional<std::string> latest(const std::string& directory);
 
 /// Writes a checkpoint: temporary name, fsync, rename, fsync of the directory. When it returns the checkpoint survives
 /// a power cut; when it throws, every checkpoint in `directory` is as it was (and at most a temporary is left that
-/// readers ignore). A checkpoint of that step that is there already stays if it is readable and equal, is set aside as
+/// readers ignore). A checkpoint of that step that is there already stays if it is readable and equal, is renamed as
 /// ".bad-step-..." if it is not readable, and is an error if it is readable and different.
 ///
 /// A program should ignore SIGXFSZ, so that a limit on file sizes is an error like any other.
@@ -78,8 +78,8 @@ std::string checkpoint_of(const std::string& directory, std::int64_t step);
 
 /// Memory that an array of a checkpoint is read straight into, where it is checked.
 struct RestoreTarget {
-  std::span<std::byte> memory;  ///< passed over unless it has the array's size
-  bool is_read_here = true;     ///< false: another process, which shares the memory, reads and checks this array
+  std::span<std::byte> memory;  ///< skipped unless it has the array's size
+  bool is_read_here = true;     ///< false = another process, which shares the memory, reads and checks this array
 };
 using RestoreTargets = std::map<std::string, RestoreTarget>;  ///< by path
 
@@ -101,7 +101,7 @@ std::string quarantine(const std::string& checkpoint);
 /// @return  its new path
 std::string set_aside(const std::string& checkpoint);
 
-/// Sets the committed checkpoints beyond `step` aside: a run that goes on from an earlier step will write them anew.
+/// Sets the committed checkpoints beyond `step` aside: a run that continues from an earlier step will write them again.
 /// @return  how many there were
 std::size_t set_aside_after(const std::string& directory, std::int64_t step);
 

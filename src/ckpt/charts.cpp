@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kRows = 40;
 constexpr std::size_t kLines = 8;
 
-/// A picture and the figures that it shows.
+/// An image and the figures that it shows.
 struct Drawing {
   std::string svg;
   Json data;

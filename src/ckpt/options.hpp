@@ -24,7 +24,7 @@ class Request {
   /// The last value given, or `otherwise`.
   std::string text(const std::string& option, const std::string& otherwise = "") const;
   const std::vector<std::string>& texts(const std::string& option) const;
-  /// @throws Failure  no whole number from `least` up
+  /// @throws Failure  no integer from `least` up
   std::int64_t integer(const std::string& option, std::int64_t otherwise, std::int64_t min = 0) const;
   /// @throws Failure  no finite number from 0 up
   double real(const std::string& option, double otherwise) const;

@@ -36,7 +36,7 @@ std::vector<std::int64_t> best_steps(const std::string& directory) {
   return {};
 }
 
-/// A living run has its own rules, and may be going on from what these would delete.
+/// A living run has its own rules, and may be continuing from what these would delete.
 void prune_now(const std::string& directory, const checkpoints::RetentionRule& rule) {
   std::optional<checkpoints::Lease> lease;
   try {

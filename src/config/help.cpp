@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kColumns = 100;
 
-/// `text` in lines that begin at column `indent` and end before column 100; the first goes on a line begun already.
+/// `text` in lines that begin at column `indent` and end before column 100; the first continues a line begun already.
 std::string wrapped(const std::string& text, std::size_t indent) {
   std::istringstream words(text);
   std::string lines;

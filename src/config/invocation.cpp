@@ -140,7 +140,7 @@ std::string command_of(const std::vector<std::string>& words) {
   throw ConfigError("command line: '--" + option.string_key + "' is unknown; did you mean '--" + near + "'?");
 }
 
-/// The command that has a switch of this name, or null: then it is a key.
+/// The command that has a switch of this name, or null = then it is a key.
 const Command* owner_of(const std::string& name) {
   for (const Command& command : commands()) {
     for (const Switch& of : command.switches) {

@@ -42,7 +42,7 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
 /// What one command understands beside keys, such as `--from PATH`. It is no part of the configuration.
 struct Switch {
   std::string name;
-  std::string value = {};  ///< what it takes, in a word for help; empty: nothing
+  std::string value = {};  ///< what it takes, in a word for help; empty = nothing
   std::string help;
   bool is_needed = false;
   std::string elsewhere = {};  ///< for messages: what another command has in its place

@@ -72,7 +72,7 @@ std::uint16_t float_to_half(float value) {
   if (magnitude > kInfinity) return static_cast<std::uint16_t>(sign | 0x7E00U | ((magnitude >> 13) & 0x3FFU));
   if (magnitude >= kRoundsToInfinity) return static_cast<std::uint16_t>(sign | 0x7C00U);
   if (magnitude < kSmallestNormal) {
-    // Scaled by 2^24 a subnormal half is a whole number; nearbyint rounds it to even.
+    // Scaled by 2^24 a subnormal half is an integer; nearbyint rounds it to even.
     const float scaled = std::ldexp(std::bit_cast<float>(magnitude), 24);
     return static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(scaled)));
   }

@@ -101,7 +101,7 @@ class Loader::Impl {
                     std::to_string(draws.size()));
   }
 
-  /// What is wrong with data that `call` gets; empty if nothing is. All other errors go on.
+  /// What is wrong with data that `call` gets; empty if nothing is. All other errors continue.
   template <class Call>
   static std::string fault_of(const Call& call) {
     try {

@@ -12,7 +12,7 @@ namespace lockstep::data {
 
 /// Keys data.input_keys and data.target_keys.
 struct ChosenRoles {
-  Cited<std::string> inputs = {};   ///< names with commas between them; empty: as the data set says
+  Cited<std::string> inputs = {};   ///< names with commas between them; empty = as the data set says
   Cited<std::string> targets = {};  ///< the same
 
   bool operator==(const ChosenRoles&) const = default;
@@ -20,7 +20,7 @@ struct ChosenRoles {
 
 /// A data set whose batches know their roles. Where the chosen roles are those of the data set, it is the data set
 /// itself and its digest stays; batches then have its roles.
-/// @param dataset  null: nothing is done
+/// @param dataset  null = nothing is done
 /// @throws ConfigError  a name is given twice, or the first sample has no such value; the message names those it has
 std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset, const ChosenRoles& chosen);
 

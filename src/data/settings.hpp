@@ -16,7 +16,7 @@ struct DataSettings {
   std::string source;   ///< a row of the table of data sources
   std::string sampler;  ///< a row of the table of samplers
   ChosenRoles roles;    ///< which values of a sample are the model's inputs and targets
-  int workers = 1;      ///< threads per rank that fetch batches ahead; 0: the training thread fetches
+  int workers = 1;      ///< threads per rank that fetch batches ahead; 0 = the training thread fetches
 
   static KeySpecs keys(const std::vector<Source>& sources, const std::vector<SamplerRow>& samplers);
   static DataSettings from(const Section& data);

@@ -43,7 +43,7 @@ Logger make_logger(spdlog::sink_ptr sink, const std::string& time, const Options
   logger->set_pattern(time + " %l r" + std::to_string(options.rank) + "/" + std::to_string(options.world_size) + " %v");
   logger->set_level(level_enum::trace);
   logger->flush_on(level_enum::warn);
-  // A full disk must not end a run: it is said once, and training goes on.
+  // A full disk must not end a run: it is said once, and training continues.
   logger->set_error_handler([is_said = false](const std::string& reason) mutable {
     if (!std::exchange(is_said, true)) std::fprintf(stderr, "a log line could not be written: %s\n", reason.c_str());
   });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Meters that count each sample into whole numbers.
+// Meters that count each sample into integers.
 #include <lockstep/core/error.hpp>
 
 #include "metrics/calibration.hpp"

@@ -10,9 +10,9 @@ namespace lockstep::metrics {
 
 /// A sum of doubles in which nothing is rounded, so that neither order nor grouping changes it.
 ///
-/// It is kept as whole numbers: digits of 32 bits from 2^-1074 upwards, and how often infinities and NaN came. Words of
-/// several sums, added one by one as int64, are the words of the whole: that is how ranks add theirs.
-/// Source: Kulisch, Computer Arithmetic and Validity, section 8: the long accumulator.
+/// It is kept as integers: digits of 32 bits from 2^-1074 upwards, and how often infinities and NaN came. Words of
+/// several sums, added one by one as int64, are the words of the whole: that is how ranks add theirs. Source: Kulisch,
+/// Computer Arithmetic and Validity, section 8: the long accumulator.
 /// Not collective.
 class ExactSum {
  public:

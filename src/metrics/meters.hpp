@@ -40,7 +40,7 @@ class Meters {
   std::span<std::int64_t> sums() noexcept { return sums_; }
   /// Own samples for those meters that need all of them; nothing where none does.
   std::vector<std::byte> packed() const;
-  /// Puts the samples of all parts in the place of the own ones, each once.
+  /// Puts the samples of all parts instead of the own ones, each once.
   void take_gathered(std::span<const std::vector<std::byte>> parts);
 
   /// Numbers by name, and tables.

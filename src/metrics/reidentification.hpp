@@ -19,7 +19,7 @@ struct Matrix {
   std::span<double> row(std::size_t i) { return std::span(values).subspan(i * columns, columns); }
 };
 
-/// Whom a picture shows, and which camera took it.
+/// Whom an image shows, and which camera took it.
 struct Sighting {
   std::int64_t identity = 0;
   std::int64_t camera = 0;

@@ -79,7 +79,7 @@ RocCurve roc_curve(const ThresholdCurve& curve) {
 
 double auroc(const ThresholdCurve& curve) {
   if (!has_area(curve)) return kNan;
-  double twice = 0;  // the area in units of one positive times one negative: whole numbers, exact below 2^53
+  double twice = 0;  // the area in units of one positive times one negative: integers, exact below 2^53
   std::int64_t width_before = 0;
   std::int64_t height_before = 0;
   for (std::size_t i = 0; i < curve.thresholds.size(); ++i) {

@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-// Labels are 1 (positive), 0 (negative), or -1: not counted; a larger score is more positive. Functions of a curve want
-// all samples at once: gather them by index.
+// Labels are 1 (positive), 0 (negative), or -1 = not counted; a larger score is more positive. Functions of a curve
+// want all samples at once: gather them by index.
 namespace lockstep::metrics {
 
 /// What is found as the threshold falls. Samples of equal score are found together, so their order decides nothing.
@@ -50,8 +50,8 @@ PrecisionRecallCurve precision_recall_curve(const ThresholdCurve& curve);
 
 /// sum (R_i - R_(i-1)) P_i over falling thresholds, without interpolation. NaN without positives.
 double average_precision(const ThresholdCurve& curve);
-/// The same under the envelope: in the place of P_i the highest precision at that recall or a higher one.
-/// Source: PASCAL VOC 2010 development kit, section 3.4.1.
+/// The same under the envelope: instead of P_i the highest precision at that recall or a higher one. Source: PASCAL VOC
+/// 2010 development kit, section 3.4.1.
 double interpolated_average_precision(const ThresholdCurve& curve);
 
 }  // namespace lockstep::metrics

@@ -26,7 +26,7 @@ using torch::autograd::variable_list;
 /// Elements added per chunk of parallel work; below it a second thread costs more than it brings.
 constexpr std::int64_t kGrain = 32768;
 
-// The nodes are written by hand and not as torch::autograd::Function: that costs 2 us more per call, a tenth of a
+// The nodes are written manually and not as torch::autograd::Function: that costs 2 us more per call, a tenth of a
 // small layer's forward and backward.
 
 bool is_trained_into_sink(const at::Tensor& parameter) {

@@ -20,7 +20,7 @@ struct GradientSink : c10::BackendMeta {
   bool is_written = false;  ///< a layer wrote; whoever attached the sink takes note and resets it
 };
 
-/// Gives a parameter a sink, in the place of one it had. Its gradient is left as it is.
+/// Gives a parameter a sink, instead of one it had. Its gradient is left as it is.
 /// @param view  what `.grad` becomes when a layer writes; kept alive until detach_sink
 /// @throws std::logic_error  not a trained leaf, or the view does not fit it
 void attach_sink(const at::Tensor& parameter, at::Tensor view);
@@ -39,7 +39,7 @@ GradientSink* sink_of(const at::Tensor& parameter);
 /// @param dtype      of the gradient
 /// @param overwrite  void(const at::Tensor& view): stores the gradient
 /// @param add        void(const at::Tensor& view): adds it
-/// @return           true: written, and the backward has to return an undefined gradient; false: nothing happened
+/// @return           true = written, and the backward has to return an undefined gradient; false = nothing happened
 template <class Overwrite, class Add>
 bool write_to_sink(const at::Tensor& parameter, at::ScalarType dtype, const Overwrite& overwrite, const Add& add);
 

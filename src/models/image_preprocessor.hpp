@@ -9,7 +9,7 @@
 namespace lockstep::models {
 
 struct ImageOptions {
-  std::vector<double> mean = {};      ///< one value, or one for each of three channels; none: not normalized
+  std::vector<double> mean = {};      ///< one value, or one for each of three channels; none = not normalized
   std::vector<double> std = {};       ///< as `mean`: both or none
   std::int64_t pad_size_divisor = 1;  ///< height and width become multiples of this; >= 1
   double pad_value = 0;               ///< after normalization

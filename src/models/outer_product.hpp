@@ -12,7 +12,7 @@ inline constexpr std::int64_t kMaxSamples = 64;
 struct OuterProduct {
   const float* left;     ///< [samples, rows]
   const float* right;    ///< [samples, columns]
-  std::int64_t samples;  ///< at most kMostSamples: so few that the product is bound by writing its result
+  std::int64_t samples;  ///< at most kMaxSamples: so few that the product is bound by writing its result
   std::int64_t rows;
   std::int64_t columns;
 };

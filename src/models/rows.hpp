@@ -12,7 +12,7 @@ std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
 std::shared_ptr<Model> make_resnet18(const Section& model, const Task& task);
 
-/// @param dims  of a sample; 0: any
+/// @param dims  of a sample; 0 = any
 /// @throws ConfigError  the task is not about images, or its samples have other dimensions
 void require_images(const char* name, const Task& task, std::size_t dims);
 

@@ -13,12 +13,12 @@ namespace lockstep::models {
 struct TaskRow {
   TaskKind kind;
   std::string name;
-  LossMap (*losses)(const at::Tensor& output, const at::Tensor& target);  ///< null: the model must say it
-  Predictions (*predict)(const at::Tensor& output);                       ///< null: the same
+  LossMap (*losses)(const at::Tensor& output, const at::Tensor& target);  ///< null = the model must say it
+  Predictions (*predict)(const at::Tensor& output);                       ///< null = the same
   bool has_accuracy = false;             ///< each target is a class, and evaluations tell how many are right
   bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations tell its exponential
   std::vector<std::string> meters = {};  ///< of evaluations, where eval.metrics names none
-  std::string metric = "";               ///< of evaluations, told beside the loss; "": none
+  std::string metric = "";               ///< of evaluations, told beside the loss; "" = none
   std::string best_metric = "val/loss";  ///< ckpt.best_metric=auto
 };
 

@@ -26,7 +26,7 @@ double sum_of_powers(const T* values, std::int64_t count, double power, double f
   return sum;
 }
 
-/// Infinity where any value is not finite: a comparison would pass over a NaN.
+/// Infinity where any value is not finite: a comparison would skip a NaN.
 template <class T>
 double largest_magnitude(const T* values, std::int64_t count) {
   T largest = 0;

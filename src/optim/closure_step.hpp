@@ -31,7 +31,7 @@ class ClosureStep {
 
   const Options& options() const { return optimizer_->groups().front().options; }
   std::map<std::string, double>& numbers() { return optimizer_->numbers(); }
-  /// Empty at first; what a rule puts there it finds in its next step, unless the program was started anew.
+  /// Empty at first; what a rule puts there it finds in its next step, unless the program was started again.
   std::any& memo() { return optimizer_->memo(); }
   /// A state array of the parameters' shape, to read and to write.
   Vector state(std::size_t slot) const { return state_row(slot, 0); }

@@ -86,7 +86,7 @@ class Lbfgs {
     return max_evaluations - step_->so_far().evaluations;
   }
 
-  /// False: the gradient is as small as it is to be.
+  /// False = the gradient is as small as it is to be.
   bool choose_direction() {
     const bool is_first = step_->numbers().at("n_iter") == 0;
     std::optional<Curvature> found;

@@ -26,8 +26,8 @@ struct Curvature {
 /// Of the last steps, and of what they did to the gradient: what is known of the curvature.
 ///
 /// Directions are found from the products of all these vectors with each other and with the gradient, so that one
-/// collective brings all that an iteration has to know. Products are kept from step to step; they are formed anew where
-/// they are not those of the vectors.
+/// collective brings all that an iteration has to know. Products are kept from step to step; they are formed again
+/// where they are not those of the vectors.
 class LbfgsHistory {
  public:
   /// Collective.

@@ -47,7 +47,7 @@ class WolfeSearch {
     high_ = std::move(b);
   }
 
-  /// Goes outward. False: low_ is the end.
+  /// Goes outward. False = low_ is the end.
   bool find_bracket(double first) {
     Trial before = start_;
     Trial trial = (*evaluate_)(first);

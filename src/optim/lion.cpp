@@ -17,7 +17,7 @@ struct LionCoefficients {
   double lr;
   double beta1;
   double beta2;
-  double caution;  ///< multiplies what moves along with its gradient; 0: everything moves
+  double caution;  ///< multiplies what moves along with its gradient; 0 = everything moves
 };
 
 /// @tparam kIsCautious  elements whose update opposes the gradient stay; the others move further in their place

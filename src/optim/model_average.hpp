@@ -88,7 +88,7 @@ class ModelAverage {
   /// The averages of this rank's buffers; empty where they are not averaged.
   const std::vector<NamedBuffer>& buffers() const noexcept { return averaged_buffers_; }
   /// Goes on from there: the parameters' average is written by whoever restores it.
-  /// @param buffers  averages of buffers, by name; those that are missing begin anew
+  /// @param buffers  averages of buffers, by name; those that are missing begin again
   void resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers);
 
  private:

@@ -10,8 +10,8 @@
 
 namespace lockstep::optim {
 
-/// What the options of a rule may become while a run goes on. The configuration is checked when it is read; a schedule
-/// may come to anything.
+/// What the options of a rule may become while a run continues. The configuration is checked when it is read; a
+/// schedule may come to anything.
 class OptionLimits {
  public:
   /// @param rule         outlives this

@@ -36,7 +36,7 @@ void read_momentum(const Section& optim, Options& options);
 void read_numbers(const Section& optim, Options& options, const std::vector<std::string>& keys);
 void read_flags(const Section& optim, Options& options, const std::vector<std::string>& keys);
 
-/// None: the text is no number above 0.
+/// None = the text is no number above 0.
 std::optional<double> positive_number(const std::string& text);
 
 /// The names that are not empty, with separators between them.

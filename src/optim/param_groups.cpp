@@ -59,7 +59,7 @@ ParamGroupBuilder::Resolved ParamGroupBuilder::resolve(const ParameterInfo& para
   return resolved;
 }
 
-/// The first that matches; null: none does.
+/// The first that matches; null = none does.
 const ParamGroupBuilder::Selection* ParamGroupBuilder::selection_of(const std::string& parameter) const {
   const auto found = std::find_if(selections_.begin(), selections_.end(),
                                   [&](const Selection& selection) { return selection.matches(parameter); });

@@ -23,7 +23,7 @@ struct GroupSettings {
   static GroupSettings from(const Section& optim);
 };
 
-/// Options for kinds of parameters, as in "bias_lr_mult=2,norm_decay_mult=0". None: the options of all.
+/// Options for kinds of parameters, as in "bias_lr_mult=2,norm_decay_mult=0". None = the options of all.
 struct KindSettings {
   std::optional<double> bias_lr_mult;
   std::optional<double> bias_decay_mult;
@@ -104,7 +104,7 @@ class ParamGroupBuilder {
 
 /// Keys of section `optim` that scale learning rates with the batch.
 struct LrScaleSettings {
-  std::int64_t base_batch = 0;        ///< samples of a step for which optim.lr is meant; 0: lrs are not scaled
+  std::int64_t base_batch = 0;        ///< samples of a step for which optim.lr is meant; 0 = lrs are not scaled
   bool includes_accumulation = true;  ///< a whole step counts; else one forward of all ranks
 
   static KeySpecs keys();
@@ -116,7 +116,7 @@ struct LrScaleSettings {
 /// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
 struct LrScale {
   std::int64_t batch = 0;       ///< samples of a step that count
-  std::int64_t base_batch = 0;  ///< for which the configured lr is meant; 0: optim.auto_scale_lr is off
+  std::int64_t base_batch = 0;  ///< for which the configured lr is meant; 0 = optim.auto_scale_lr is off
 
   double factor() const { return base_batch == 0 ? 1 : static_cast<double>(batch) / static_cast<double>(base_batch); }
 };

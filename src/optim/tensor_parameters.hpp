@@ -23,7 +23,7 @@ class TensorParameters {
 
   /// Whether other ranks own the other parts.
   virtual bool is_divided() const noexcept { return false; }
-  /// Where is_divided: put the sum, or the maximum, over all ranks in the place of each element. Of the device of the
+  /// Where is_divided: put the sum, or the maximum, over all ranks instead of each element. Of the device of the
   /// parameters, float32 or float64. Collective.
   virtual void sum_over_ranks(const at::Tensor&) {}
   virtual void maximum_over_ranks(const at::Tensor&) {}

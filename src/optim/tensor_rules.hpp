@@ -6,7 +6,7 @@
 
 namespace lockstep::optim {
 
-/// Puts `values` in the place of those of `tensor`, unless the update is void.
+/// Puts `values` instead of those of `tensor`, unless the update is void.
 void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tensor& values);
 
 /// parameter := decay_factor * parameter - step, unless the update is void.

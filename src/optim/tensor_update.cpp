@@ -42,7 +42,7 @@ at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
   return at::linalg_vector_norm(at::stack(norms), norm_type);
 }
 
-/// @param norms  of what this rank owns; undefined: of nothing
+/// @param norms  of what this rank owns; undefined = of nothing
 /// @return       of what all ranks own, in one collective
 std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::vector<at::Tensor>& norms,
                                          double norm_type) {
@@ -52,7 +52,7 @@ std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::
   for (const at::Tensor& norm : norms) defined.push_back(norm.defined() ? norm : zero);
   if (!tensors.is_divided()) return defined;
   at::Tensor all = at::stack(defined);
-  if (std::isinf(norm_type)) {  // a maximum may pass over a NaN
+  if (std::isinf(norm_type)) {  // a maximum may skip a NaN
     all = at::where(all.isfinite(), all, at::full_like(all, norm_type));
     tensors.maximum_over_ranks(all);
   } else {

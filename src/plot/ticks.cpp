@@ -95,7 +95,7 @@ Ticks linear_ticks(double low, double high, int wanted, bool is_widened) {
   const double first = is_widened ? std::floor(low / size + kSlack) : std::ceil(low / size - kSlack);
   const double last = is_widened ? std::ceil(high / size - kSlack) : std::floor(high / size + kSlack);
   Ticks ticks;
-  for (double n = first; n <= last; n += 1) ticks.values.push_back(step.multiple(n) + 0.0);  // + 0.0: no -0
+  for (double n = first; n <= last; n += 1) ticks.values.push_back(step.multiple(n) + 0.0);  // + 0.0 = no -0
   ticks.low = std::min(low, ticks.values.empty() ? low : ticks.values.front());
   ticks.high = std::max(high, ticks.values.empty() ? high : ticks.values.back());
   return ticks;

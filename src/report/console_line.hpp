@@ -10,7 +10,7 @@ namespace lockstep::report {
 /// What one line per log interval tells on the console.
 struct ConsoleValues {
   std::int64_t step = 0;
-  std::int64_t total_steps = 0;  ///< 0: not known
+  std::int64_t total_steps = 0;  ///< 0 = not known
   std::int64_t epoch = 0;
   double loss = 0.0;
   double lr = 0.0;

@@ -12,7 +12,7 @@ namespace lockstep::report {
 /// where there is no table.
 std::string tables_section(const std::vector<Table>& tables);
 
-/// A grid of pictures with their captions, the wrong ones marked; "" where there is none.
+/// A grid of images with their captions, the wrong ones marked; "" where there is none.
 std::string pictures_section(const std::vector<Base64Image>& pictures);
 
 }  // namespace lockstep::report

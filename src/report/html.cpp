@@ -12,7 +12,7 @@ using plot::escaped;
 
 namespace {
 
-constexpr std::int64_t kCoarse = 128;  // pictures of fewer pixels a side are drawn in squares
+constexpr std::int64_t kCoarse = 128;  // images of fewer pixels a side are drawn in squares
 
 // Every width of a window from 320 pixels on; colors are in variables, so that charts share them.
 constexpr const char* kStyle = R"(

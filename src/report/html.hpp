@@ -34,7 +34,7 @@ struct Figure {
 };
 std::string html_figure(const Figure& figure);
 
-/// @param head  names of the columns; empty: none are shown
+/// @param head  names of the columns; empty = none are shown
 /// @param rows  of plain text, escaped here
 std::string html_table(const std::vector<std::string>& head, const std::vector<std::vector<std::string>>& rows);
 

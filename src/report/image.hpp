@@ -8,7 +8,7 @@
 
 namespace lockstep::report {
 
-/// A picture that is a PNG, GIF or JPEG file already.
+/// An image that is a PNG, GIF or JPEG file already.
 struct EncodedImage {
   std::int64_t height = 0;
   std::int64_t width = 0;

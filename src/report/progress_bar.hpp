@@ -11,7 +11,7 @@ namespace lockstep::report {
 
 struct Progress {
   std::int64_t done = 0;
-  std::int64_t total = 0;  ///< 0: not known, no bar is drawn
+  std::int64_t total = 0;  ///< 0 = not known, no bar is drawn
   std::optional<double> eta_seconds = {};
 };
 

@@ -35,8 +35,8 @@ struct RunData {
 };
 
 /// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
-/// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is passed over: a
-///                      run may be about to write it
+/// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is skipped: a run
+///                      may be about to write it
 RunData read_run(const std::string& folder);
 
 }  // namespace lockstep::report

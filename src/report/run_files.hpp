@@ -26,7 +26,7 @@ enum class RunState { running, done, stopped, failed };
 struct RunStatus {
   RunState state = RunState::running;
   std::int64_t step = 0;
-  std::int64_t total_steps = 0;  ///< 0: not known
+  std::int64_t total_steps = 0;  ///< 0 = not known
   std::optional<double> eta_seconds = {};
   std::string last_error = {};        ///< "" while nothing went wrong
   std::optional<int> exit_code = {};  ///< once the run has ended

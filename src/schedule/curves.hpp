@@ -58,7 +58,7 @@ Curve inverse_sqrt_curve();  ///< straight up to 1 at `warmup`, then sqrt(warmup
 // Of cycles.cpp.
 Curve wsd_curve();             ///< warm-up, stable, decay
 Curve one_cycle_curve();       ///< up and down once
-Curve cyclic_curve();          ///< up and down for ever
+Curve cyclic_curve();          ///< up and down forever
 Curve cosine_restart_curve();  ///< cosine waves one after another
 // Of composite.cpp and plateau.cpp.
 Curve composite_curve();  ///< curves one after another

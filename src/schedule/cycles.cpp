@@ -88,7 +88,7 @@ Shape make_cyclic(const Section& rule, Window window) {
 struct Waves {
   std::vector<double> periods;  // of half waves
   std::vector<double> weights;
-  double grow;    // factor of each period after the last given one; 0: none follows
+  double grow;    // factor of each period after the last given one; 0 = none follows
   double shrink;  // the same for weights
   bool is_full;   // a wave but the first begins at the bottom, rises in one period and falls in the next
   bool is_adaptive;

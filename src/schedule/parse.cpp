@@ -18,7 +18,7 @@ namespace {
 /// The options of every rule, also of one inside another rule.
 struct InnerSettings {
   double begin;
-  double end;                  ///< -1: the end of the run
+  double end;                  ///< -1 = the end of the run
   std::optional<double> base;  ///< replaces the value
 
   static KeySpecs keys() {
@@ -38,7 +38,7 @@ struct RuleSettings {
   std::string by;      ///< the unit of positions
   bool is_smooth;      ///< whether epochs are counted in fractions
   std::string option;  ///< of the optimizer
-  std::string group;   ///< of parameters; empty: all
+  std::string group;   ///< of parameters; empty = all
 
   static KeySpecs keys() {
     KeySpecs all = InnerSettings::keys();

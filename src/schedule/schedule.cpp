@@ -13,7 +13,7 @@ namespace {
 
 std::string state_prefix(std::size_t place) { return "rule" + std::to_string(place) + "_"; }
 
-/// The name under which a group has `option`; empty: it has none.
+/// The name under which a group has `option`; empty = it has none.
 std::string name_in(const Numbers& options, const std::string& option) {
   if (options.contains(option)) return option;
   return option == "momentum" && options.contains("beta1") ? "beta1" : "";

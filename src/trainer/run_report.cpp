@@ -125,7 +125,7 @@ void RunReport::on_step(const engine::StepReport& step) {
                                  .eta_seconds = eta_seconds_});
 }
 
-/// TensorBoard's pictures have no captions: they stand in a text beside them.
+/// TensorBoard's images have no captions: they stand in a text beside them.
 void RunReport::print_captions(const std::vector<Image>& images) {
   std::string lines;
   for (const Image& image : images) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Whole training runs: by hand, with gradients averaged whole, and by train_step, which averages them in slices where
+// Whole training runs: manually, with gradients averaged whole, and by train_step, which averages them in slices where
 // the ranks share the parameters.
 #include <lockstep/core/error.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
@@ -399,7 +399,7 @@ void run_compression(const Json& one_case) {
                Tolerance{.absolute = of_parameters.absolute * slope}, "loss");
 }
 
-/// Trains the model "branches" by hand, in ranks' branches by step, until something is refused.
+/// Trains the model "branches" manually, in ranks' branches by step, until something is refused.
 /// @return  the step in which it was, or -1
 int first_refusal(const parallel::ReducerOptions& options,
                   const std::function<std::vector<std::string>(int step)>& branches) {

@@ -57,7 +57,7 @@ class ReferenceHarnessTest : public ::testing::Test {
     });
   }
 
-  /// Puts a pending.txt of these lines in the place of the project's.
+  /// Puts a pending.txt of these lines instead of the project's.
   void write_pending(const std::string& lines) {
     setenv("LOCKSTEP_SOURCE_DIR", shared_.c_str(), 1);
     fs::create_directories(shared_ / "tests/reference");

@@ -224,7 +224,7 @@ TEST(ReferenceTest, EveryListOfSamplesIsThatOfTheOtherLibraries) {
       {{.file = "torch_distributed_sampler.json", .run = run_distributed},
        {.file = "vissl_sampler.json", .run = run_blocks},
        {.file = "randperm.json", .extra_fields = {"large"}, .run = run_permutation},
-       // A second iterator that goes on with the first one's stream has no counterpart: there is no iterator.
+       // A second iterator that continues with the first one's stream has no counterpart: there is no iterator.
        {.file = "mmengine_sampler.json", .extra_fields = {"default_sampler", "infinite_sampler", "second_iterator"}},
        {.file = "detectron2_sampler.json",
         .extra_fields = {"training", "inference", "repeat_factor", "repeat_factors_from_categories",

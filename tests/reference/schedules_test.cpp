@@ -170,7 +170,7 @@ TEST_F(ScheduleFacts, GroupsKeepTheirRatios) {
   expect_played(played, rows, rows.size() / 2);
 }
 
-// A rule without an end goes on to the end of the run, in its own unit; what a unit needs must be known.
+// A rule without an end continues to the end of the run, in its own unit; what a unit needs must be known.
 TEST_F(ScheduleFacts, DefaultEndsAreThoseOfTheRun) {
   for (const Json& row : load("schedules/mmengine_loop_and_misc.json").at("default_end")) {
     const Json& dispatch = row.at("dispatch");
@@ -201,7 +201,7 @@ TEST_F(ScheduleFacts, DefaultEndsAreThoseOfTheRun) {
 }
 
 // TRAPS: there an over-long run is first extrapolated and then ends in an error, a warm-up from 0 fails at its first
-// step, and a scheduler that is made anew loses its window.
+// step, and a scheduler that is made again loses its window.
 TEST_F(ScheduleFacts, TrapsAreNone) {
   const Json misc = load("schedules/mmengine_loop_and_misc.json");
   const Json& overrun = misc.at("onecycle_overrun");

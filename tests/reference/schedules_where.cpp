@@ -58,7 +58,7 @@ std::int64_t steps_through(const std::vector<double>& wheres) {
   throw std::runtime_error("no run has steps at all of these places");
 }
 
-/// No rule here has a state: a schedule made anew in the middle goes on alike.
+/// No rule here has a state: a schedule made again in the middle continues alike.
 void expect_values(const std::string& rule, const Json& one_case) {
   const std::vector<double> wheres = one_case.at("where");
   const schedule::RunLength length{.total_steps = steps_through(wheres)};

@@ -20,7 +20,7 @@ class FailuresOnly : public ::testing::EmptyTestEventListener {
     name_ = std::string(test.test_suite_name()) + "." + test.name();
   }
 
-  /// GoogleTest holds its lock meanwhile: asking it for the current test would wait for ever.
+  /// GoogleTest holds its lock meanwhile: asking it for the current test would wait forever.
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
     std::fprintf(stderr, "[rank %d] %s %s:%d\n%s\n", rank_, name_.c_str(),

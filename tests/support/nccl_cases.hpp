@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the nccl backend does to device memory, in small whole numbers: for GPUs and for what stands in for them.
+// What the nccl backend does to device memory, in small integers: for GPUs and for what stands in for them.
 #pragma once
 
 #include <lockstep/mpi/collectives.hpp>

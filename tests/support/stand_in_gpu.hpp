@@ -39,7 +39,7 @@ struct StandIn {
 void reset_stand_in();
 /// To be changed while no link lives that could look at it.
 StandIn& stand_in();
-/// NCCL's asynchronous error from now on, on every link of this process; empty: none.
+/// NCCL's asynchronous error from now on, on every link of this process; empty = none.
 void set_stand_in_fault(const std::string& fault);
 /// Links aborted since the reset.
 int stand_in_aborts();

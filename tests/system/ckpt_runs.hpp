@@ -27,7 +27,7 @@ struct Variant {
   float weight = 1.0F;
   std::int64_t position = 320;
   bool is_reversed = false;     ///< the arrays in the opposite order
-  std::int64_t best_step = -1;  ///< of the best evaluation; -1: none
+  std::int64_t best_step = -1;  ///< of the best evaluation; -1 = none
 };
 
 /// A state as engine writes it, small.

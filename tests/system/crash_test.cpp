@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Pull the plug on one rank or on all, at any instant: the next start goes on as if nothing had happened, bit for bit.
+// Pull the plug on one rank or on all, at any instant: the next start continues as if nothing had happened, bit for
+// bit.
 #include <gtest/gtest.h>
 
 #include <chrono>

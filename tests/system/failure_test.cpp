@@ -83,7 +83,7 @@ INSTANTIATE_TEST_SUITE_P(
                 "/3 sample 7 of the training data: the data set gave 0 samples instead of 1"}),
     [](const auto& test) { return std::string(test.param.place); });
 
-// A run that dies in the middle of an evaluation goes on from the checkpoint before it, as if nothing had been.
+// A run that dies in the middle of an evaluation continues from the checkpoint before it, as if nothing had been.
 TEST(FailureInTestPhaseTest, ResumesBitForBit) {
   const testing::TemporaryFolder folder;
   const std::string options = std::string(" --model.name=failing --train.max_epochs=0 --train.max_steps=12 ") +

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run whose disk fills up goes on, loses no checkpoint, and saves again once there is room.
+// A run whose disk fills up continues, loses no checkpoint, and saves again once there is room.
 #include <gtest/gtest.h>
 
 #include <unistd.h>

@@ -2,7 +2,7 @@
 // A training with a step of its own: a generator and a discriminator of digits, each with its optimizer, that only
 // the wrapper, the optimizers and checkpoints are taken from.
 //
-// usage: gan_program FOLDER STEPS [fp16]    goes on from the newest checkpoint in FOLDER, and leaves one there
+// usage: gan_program FOLDER STEPS [fp16]    continues from the newest checkpoint in FOLDER, and leaves one there
 //
 // Prints a line for each step, and at the end what the discriminator makes of digits of either kind.
 #include <lockstep/core/error.hpp>

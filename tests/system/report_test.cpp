@@ -67,7 +67,7 @@ TEST(ReportTest, ARunLeavesAPageAndAnEventFileForEachStart) {
   const std::vector<std::string> records = records_of(event_files(run)[0]);
   EXPECT_EQ(count_of(page, "<img "), 16U);
   EXPECT_EQ(count_of(page, "src="), count_of(page, "src=\"data:image/png;base64,"));
-  // Version and start; of each step a line and what ranks differ in; of each evaluation a line, pictures and captions.
+  // Version and start; of each step a line and what ranks differ in; of each evaluation a line, images and captions.
   EXPECT_EQ(records.size(), 2U + 4U * 2U + 2U * (1U + 16U + 1U));
   EXPECT_TRUE(has(records.at(2), "loss"));
 

@@ -75,8 +75,8 @@ INSTANTIATE_TEST_SUITE_P(
                       Case{"TwoRanksOverMpi", 2, 51, kSgd + " --comm.backend=mpi --train.micro_batch=7"}),
     [](const auto& test) { return test.param.name; });
 
-// The position is counted in samples and the order depends on (seed, epoch) alone: another number of ranks goes on with
-// the same samples, so the losses agree to rounding.
+// The position is counted in samples and the order depends on (seed, epoch) alone: another number of ranks continues
+// with the same samples, so the losses agree to rounding.
 TEST(ResumeElsewhereTest, AnotherNumberOfRanksContinuesInTheSameOrder) {
   const testing::TemporaryFolder folder;
   const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A request to stop ends at a step boundary, saves, returns 75 on every rank, and the run goes on as if undisturbed.
+// A request to stop ends at a step boundary, saves, returns 75 on every rank, and the run continues as if undisturbed.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -283,7 +283,7 @@ TEST(StopTest, ARequeuedJobResumesUnlessReportedOtherwise) {
   EXPECT_NE(resumed.output.find("resumed at step 20"), std::string::npos) << resumed.output;
 }
 
-// Whatever ended it each time: a job that slurm starts again and again from one step does not go on for ever.
+// Whatever ended it each time: a job that slurm starts again and again from one step does not continue forever.
 TEST(StopTest, AJobThatNeverGetsOnIsGivenUp) {
   const TrainingRun run(2);
   const std::string few = " --data.train_size=480 --train.max_steps=20" + kData;

@@ -34,7 +34,7 @@ class Batch {
   Batch() = default;
   /// @param data   [N, ...] the value "data", which is the input
   explicit Batch(at::Tensor data) : Batch(std::move(data), at::Tensor()) {}
-  /// @param label  [N, ...] the value "label", which is the target; undefined: the batch has none
+  /// @param label  [N, ...] the value "label", which is the target; undefined = the batch has none
   Batch(at::Tensor data, at::Tensor label);
   /// @param size   number of samples
   Batch(ValueMap values, std::int64_t size) : values_(std::move(values)), size_(size) {}
@@ -85,7 +85,7 @@ class Batch {
  private:
   ValueMap values_;
   std::int64_t size_ = 0;
-  std::shared_ptr<const Roles> roles_;  // null: the default
+  std::shared_ptr<const Roles> roles_;  // null = the default
   std::vector<Draw> draws_;
 };
 

@@ -36,7 +36,7 @@ class Outputs {
   at::Tensor find(const std::string& name) const;
   /// The first entry of this name. @throws ConfigError  there is none; the message names those that there are
   const at::Tensor& tensor(const std::string& name) const;
-  /// All entries of this name, in order; none: empty.
+  /// All entries of this name, in order; none = empty.
   std::vector<at::Tensor> list(const std::string& name) const;
 
   /// The same tensors without their histories.

@@ -21,7 +21,7 @@ struct ContainerOptions {
   bool stack = false;               ///< one tensor for each group of samples, padded where pad_dims says
   double padding_value = 0;         ///< what a sample's own tensor is padded with
   bool cpu_only = false;            ///< anything that is kept as it is and never moved to a device
-  std::optional<int> pad_dims = 2;  ///< trailing dimensions that may differ: 1, 2 or 3; none: all must be equal
+  std::optional<int> pad_dims = 2;  ///< trailing dimensions that may differ: 1, 2 or 3; none = all must be equal
 };
 
 /// A part of a sample that says itself how it is collated and scattered; after `collate`, a list with one element for

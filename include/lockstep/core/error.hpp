@@ -22,7 +22,7 @@ enum class ExitCode : int {
 
 /// The root of everything Lockstep throws on purpose: one sentence that says what, where and what to do.
 ///
-/// An error is *agreed* when every rank throws the same one (see mpi::Communicator::together): the job then ends by
+/// An error is *agreed* when every rank throws the same one (see mpi::Communicator::all_or_throw): the job then ends by
 /// MPI_Finalize and the same exit code everywhere. Any other error ends it by MPI_Abort. An error that *another rank*
 /// threw, and told this one of (see mpi::Collectives::give_up), is reported by that rank alone.
 class Error : public std::runtime_error {

@@ -61,7 +61,7 @@ struct Histogram {
 /// @throws std::invalid_argument  they are not
 Histogram histogram_of(std::span<const float> values, std::size_t bins);
 
-/// A picture, such as a sample of the data set.
+/// An image, such as a sample of the data set.
 struct Image {
   std::string name = {};
   std::int64_t step = 0;

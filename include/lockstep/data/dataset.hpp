@@ -70,7 +70,7 @@ class SampleDataset : public Dataset {
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
 
-/// The parts of a data source; null: it has no such part.
+/// The parts of a data source; null = it has no such part.
 struct Splits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> val = nullptr;
@@ -81,7 +81,7 @@ struct Splits {
 struct Source {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `data`, beside the common ones
+  KeySpecs keys;  ///< of section `data`, in addition to the common ones
   /// @throws DataError, ConfigError  Not collective: each rank opens for itself
   std::function<Splits(const Section& data)> open;
 };

@@ -12,7 +12,7 @@
 namespace lockstep::data {
 
 struct LoaderOptions {
-  int workers = 1;                    ///< threads that fetch ahead; 0: fetch when asked, on the calling thread
+  int workers = 1;                    ///< threads that fetch ahead; 0 = fetch when asked, on the calling thread
   int prefetch = 4;                   ///< batches that may be ready or under way before they are asked for; >= 1
   std::string name = "the data set";  ///< how errors call it
   bool pins_memory = false;           ///< batches lie in page-locked memory, from where copies to a GPU need not wait

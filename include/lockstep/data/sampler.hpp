@@ -18,7 +18,7 @@ class Dataset;
 struct Source;
 
 /// In which order the samples of an epoch come: a pure function of (epoch, position), the same on every rank. Its state
-/// is the position alone, so a resumed run goes on by arithmetic. May be called from several threads at once.
+/// is the position alone, so a resumed run continues by arithmetic. May be called from several threads at once.
 class Order {
  public:
   virtual ~Order() = default;
@@ -54,7 +54,7 @@ struct BlockOptions {
 OrderPtr block_order(std::int64_t size, OrderPtr inside, const BlockOptions& options);
 
 /// Sample i comes floor(f) times an epoch, and once more with the probability f - floor(f), f = factors[i]; shuffled.
-/// An epoch has as many positions as the factors' sum, rounded: a longer draw is cut, a shorter one goes on with its
+/// An epoch has as many positions as the factors' sum, rounded: a longer draw is cut, a shorter one continues with its
 /// beginning.
 /// @param factors  each finite and >= 0
 /// @throws ConfigError  a factor is not, or the sum rounds to 0
@@ -123,7 +123,7 @@ enum class Remainder {
   drop,    ///< they are left out
   repeat,  ///< the last batch is filled from the beginning of the same epoch's order, again and again if need be
   keep,    ///< the last batch is smaller: shares beyond its end are cut
-  carry,   ///< the batch goes on with the next epoch's order: an infinite stream, without epochs as far as it can see
+  carry,   ///< the batch continues with the next epoch's order: an infinite stream, without epochs as far as it can see
 };
 
 /// Which samples form a training step: a pure function of (order, epoch, step in the epoch).
@@ -146,7 +146,7 @@ class Sampler {
   /// With Remainder::carry: whole batches in the length of an epoch, or 1.
   std::int64_t steps_per_epoch() const noexcept;
   std::int64_t global_batch_size() const noexcept { return global_batch_size_; }
-  /// A run cannot go on with the positions of another algorithm.
+  /// A run cannot continue with the positions of another algorithm.
   const std::string& algorithm() const noexcept { return algorithm_; }
   /// The draws of positions [share.begin, share.begin + share.count) of the global batch of a step; fewer only in the
   /// last batch of Remainder::keep.
@@ -172,7 +172,7 @@ struct SamplerRequest {
 struct SamplerRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `data`, beside the common ones
+  KeySpecs keys;  ///< of section `data`, in addition to the common ones
   /// @throws ConfigError, DataError  Not collective: each rank makes the same for itself
   std::function<Sampler(const Section& data, const SamplerRequest& request)> make;
 };

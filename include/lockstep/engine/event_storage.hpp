@@ -88,7 +88,7 @@ class EventStorage {
   void put_of_rank(const std::string& name, double value);
   /// The mean of each since the last visit, in order of first mention; those alone that were put since then.
   std::vector<std::pair<std::string, double>> take_rank_means();
-  /// For writers of pictures and tables, which say by keep_pictures that they are there: without one, none is kept.
+  /// For writers of images and tables, which say by keep_pictures that they are there: without one, none is kept.
   void put(Image image);
   void put(Histogram histogram);
   void put(Table table);

@@ -57,7 +57,7 @@ struct StepReport {
   double data_seconds = 0;          ///< of which it waited for data
   bool is_save_due = false;         ///< rank 0 asked for a checkpoint
   bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
-  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none: they are not scaled
+  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none = they are not scaled
   std::int64_t skipped_steps = 0;           ///< since the run began, this one included
   std::optional<std::int64_t> evaluations;  ///< of the loss, by an optimizer that needs several
 };
@@ -82,7 +82,7 @@ enum class StepEvent { forward, loss, backward, update };
 
 /// What the last evaluation gave, the same on every rank.
 struct Measured {
-  std::int64_t step = -1;                              ///< -1: there was none
+  std::int64_t step = -1;                              ///< -1 = there was none
   std::vector<std::pair<std::string, double>> values;  ///< the real numbers of its records, "val/loss" and so on
 };
 
@@ -118,8 +118,8 @@ enum class Priority : int {
 ///     after_train
 ///
 /// (and before_roll_back, after_roll_back instead of what follows before_agreement, when a run goes back). Every rank
-/// calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be
-/// agreed on first (mpi::Communicator::together), or ends the job like any failure of one rank.
+/// calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be agreed on
+/// first (mpi::Communicator::all_or_throw), or ends the job like any failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;
@@ -147,7 +147,7 @@ class Hook {
   virtual void before_evaluation(RunView&) {}
   virtual void after_evaluation(RunView&, const Measured&) {}
   /// Of every hook whose before_train returned. After Outcome::failed no collective may be used, since other ranks may
-  /// be elsewhere; what is thrown then is logged, and the first error goes on.
+  /// be elsewhere; what is thrown then is logged, and the first error continues.
   virtual void after_train(RunView&, Outcome) {}
 
   /// Whether on_backward reads gradients: all of them are then gathered on every rank before it, which takes time.
@@ -155,7 +155,8 @@ class Hook {
 
   /// A checkpoint is about to be made: what save_state puts is brought to where all ranks have it alike. Collective.
   virtual void before_save(RunView&) {}
-  /// The name under which checkpoints hold what this hook has learned, its own in a run; empty: it has learned nothing.
+  /// The name under which checkpoints hold what this hook has learned, its own in a run; empty = it has learned
+  /// nothing.
   virtual std::string state_name() const { return ""; }
   /// Puts that, the same on every rank, below `group`. On ranks that write checkpoints; not collective.
   virtual void save_state(checkpoints::Archive&, const std::string& /*group*/) const {}

@@ -76,7 +76,7 @@ class PerfStats {
   /// Intervals that may wait for the device; beyond, their device times are lost.
   static constexpr std::size_t kMaxPending = 1000;
 
-  /// @param device  null: host times only
+  /// @param device  null = host times only
   /// @param clock   of the host; default: the steady one
   explicit PerfStats(std::unique_ptr<DeviceClock> device = nullptr, Clock clock = {});
 
@@ -91,7 +91,7 @@ class PerfStats {
   /// sections first and in their order. Waits for the device.
   std::string report();
 
-  /// Begins anew, as for a new phase. Timers that are running go on.
+  /// Begins again, as for a new phase. Timers that are running continue.
   void reset();
 
  private:
@@ -111,10 +111,10 @@ class PerfStats {
   std::int64_t lost_ = 0;
 };
 
-/// Measures one section by hand: start, stop, record. Several of one name add to the same section.
+/// Measures one section manually: start, stop, record. Several of one name add to the same section.
 class PerfTimer {
  public:
-  /// @param stats  outlives the timer; null: everything here does nothing
+  /// @param stats  outlives the timer; null = everything here does nothing
   PerfTimer(std::string_view name, PerfStats* stats);
 
   /// A timer that is running already keeps its beginning.

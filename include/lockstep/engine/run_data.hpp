@@ -18,7 +18,7 @@ struct BatchLayout {
   std::int64_t global_batch_size = 0;  ///< samples of a step, over all ranks
   std::int64_t micro_batches = 1;      ///< forwards of this rank in a step; with lanes, its lanes
   std::int64_t micro_batch_size = 0;   ///< maximum number of samples of one forward
-  std::int64_t lanes = 0;              ///< of a step, on all ranks; 0: off
+  std::int64_t lanes = 0;              ///< of a step, on all ranks; 0 = off
   std::int64_t first_lane = 0;         ///< of this rank
   data::Share share = {};              ///< positions of this rank in a global batch
 

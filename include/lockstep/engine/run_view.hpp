@@ -42,7 +42,7 @@ class RunRequests {
   /// Makes the current step, or between two steps the last one, the last of the run: Outcome::done. To be called on
   /// every rank alike, because of what all of them know (Measured), in any method of a hook. Nothing is agreed on.
   void finish() noexcept { is_finish_requested_ = true; }
-  /// This rank cannot go on: at the end of the current step, every rank throws the error of the lowest rank that has
+  /// This rank cannot continue: at the end of the current step, every rank throws the error of the lowest rank that has
   /// one. The first error of a rank counts.
   void fail(std::exception_ptr error) {
     if (!failure_) failure_ = std::move(error);
@@ -86,13 +86,13 @@ struct RunView {
   mpi::Collectives& collectives;
   parallel::DistributedDataParallel& wrapper;  ///< around the model
   optim::OptimWrapper& optimizer;
-  optim::ModelAverage* average;  ///< of past weights; null: none
+  optim::ModelAverage* average;  ///< of past weights; null = none
   const c10::Device& device;     ///< where this rank computes
   DrawSeeds draws;
 
   ScheduleControl& schedule;
   EventStorage& events;      ///< what hooks and steps measure
-  PerfStats* perf;           ///< the times of the sections of steps; null: they are not measured
+  PerfStats* perf;           ///< the times of the sections of steps; null = they are not measured
   RunRequests& requests;     ///< stop, save, end, finish, fail
   Saves& saves;              ///< what has been committed
   RunOrigin& origin;         ///< of the run and of this start

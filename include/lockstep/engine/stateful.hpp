@@ -35,7 +35,7 @@ struct RestoreOptions {
 /// The part of a run that a mismatch concerns. Messages list mismatches in this order.
 enum class MismatchKind { model, optimizer, data, generators, average, arithmetic, other };
 
-/// A setting with which a run resumes in spite of a mismatch. Messages list remedies in this order.
+/// A setting with which a run resumes despite a mismatch. Messages list remedies in this order.
 enum class Remedy { partial_model, rename, reset_average, reset_optimizer, reset_generators, reset_sampler };
 
 /// The setting as a user writes it, such as "resume.reset=optim".
@@ -44,7 +44,7 @@ const std::string& setting_of(Remedy remedy);
 struct Mismatch {
   MismatchKind kind;
   std::string text;                   ///< what the checkpoint has, and what the run has
-  std::vector<Remedy> remedies = {};  ///< none: the run cannot resume from this checkpoint
+  std::vector<Remedy> remedies = {};  ///< none = the run cannot resume from this checkpoint
 };
 
 /// Whether a stored array has the shape and type of a tensor of the run.
@@ -54,7 +54,7 @@ bool fits(const checkpoints::Array& saved, const Tensor& live);
 class CompatibilityReport {
  public:
   /// @param archive          outlives the report
-  /// @param offers_remedies  false: the message names no settings, because what resumes has none
+  /// @param offers_remedies  false = the message names no settings, because what resumes has none
   explicit CompatibilityReport(const checkpoints::Archive& archive, bool offers_remedies = true)
       : archive_(&archive), offers_remedies_(offers_remedies) {}
 
@@ -66,7 +66,7 @@ class CompatibilityReport {
 
   /// In the order of their kinds, and of one kind in the order in which they were added.
   const std::vector<Mismatch>& mismatches() const noexcept { return mismatches_; }
-  /// Removes the mismatches of one kind: the run resumes in spite of them.
+  /// Removes the mismatches of one kind: the run resumes despite them.
   /// @return  their texts, for the log
   std::vector<std::string> accept(MismatchKind kind);
 
@@ -170,7 +170,7 @@ class Stateful {
   /// Collective: what can fail on one rank is agreed on.
   virtual void restore(const checkpoints::Archive&, const RestoreOptions&) = 0;
 
-  /// False: with these options the component is neither compared nor restored.
+  /// False = with these options the component is neither compared nor restored.
   virtual bool is_restored(const RestoreOptions&) const { return true; }
 
   /// How well the run reproduces the run of the checkpoint, as far as this component decides it.

@@ -21,7 +21,7 @@ namespace lockstep::engine {
 
 /// What hooks see of the micro_batch at hand. Nothing here has a history: to look at it keeps no graph alive.
 struct LastBatch {
-  bool is_training = true;              ///< false: of an evaluation
+  bool is_training = true;              ///< false = of an evaluation
   const batch::Batch* given = nullptr;  ///< as the data set gave it
   const batch::Batch* batch = nullptr;  ///< as the model received it: on its device and preprocessed
   batch::Outputs outputs = {};          ///< of the model
@@ -56,7 +56,7 @@ struct StepContext {
   models::LossWeights weights = {};
   double where = 0;              ///< Progress::where of the step
   bool reads_gradients = false;  ///< a hook does, between backward and update
-  PerfStats* perf = nullptr;     ///< takes the times of sections; null: they are not measured
+  PerfStats* perf = nullptr;     ///< takes the times of sections; null = they are not measured
   /// Calls the hooks; what has no history yet is to be detached by the step.
   std::function<void(StepEvent, const LastBatch&)> notify;
 };

@@ -16,7 +16,7 @@ enum class Level { debug, info, warning, error };
 struct Options {
   int rank = 0;
   int world_size = 1;
-  std::string file = {};              ///< this rank's log file, appended to, its folder made if need be; empty: none
+  std::string file = {};              ///< this rank's log file, appended to, its folder made if need be; empty = none
   bool to_console = true;             ///< if false, no rank writes to the console
   Level console_level = Level::info;  ///< lowest level that the console shows; files contain all levels
 };

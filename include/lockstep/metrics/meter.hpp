@@ -15,7 +15,7 @@
 #include <variant>
 #include <vector>
 
-// Letters of this module: N samples (each prediction of a text or a picture is one), C classes, K outputs and L targets
+// Letters of this module: N samples (each prediction of a text or an image is one), C classes, K outputs and L targets
 // of a sample.
 namespace lockstep::metrics {
 
@@ -48,7 +48,7 @@ struct Samples {
 };
 
 /// The predictions of one batch.
-/// @param output  with a dimension more than `target`, either the last or, in pictures, the second, over which K runs:
+/// @param output  with a dimension more than `target`, either the last or, in images, the second, over which K runs:
 ///                [N, C] for [N], [N, T, C] for [N, T], [N, C, H, W] for [N, H, W]; then L is 1. With as many
 ///                dimensions: [N, ...] for [N, ...], of which all but the first are K and L
 /// @param first   number of the batch's first sample; a sample with P predictions has the indices P * number onwards
@@ -108,12 +108,12 @@ struct Reads {
   bool operator==(const Reads&) const = default;
 };
 
-/// One measurement over samples: a few functions, no state. There are two kinds. Most count each sample into whole
-/// numbers that add up, over batches and over ranks; the others need all samples at once, in the order of their
-/// indices. Either way the reading does not depend on who saw which sample.
+/// One measurement over samples: a few functions, no state. There are two kinds. Most count each sample into integers
+/// that add up, over batches and over ranks; the others need all samples at once, in the order of their indices. Either
+/// way the reading does not depend on who saw which sample.
 struct Meter {
   std::vector<Result> results;
-  std::size_t words = 0;  ///< whole numbers that it counts in; 0: it needs all samples
+  std::size_t words = 0;  ///< integers that it counts in; 0 = it needs all samples
   /// Counts samples. @throws DataError  they are not what the meter needs
   std::function<void(const Samples&, std::span<std::int64_t> words)> add = {};
   std::function<Reading(std::span<const std::int64_t> words)> read = {};

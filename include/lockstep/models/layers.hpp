@@ -44,7 +44,7 @@ class Conv2d : public Block {
 
 struct BatchNormOptions {
   double eps = 1e-5;                     ///< added to the variance; > 0
-  std::optional<double> momentum = 0.1;  ///< weight of a new batch in the running statistics; none: all batches alike
+  std::optional<double> momentum = 0.1;  ///< weight of a new batch in the running statistics; none = all batches alike
   bool is_affine = true;                 ///< learned scale and shift
 };
 
@@ -61,7 +61,7 @@ class BatchNorm : public Block {
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
   LayerKind kind() const override { return LayerKind::norm; }
   /// relu(forward(input) + residual), with fewer passes over memory where that can be.
-  /// @param residual  like the input, or undefined: none
+  /// @param residual  like the input, or undefined = none
   at::Tensor forward_relu(const at::Tensor& input, const at::Tensor& residual = {});
 
   double eps() const noexcept { return eps_; }

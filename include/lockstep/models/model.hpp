@@ -77,8 +77,8 @@ std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& loss
 /// The total of parse_losses.
 at::Tensor total_loss(const LossMap& losses);
 
-/// What a model says about a batch, to be looked at, by name: "classes" [N] or [N, T] int64, "masks" of pictures
-/// [N, ...], or whatever a user's model adds.
+/// What a model says about a batch, to be looked at, by name: "classes" [N] or [N, T] int64, "masks" of images [N,
+/// ...], or whatever a user's model adds.
 using Predictions = batch::Outputs;
 
 /// What Lockstep trains. Derive from it, register layers as usual, and call blocks through models::run.
@@ -127,7 +127,7 @@ class Model : public Block {
   /// The kind of the task that decides the defaults above; build() sets it.
   TaskKind task_kind() const noexcept { return task_kind_; }
   void set_task_kind(TaskKind kind) noexcept { task_kind_ = kind; }
-  /// What preprocess does to the value of the first input by default; empty: nothing.
+  /// What preprocess does to the value of the first input by default; empty = nothing.
   using InputChange = std::function<at::Tensor(const batch::Value& input)>;
   void set_input_change(InputChange change) { input_change_ = std::move(change); }
 

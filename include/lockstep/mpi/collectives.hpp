@@ -59,7 +59,7 @@ using RangeConsumer = std::function<void(std::size_t begin, const std::byte* val
 /// Memory is host memory, but with nccl it may be a GPU's, too. Then NCCL chooses the order of the sum (the same on
 /// every rank) and what becomes of a NaN, 16-bit floats may be rounded at every addition, nothing can be summed by
 /// lanes, and operations are asynchronous: they follow what the current stream of LibTorch has so far, and "returns
-/// when" means that later work of that stream finds the result, while the host goes on.
+/// when" means that later work of that stream finds the result, while the host continues.
 /// @throws CommError  from every member: a peer failed, is late, or asks for something else (then on every rank, naming
 ///                    both sides). The object is of no use afterwards: every later call throws, too
 class Collectives {
@@ -95,7 +95,7 @@ class Collectives {
   static constexpr std::size_t kPieceElements = 4096;
   static constexpr std::size_t kMaxRangeTickets = 500;
   /// Like start_all_reduce, but the result is taken by `reduce_range` instead of `wait`.
-  /// @throws std::logic_error  kMostRangeTickets were started and nothing else since
+  /// @throws std::logic_error  kMaxRangeTickets were started and nothing else since
   virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
   /// Forms the result, with the bits of an all_reduce, for the elements of `range` only, and hands it to `consume` in
   /// consecutive pieces of at most kPieceElements while they are in the first-level cache; device memory as one piece.
@@ -166,7 +166,7 @@ struct CommSettings {
   std::string backend = "auto";              ///< auto, self, shm, mpi, hierarchical or nccl
   double timeout_s = 300;                    ///< a wait longer than this throws CommError
   int hosts = 0;                             ///< as for Topology::of
-  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null: on the CPU; no key
+  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null = on the CPU; no key
 
   static KeySpecs keys();
   static CommSettings from(const Section& comm);

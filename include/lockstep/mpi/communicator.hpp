@@ -28,7 +28,7 @@ std::string launcher();
 /// The constructor sets what makes Open MPI start fast and yield when oversubscribed (without overriding the user's
 /// OMPI_MCA_* variables), initializes with MPI_THREAD_MULTIPLE and makes MPI return its errors. From then on a rank
 /// that exits, or throws past main or a thread, without having called `finish` takes the whole job down by MPI_Abort
-/// (code 70, or an Error's own) instead of leaving its peers in a collective for ever.
+/// (code 70, or an Error's own) instead of leaving its peers in a collective forever.
 class Environment {
  public:
   /// Collective over the whole job.

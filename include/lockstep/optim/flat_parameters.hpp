@@ -23,7 +23,7 @@ inline constexpr std::int64_t kPieceElements = 4096;
 struct Segment {
   std::string name;  ///< dotted name in the model, such as "conv1.weight"
   std::vector<std::int64_t> shape;
-  std::vector<std::int64_t> strides;  ///< in memory without gaps, in elements; empty: the last dimension lies closest
+  std::vector<std::int64_t> strides;  ///< in memory without gaps, in elements; empty = the last dimension lies closest
   std::int64_t offset = 0;            ///< elements from the start of the block; negative where the slice begins later
   std::int64_t count = 0;             ///< elements
   std::int64_t own_begin = 0;         ///< this rank updates elements
@@ -92,8 +92,8 @@ class FlatParameters {
   /// finish_gradients. Not collective.
   /// @param is_last  no further visit follows in this step
   virtual void visit_gradients(const std::function<void(const GradientPiece&)>& visit, bool is_last) = 0;
-  /// Where blocks and states lie on a GPU: what updates work on in the place of visit_gradients, as whole tensors. This
-  /// rank then owns every parameter whole, and shares none. Else null.
+  /// Where blocks and states lie on a GPU: what updates work on instead of visit_gradients, as whole tensors. This rank
+  /// then owns every parameter whole, and shares none. Else null.
   virtual TensorParameters* as_tensors() noexcept { return nullptr; }
   /// Makes all gradients undefined.
   virtual void drop_gradients() = 0;

@@ -11,7 +11,7 @@ struct GradScalerOptions {
   double growth_factor = 2;     ///< > 1: of the scale, after growth_interval steps without a fault
   double backoff_factor = 0.5;  ///< in (0, 1): of the scale, after a step with one
   std::int64_t growth_interval = 2000;
-  bool is_dynamic = true;  ///< false: the scale stays what it is; faulty steps are skipped all the same
+  bool is_dynamic = true;  ///< false = the scale stays what it is; faulty steps are skipped all the same
 
   /// From "dynamic" or a number, the scale that stays.
   /// @throws ConfigError  citing `origin`
@@ -25,7 +25,7 @@ struct GradScalerOptions {
 /// Source: torch.amp.GradScaler. A growth beyond float32 is left out there, too.
 class GradScaler {
  public:
-  /// What a run must know to go on.
+  /// What a run must know to continue.
   struct State {
     double scale = 0;
     std::int64_t growth_tracker = 0;    ///< steps without a fault since the scale last changed

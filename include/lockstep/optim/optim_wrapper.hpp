@@ -16,9 +16,9 @@ namespace lockstep::optim {
 
 /// How gradients are clipped before an update.
 struct Clip {
-  double max_norm = 0;       ///< > 0: scale gradients down to this norm; 0: off
+  double max_norm = 0;       ///< > 0 = scale gradients down to this norm; 0 = off
   double norm_type = 2;      ///< the p of the norm; infinity for the largest magnitude
-  double max_value = 0;      ///< > 0: clamp every element to [-max_value, max_value]; 0: off
+  double max_value = 0;      ///< > 0 = clamp every element to [-max_value, max_value]; 0 = off
   bool is_by_group = false;  ///< the norm is that of each parameter group by itself, not of all gradients
 
   /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
@@ -28,9 +28,9 @@ struct Clip {
 
 /// What one call of update_params did.
 struct UpdateReport {
-  bool updated = false;             ///< false: this micro_batch was only accumulated, or something was not finite
+  bool updated = false;             ///< false = this micro_batch was only accumulated, or something was not finite
   std::optional<double> grad_norm;  ///< before clipping and without the loss scale, when a norm was computed
-  bool is_finite = true;            ///< false: the norm, or under a scaler a gradient, was not finite; gradients were
+  bool is_finite = true;            ///< false = the norm, or under a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
   std::int64_t evaluations = 1;     ///< of the loss, in the whole step
 };
@@ -55,7 +55,7 @@ class OptimWrapper {
   /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
   /// Warns when `done` is inside a step, whose first gradients are lost.
   /// @param done   micro_batches before the coming one
-  /// @param total  micro_batches of the whole training; 0: unknown
+  /// @param total  micro_batches of the whole training; 0 = unknown
   void begin_at(std::int64_t done, std::int64_t total);
 
   /// Whether the coming micro_batch completes a step: its backward must synchronize, all others must not.
@@ -70,7 +70,7 @@ class OptimWrapper {
   ///
   /// @param loss    [] scalar, the micro_batch's mean loss
   /// @param weight  the micro_batch's share of the step; default 1 / micro_batches_in_step
-  /// @param before_update  called between backward and update of the micro_batch that completes a step; empty: nothing
+  /// @param before_update  called between backward and update of the micro_batch that completes a step; empty = nothing
   /// Collective when it completes a step.
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {});
@@ -96,7 +96,7 @@ class OptimWrapper {
   Optimizer& optimizer() noexcept { return optimizer_; }
   const Optimizer& optimizer() const noexcept { return optimizer_; }
   FlatParameters& parameters() noexcept { return *parameters_; }
-  GradScaler* scaler() noexcept { return scaler_ ? &*scaler_ : nullptr; }  ///< null: losses are not scaled
+  GradScaler* scaler() noexcept { return scaler_ ? &*scaler_ : nullptr; }  ///< null = losses are not scaled
   const GradScaler* scaler() const noexcept { return scaler_ ? &*scaler_ : nullptr; }
 
  private:
@@ -109,7 +109,7 @@ class OptimWrapper {
   std::optional<GradScaler> scaler_;
   std::int64_t done_ = 0;        // micro_batches
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
-  std::int64_t total_ = 0;       // of the whole training; 0: unknown
+  std::int64_t total_ = 0;       // of the whole training; 0 = unknown
   bool is_in_closure_ = false;
 };
 

@@ -36,7 +36,7 @@ struct ParameterInfo {
   bool is_depthwise = false;      ///< of a two-dimensional convolution with as many groups as input channels
   bool is_offset = false;         ///< of a layer inside a deformable convolution, which tells it where to look
   bool is_frozen = false;         ///< not trained: in no group
-  std::string same_as = {};       ///< the name under which the same tensor came before; empty: it did not
+  std::string same_as = {};       ///< the name under which the same tensor came before; empty = it did not
   std::int64_t layers_after = 0;  ///< layers of the model between its own and the output
 };
 
@@ -101,7 +101,7 @@ class Optimizer {
   /// has a state_shape. Each rank writes what it owns; where parameters are shared, all see the whole.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
-  /// The part of one segment; nullopt: the rule keeps no such state of it.
+  /// The part of one segment; nullopt = the rule keeps no such state of it.
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// Updates that each segment of `block` has had, the same on every rank.
   std::span<std::int64_t> steps(std::size_t block);

@@ -69,7 +69,7 @@ class ClosureStep;    // of closure_step.hpp
 /// Updates whole tensors.
 using TensorForm = void (*)(const TensorUpdate& update);
 
-/// Shape of a state array for a parameter of this shape; nullopt: the parameter has no such array.
+/// Shape of a state array for a parameter of this shape; nullopt = the parameter has no such array.
 using StateShape = std::optional<Shape> (*)(const Options& options, std::size_t slot, const Shape& parameter);
 
 /// A rule that updates every element by itself.
@@ -113,14 +113,14 @@ struct TensorRule {
 /// A rule that updates whole parameters as tensors of their shapes, on the CPU too. Every parameter then has one owner.
 struct WholeRule {
   TensorForm update;
-  StateShape state_shape = nullptr;  ///< null: the shape of the parameter
+  StateShape state_shape = nullptr;  ///< null = the shape of the parameter
 };
 
 /// A rule whose step evaluates the loss several times and moves all parameters as one vector. It has one group; every
 /// parameter has one owner.
 struct ClosureRule {
   void (*step)(ClosureStep& step);
-  StateShape state_shape = nullptr;  ///< null: the shape of the parameter
+  StateShape state_shape = nullptr;  ///< null = the shape of the parameter
   /// Names of the numbers that the rule remembers from step to step: 0 at first, and never negative.
   std::vector<std::string> numbers = {};
 };
@@ -146,7 +146,7 @@ struct Rule {
   bool is_whole() const noexcept { return uses_closure() || std::holds_alternative<WholeRule>(kind); }
   /// How elements are updated; null for a rule that is whole.
   const ElementRule* elements() const noexcept;
-  /// How tensors are updated where FlatParameters::as_tensors; null: they are refused.
+  /// How tensors are updated where FlatParameters::as_tensors; null = they are refused.
   TensorForm tensor_form() const noexcept;
   /// Null: state arrays have the shape of the parameter.
   StateShape state_shape() const noexcept;

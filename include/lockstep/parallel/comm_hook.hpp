@@ -73,7 +73,7 @@ class HookMemory {
 /// What a row of the table makes.
 struct ChosenHook {
   CommHook hook;
-  std::shared_ptr<HookMemory> memory = nullptr;  ///< null: it learns nothing
+  std::shared_ptr<HookMemory> memory = nullptr;  ///< null = it learns nothing
   /// The hook sends nothing, and the reducer does not either: sparse gradients, use counts and errors about missing
   /// gradients then concern each rank alone.
   bool is_silent = false;

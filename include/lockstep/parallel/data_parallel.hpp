@@ -21,7 +21,7 @@ struct Alone {
 /// are those of DistributedDataParallel. It also checks before every forward that the model is where it should be.
 class DataParallel : private Alone, public DistributedDataParallel {
  public:
-  /// @param devices  the first is the model's; empty: the one where its first parameter is. Several are accepted here,
+  /// @param devices  the first is the model's; empty = the one where its first parameter is. Several are accepted here,
   ///                 and refused by train_step and val_step
   /// @throws ConfigError  as DistributedDataParallel
   explicit DataParallel(std::shared_ptr<models::Model> model, std::vector<at::Device> devices = {},

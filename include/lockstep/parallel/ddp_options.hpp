@@ -19,7 +19,7 @@ namespace lockstep::parallel {
 struct BucketLimits {
   /// Of the buckets in the order in which they are reduced; the last repeats.
   std::vector<std::int64_t> bucket_bytes = {25 << 20};
-  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0: like the others.
+  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0 = like the others.
   std::int64_t last_bucket_bytes = 1 << 20;
 };
 
@@ -44,9 +44,9 @@ enum class AnomalyCheck { off, once, always };
 /// How much of the state of training is divided among ranks instead of being held by each: what is known as ZeRO.
 /// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020.
 struct Sharding {
-  int stage = 0;  ///< 0: nothing; 1: the optimizer's state; 2: averaged gradients, too; 3: parameters, too
+  int stage = 0;  ///< 0 = nothing; 1: the optimizer's state; 2: averaged gradients, too; 3: parameters, too
   /// Stage 3: paths of the blocks whose parameters are gathered together, as for models::recompute_tap; what is in none
-  /// of them is gathered for the whole of a forward and backward. Empty: the outermost blocks that consist of blocks.
+  /// of them is gathered for the whole of a forward and backward. Empty = the outermost blocks that consist of blocks.
   std::vector<std::string> blocks = {};
   bool prefetches = true;  ///< stage 3: gather the next block's parameters while one computes
   /// On a GPU: optimizer state, and values that updates work on, are in the host's memory, where its loops update them.
@@ -63,11 +63,11 @@ struct DdpOptions {
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
   bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
-  /// Makes what replaces the averages of gradients; empty: nothing does.
+  /// Makes what replaces the averages of gradients; empty = nothing does.
   std::function<ChosenHook(mpi::Collectives&)> comm_hook = {};
   std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
   int lanes =
-      0;  ///< > 0: a global batch consists of this many lanes, summed by a fixed tree, so that results do not
+      0;  ///< > 0 = a global batch consists of this many lanes, summed by a fixed tree, so that results do not
           ///< depend on the number of ranks; each rank's forwards are then the lanes that LaneTree::even gives it
   /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};

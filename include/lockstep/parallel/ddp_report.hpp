@@ -42,7 +42,7 @@ struct StepTimeline {
 
 /// Where the time of training steps goes. See DistributedDataParallel::report.
 struct DdpReport {
-  std::int64_t steps = 0;           ///< the latest ones, of which those below are median ones; 0: too few were made
+  std::int64_t steps = 0;           ///< the latest ones, of which those below are median ones; 0 = too few were made
   std::vector<StepTimeline> ranks;  ///< a step of median length of each rank
 };
 
@@ -55,7 +55,7 @@ std::size_t slowest_rank(const DdpReport& report);
 /// exposed communication.
 std::string bound_sentence(const DdpReport& report);
 
-/// A table and a picture of the slowest rank's step for a terminal, several lines without a last line end. Of more than
+/// A table and an image of the slowest rank's step for a terminal, several lines without a last line end. Of more than
 /// 16 buckets, those in the middle are left out. "" where there is nothing to show: one rank, or no steps.
 std::string timeline_text(const DdpReport& report);
 

@@ -62,8 +62,8 @@ struct ValidationResult {
 /// Where the arguments of PyTorch's DistributedDataParallel are, in its order:
 ///
 ///     module                        model, a models::Model: it knows its losses; or any forward through run
-///     device_ids, output_device     none: a rank has one device, where the model's parameters are
-///     dim                           none: a rank gets its own samples, nothing is scattered
+///     device_ids, output_device     none = a rank has one device, where the model's parameters are
+///     dim                           none = a rank gets its own samples, nothing is scattered
 ///     broadcast_buffers             DdpOptions::buffers; off by default, and then averaged before evaluations
 ///     init_sync                     always: ranks begin with the root's values
 ///     process_group                 world and collectives of a group: Communicator::split, Collectives::split
@@ -77,8 +77,8 @@ struct ValidationResult {
 ///     param_to_hook_all_reduce      none, for the same reason
 ///     mixed_precision               DdpOptions::autocast. A parameter of 16 bits has gradients of 16 bits, unless its
 ///                                   grad_dtype says float32; fp16_hook and bf16_hook send 16 bits for others
-///     device_mesh                   none: see process_group
-///     skip_all_reduce_unused_params none: unused parameters travel with their bucket
+///     device_mesh                   none = see process_group
+///     skip_all_reduce_unused_params none = unused parameters travel with their bucket
 ///     register_comm_hook            DdpOptions::comm_hook
 ///     join                          parallel::Join
 ///     no_sync                       no_sync
@@ -214,7 +214,7 @@ class DistributedDataParallel {
   /// Collective.
   DdpReport report() const;
 
-  /// What the communication hook of DdpOptions has learned; null: nothing.
+  /// What the communication hook of DdpOptions has learned; null = nothing.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
   /// After an exception in forward or backward, on every rank: drops gradients and forgets the step. Collective.

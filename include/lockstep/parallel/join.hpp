@@ -10,9 +10,9 @@
 namespace lockstep::parallel {
 
 struct JoinOptions {
-  bool divide_by_initial = true;  ///< averages are over all ranks throughout; false: over those that still have inputs
+  bool divide_by_initial = true;  ///< averages are over all ranks throughout; false = over those that still have inputs
   bool throws_early = false;      ///< the first rank without inputs ends the loop of all; for models that communicate
-  bool is_enabled = true;         ///< false: nothing happens here
+  bool is_enabled = true;         ///< false = nothing happens here
 };
 
 /// A scope in which ranks may have different numbers of inputs.
@@ -64,7 +64,7 @@ class Join {
 
   std::vector<DistributedDataParallel*> wrappers_;
   JoinOptions options_;
-  int authority_ = -1;  // the highest rank that had inputs in the latest step; -1: there was none
+  int authority_ = -1;  // the highest rank that had inputs in the latest step; -1 = there was none
 };
 
 }  // namespace lockstep::parallel

@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// Keeping ranks alike by hand: for steps whose backward does not synchronize, as under DistributedDataParallel::no_sync
-// or without a wrapper.
+// Keeping ranks alike manually: for steps whose backward does not synchronize, as under
+// DistributedDataParallel::no_sync or without a wrapper.
 namespace torch::nn {
 class Module;
 }

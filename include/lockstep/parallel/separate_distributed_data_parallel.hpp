@@ -72,7 +72,7 @@ class SeparateDistributedDataParallel {
     std::unique_ptr<DistributedDataParallel> wrapper;
   };
   /// While the tap lives, every child that runs is prepared as by its wrapper's forward.
-  /// @param optimizers  null: nothing is updated
+  /// @param optimizers  null = nothing is updated
   models::Tap tap_of_children(const optim::OptimWrapperDict* optimizers);
   batch::Outputs forward(const batch::Batch& prepared);
   void require_separable() const;

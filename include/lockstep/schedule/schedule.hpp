@@ -47,7 +47,7 @@ struct Window {
 struct Curve {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of the rule's own options, named without a section, beside the common ones
+  KeySpecs keys;  ///< of the rule's own options, named without a section, in addition to the common ones
   /// @throws ConfigError  options that do not fit together; `parse` puts rule and origin before the message
   Shape (*make)(const Section& rule, Window window);
   /// In place of `make`, for a curve that answers to measurements.
@@ -58,7 +58,7 @@ struct Curve {
 /// cosine_restart, composite, plateau.
 const std::vector<Curve>& builtin_curves();
 
-/// How long a run is. 0: unknown, and a rule that needs it is refused.
+/// How long a run is. 0 = unknown, and a rule that needs it is refused.
 struct RunLength {
   std::int64_t total_steps = 0;       ///< optimizer steps of the whole run
   std::int64_t steps_per_epoch = 0;   ///< for rules by epoch
@@ -78,7 +78,7 @@ class Schedule {
  public:
   struct Rule {
     std::string option;                      ///< that it moves
-    std::string group;                       ///< whose option it moves; empty: every group's
+    std::string group;                       ///< whose option it moves; empty = every group's
     std::function<double(std::int64_t)> at;  ///< the position at an optimizer step
     Shape shape;                             ///< or
     std::unique_ptr<Feedback> feedback;
@@ -117,7 +117,7 @@ class Schedule {
 /// Reads `rules`, each written like "cosine,begin=100,final_factor=0.1". Within a rule, lists are separated by slashes:
 /// "multistep,milestones=30/60". Every rule has the options begin, end, by, smooth, of, group and base.
 ///
-/// @param rules   what `sched.rule` holds; empty: every value stays as it is
+/// @param rules   what `sched.rule` holds; empty = every value stays as it is
 /// @param length  of the run: its end is the default of a rule's `end`
 /// @param origin  where the rules came from, for messages
 /// @throws ConfigError  unknown curve, unknown option or value out of range, citing rule and origin

@@ -9,7 +9,7 @@
 
 namespace lockstep::engine {
 
-/// A function for each moment of a hook; those that are empty are passed over.
+/// A function for each moment of a hook; those that are empty are skipped.
 struct Callbacks {
   std::function<void(RunView&)> before_train = {};
   std::function<void(RunView&)> before_epoch = {};

@@ -94,7 +94,7 @@ class EvaluateHook : public Hook {
 
   EvalSettings settings_;
   Phases phases_;
-  std::int64_t pictures_;  // maximum number; 0: none
+  std::int64_t pictures_;  // maximum number; 0 = none
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
   std::int64_t counted_classes_ = 0;

@@ -25,14 +25,14 @@ struct Saves;
 
 /// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
-/// @param policy  which schedule holds when a run goes on with another one than its checkpoint's, or is longer:
+/// @param policy  which schedule holds when a run continues with another one than its checkpoint's, or is longer:
 ///                config or checkpoint
 std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
 /// Where the average of weights begins; the keys are optim::ema_keys.
 struct EmaSettings {
-  Cited<std::int64_t> begin = {0};        ///< step; 0: with the first
-  Cited<std::int64_t> begin_epoch = {0};  ///< 0: as `begin` says
+  Cited<std::int64_t> begin = {0};        ///< step; 0 = with the first
+  Cited<std::int64_t> begin_epoch = {0};  ///< 0 = as `begin` says
   std::string decay_cite = "";
 
   static EmaSettings from(const Section& ema);
@@ -45,7 +45,7 @@ std::unique_ptr<Hook> average_hook(const EmaSettings& ema);
 /// Evaluates the validation split every `eval.interval` steps (0: after the epochs that Phases says) and at the end,
 /// and reports `val/loss`, `val/accuracy` and what eval.metrics names: of the average of weights where there is one,
 /// unless eval.weights=trained. Leaves in the run's events, under `val/`, the tables of those meters, the confusion
-/// matrix of up to 100 classes in any case, and where pictures are kept the first `log.pictures` samples that this rank
+/// matrix of up to 100 classes in any case, and where images are kept the first `log.images` samples that this rank
 /// evaluates, with the model's predictions. Priority::normal.
 /// @param meters  which eval.metrics may name
 /// @throws ConfigError  as Phases does
@@ -67,7 +67,7 @@ std::unique_ptr<Hook> timer_hook(std::int64_t interval);
 
 /// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
 /// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training
-/// goes on, so the record comes some steps late; ranks with other names than the others' end the run together.
+/// continues, so the record comes some steps late; ranks with other names than the others' end the run together.
 /// Priority::very_high. Collective.
 std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communicator& world);
 
@@ -75,8 +75,8 @@ std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communi
 /// Priority::below_normal.
 std::unique_ptr<Hook> log_hook(std::int64_t interval);
 
-/// Keeps tables, pictures and histograms in the run's events and shows the events to `visit` after each step and
-/// after training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
+/// Keeps tables, images and histograms in the run's events and shows the events to `visit` after each step and after
+/// training, behind those who leave them there: Priority::below_normal. May be on one rank alone.
 std::unique_ptr<Hook> artifacts_hook(std::function<void(EventStorage&)> visit);
 
 /// Everything a run needs to continue. Collective; complete on ranks that write, empty elsewhere.
@@ -88,8 +88,8 @@ using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
 std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
                                       std::string directory, CaptureState capture);
 
-/// Has rank 0 look for the files STOP (save and end) and SAVE (save and go on) in the run's folder, at most every 0.2
-/// s, and removes them when the checkpoint is committed; those that were there before the run are removed with a
+/// Has rank 0 look for the files STOP (save and end) and SAVE (save and continue) in the run's folder, at most every
+/// 0.2 s, and removes them when the checkpoint is committed; those that were there before the run are removed with a
 /// warning. After checkpoint_hook, which does the saving: Priority::very_low.
 std::unique_ptr<Hook> request_file_hook(std::string run_directory);
 

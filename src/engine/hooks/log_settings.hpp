@@ -10,7 +10,7 @@ namespace lockstep::engine {
 
 struct LogSettings {
   std::int64_t interval = 10;   ///< steps; >= 1
-  std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0: none
+  std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0 = none
   bool times_sections = false;  ///< the sections of a step are measured
 
   /// All keys of section `log`; log.tensorboard, log.level and log.console_secs are read by the program.

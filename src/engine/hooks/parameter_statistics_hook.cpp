@@ -63,7 +63,7 @@ class ParameterStatisticsHook : public Hook {
     std::int64_t interval;
     bool is_by_parameter;
     bool has_gradients;
-    std::size_t bins;  // 0: no histograms
+    std::size_t bins;  // 0 = no histograms
   };
   explicit ParameterStatisticsHook(const Options& options) : options_(options) {}
 
@@ -88,7 +88,7 @@ class ParameterStatisticsHook : public Hook {
   }
 
  private:
-  /// @param chosen  what is looked at; undefined: nothing
+  /// @param chosen  what is looked at; undefined = nothing
   template <class Choose>
   void write_statistics(RunView& run, const std::string& title, std::int64_t step, const Choose& chosen) const {
     if (!run.world.is_root()) return;  // all hold the same

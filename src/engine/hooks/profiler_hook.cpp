@@ -35,7 +35,7 @@ class ProfilerHook : public Hook {
                                                 " among " + std::to_string(world.size()));
     }
     is_shown_ = ranks_.empty() || std::find(ranks_.begin(), ranks_.end(), world.rank()) != ranks_.end();
-    // A run that goes on behind the window has had its trace.
+    // A run that continues behind the window has had its trace.
     is_over_ = run.progress.step >= from_step_ + steps_;
   }
 
@@ -123,7 +123,7 @@ class ProfilerHook : public Hook {
 
   std::int64_t from_step_;
   std::int64_t steps_;
-  std::vector<std::int64_t> ranks_;  // none: all
+  std::vector<std::int64_t> ranks_;  // none = all
   std::string folder_;
   bool is_shown_ = false;  // this rank
   bool is_open_ = false;   // inside of the window

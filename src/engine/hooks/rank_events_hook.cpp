@@ -102,7 +102,7 @@ class RankEventsHook : public Hook {
   }
 
   std::int64_t interval_;
-  mpi::Communicator world_;  // a line of its own: other collectives go on meanwhile
+  mpi::Communicator world_;  // a line of its own: other collectives continue meanwhile
   std::vector<std::pair<std::string, double>> mine_;
   std::int64_t step_ = 0;
   std::optional<mpi::PendingAllGather> head_;

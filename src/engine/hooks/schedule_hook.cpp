@@ -132,8 +132,8 @@ class ScheduleHook : public Hook {
  private:
   static constexpr std::size_t kPlaces = 100;  // of a preview
 
-  /// After a restart. The rules that hold go on as if they had from the first step, and what was learned stays where it
-  /// is still asked for.
+  /// After a restart. The rules that hold continue as if they had from the first step, and what was learned stays where
+  /// it is still asked for.
   void go_on(RunView& run) {
     const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
     std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";

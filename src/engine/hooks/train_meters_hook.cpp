@@ -111,7 +111,7 @@ class TrainMetersHook : public Hook {
   /// What all ranks have counted since the epoch began.
   struct EpochSoFar {
     std::string names = {};    // of the numbers that are made of it
-    std::int64_t samples = 0;  // 0: an epoch begins
+    std::int64_t samples = 0;  // 0 = an epoch begins
     std::vector<std::int64_t> sums = {};
     std::vector<std::byte> packed = {};  // for meters that need all samples
   };

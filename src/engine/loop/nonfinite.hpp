@@ -29,7 +29,7 @@ struct NonfiniteSettings {
 /// What happens when a loss or a gradient is not finite, as train.nonfinite says:
 ///
 ///     stop       the run ends; the last checkpoint is kept
-///     skip       no parameter and no moment changes in that step, and the run goes on; steps are counted
+///     skip       no parameter and no moment changes in that step, and the run continues; steps are counted
 ///     roll_back  the run goes back to its last checkpoint and trains on from there; a step to which it went back
 ///                before, or without a checkpoint, is skipped
 ///
@@ -43,7 +43,7 @@ class NonfiniteHook : public Hook {
 
   /// The verdict on a step, whose loss the ranks have agreed on. On every rank with the same.
   /// @param step    its number, counted from 1
-  /// @param scaler  null: losses are not scaled
+  /// @param scaler  null = losses are not scaled
   /// @throws NumericError  agreed: the run is to end
   Verdict judge(std::int64_t step, const StepReport& report, const optim::GradScaler* scaler);
 

@@ -13,7 +13,7 @@ namespace lockstep::engine {
 
 /// Which keys say when there are evaluations between epochs.
 struct PhaseSettings {
-  Cited<std::string> pattern = {};  ///< train.phases: such as train:2,test; empty: as section `eval` says
+  Cited<std::string> pattern = {};  ///< train.phases: such as train:2,test; empty = as section `eval` says
   std::int64_t interval = 0;        ///< of section `eval`, as the following
   std::int64_t every_epochs = 1;
   std::int64_t begin_epoch = 1;
@@ -43,7 +43,7 @@ class Phases {
   std::int64_t done_before(std::int64_t epochs) const;
 
  private:
-  std::vector<bool> pattern_;  // for each epoch of it, whether an evaluation follows; empty: by the numbers below
+  std::vector<bool> pattern_;  // for each epoch of it, whether an evaluation follows; empty = by the numbers below
   std::int64_t every_ = 1;
   std::int64_t begin_ = 1;
 };

@@ -43,7 +43,7 @@ struct Run {
   RunData data;
   RunBounds bounds;
   ManualStep step;
-  std::unique_ptr<PerfStats> perf;  // null: sections are not measured
+  std::unique_ptr<PerfStats> perf;  // null = sections are not measured
   ScheduleControl schedule;
   Progress progress = {};
   EventStorage events = {};

@@ -11,8 +11,8 @@ namespace lockstep::engine {
 
 /// What ends a run.
 struct RunBounds {
-  std::int64_t max_steps = 0;   ///< 0: no such bound
-  std::int64_t max_epochs = 5;  ///< 0: no such bound
+  std::int64_t max_steps = 0;   ///< 0 = no such bound
+  std::int64_t max_epochs = 5;  ///< 0 = no such bound
 
   /// Keys max_steps and max_epochs of section `train`.
   static KeySpecs keys();

@@ -76,7 +76,7 @@ Outcome Trainer::loop() {
   return is_over() ? Outcome::done : *outcome;
 }
 
-/// Whether the epoch goes on.
+/// Whether the epoch continues.
 bool Trainer::complete_step(StepReport& report) {
   const HookList& hooks = run_->hooks;
   run_->advance();

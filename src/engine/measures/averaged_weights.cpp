@@ -6,7 +6,7 @@ namespace lockstep::engine {
 void with_average(parallel::DistributedDataParallel& wrapper, optim::ModelAverage* average,
                   const std::function<void()>& body) {
   if (average == nullptr || !average->has_begun()) return body();
-  wrapper.synchronize_buffers();  // training goes on as if no average were evaluated
+  wrapper.synchronize_buffers();  // training continues as if no average were evaluated
   average->swap();
   try {
     body();

@@ -14,7 +14,7 @@ namespace lockstep::engine {
 /// Collective. After an exception each rank puts its own parts back, and waits for nobody: where parameters are shared
 /// the others' are back once all ranks have come out of here, and where they are sharded after the next
 /// ParameterStore::write.
-/// @param average  of the wrapper's model; null: none
+/// @param average  of the wrapper's model; null = none
 void with_average(parallel::DistributedDataParallel& wrapper, optim::ModelAverage* average,
                   const std::function<void()>& body);
 

@@ -15,7 +15,7 @@ namespace lockstep::engine {
 /// meter "confusion" gives, without its numbers, and where samples are something else none.
 class ConfusionCount {
  public:
-  /// @param classes  0: nothing is counted
+  /// @param classes  0 = nothing is counted
   explicit ConfusionCount(std::int64_t classes);
 
   void add(const LastBatch& batch);

@@ -25,8 +25,8 @@ class EarlyStop {
 
   /// The next measurement.
   void offer(double value, std::int64_t step);
-  /// Why it is over, as the end of a sentence about the metric; empty: it is not. After a restore with other options it
-  /// is decided by these.
+  /// Why it is over, as the end of a sentence about the metric; empty = it is not. After a restore with other options
+  /// it is decided by these.
   std::string reason() const;
 
   std::optional<double> best() const noexcept { return best_; }

@@ -97,7 +97,7 @@ class LossSums {
   }
 
   std::size_t batches_;
-  std::vector<std::string> names_;  // of the losses, "loss" first; empty: this rank had no batch
+  std::vector<std::string> names_;  // of the losses, "loss" first; empty = this rank had no batch
   std::vector<double> sums_;        // [names, batches]; 0 where another rank has counted
   std::vector<double> items_;       // [names]
   bool are_counted_ = false;        // by the model

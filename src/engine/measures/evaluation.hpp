@@ -33,7 +33,7 @@ struct EvaluationLimits {
 struct EvalSettings {
   std::string when = "regular";  ///< regular, end or never
   Cited<std::string> split = {"val"};
-  std::int64_t interval = 0;  ///< steps; 0: see PhaseSettings
+  std::int64_t interval = 0;  ///< steps; 0 = see PhaseSettings
   std::int64_t every_epochs = 1;
   std::int64_t begin_epoch = 1;
   EvaluationLimits limits = {200};

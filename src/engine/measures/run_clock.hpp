@@ -18,7 +18,7 @@ class RunClock {
   /// @param data_seconds  of which it waited for data
   void step(double seconds, double data_seconds);
 
-  /// "1000 steps in 0:00:10 (0.0100 s a step, 3 % of it waiting for data)"; empty: none was counted.
+  /// "1000 steps in 0:00:10 (0.0100 s a step, 3 % of it waiting for data)"; empty = none was counted.
   std::string speed() const;
   /// "0:00:12 (0:00:02 in hooks)": all of it.
   std::string total(double now) const;

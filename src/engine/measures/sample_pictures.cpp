@@ -17,7 +17,7 @@ namespace lockstep::engine {
 namespace {
 
 constexpr std::int64_t kLongestSide = 256;  // larger ones are scaled down: a page holds all of them
-constexpr std::int64_t kGap = 2;            // between picture and mask
+constexpr std::int64_t kGap = 2;            // between image and mask
 
 /// @param sample  [C, H, W] or [H, W]
 /// @return        [3, H', W'] float
@@ -80,7 +80,7 @@ void caption(Image& image, std::int64_t target, std::int64_t prediction) {
 void SamplePictures::add(const LastBatch& batch) {
   try {
     take(batch);
-  } catch (const std::exception& failure) {  // a run does not end for a picture
+  } catch (const std::exception& failure) {  // a run does not end for an image
     log::warning("no sample images are stored for the evaluation: " + message_of(failure));
     images_.clear();
     max_ = 0;

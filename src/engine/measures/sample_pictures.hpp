@@ -10,15 +10,15 @@
 
 namespace lockstep::engine {
 
-/// The first samples of an evaluation as pictures, with what the model makes of them.
+/// The first samples of an evaluation as images, with what the model makes of them.
 class SamplePictures {
  public:
-  /// @param most  0: none
+  /// @param most  0 = none
   explicit SamplePictures(std::int64_t max) : max_(max) {}
 
-  /// Takes samples until there are enough; those whose inputs are no pictures, [C, H, W] or [H, W], are passed over.
-  /// Colors go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise
-  /// the first channel is grey. A predicted mask stands beside the picture. What goes wrong is told in the log.
+  /// Takes samples until there are enough; those whose inputs are no images, [C, H, W] or [H, W], are skipped. Colors
+  /// go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise the first
+  /// channel is grey. A predicted mask stands beside the image. What goes wrong is told in the log.
   void add(const LastBatch& batch);
   /// Puts them into `events` as "sample_00" and so on.
   void put_in(EventStorage& events);

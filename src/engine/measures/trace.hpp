@@ -13,7 +13,7 @@ namespace lockstep::engine {
 /// Something that took time.
 struct Span {
   std::string name;
-  std::int64_t thread = 0;  ///< 0: the step and its sections; then one number for each thread
+  std::int64_t thread = 0;  ///< 0 = the step and its sections; then one number for each thread
   double begin = 0;         ///< microseconds since 1970
   double end = 0;
 };
@@ -26,7 +26,7 @@ double trace_now();
 /// @param rank  whose lane (pid) they are in
 std::string trace_events(const std::vector<Span>& spans, int rank);
 
-/// @param events  by rank, as trace_events gives them; empty ones are passed over
+/// @param events  by rank, as trace_events gives them; empty ones are skipped
 std::string trace_file(const std::vector<std::string>& events);
 
 /// While one lives, every operator that LibTorch runs on any thread of this process is noted, those of the backward

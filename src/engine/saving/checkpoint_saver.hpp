@@ -28,14 +28,14 @@ struct SaverOptions {
   bool is_single_file = false;
   int writers = 1;  ///< ranks that write a part each
   checkpoints::RetentionRule retention = {};
-  std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0: none
+  std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0 = none
   std::int64_t max_failures = 5;  ///< in a row, after which a failed save ends the run
 };
 
 /// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
 SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts);
 
-/// Writes checkpoints while training goes on, one at a time.
+/// Writes checkpoints while training continues, one at a time.
 ///
 /// A save is a copy of the state at a step boundary; a thread of each writing rank writes it, and when all have, rank 0
 /// commits. No thread uses MPI: what they have done is agreed on at step boundaries. A save that fails changes nothing
@@ -53,7 +53,7 @@ class CheckpointSaver {
 
   /// Begins a save. Collective.
   /// @param capture   gives the state, complete on every writer; collective
-  /// @param can_wait  while another save is under way this one is passed over; else training waits for that one
+  /// @param can_wait  while another save is under way this one is skipped; else training waits for that one
   void save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture);
   /// At every step boundary: takes note of what the writers have done. Collective while a save is under way.
   void poll();
@@ -73,7 +73,7 @@ class CheckpointSaver {
   /// From the next save on the checkpoints of these steps stay. Until all of them are there, those stay, too, that
   /// stayed before: who names a better one has not saved it yet.
   void keep_best(std::vector<std::int64_t> steps) { best_steps_ = std::move(steps); }
-  /// The checkpoint that the run went on from stays until there are two newer ones.
+  /// The checkpoint that the run continued from stays until there are two newer ones.
   void keep_origin(std::int64_t step) { origin_step_ = step; }
 
  private:

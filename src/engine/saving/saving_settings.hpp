@@ -12,7 +12,7 @@ namespace lockstep::engine {
 
 /// Which checkpoints stay because their evaluation is one of the best.
 struct BestSettings {
-  std::int64_t keep = 1;                 ///< 0: none
+  std::int64_t keep = 1;                 ///< 0 = none
   Cited<std::string> metric = {"auto"};  ///< auto: val/loss, where nobody knows the task
   std::string rule = "auto";             ///< less, greater, or auto: as the metric's name tells
 
@@ -21,16 +21,16 @@ struct BestSettings {
 
 /// When checkpoints are saved, how, and which are kept.
 struct SavingSettings {
-  std::int64_t every_steps = 0;   ///< 0: off
-  std::int64_t every_epochs = 0;  ///< 0: off
-  double every_seconds = 900;     ///< 0: off
+  std::int64_t every_steps = 0;   ///< 0 = off
+  std::int64_t every_epochs = 0;  ///< 0 = off
+  double every_seconds = 900;     ///< 0 = off
   bool is_async = true;
   std::string mode = "replicated";  ///< replicated, sharded or single
-  int writers = 0;                  ///< of a sharded checkpoint; 0: one for each host
+  int writers = 0;                  ///< of a sharded checkpoint; 0 = one for each host
   std::int64_t keep_last = 3;
-  std::int64_t keep_every = 0;  ///< 0: none
+  std::int64_t keep_every = 0;  ///< 0 = none
   BestSettings best = {};
-  std::int64_t verify_every = 10;  ///< 0: none
+  std::int64_t verify_every = 10;  ///< 0 = none
   std::int64_t max_failures = 5;
 
   /// All keys of section `ckpt`.

@@ -19,7 +19,7 @@
 namespace lockstep::engine {
 
 /// How the wrapper is to lay the model out: as sections `ddp`, `comm` and `model`, the precision and the strategy say.
-/// @param lanes  0: off
+/// @param lanes  0 = off
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
                                      const StrategyRow& row, const StrategySettings& settings,
                                      const mpi::Collectives& collectives);

@@ -17,7 +17,7 @@
 namespace lockstep::engine {
 
 struct ClipSettings {
-  Cited<std::string> clip_grad = {""};  ///< "norm:V", "value:V", ...; empty: off
+  Cited<std::string> clip_grad = {""};  ///< "norm:V", "value:V", ...; empty = off
   bool is_by_group = false;
 
   /// Keys clip_grad and clip_scope of section `train`.

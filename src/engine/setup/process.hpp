@@ -18,7 +18,7 @@ struct RunSettings {
   std::string dir = "";  ///< folder of everything that the run writes
   std::uint64_t seed = 1;
   std::string device = "auto";  ///< auto, cpu or cuda
-  int threads = 0;              ///< for computing; 0: see set_threads
+  int threads = 0;              ///< for computing; 0 = see set_threads
   bool is_deterministic = false;
   bool has_cudnn_benchmark = false;
   bool draws_by_rank = true;      ///< ranks draw different dropout
@@ -33,7 +33,7 @@ struct RunSettings {
 
 /// Where this rank computes, and with how many threads.
 struct Processor {
-  std::shared_ptr<const mpi::Gpu> gpu;  ///< null: the CPU
+  std::shared_ptr<const mpi::Gpu> gpu;  ///< null = the CPU
   int threads = 1;
 };
 

@@ -61,13 +61,13 @@ class Strategy {
   /// After prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
-  /// Of past weights, as section `ema` asks for; null: none.
+  /// Of past weights, as section `ema` asks for; null = none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
 
   /// Number of elements of all parameters of the model, before any division among ranks.
   std::int64_t parameter_count() const noexcept { return parameter_count_; }
   const BatchLayout& layout() const noexcept { return layout_; }
-  std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< of a step, on all ranks; 0: off
+  std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< of a step, on all ranks; 0 = off
   const DrawSeeds& draws() const noexcept { return draws_; }
   std::uint64_t seed() const noexcept { return draws_.seed; }
   int threads() const noexcept { return threads_; }                                ///< for computing, on this rank

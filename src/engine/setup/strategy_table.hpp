@@ -14,7 +14,7 @@ namespace lockstep::engine {
 struct StrategySettings {
   Cited<std::string> name = {"auto"};
   int stage = 3;            ///< sharded: what is divided among ranks, in [1, 3]
-  std::string blocks = "";  ///< stage 3: names, separated by commas; empty: the outermost that consist of blocks
+  std::string blocks = "";  ///< stage 3: names, separated by commas; empty = the outermost that consist of blocks
   bool prefetches = true;   ///< stage 3
   bool offloads = false;    ///< sharded, on GPUs
 
@@ -31,7 +31,7 @@ struct StrategyRow {
   /// Null: any number of ranks. Not collective.
   /// @throws ConfigError  the strategy does not work on so many ranks
   void (*require)(const StrategySettings& settings, int world_size) = nullptr;
-  /// What the wrapper does beyond what section `ddp` says; null: nothing.
+  /// What the wrapper does beyond what section `ddp` says; null = nothing.
   void (*lay_out)(const StrategySettings& settings, parallel::DdpOptions& options) = nullptr;
   /// One rank alone: the wrapper is DataParallel.
   bool is_alone = false;

@@ -73,9 +73,9 @@ class ArithmeticState : public Stateful {
   }
 
   std::int64_t ranks_;
-  std::int64_t lanes_;    // 0: off
+  std::int64_t lanes_;    // 0 = off
   std::int64_t threads_;  // of each rank
-  std::int64_t stage_;    // of sharding; 0: every rank has everything
+  std::int64_t stage_;    // of sharding; 0 = every rank has everything
   std::string precision_;
 };
 

@@ -30,7 +30,7 @@ checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_
   for (const std::string& at : checkpoint.array_paths()) {
     if (at.starts_with(other + "/")) continue;
     const bool is_of_model = at.starts_with(chosen + "/");
-    // Arrays in the place of links: they may lead to what is left out here.
+    // Arrays instead of links: they may lead to what is left out here.
     result.put(is_of_model ? kModel + at.substr(chosen.size()) : at, checkpoint.array(at));
   }
   return result;

@@ -120,7 +120,7 @@ class CommHookState : public Stateful {
   std::string type_;  // ddp.comm_hook
   const mpi::Communicator* world_;
   at::Device device_;
-  parallel::HookMemory* memory_;  // null: the hook learns nothing
+  parallel::HookMemory* memory_;  // null = the hook learns nothing
 };
 
 }  // namespace

@@ -167,7 +167,7 @@ class EmaState : public Stateful {
 
   parallel::DistributedDataParallel* wrapper_;
   parallel::ParameterStore* store_;
-  ModelAverage* average_;  // null: none
+  ModelAverage* average_;  // null = none
 };
 
 }  // namespace

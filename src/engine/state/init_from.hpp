@@ -15,7 +15,7 @@ class Strategy;
 
 /// Section `init`: where initial values come from.
 struct InitSettings {
-  std::string file = "";              ///< empty: the model's own initial values
+  std::string file = "";              ///< empty = the model's own initial values
   std::string weights = "auto";       ///< of a checkpoint: auto, trained or average
   std::string weights_cited_as = "";  ///< that key in messages
   bool is_partial = false;            ///< take what fits by name and shape
@@ -32,7 +32,7 @@ struct InitSettings {
 /// type are converted.
 ///
 /// Collective; every rank reads the file.
-/// @return  what was passed over because the settings take a part, for the log
+/// @return  what was skipped because the settings take a part, for the log
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: all of them, on every
 /// rank
 std::vector<std::string> init_from(Strategy& strategy, const InitSettings& settings);

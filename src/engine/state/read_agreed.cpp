@@ -14,7 +14,7 @@ namespace {
 /// Why a rank cannot read a checkpoint.
 struct Refusal {
   enum class Cause {
-    damage,  ///< of the checkpoint: it is set aside, and an older one can replace it
+    damage,  ///< of the checkpoint: it is renamed, and an older one can replace it
     other,   ///< no fault of the checkpoint: a disk that cannot be read, another version of the program
   };
   Cause cause = Cause::other;
@@ -47,7 +47,7 @@ std::optional<Refusal> agreed(const std::optional<Refusal>& mine, const mpi::Com
 }
 
 /// Collective.
-/// @return  why some rank could not read it; nullopt: every rank has it in `archive`
+/// @return  why some rank could not read it; nullopt = every rank has it in `archive`
 std::optional<Refusal> try_read(const AgreedReading& reading, const std::string& path, checkpoints::Archive& archive) {
   std::optional<Refusal> refusal;
   reading.store.write([&] {

@@ -33,7 +33,7 @@ ReadCheckpoint read_agreed(const AgreedReading& reading, const std::string& path
 
 /// The first of these that all ranks can read. Damaged ones before it are renamed, so that they are neither counted nor
 /// tried again. Collective.
-/// @return  nullopt: none can be read, and the settings allow a fresh start
+/// @return  nullopt = none can be read, and the settings allow a fresh start
 /// @throws CheckpointError  none can be read; or one cannot be read for another reason than damage; on every rank
 std::optional<ReadCheckpoint> read_first_agreed(const AgreedReading& reading, const std::vector<std::string>& paths,
                                                 const ResumeSettings& settings);

@@ -31,9 +31,9 @@ std::optional<std::string> load_or_resume(Trainer& trainer, const Sections& sect
 
 /// Counts the starts of a run from the step where it stands now, in the file STARTS of `directory`; one that a batch
 /// system starts again and again, and that never comes to its next checkpoint, is ended.
-/// @param restarts    on rank 0: how often the batch system has started it again by itself; none: it has not, and
+/// @param restarts    on rank 0 = how often the batch system has started it again by itself; none = it has not, and
 ///                    nothing is counted
-/// @param max_starts  starts from one step; 0: any number
+/// @param max_starts  starts from one step; 0 = any number
 /// Collective.
 /// @throws CheckpointError  this would be one more than `max_starts`; on every rank
 void limit_starts(const mpi::Communicator& world, const std::string& directory, std::int64_t step,

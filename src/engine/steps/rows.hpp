@@ -18,7 +18,7 @@ TrainStep model_step(const Section& train);
 TrainStep simple_step(const Section& train);
 /// The same in the type of train.precision.
 TrainStep amp_step(const Section& train);
-/// The loss called "loss", and on request reduction by hand.
+/// The loss called "loss", and on request reduction manually.
 TrainStep standard_step(const Section& train);
 
 /// A step in its explicit form. Of a step on losses: with all that surrounds it, and what is trained are the losses

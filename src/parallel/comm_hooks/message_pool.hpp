@@ -12,7 +12,7 @@
 
 namespace lockstep::parallel {
 
-/// What hooks send in the place of a bucket, in memory where reductions are fastest, kept from step to step.
+/// What hooks send instead of a bucket, in memory where reductions are fastest, kept from step to step.
 class MessagePool {
  public:
   /// @param collectives  outlives the pool

@@ -159,7 +159,7 @@ at::Tensor PowerSgd::first_q(const Part& part, std::int64_t step) const {
   return q.to(part.matrix.options());
 }
 
-/// Once the Ps are averaged: averages the Qs, and puts the products in the place of the gradients.
+/// Once the Ps are averaged: averages the Qs, and puts the products instead of the gradients.
 at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
                             const std::vector<at::Tensor>& uncompressed, const at::Tensor& message) {
   std::int64_t begin = 0;

@@ -38,7 +38,7 @@ KeySpecs power_sgd_keys();
 /// with equal numbers of threads.
 ///
 /// State belongs to parameters, not to buckets, so it outlives their rebuilding and a restart; but Q of the batched
-/// form belongs to buckets, and begins anew when they change. Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical
+/// form belongs to buckets, and begins again when they change. Source: Vogels, Karimireddy, Jaggi, "PowerSGD: practical
 /// low-rank gradient compression for distributed optimization", NeurIPS 2019.
 /// @throws ConfigError  options out of range, or a start_step too early
 ChosenHook power_sgd_hook(mpi::Collectives& collectives, const PowerSgdOptions& options);

@@ -35,7 +35,7 @@ std::string percent(double part, double whole) {
 
 bool is_empty(const DdpReport& report) { return report.ranks.size() < 2 || report.steps == 0; }
 
-/// A line of the picture: each column shows what happens in its middle.
+/// A line of the image: each column shows what happens in its middle.
 class Strip {
  public:
   explicit Strip(double end) : end_(end) {}

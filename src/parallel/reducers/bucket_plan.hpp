@@ -27,7 +27,7 @@ struct ParameterSpec {
 /// Parameters that share buckets, as numbers, and the limit under which each bucket was filled.
 struct BucketAssignment {
   std::vector<std::vector<std::size_t>> buckets;
-  std::vector<std::int64_t> limits;  ///< bytes; 0: none, for a sparse gradient alone in its bucket
+  std::vector<std::int64_t> limits;  ///< bytes; 0 = none, for a sparse gradient alone in its bucket
 };
 
 /// Divides parameters into buckets. Pure: the same on every rank for the same arguments.
@@ -38,7 +38,7 @@ struct BucketAssignment {
 /// gradient makes a bucket by itself. What is still open at the end is closed in order of first arrival.
 ///
 /// @param limits  bytes; at least one
-/// @param order   numbers of parameters in the order to walk; empty: as they are, and the buckets are sorted by their
+/// @param order   numbers of parameters in the order to walk; empty = as they are, and the buckets are sorted by their
 ///                smallest number; otherwise buckets stay in the order in which they were closed
 /// Source of the rules: PyTorch's compute_bucket_assignment_by_size.
 BucketAssignment assign_buckets(const std::vector<ParameterSpec>& parameters, std::span<const std::int64_t> limits,
@@ -59,7 +59,7 @@ struct Bucket {
 };
 
 /// The buckets in the order in which they are reduced.
-/// @param arrival  parameters in the order in which their gradients come; empty: not known, the last parameter first
+/// @param arrival  parameters in the order in which their gradients come; empty = not known, the last parameter first
 std::vector<Bucket> plan_buckets(const std::vector<ParameterSpec>& parameters, const BucketLimits& limits,
                                  std::span<const std::size_t> arrival = {});
 

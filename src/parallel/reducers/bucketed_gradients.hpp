@@ -38,7 +38,7 @@ class BucketedGradients {
   std::string cite(std::size_t parameter) const;
 
   /// Notes that a backward pass ran the parameter's gradient accumulator.
-  /// @param has_gradient  false: autograd had nothing to accumulate, or a layer wrote the gradient by itself
+  /// @param has_gradient  false = autograd had nothing to accumulate, or a layer wrote the gradient by itself
   void note_use(std::size_t parameter, bool has_gradient);
   bool is_used(std::size_t parameter) const { return states_[parameter].is_used; }
   /// Begins a step.

@@ -101,7 +101,7 @@ class Reducer {
   /// all ranks do. Empty before the first step, and where buckets are never rebuilt. Not collective.
   virtual BucketLayout learned_layout() const { return {}; }
   /// RequeueCount with a layout that an earlier run learned. Before the first step; every rank passes the same layout.
-  /// @return  false: the layout does not fit these parameters, or no layout is ever learned; nothing changes
+  /// @return  false = the layout does not fit these parameters, or no layout is ever learned; nothing changes
   virtual bool restore_layout(const BucketLayout& /*layout*/) { return false; }
   /// Replaces the average of dense gradients. Before the first step, and only once. Not collective. One rank alone
   /// communicates nothing, so its reducer ignores the hook.

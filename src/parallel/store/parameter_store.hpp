@@ -102,8 +102,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   const mpi::Communicator& node_ranks() const noexcept { return host_; }
   std::size_t size() const noexcept { return parameters_.size(); }  ///< number of parameters
   const NamedParameter& parameter(std::size_t index) const { return parameters_.at(index); }
-  /// From here on updates pass over the parameter, as if no rank had a gradient for it: it keeps its values and its
-  /// moments, and is in no norm. Holds are counted. On every rank alike, between steps; not collective.
+  /// From here on updates skip the parameter, as if no rank had a gradient for it: it keeps its values and its moments,
+  /// and is in no norm. Holds are counted. On every rank alike, between steps; not collective.
   void hold(std::size_t index) { ++holds_.at(index); }
   /// Ends one hold.
   void let_go(std::size_t index) { --holds_.at(index); }

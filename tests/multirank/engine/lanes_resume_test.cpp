@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// With lanes, a checkpoint of one number of ranks goes on with any other, and nobody can tell from the bits.
+// With lanes, a checkpoint of one number of ranks continues with any other, and nobody can tell from the bits.
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ const Registry& registry_with_normed() {
 constexpr std::int64_t kSavedStep = 5;  // inside the second epoch of 4 steps
 constexpr std::int64_t kSteps = 12;
 
-/// Writes a checkpoint in the middle of a run that goes on.
+/// Writes a checkpoint in the middle of a run that continues.
 class SaveHook : public Hook {
  public:
   SaveHook(Trainer& trainer, std::string folder) : trainer_(&trainer), folder_(std::move(folder)) {}

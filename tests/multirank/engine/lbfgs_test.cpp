@@ -195,7 +195,7 @@ TEST_F(LbfgsTest, ARestoredRunContinuesBitForBit) {
     resumed.trainer.train();
     EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 4, straight.losses.end()));
     EXPECT_EQ(testing::differences(archive_of(resumed), archive_of(straight)), "");
-    // Without its memory it goes on otherwise.
+    // Without its memory it continues otherwise.
     SmallRun forgetful(world_, settings);
     restore(forgetful.trainer, midway, {.resets_optim = true});
     forgetful.trainer.train();

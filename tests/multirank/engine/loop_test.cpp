@@ -159,7 +159,7 @@ std::string failure_of(SmallRun& run) {
   return "";
 }
 
-// training-loop.md 3.2: after_train sees the step that failed, and the first error goes on.
+// training-loop.md 3.2: after_train sees the step that failed, and the first error continues.
 TEST(LoopTest, AfterTrainAlwaysComesAndMasksNothing) {
   const mpi::Communicator world = mpi::Communicator::world();
   for (const char* moment : {"before_epoch", "before_step", "on_forward", "on_loss", "on_backward", "on_update",
@@ -202,7 +202,7 @@ TEST(LoopTest, AFailureAtTheEndReachesThoseThatHaveNotEnded) {
             (std::vector<std::string>{"a after_train 4", "b after_train 4", "c after_train failed 4"}));
 }
 
-/// Says on one rank that it cannot go on.
+/// Says on one rank that it cannot continue.
 class FailingRankHook : public Hook {
  public:
   void before_agreement(RunView& view) override {

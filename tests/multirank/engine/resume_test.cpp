@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Which checkpoint a run goes on from, and what may differ between the two.
+// Which checkpoint a run continues from, and what may differ between the two.
 #include "engine/state/resume.hpp"
 
 #include <lockstep/core/error.hpp>
@@ -148,7 +148,7 @@ TEST_F(ResumeTest, MetersOfAnEpochContinueWhereTheyWere) {
   const Record whole = epoch_of(with(metered, {{"ckpt.every_steps", "5"}, {"ckpt.keep_last", "9"}}));
   const Record resumed = epoch_of(with(metered, {{"resume", "5"}}));
   EXPECT_EQ(resumed.values, whole.values);
-  // Others have nothing to go on from.
+  // Others have nothing to continue from.
   const Record other = epoch_of(with(kBase, {{"resume", "5"}, {"train.metrics", "top_k,k=2"}}));
   if (!world_.is_root()) return;
   const auto samples_of = [](const Record& record) {
@@ -206,7 +206,7 @@ TEST_F(ResumeTest, ResetPartsStartAgain) {
             std::string::npos);
 }
 
-// With a linear decay from 1 over 12 steps a run that began its schedule anew at step 8 is at its beginning there, and
+// With a linear decay from 1 over 12 steps a run that began its schedule again at step 8 is at its beginning there, and
 // remembers it in its own checkpoints.
 TEST_F(ResumeTest, AScheduleThatBeganAgainContinuesFromThere) {
   const Settings decay = {{"sched.rule", "linear,start_factor=1,end_factor=0.5,end=4"}, {"train.max_steps", "16"}};
@@ -397,12 +397,12 @@ TEST_F(ResumeTest, AJobThatNeverGetsOnIsGivenUp) {
     }
   };
   for (const int restarts : {0, 1, 2}) EXPECT_EQ(start(8, restarts), "") << restarts;
-  for (int i = 0; i < 9; ++i) EXPECT_EQ(start(8, std::nullopt), "");  // by hand: not counted
+  for (int i = 0; i < 9; ++i) EXPECT_EQ(start(8, std::nullopt), "");  // manually: not counted
   EXPECT_NE(start(8, 3).find("the last 3 starts of this job resumed from step 8, and none reached another checkpoint"),
             std::string::npos);
   EXPECT_NE(start(8, 4), "");
   EXPECT_EQ(start(8, 5, 0), "");  // no limit
-  EXPECT_EQ(start(8, 0), "");     // submitted anew
+  EXPECT_EQ(start(8, 0), "");     // submitted again
   EXPECT_EQ(start(8, 1), "");
   EXPECT_EQ(start(9, 2), "");  // it has got on
   for (const int restarts : {3, 4}) EXPECT_EQ(start(9, restarts), "") << restarts;

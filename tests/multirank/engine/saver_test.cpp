@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Saving while training goes on: what is written, and what becomes of a save that fails.
+// Saving while training continues: what is written, and what becomes of a save that fails.
 #include <lockstep/core/error.hpp>
 
 #include <gtest/gtest.h>
@@ -107,9 +107,9 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
   block();
   fail_once(2);
   fail_once(3);
-  EXPECT_EQ(saver.saved_step(), 1);  // and the run goes on
+  EXPECT_EQ(saver.saved_step(), 1);  // and the run continues
   unblock();
-  fail_once(4);  // does not fail now: the count begins anew
+  fail_once(4);  // does not fail now: the count begins again
   EXPECT_EQ(saver.saved_step(), 4);
   block();
   fail_once(5);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run that goes on in the middle of a schedule, and one whose schedule was edited or that was prolonged.
+// A run that continues in the middle of a schedule, and one whose schedule was edited or that was prolonged.
 #include <lockstep/core/error.hpp>
 #include <lockstep/schedule/schedule.hpp>
 

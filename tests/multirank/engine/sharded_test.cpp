@@ -70,7 +70,7 @@ const std::vector<Case>& cases() {
   return all;
 }
 
-/// Writes a checkpoint in the middle of a run that goes on.
+/// Writes a checkpoint in the middle of a run that continues.
 class SaveHook : public Hook {
  public:
   SaveHook(Trainer& trainer, std::string folder) : trainer_(&trainer), folder_(std::move(folder)) {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// One copy of the parameters per host: a run starts, is saved, goes on and is evaluated with the bits that it has when
-// every rank keeps its own.
+// One copy of the parameters per host: a run starts, is saved, continues and is evaluated with the bits that it has
+// when every rank keeps its own.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
@@ -101,7 +101,7 @@ TEST_F(SharedParametersTest, BeginWithTheSameValuesInOneCopy) {
   }
 }
 
-// The archives of the two forms are the same, and either form goes on from either.
+// The archives of the two forms are the same, and either form continues from either.
 TEST_F(SharedParametersTest, AreSavedOnceAndResumedBitForBit) {
   std::map<std::string, checkpoints::Archive> midway;
   std::map<std::string, checkpoints::Archive> end;

@@ -37,7 +37,7 @@ std::vector<T> fetch(const std::byte* from, std::size_t count) {
   return values;
 }
 
-/// Rank r holds i % 5 + r + 1 at i: small whole numbers, whose sums are exact.
+/// Rank r holds i % 5 + r + 1 at i: small integers, whose sums are exact.
 template <class T>
 std::vector<T> whole_numbers(std::size_t count, int rank) {
   std::vector<T> values(count);
@@ -224,7 +224,7 @@ TEST(AllReduceTest, SeveralTicketsInFlight) {
       EXPECT_EQ(fetch<float>(place(i), kCount), expected) << "ticket " << i;
       if (i == 3) collectives.barrier();  // works off the rest, too
     }
-    collectives.wait(tickets[0]);  // an old ticket is done for ever
+    collectives.wait(tickets[0]);  // an old ticket is done forever
   });
 }
 

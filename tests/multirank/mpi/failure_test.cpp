@@ -49,7 +49,7 @@ void with_impatient_backends(double timeout_s, Body body) {
   }
 }
 
-// Cases 98, 103, 115, 120: no rank goes on with wrong data, and all say the same for ever.
+// Cases 98, 103, 115, 120: no rank continues with wrong data, and all say the same forever.
 TEST(FailureTest, DifferentCountsAreNamedOnEveryRank) {
   with_impatient_backends(20, [](Collectives& collectives) {
     const BucketMemory bucket = collectives.allocate_bucket(4096);

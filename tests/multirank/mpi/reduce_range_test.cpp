@@ -79,7 +79,7 @@ TEST(ReduceRangeTest, ARankMayNeedNothing) {
   });
 }
 
-/// Places for whole numbers, and what the ranks' sum of `value` at one of them must be.
+/// Places for integers, and what the ranks' sum of `value` at one of them must be.
 class Sums {
  public:
   Sums(Collectives& collectives, std::size_t places)

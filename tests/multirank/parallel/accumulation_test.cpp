@@ -82,7 +82,7 @@ TEST_F(AccumulationTest, CallingTheModelItselfAccumulatesOnThisRank) {
   }
 }
 
-// Case 47: with whole numbers nothing rounds, so the bits are those of one call with all samples.
+// Case 47: with integers nothing rounds, so the bits are those of one call with all samples.
 TEST_F(AccumulationTest, GivesTheGradientOfAllSamples) {
   constexpr int kParts = 4;
   const std::vector<std::int64_t> widths = {3, 2};  // one linear layer

@@ -40,7 +40,7 @@ TEST_F(BuffersTest, AreSynchronizedBeforeEveryForwardAsTheyAreThen) {
       const bool is_off = mode == BufferMode::off;
       const double of_ranks = mode == BufferMode::broadcast ? 0 : (is_off ? rank() : average);
       EXPECT_EQ(model->level(), step + of_ranks);
-      EXPECT_EQ(model->count(), 10 * step + (is_off ? rank() : 0));  // whole numbers are rank 0's
+      EXPECT_EQ(model->count(), 10 * step + (is_off ? rank() : 0));  // integers are rank 0's
       output.sum().backward();
     }
     {

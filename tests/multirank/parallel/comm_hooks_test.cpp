@@ -149,7 +149,7 @@ TEST_F(CommHooksTest, TheAllReduceHookGivesTheBitsThatNoHookGives) {
 TEST_F(CommHooksTest, SixteenBitsAverageExactlyWhatTheyCanHold) {
   if (size() == 1) GTEST_SKIP() << "one rank rounds nothing";
   const at::Tensor shape = torch::arange(1, 13, at::kFloat).view({3, 4});
-  const at::Tensor mine = shape * (size() * (rank() + 1));  // after division by the number of ranks: whole numbers
+  const at::Tensor mine = shape * (size() * (rank() + 1));  // after division by the number of ranks: integers
   const at::Tensor expected = shape * (size() * (size() + 1) / 2);
   EXPECT_TRUE(at::equal(average(mine, make(fp16_hook)), expected));
   EXPECT_TRUE(at::equal(average(mine, make(bf16_hook)), expected));

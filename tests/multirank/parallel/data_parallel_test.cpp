@@ -23,7 +23,7 @@ class DataParallelTest : public ParallelTest {
   std::shared_ptr<Layers> model_ = std::make_shared<Layers>(kWidths);
 };
 
-// Plain SGD by hand.
+// Plain SGD manually.
 TEST_F(DataParallelTest, TrainsAsByHand) {
   DataParallel wrapper(model_);
   optim::OptimWrapper optimizer = make_optimizer(wrapper.parameters(), {{"name", "sgd"}, {"lr", "0.25"}});

@@ -380,7 +380,7 @@ TEST_F(GradientsTest, ComeWhereForwardReturnsTensorsWithoutGradient) {
   }
 }
 
-// Case 40: a forward with other values in the place of the module's.
+// Case 40: a forward with other values instead of the module's.
 TEST_F(GradientsTest, OfSubstitutesStayOnThem) {
   auto model = std::make_shared<Layers>(kWidths);
   const auto wrapper = wrap(model);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Steps whose ranks are kept alike by hand.
+// Steps whose ranks are kept alike manually.
 #include <lockstep/parallel/manual_synchronization.hpp>
 
 #include <torch/nn/modules/embedding.h>

@@ -111,7 +111,7 @@ std::vector<at::Tensor> average_gradients(models::Model& alone, int ranks, const
   return sums;
 }
 
-/// @param tolerance  relative; 0: the same bits
+/// @param tolerance  relative; 0 = the same bits
 inline void expect_equal(const std::vector<at::Tensor>& actual, const std::vector<at::Tensor>& expected,
                          double tolerance = 0) {
   EXPECT_EQ(actual.size(), expected.size());

@@ -62,7 +62,7 @@ class RecomputeTest : public ParallelTest {
     }
   }
 
-  /// The sentence with which every rank refuses a first step; then the ranks can go on.
+  /// The sentence with which every rank refuses a first step; then the ranks can continue.
   std::string refusal_of(const Forward& forward, const ReducerOptions& options) {
     auto model = std::make_shared<Layers>(kWidths);
     const auto wrapper = wrap(model, {.reducer = options});

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A run that was saved and goes on is the run without a stop, to the last bit.
+// A run that was saved and continues is the run without a stop, to the last bit.
 #include <cstring>
 
 #include "parallel/store/parameter_store.hpp"

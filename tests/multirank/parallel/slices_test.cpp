@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Where parameters lie and how gradients travel changes no bit: one copy per rank or per host, gradients averaged whole
-// or in slices while they are visited, any backend, a step by hand or by train_step.
+// or in slices while they are visited, any backend, a step manually or by train_step.
 #include "optim/clip.hpp"
 #include "parallel/reducers/reducer.hpp"
 #include "parallel/store/parameter_store.hpp"

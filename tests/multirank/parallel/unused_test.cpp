@@ -198,7 +198,7 @@ TEST_F(UnusedTest, AnUndefinedGradientStaysUndefined) {
   }
 }
 
-// A rank whose loss uses no parameter at all completes its step by hand; the update of train_step would do it, too.
+// A rank whose loss uses no parameter at all completes its step manually; the update of train_step would do it, too.
 TEST_F(UnusedTest, ARankMayUseNothing) {
   for (const ReducerOptions& options : {kFindsUnused, kIsStatic}) {
     auto model = std::make_shared<Layers>(kWidths);
@@ -309,7 +309,7 @@ TEST_F(MissingTest, AreNamedOnEveryRankWhenTheUpdateBegins) {
             << error.what();
       }
       expect_equal(values_of(*model), before);
-      // All ranks can go on, also into the new buckets of the second step that succeeds.
+      // All ranks can continue, also into the new buckets of the second step that succeeds.
       optimizer.reset();
       wrapper->parameters().drop_gradients();
       for (int i = 0; i < 3; ++i) step(true);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// A stored file of every version of the format: they must stay readable for ever.
+// A stored file of every version of the format: they must stay readable forever.
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "support.hpp"
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Zip archives made by hand, so that they may lie.
+// Zip archives made manually, so that they may lie.
 #pragma once
 
 #include <zlib.h>

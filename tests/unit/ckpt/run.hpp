@@ -70,7 +70,7 @@ inline Ran run_captured(const std::vector<std::string>& words) {
 constexpr int kNotAllowed = 99;
 
 /// The same in a child, after `prepare`, which may leave its rights behind or mount something.
-/// @param prepare  false: it is not allowed here
+/// @param prepare  false = it is not allowed here
 inline Ran run_in_child(const std::vector<std::string>& words, const std::function<bool()>& prepare) {
   Capture capture;
   const pid_t child = ::fork();

@@ -48,7 +48,7 @@ TEST(OrderTest, APositionNeedsNoOthers) {
     for (const std::int64_t epoch : {0, 1, 5}) {
       const Indices whole = epoch_of(order, epoch);
       ASSERT_EQ(static_cast<std::int64_t>(whole.size()), order->length()) << name;
-      // Every order is made anew and asked for one part only, as after a resume.
+      // Every order is made again and asked for one part only, as after a resume.
       const OrderPtr fresh = every_order().at(name);
       for (const std::int64_t begin : {order->length() - 2, order->length() / 2, std::int64_t{1}}) {
         EXPECT_EQ(fresh->indices(epoch, begin, 2), Indices({whole.at(begin), whole.at(begin + 1)})) << name;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What an evaluation leaves to be looked at: pictures of samples, and how often which class was taken for which.
+// What an evaluation leaves to be looked at: images of samples, and how often which class was taken for which.
 #include <gtest/gtest.h>
 #include <torch/types.h>
 

@@ -17,7 +17,7 @@ struct Row {
   const char* name;
   EarlyStop::Options options;
   std::vector<double> values;
-  std::size_t over_after;  // values; 0: never
+  std::size_t over_after;  // values; 0 = never
 };
 
 std::vector<double> even(double first, double last, int count) {

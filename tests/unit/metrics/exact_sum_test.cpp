@@ -35,7 +35,7 @@ TEST(ExactSumTest, RoundsOnlyOnce) {
   EXPECT_EQ(sum_of({kLargest, kLargest}), kInfinity);
 }
 
-// Above 2^53 every second whole number is a double.
+// Above 2^53 every second integer is a double.
 TEST(ExactSumTest, RoundsToTheNearestAndTiesToEven) {
   EXPECT_EQ(sum_of({kTwo53, 1}), kTwo53);
   EXPECT_EQ(sum_of({kTwo53, 1, kSmallest}), kTwo53 + 2);

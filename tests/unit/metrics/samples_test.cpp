@@ -28,7 +28,7 @@ TEST(SamplesTest, FollowTheShapesOfABatch) {
       {{4}, {4}, 4, 1, 1},                  // one output
       {{4, 8}, {4, 3}, 4, 8, 3},            // features, and who they are
       {{2, 5, 3}, {2, 5}, 10, 3, 1},        // text
-      {{2, 3, 4, 5}, {2, 4, 5}, 40, 3, 1},  // pictures
+      {{2, 3, 4, 5}, {2, 4, 5}, 40, 3, 1},  // images
       {{0, 3}, {0}, 0, 0, 0},
   };
   for (const ShapeCase& one : cases) {
@@ -46,7 +46,7 @@ TEST(SamplesTest, NumberPredictionsByTheirSample) {
   EXPECT_EQ(text.indices, (Shape{12, 13, 14, 15, 16, 17}));
 }
 
-// The classes of a picture lie in the second dimension, so those of one pixel are apart in memory.
+// The classes of an image lie in the second dimension, so those of one pixel are apart in memory.
 TEST(SamplesTest, TakeThePixelsOfPictures) {
   const at::Tensor output = torch::arange(12).reshape({1, 3, 2, 2});
   const Samples samples = samples_of(output, torch::tensor({{{0L, 1L}, {2L, 0L}}}), 0);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// usage: peer_helper BACKEND kill | term | abort | exit CODE | vanish CODE | stop SECONDS TIMEOUT_S
-// A job that reduces for ever, or until rank 1 was stopped and went on. Meanwhile rank 1 is ended by a signal or by
-// itself (vanish: so that nothing of the program hears of it), or stopped for so many seconds. Who gets an error prints
-// it and ends the job.
+// usage: peer_helper BACKEND kill | term | abort | exit CODE | vanish CODE | stop SECONDS TIMEOUT_S A job that reduces
+// forever, or until rank 1 was stopped and continued. Meanwhile rank 1 is ended by a signal or by itself (vanish: so
+// that nothing of the program hears of it), or stopped for so many seconds. Who gets an error prints it and ends the
+// job.
 #include <lockstep/core/error.hpp>
 #include <lockstep/mpi/collectives.hpp>
 
@@ -27,7 +27,7 @@ void end_as(const std::string& way, int code) {
   if (way == "vanish") _exit(code);
 }
 
-/// Stops this process; a child of it makes it go on.
+/// Stops this process; a child of it makes it continue.
 void stop_for(double seconds) {
   const pid_t me = getpid();
   if (fork() == 0) {

@@ -95,7 +95,7 @@ TEST(LbfgsTest, EvaluatesNoMoreThanItMay) {
   }
 }
 
-// Two optimizers of one function: what one remembers, put into the other, makes it go on bit for bit. The history is
+// Two optimizers of one function: what one remembers, put into the other, makes it continue bit for bit. The history is
 // shorter than the steps, so that it goes round.
 TEST(LbfgsTest, ContinuesFromWhatItRemembers) {
   const Settings settings = {{"max_iter", "3"}, {"history_size", "2"}, {"lr", "0.3"}};

@@ -104,7 +104,7 @@ struct Value {
   const char* rule;
   const char* option;
   double value;
-  const char* fault;  // behind the place; empty: nothing is wrong
+  const char* fault;  // behind the place; empty = nothing is wrong
 };
 
 // A schedule may come to anything, and an update must not: case 8.3.1.

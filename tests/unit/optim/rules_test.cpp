@@ -77,7 +77,7 @@ TYPED_TEST(RulesTest, AdamWShrinksTheParameterBesideTheGradient) {
 
 TYPED_TEST(RulesTest, AdamWAddsEpsToTheRoot) { EXPECT_EQ(after<TypeParam>(adamw_with("eps", "4"), {4}), 0.875); }
 
-// Gradients 4, 0: means 2, 1; mean squares 4, 3; corrections 1 - 0.25 and 1 - 0.5625.
+// Gradients 4, 0 = means 2, 1; mean squares 4, 3; corrections 1 - 0.25 and 1 - 0.5625.
 TYPED_TEST(RulesTest, AdamWCorrectsTheBiasOfItsMeans) {
   const double second_step = 0.25 / 0.75 * 1 / (std::sqrt(3) / std::sqrt(0.4375));
   EXPECT_NEAR(after<TypeParam>(kAdamW, {4, 0}), 0.75 - second_step, 2 * std::numeric_limits<TypeParam>::epsilon());
@@ -98,7 +98,7 @@ TYPED_TEST(RulesTest, AsgdTakesSmallerSteps) {
               8 * std::numeric_limits<TypeParam>::epsilon());
 }
 
-// lambd 0: the parameter is 1 - 1, 0 - 2, -2 - 4, -6 - 8; after the second step the average moves by 1, 1/2, 1/3.
+// lambd 0 = the parameter is 1 - 1, 0 - 2, -2 - 4, -6 - 8; after the second step the average moves by 1, 1/2, 1/3.
 TYPED_TEST(RulesTest, AsgdAveragesFromT0On) {
   using T = TypeParam;
   FlatParametersDouble parameters(sizeof(T) == 4 ? DType::float32 : DType::float64, {{"w", {1}}});

@@ -103,7 +103,7 @@ TEST(WriteGuardDeathTest, SeveralGuardsKeepWatch) {
   EXPECT_EQ(one.values()[0] + other.values()[0], 2);
 }
 
-// Lawful training goes on until then; the other ranks end with the one that fails.
+// Lawful training continues until then; the other ranks end with the one that fails.
 TEST(WriteGuardTest, AnIllegalInPlaceWriteEndsTheJob) {
   for (const int ranks : {2, 3}) {
     for (const std::string where : {"shared", "private"}) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Classes and pictures on the page of a run.
+// Classes and images on the page of a run.
 #include <gtest/gtest.h>
 
 #include <array>

@@ -18,7 +18,7 @@ std::uint32_t number_at(const std::string& bytes, std::size_t at) {
   return value;
 }
 
-/// A PNG file as the specification's text has it, written anew: chunks with lengths and checksums, and rows that each
+/// A PNG file as the specification's text has it, written again: chunks with lengths and checksums, and rows that each
 /// say how they are filtered.
 class DecodedPng {
  public:

@@ -105,7 +105,7 @@ double after_many_waves(double here, double period, double grow, double shrink) 
   return weight * 0.5 * (1 + std::cos(std::numbers::pi * (here - begin) / period));
 }
 
-// So many that they are not counted at every step, and a number that would take for ever.
+// So many that they are not counted at every step, and a number that would take forever.
 TEST(CurvesTest, WavesMayBeMany) {
   for (const auto& [period, grow, shrink] :
        {std::tuple{0.00123, 1.0, 1.0}, {0.00123, 1.0, 0.9999}, {0.00123, 1.0001, 1.0}, {0.0001, 1.01, 0.999}}) {
