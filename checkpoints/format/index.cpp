@@ -62,7 +62,7 @@ struct Row {
   std::uint64_t offset = 0;
   std::uint64_t nbytes = 0;
   std::uint64_t dtype = 0;
-  std::uint64_t first = 0;  // 0 = an array of its own; else 1 + the index of the same array
+  std::uint64_t first = 0;  // 0 = a separate array; else 1 + the index of the same array
   Digest128 digest;
   Statistics statistics;
   std::uint64_t dimensions = 0;

@@ -12,7 +12,7 @@ namespace lockstep {
 
 /// Takes over one "key=value" into a section without a name. Inside such a value a list is separated by slashes, as
 /// commas separate the options.
-/// @param place  how a message begins
+/// @param place  start of messages
 /// @throws ConfigError  not of this form, an unknown key (with the nearest name), a value that its spec refuses, or a
 ///                      key that was given before
 void set_option(Section& options, const std::string& option, const std::string& place);

@@ -25,7 +25,7 @@ class Multilabel {
 
   /// @param samples    C scores, and a target of each class: 0, 1, or -1 for those that are not counted
   /// @param threshold  the least score of what is predicted
-  /// @throws DataError  another number, or not C outputs and C targets
+  /// @throws DataError  any other number, or not C outputs and C targets
   void add(const Samples& samples, double threshold);
 
   const std::vector<ClassCounts>& classes() const noexcept { return classes_; }

@@ -32,7 +32,7 @@ Tensors recompute(Block& block, const Tensors& inputs, RecomputeMode mode = Reco
 /// Recomputes the blocks whose paths match a pattern. As in file names, `*` stands for any text without a dot.
 /// @param model     named (build() does that); outlives the tap
 /// @param patterns  such as "block*" or "layer*.1"
-/// @throws ConfigError  a pattern that matches no block
+/// @throws ConfigError  a pattern matches no block
 Tap recompute_tap(const Block& model, const std::vector<std::string>& patterns,
                   RecomputeMode mode = RecomputeMode::plain);
 

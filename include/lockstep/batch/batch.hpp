@@ -17,7 +17,7 @@
 
 namespace lockstep::batch {
 
-/// Which values of a batch are the model's inputs and which are its targets, by their names, in order.
+/// The names of the values of a batch that are the inputs and the targets of the model, in order.
 struct Roles {
   std::vector<std::string> inputs = {"data"};
   std::vector<std::string> targets = {"label"};
@@ -25,10 +25,10 @@ struct Roles {
   bool operator==(const Roles&) const = default;
 };
 
-/// Samples that a model receives together: values by name. Most are tensors [N, ...] with one row for each of the N
-/// samples; others are lists, texts, or whatever the samples hold. A batch owns its values and can only be moved.
+/// The samples of one forward pass, as values by name. Most values are tensors [N, ...] with one row per sample; others
+/// are lists or texts. A batch owns its values and can only be moved.
 ///
-/// A loader uses the memory of a batch again only when nothing else refers to it.
+/// A loader reuses the memory of a batch only when nothing else refers to it.
 class Batch {
  public:
   Batch() = default;
@@ -48,38 +48,38 @@ class Batch {
   const ValueMap& values() const noexcept { return values_; }
 
   bool has(const std::string& key) const { return values_.contains(key); }
-  /// @throws DataError  no value has this name; the message names those that there are
+  /// @throws DataError  no value has this name; the message lists the names that exist
   const Value& at(const std::string& key) const;
-  /// @throws DataError  there is no such value, or it is no tensor
+  /// @throws DataError  the value does not exist, or is not a tensor
   const at::Tensor& tensor(const std::string& key) const;
-  /// The tensors of a list, or the only one of a tensor.
-  /// @throws DataError  there is no such value, or it is neither
+  /// The tensors of a list, or a list with the one tensor that the value is.
+  /// @throws DataError  the value does not exist, or is neither of these
   std::vector<at::Tensor> tensors(const std::string& key) const;
   void set(const std::string& key, Value value) { values_[key] = std::move(value); }
 
   const Roles& roles() const noexcept;
   void set_roles(std::shared_ptr<const Roles> roles) noexcept { roles_ = std::move(roles); }
-  /// The tensor that has the role of input `i`.
-  /// @throws DataError  there is no such role or value, or the value is no tensor
+  /// The tensor with the role of input `i`.
+  /// @throws DataError  the role or the value does not exist, or the value is not a tensor
   const at::Tensor& input(std::size_t i = 0) const { return tensor(input_key(i)); }
   const std::string& input_key(std::size_t i = 0) const;
   void set_input(Value value, std::size_t i = 0) { set(input_key(i), std::move(value)); }
-  /// Whether there is a value with the role of target `i`.
+  /// Whether a value with the role of target `i` exists.
   bool has_target(std::size_t i = 0) const { return i < roles().targets.size() && has(roles().targets[i]); }
-  /// The tensor that has the role of target `i`. @throws DataError  as input
+  /// The tensor with the role of target `i`. Throws like `input`.
   const at::Tensor& target(std::size_t i = 0) const { return tensor(target_key(i)); }
   const std::string& target_key(std::size_t i = 0) const;
 
-  /// Which samples these are, in order; empty where nobody said it.
+  /// The draws of the samples, in order; empty if they are unknown.
   const std::vector<Draw>& draws() const noexcept { return draws_; }
   void set_draws(std::vector<Draw> draws) { draws_ = std::move(draws); }
 
-  /// Calls `change` for the tensor that a value is, or for each tensor of a list or map. Nothing for other values.
+  /// Calls `change` for the tensor that a value is, or for each tensor of a list or map. Has no effect on other values.
   void change(const std::string& key, const std::function<void(at::Tensor&)>& change);
-  /// Calls `change` for every value, which it may replace.
+  /// Calls `change` for every value; it can replace the value.
   void change_each(const std::function<void(const std::string& key, Value& value)>& change);
 
-  /// A batch of the same tensors and values.
+  /// A second batch with the same tensors and values; the tensors share memory.
   Batch share() const;
 
  private:

@@ -10,14 +10,14 @@
 
 namespace lockstep::batch {
 
-/// What a model returns: tensors by name, in order. A list has several entries of one name. The first entry is the main
-/// output, which is called "output" unless a model has a better name.
+/// The tensors that a model returns, by name and in order. A list of tensors has several entries with the same name.
+/// The first entry is the main output, usually named "output".
 class Outputs {
  public:
   using Entry = std::pair<std::string, at::Tensor>;
 
   Outputs() = default;
-  /// One tensor, "output".
+  /// A single tensor named "output".
   Outputs(at::Tensor output) { entries_.emplace_back("output", std::move(output)); }
   Outputs(std::initializer_list<Entry> entries) : entries_(entries) {}
 
@@ -30,16 +30,16 @@ class Outputs {
   const std::vector<Entry>& entries() const noexcept { return entries_; }
   std::vector<Entry>& entries() noexcept { return entries_; }
 
-  /// The first entry. @throws ConfigError  there is none
+  /// The first entry. Throws ConfigError if there is none.
   const at::Tensor& main() const;
-  /// The first entry of this name, or an undefined tensor.
+  /// The first entry with this name, or an undefined tensor.
   at::Tensor find(const std::string& name) const;
-  /// The first entry of this name. @throws ConfigError  there is none; the message names those that there are
+  /// The first entry with this name. Throws ConfigError, with the names that exist, if there is none.
   const at::Tensor& tensor(const std::string& name) const;
-  /// All entries of this name, in order; none = empty.
+  /// All entries with this name, in order; can be empty.
   std::vector<at::Tensor> list(const std::string& name) const;
 
-  /// The same tensors without their histories.
+  /// The same tensors, detached from the autograd graph.
   Outputs detached() const;
 
  private:

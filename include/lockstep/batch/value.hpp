@@ -16,16 +16,16 @@ namespace lockstep::batch {
 
 struct Value;
 
-/// How the samples' parts in a container become a batch.
+/// Options of collation: how the data of several samples are combined into a batch.
 struct ContainerOptions {
-  bool stack = false;               ///< one tensor for each group of samples, padded where pad_dims says
-  double padding_value = 0;         ///< what a sample's own tensor is padded with
-  bool cpu_only = false;            ///< anything that is kept as it is and never moved to a device
-  std::optional<int> pad_dims = 2;  ///< trailing dimensions that may differ: 1, 2 or 3; none = all must be equal
+  bool stack = false;               ///< stack the data of a group of samples into one tensor, padded as pad_dims states
+  double padding_value = 0;         ///< value of padded elements
+  bool cpu_only = false;            ///< the data are not converted and never moved to a device
+  std::optional<int> pad_dims = 2;  ///< trailing dimensions that can differ: 1 to 3; none = no difference
 };
 
-/// A part of a sample that says itself how it is collated and scattered; after `collate`, a list with one element for
-/// each group of samples.
+/// A value of a sample with its own options of collation. After `collate`, it contains a list with one element per
+/// group of samples.
 class DataContainer {
  public:
   /// @throws ConfigError  pad_dims is neither none nor 1, 2 or 3
@@ -33,10 +33,10 @@ class DataContainer {
 
   const Value& data() const noexcept { return *data_; }
   const ContainerOptions& options() const noexcept { return options_; }
-  /// Of the tensor. @throws DataError  the data are not a tensor
+  /// The shape of the tensor. Throws DataError if the data are not a tensor.
   std::vector<std::int64_t> size() const;
   std::int64_t dim() const;
-  /// Elements of a list or map, characters of a text, the first size of a tensor.
+  /// The number of elements of a list or map, of bytes of a text, or the first dimension of a tensor.
   /// @throws DataError  the data have no length
   std::int64_t length() const;
 
@@ -48,7 +48,7 @@ class DataContainer {
 using ValueList = std::vector<Value>;
 using ValueMap = std::map<std::string, Value>;
 
-/// What a sample or a batch is made of: a tree of tensors and whatever belongs to them. std::monostate is "nothing".
+/// A value of a sample or a batch: a tree of tensors, numbers, texts, lists and maps. std::monostate is "nothing".
 struct Value {
   using Kinds =
       std::variant<std::monostate, at::Tensor, std::int64_t, double, std::string, ValueList, ValueMap, DataContainer>;

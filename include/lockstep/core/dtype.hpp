@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Element types that buckets, parameters and checkpoints may hold.
+/// Element types of buckets, parameters and checkpoints.
 enum class DType : std::uint8_t {
   float32,
   float64,
@@ -34,16 +34,16 @@ std::size_t size_of(DType dtype);
 /// PyTorch's name of the type, such as "float32" or "bfloat16"; "bool" for boolean.
 std::string_view name_of(DType dtype);
 
-/// The type that name_of calls `name`.
-/// @throws ConfigError  no such type
+/// The type with this name: the inverse of name_of.
+/// @throws ConfigError  the type is unknown
 DType dtype_from_name(std::string_view name);
 
-/// Widens IEEE half precision, exactly.
+/// Converts IEEE half precision to float32 (exact).
 float half_to_float(std::uint16_t bits);
 /// Rounds to IEEE half precision, ties to even; overflow becomes infinity, NaN stays NaN.
 std::uint16_t float_to_half(float value);
 
-/// Widens bfloat16, exactly.
+/// Converts bfloat16 to float32 (exact).
 float bfloat16_to_float(std::uint16_t bits);
 /// Rounds to bfloat16, ties to even; NaN stays NaN.
 std::uint16_t float_to_bfloat16(float value);

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// What `trainer` returns, the same from every rank. README.md lists them for users.
+/// Exit codes of `trainer`, the same on every rank; see docs/errors.md.
 enum class ExitCode : int {
   done = 0,
   configuration = 2,
@@ -17,14 +17,15 @@ enum class ExitCode : int {
   numeric = 6,
   internal = 70,
   stopped = 75,
-  interrupted = 130,  ///< by a second SIGINT, from that rank at once
+  interrupted = 130,  ///< a second SIGINT: the rank exits at once
 };
 
-/// The root of everything Lockstep throws on purpose: one sentence that says what, where and what to do.
+/// The base class of all errors of Lockstep. The message is one sentence that states what is wrong, where, and what to
+/// do.
 ///
-/// An error is *agreed* when every rank throws the same one (see mpi::Communicator::all_or_throw): the job then ends by
-/// MPI_Finalize and the same exit code everywhere. Any other error ends it by MPI_Abort. An error that *another rank*
-/// threw, and told this one of (see mpi::Collectives::give_up), is reported by that rank alone.
+/// An error is *agreed* when every rank throws the same one (see mpi::Communicator::all_or_throw): the job then ends
+/// with MPI_Finalize and the same exit code on every rank. Any other error ends the job with MPI_Abort. An error of
+/// *another rank*, received through mpi::Collectives::give_up, is reported by that rank only.
 class Error : public std::runtime_error {
  public:
   Error(ExitCode code, const std::string& message) : std::runtime_error(message), code_(code) {}
@@ -41,17 +42,17 @@ class Error : public std::runtime_error {
   bool is_remote_ = false;
 };
 
-/// A setting or an environment that the user can correct. Exit code 2.
+/// An error in the settings or the environment that the user can correct. Exit code 2.
 class ConfigError : public Error {
  public:
   explicit ConfigError(const std::string& message) : Error(ExitCode::configuration, message) {}
 };
 
-/// Data that is missing, unreadable or not what its header says. Exit code 3.
+/// Data are missing, unreadable or different from what their header states. Exit code 3.
 class DataError : public Error {
  public:
   explicit DataError(const std::string& message) : Error(ExitCode::data, message) {}
-  /// @param path  file or directory at fault; the message begins with it
+  /// @param path  the file or directory; the message starts with it
   DataError(const std::string& path, const std::string& message)
       : Error(ExitCode::data, path + ": " + message), path_(path) {}
 
@@ -61,14 +62,14 @@ class DataError : public Error {
   std::string path_;
 };
 
-/// What is the matter with a checkpoint, in the classes of the program `ckpt`'s exit codes.
+/// The kind of a checkpoint error. The exit codes of `ckpt` follow from it.
 enum class CheckpointFault {
-  damaged,       ///< torn, cut off, flipped or malformed
-  io,            ///< the system refused a call
-  missing,       ///< there is no such file, folder or array
-  other_kind,    ///< a file of another kind
-  incompatible,  ///< of another version, type or shape
-  refused,       ///< not touched for safety: links, pipes, storage elsewhere
+  damaged,       ///< incomplete, truncated, modified or malformed
+  io,            ///< a system call failed
+  missing,       ///< the file, folder or array does not exist
+  other_kind,    ///< a file in another format
+  incompatible,  ///< another version, type or shape
+  refused,       ///< not opened for safety: links, pipes, external storage
 };
 
 /// A checkpoint that cannot be written, read or used. Exit code 4.
@@ -81,7 +82,7 @@ class CheckpointError : public Error {
   CheckpointError(const std::string& path, const std::string& object, const std::string& message)
       : Error(ExitCode::checkpoint, path + ": " + object + ": " + message), path_(path), object_(object) {}
 
-  /// The same error, of another class than `damaged`.
+  /// The same error with another kind than `damaged`.
   CheckpointError as(CheckpointFault fault) && {
     fault_ = fault;
     return std::move(*this);
@@ -109,10 +110,10 @@ class NumericError : public Error {
   explicit NumericError(const std::string& message) : Error(ExitCode::numeric, message) {}
 };
 
-/// Throws the error class that belongs to `code`, already agreed: how ranks that learned of a failure
-/// elsewhere throw the same error as the rank that saw it.
+/// Throws an error of the class of `code`, marked as agreed. Ranks that learn of a failure of another rank use it to
+/// throw the same error.
 [[noreturn]] void throw_agreed(ExitCode code, const std::string& message);
-/// The same for an error that another rank threw.
+/// The same for an error of another rank (Error::is_remote).
 [[noreturn]] void throw_remote(ExitCode code, const std::string& message);
 
 }  // namespace lockstep

@@ -9,35 +9,35 @@ namespace lockstep {
 
 enum class KeyType { boolean, integer, real, text, choice, integers, reals, texts };
 
-/// Declares one configuration key: each module lists its own in a table, and config collects the tables.
+/// Declares one configuration key. Each module lists its keys; module config collects the lists.
 ///
-/// The name is what a user writes on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file.
-/// `integers` and `reals` are comma-separated lists, `texts` is a key that may be given several times.
+/// The name is used on the command line (`--optim.lr=0.1`) and, split at the dot, in an INI file. `integers` and
+/// `reals` are comma-separated lists. A key of type `texts` can be repeated.
 struct KeySpec {
-  std::string name;           ///< "section.key"; a key without a dot stands at the top of a file
-  KeyType type;               ///< decides what is accepted and which getter of Section reads it
-  std::string default_value;  ///< in the spelling a user would write
-  std::string help;           ///< one line: what it sets, with its unit
+  std::string name;           ///< "section.key"; a key without a dot is at the top of a file
+  KeyType type;               ///< type of the value; selects the getter of Section
+  std::string default_value;  ///< as a user would write it
+  std::string help;           ///< one line: meaning and unit
   double min = -std::numeric_limits<double>::infinity();
   double max = std::numeric_limits<double>::infinity();
   bool min_is_exclusive = false;
-  std::vector<std::string> choices = {};  ///< for `choice`: the accepted words
-  /// For help, of a text that holds options of its own: its forms, each with its options as `parts`.
+  std::vector<std::string> choices = {};  ///< accepted values of a key of type `choice`
+  /// For the help of a text that contains options: the possible forms, each with its options as `parts`.
   std::vector<KeySpec> parts = {};
-  /// Full names ("section.key") that this key had earlier. A user who gives one is told the new name; in the
-  /// configuration that a checkpoint holds, it is translated.
+  /// Former names ("section.key") of this key. In a user's configuration, a former name is an error that states the new
+  /// name. In the configuration of a checkpoint, it is translated.
   std::vector<std::string> old_names = {};
 };
 
 using KeySpecs = std::vector<KeySpec>;
 
-/// The accepted values in words, such as "a number in (0, 1]" or "one of: auto, self, shm".
+/// The accepted values as text, such as "a number in (0, 1]" or "one of: auto, self, shm".
 std::string range_of(const KeySpec& spec);
 
-/// The sentence part that says what is wrong with `text` as a value of this key; empty when it is right.
+/// The reason why `text` is not a valid value of this key; empty if it is valid.
 std::string fault_in(const KeySpec& spec, const std::string& text);
 
-/// Of `names` the one a user most likely meant by `word` (edit distance), or "" when none is near.
+/// The name that is most similar to `word` (edit distance), or "" if none is similar.
 std::string nearest_name(const std::string& word, const std::vector<std::string>& names);
 
 }  // namespace lockstep
@@ -69,10 +69,10 @@ KeySpec integers(const std::string& name, const std::string& default_value, cons
 /// A comma-separated list. @param min, max  of each number, inclusive
 KeySpec reals(const std::string& name, const std::string& default_value, const std::string& help,
               double min = -kUnlimited, double max = kUnlimited);
-/// A key that can be given several times. @param default_value  its only text; "" = none
+/// A key that can be repeated. @param default_value  the only text; "" = none
 KeySpec texts(const std::string& name, const std::string& default_value, const std::string& help);
 
-/// The key, which was once called `old_name`: see KeySpec::old_names.
+/// The key with a former name, see KeySpec::old_names.
 KeySpec renamed(KeySpec key, const std::string& old_name);
 
 }  // namespace lockstep::keys

@@ -10,30 +10,30 @@
 #include <variant>
 #include <vector>
 
-// What a run measures. Meters and hooks make these, and report writes and shows them. Names of tables, histograms and
-// images are those of Record's values: "val/confusion".
+// The measurements of a run: records, tables, histograms and images. Meters and hooks create them, module report writes
+// them. Names of tables, histograms and images have the same form as those of Record's values: "val/confusion".
 namespace lockstep {
 
-/// A number or a word.
+/// A number or a text.
 using NamedValue = std::variant<double, std::int64_t, std::string>;
 
-/// Values by name, in the order in which files show them.
+/// Values by name, in the order of the files.
 using NamedValues = std::vector<std::pair<std::string, NamedValue>>;
 
-/// The number that `value` holds; none for a word.
+/// The number, or none if the value is a text.
 std::optional<double> number_in(const NamedValue& value);
 
-/// What was measured at one step: one line of the metrics files. The step itself is the value "step".
+/// The measurements at one step: one line of the metrics files. The step itself is the value "step".
 struct Record {
   using Value = NamedValue;
   std::string kind = {};  ///< "train", "eval", ...
   NamedValues values = {};
 
-  /// The number called `name`; none where there is no such number.
+  /// The number named `name`, or none.
   std::optional<double> number(const std::string& name) const;
 };
 
-/// Numbers by class, or by class and class.
+/// A table of numbers, for example one row per class, or a confusion matrix.
 struct Table {
   std::string name = {};
   std::int64_t step = 0;
@@ -43,7 +43,7 @@ struct Table {
   std::size_t rows() const { return columns == 0 ? 0 : values.size() / columns; }
 };
 
-/// Of all elements of an array: how many lie in each of equally wide buckets between the smallest and the largest.
+/// A histogram of the elements of an array, with bins of equal width from the minimum to the maximum.
 struct Histogram {
   std::string name = {};
   std::int64_t step = 0;
@@ -52,13 +52,13 @@ struct Histogram {
   std::int64_t count = 0;
   double sum = 0;
   double sum_squares = 0;
-  std::vector<double> ends = {};          ///< of buckets, to the right; the last holds its end, too
-  std::vector<std::int64_t> counts = {};  ///< one for each of them
+  std::vector<double> ends = {};          ///< upper ends of the bins; the last bin includes its end
+  std::vector<std::int64_t> counts = {};  ///< number of elements per bin
 };
 
 /// @param values  finite; at least one
 /// @param bins    >= 1
-/// @throws std::invalid_argument  they are not
+/// @throws std::invalid_argument  the arguments are outside these ranges
 Histogram histogram_of(std::span<const float> values, std::size_t bins);
 
 /// An image, such as a sample of the data set.

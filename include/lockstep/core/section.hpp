@@ -10,23 +10,23 @@
 
 namespace lockstep {
 
-/// One value of a key, and where it came from.
+/// The value of a key and its origin.
 struct KeyValue {
   KeySpec spec;
-  std::vector<std::string> texts;  ///< as written; one element unless the key may be repeated
-  std::string origin;              ///< "default", "file.ini:12", "command line", or what set it
+  std::vector<std::string> texts;  ///< as written; one element, unless the key can be repeated
+  std::string origin;              ///< "default", "file.ini:12", "command line", or another origin
 };
 
-/// The typed values of one configuration section, which every row of a table of choices is built from.
+/// The typed values of one configuration section. Models, optimizers and other parts are created from it.
 ///
-/// Values were checked against their KeySpec when they were set, so a getter fails only for a key that was
-/// never declared or is read as another type: a mistake in the program, reported as std::logic_error.
+/// Values are checked when they are set. A getter therefore fails only if the key was not declared or has another type,
+/// which is an error of the program (std::logic_error).
 class Section {
  public:
   Section() = default;
   explicit Section(std::string name) : name_(std::move(name)) {}
 
-  /// A section holding the defaults of those `specs` whose names begin with `name` and a dot.
+  /// A section with the defaults of those `specs` that have names starting with `name` and a dot.
   static Section with_defaults(const std::string& name, const KeySpecs& specs);
 
   const std::string& name() const noexcept { return name_; }
@@ -34,8 +34,8 @@ class Section {
 
   /// Declares a key with its default.
   void declare(const KeySpec& spec);
-  /// Sets a declared key. A `texts` key that already has a value from the same origin gets one more.
-  /// @throws ConfigError  unknown key (with the nearest name), or a value that its spec refuses
+  /// Sets a declared key. A key of type `texts` with a value from the same origin gets an additional value.
+  /// @throws ConfigError  the key is unknown (the message states the most similar name), or the value is not valid
   void set(const std::string& key, const std::string& text, const std::string& origin);
 
   bool boolean(const std::string& key) const;
@@ -51,10 +51,10 @@ class Section {
 
   /// "optim.lr" for key "lr" of section "optim".
   std::string full_name(const std::string& key) const;
-  /// "optim.lr (recipe.ini:3)": how a message names a key whose value turned out wrong.
+  /// "optim.lr (recipe.ini:3)": name and origin of a key, for messages about its value.
   std::string cite(const std::string& key) const;
 
-  /// By key, in alphabetical order.
+  /// The values by key, in alphabetical order.
   const std::map<std::string, KeyValue>& values() const noexcept { return values_; }
 
  private:

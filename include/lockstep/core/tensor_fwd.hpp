@@ -7,7 +7,7 @@ class Tensor;
 
 namespace lockstep {
 
-/// Named here so that a header can take `const Tensor&` without including LibTorch.
+/// Forward declaration, so that a header can use `const Tensor&` without including LibTorch.
 using Tensor = at::Tensor;
 
 }  // namespace lockstep

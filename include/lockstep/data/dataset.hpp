@@ -17,80 +17,81 @@
 
 namespace lockstep::data {
 
-/// A target with this value is not counted in loss or metrics (PyTorch's ignore_index).
+/// Targets with this value are ignored by the loss and the metrics (PyTorch's ignore_index).
 inline constexpr std::int64_t kIgnored = -100;
 
-/// A finite, indexed set of samples. Every member may be called from several threads at once.
+/// A finite, indexed set of samples. All members must be thread-safe.
 class Dataset {
  public:
   virtual ~Dataset() = default;
   virtual std::int64_t size() const = 0;
   virtual Task task() const = 0;
-  /// The samples that are drawn, in that order: tensors with one row for each, and perhaps other values. The batch need
-  /// not know its draws.
+  /// A batch with the samples of these draws, in this order. The implementation need not set Batch::draws.
   /// @param draws  indices in [0, size())
   /// @throws DataError  a sample cannot be read
   virtual batch::Batch get(std::span<const batch::Draw> draws) const = 0;
-  /// Which of a batch's values are the model's inputs and targets. By default "data" and "label".
+  /// The names of the inputs and targets among the values of a batch. By default "data" and "label".
   virtual batch::Roles roles() const { return {}; }
-  /// Class of each sample, for samplers that look at classes. By default read from the targets, batch by batch.
-  /// @throws DataError  a sample has no single class
+  /// The class of each sample, for samplers that use classes. By default, the classes are read from the targets.
+  /// @throws DataError  a sample does not have exactly one class
   virtual std::vector<std::int64_t> labels() const;
-  /// Width / height of each sample, for samplers that group by it. By default that of the task's sample_shape.
+  /// Width / height of each sample, for samplers that group by it. By default, the ratio of the sample_shape of the
+  /// task.
   /// @throws DataError  samples are not images
   virtual std::vector<double> aspect_ratios() const;
-  /// What identifies the content, for checkpoints: equal data sets have equal digests, others almost surely not.
+  /// A digest of the content, for checkpoints: equal data sets have equal digests, different data sets almost surely
+  /// different ones.
   virtual std::uint64_t digest() const = 0;
 };
 
-/// A tensor that every sample has, always of this shape and type.
+/// A tensor that every sample has, with a fixed shape and type.
 struct Field {
   std::string name;
-  std::vector<std::int64_t> shape;  ///< of one sample
+  std::vector<std::int64_t> shape;  ///< shape for one sample
   at::ScalarType dtype = at::kFloat;
 };
 
-/// A data set that gives its samples one by one; the loader's threads join them to batches. It overrides `sample`, or,
-/// to spare the copy of large samples, `layout` and `fill`.
+/// A data set that provides single samples; the threads of the loader collate them into batches. Override `sample` or,
+/// to avoid a copy of large samples, `layout` and `fill`.
 class SampleDataset : public Dataset {
  public:
-  /// The values of one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
-  /// DataContainers for what must be padded or kept as it is. All samples have the same names. By default what `fill`
+  /// The values shape for one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
+  /// DataContainers with options of collation. All samples have the same names. By default, the values that `fill`
   /// writes.
   /// @throws DataError  it cannot be read
   virtual batch::ValueMap sample(const batch::Draw& draw) const;
-  /// The tensors that `fill` writes. The default is none: samples come from `sample`.
+  /// The tensors that `fill` writes. By default none: then `sample` provides the samples.
   virtual std::vector<Field> layout() const { return {}; }
   /// Writes one sample.
-  /// @param row  the tensors of `layout`, views of a batch with arbitrary contents: to be written in place. What is
-  ///             added to it under other names is joined as the values of `sample` are
+  /// @param row  the tensors of `layout`, views of a batch with arbitrary contents; write to them in place. Values that
+  ///             are added under other names are collated like the values of `sample`
   /// @throws DataError  it cannot be read
   virtual void fill(const batch::Draw& draw, batch::ValueMap& row) const;
-  /// @throws DataError  samples do not fit together; the message names them by their indices
+  /// @throws DataError  samples cannot be collated; the message states their indices
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
 
-/// The parts of a data source; null = it has no such part.
+/// The splits of a data source; null = the source does not have this split.
 struct Splits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> val = nullptr;
   std::shared_ptr<const Dataset> test = nullptr;
 };
 
-/// A row of the table of data sources. A user's program adds rows to a copy of builtin_sources().
+/// A row of the table of data sources. A program can append rows to engine::Registry::sources.
 struct Source {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< of section `data`, in addition to the common ones
-  /// @throws DataError, ConfigError  Not collective: each rank opens for itself
+  /// @throws DataError, ConfigError  not collective: each rank opens the data independently
   std::function<Splits(const Section& data)> open;
 };
 
 /// The built-in sources: digits, idx, text, tokens.
 const std::vector<Source>& builtin_sources();
 
-/// Opens what `data.name` names.
-/// @throws ConfigError  unknown name, with the known ones; and whatever the source throws
+/// Opens the data source that `data.name` selects.
+/// @throws ConfigError  the name is unknown (the message lists the known names); also the errors of the source
 Splits open(const Section& data, const std::vector<Source>& sources = builtin_sources());
 
 /// The keys of section `data`: the common ones and those of every source.

@@ -12,33 +12,32 @@
 namespace lockstep::data {
 
 struct LoaderOptions {
-  int workers = 1;                    ///< threads that fetch ahead; 0 = fetch when asked, on the calling thread
-  int prefetch = 4;                   ///< batches that may be ready or under way before they are asked for; >= 1
-  std::string name = "the data set";  ///< how errors call it
-  bool pins_memory = false;           ///< batches lie in page-locked memory, from where copies to a GPU need not wait
+  int workers = 1;                    ///< threads that load batches in advance; 0 = load in the calling thread
+  int prefetch = 4;                   ///< maximum number of batches loaded in advance; >= 1
+  std::string name = "the data set";  ///< name of the data set in messages
+  bool pins_memory = false;           ///< use page-locked memory, which allows asynchronous copies to a GPU
 };
 
-/// Fetches a sequence of batches ahead of their use. Which samples batch k holds comes from `plan` alone, so the
-/// number of workers changes nothing but speed.
+/// Loads a sequence of batches in advance. `plan` alone determines the samples of batch k, so the number of workers
+/// affects only the speed.
 class Loader {
  public:
-  /// What batch k holds.
+  /// The samples of batch k.
   using Plan = std::function<std::vector<batch::Draw>(std::int64_t k)>;
 
-  /// @param plan   of k = first, first + 1, ...; called from the workers
-  /// @param end    batches to give: k in [first, end)
+  /// @param plan   called for k = first, first + 1, ... by the workers
+  /// @param end    the loader provides the batches k in [first, end)
   Loader(std::shared_ptr<const Dataset> dataset, Plan plan, std::int64_t first, std::int64_t end,
          LoaderOptions options);
-  ~Loader();  ///< stops and joins the workers; batches not taken are dropped
+  ~Loader();  ///< stops and joins the workers; unused batches are discarded
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next batch, in order, with its draws. What a worker threw for it is rethrown here: mistakes of the program and
-  /// errors of Lockstep as they are, but those about data, and of other libraries, as a DataError that names the
-  /// sample.
-  /// @throws std::logic_error  beyond `end`
+  /// The next batch, in order, with its draws. An exception of the worker is rethrown here: errors of the program and
+  /// of Lockstep unchanged; data errors and exceptions of other libraries as a DataError that states the sample.
+  /// @throws std::logic_error  the call is beyond `end`
   batch::Batch next();
-  /// Seconds that `next` has waited in all.
+  /// Total time in seconds that `next` has waited.
   double wait_seconds() const noexcept;
 
  private:

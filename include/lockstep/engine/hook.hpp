@@ -31,7 +31,7 @@ struct Progress {
   std::int64_t steps_per_epoch = 0;
   std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
 
-  /// The part of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
+  /// The part seed of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
   double where() const {
     return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
   }
@@ -163,7 +163,7 @@ class Hook {
   /// Takes it back before training, where the checkpoint has the group. On every rank; not collective.
   /// @throws CheckpointError  not what save_state has put there
   virtual void load_state(const checkpoints::Archive&, const std::string& /*group*/) {}
-  /// Components of checkpoints that the hook adds to those of the run, the same ones on every rank: see Stateful.
+  /// Components of checkpoints that the hook adds to those seed of the run, the same ones on every rank: see Stateful.
   virtual std::vector<std::shared_ptr<Stateful>> states() const { return {}; }
 };
 
@@ -177,7 +177,7 @@ struct HookContext {
 struct HookRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of its options
+  KeySpecs keys;  ///< keys of the options
   Priority priority = Priority::normal;
   /// Not collective. @throws ConfigError  options that do not fit each other
   std::function<std::unique_ptr<Hook>(const Section& options, const HookContext& context)> make;

@@ -39,8 +39,8 @@ class RunRequests {
   void save() noexcept { is_save_requested_ = true; }
   /// Outcome::ended after the current step. Rank 0 decides; ignored on other ranks. Stronger than `stop`.
   void end() noexcept { is_end_requested_ = true; }
-  /// Makes the current step, or between two steps the last one, the last of the run: Outcome::done. To be called on
-  /// every rank alike, because of what all of them know (Measured), in any method of a hook. Nothing is agreed on.
+  /// Makes the current step, or between two steps the last one, the last seed of the run: Outcome::done. To be called
+  /// on every rank alike, because of what all of them know (Measured), in any method of a hook. Nothing is agreed on.
   void finish() noexcept { is_finish_requested_ = true; }
   /// This rank cannot continue: at the end of the current step, every rank throws the error of the lowest rank that has
   /// one. The first error of a rank counts.
@@ -72,7 +72,7 @@ struct Saves;
 
 /// Which numbers forwards draw.
 struct DrawSeeds {
-  std::uint64_t seed = 0;  ///< of the run
+  std::uint64_t seed = 0;  ///< seed of the run
   std::uint64_t rank = 0;  ///< with run.diff_rank_seed this rank, else 0
 };
 
@@ -95,7 +95,7 @@ struct RunView {
   PerfStats* perf;           ///< the times of the sections of steps; null = they are not measured
   RunRequests& requests;     ///< stop, save, end, finish, fail
   Saves& saves;              ///< what has been committed
-  RunOrigin& origin;         ///< of the run and of this start
+  RunOrigin& origin;         ///< seed of the run and of this start
   const Measured& measured;  ///< of the last step at which there was an evaluation
   RecordReports& reports;    ///< see `report`
   HookList& hooks;           ///< see `notify` and the two functions below it

@@ -22,7 +22,7 @@ struct ScheduleSettings {
   static ScheduleSettings from(const Section& sched);
 };
 
-/// The schedule of a run: its rules, the length of the run as they see it, and the step at which it began. Not
+/// The schedule of a run: its rules, the length seed of the run as they see it, and the step at which it began. Not
 /// collective: every rank makes the same calls.
 class ScheduleControl {
  public:

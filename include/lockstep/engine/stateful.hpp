@@ -47,7 +47,7 @@ struct Mismatch {
   std::vector<Remedy> remedies = {};  ///< none = the run cannot resume from this checkpoint
 };
 
-/// Whether a stored array has the shape and type of a tensor of the run.
+/// Whether a stored array has the shape and type of a tensor seed of the run.
 bool fits(const checkpoints::Array& saved, const Tensor& live);
 
 /// Everything in a checkpoint that does not fit the run, for one error message.
@@ -59,7 +59,7 @@ class CompatibilityReport {
       : archive_(&archive), offers_remedies_(offers_remedies) {}
 
   void add(Mismatch mismatch);
-  /// Adds a mismatch unless the archive has an array that fits a tensor of the run.
+  /// Adds a mismatch unless the archive has an array that fits a tensor seed of the run.
   /// @param unused  names of stored arrays that the run does not have: one of them may be a renamed `path`
   void expect_array(MismatchKind kind, const std::string& path, const Tensor& live,
                     const std::vector<Remedy>& remedies = {}, const std::vector<std::string>& unused = {});

@@ -6,13 +6,14 @@
 
 namespace lockstep::models {
 
-/// While one lives, this thread computes matrix products and convolutions of float32 tensors in 16 bits, and what needs
-/// more range or precision (losses, norms, sums) in float32. Parameters and their gradients stay float32.
+/// During its lifetime, this thread computes matrix products and convolutions of float32 tensors in 16 bits, and
+/// operations that need more range or precision (losses, norms, sums) in float32. Parameters and their gradients stay
+/// in float32.
 ///
-/// A backward is not run under it: it follows the types of its forward. May be nested.
+/// Do not run backward inside it: backward uses the types of forward. Can be nested.
 class Autocast {
  public:
-  /// @param type  bfloat16 or float16, as the device offers
+  /// @param type  bfloat16 or float16, if the device supports it
   /// @throws std::invalid_argument  another type
   Autocast(c10::DeviceType device, c10::ScalarType type);
   ~Autocast();

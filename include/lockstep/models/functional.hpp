@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-// What layers compute, for weights that live elsewhere (a tied head). The same as LibTorch's functions of these names,
-// but faster, and for a parameter of `linear` or `embedding` with a gradient sink the backward writes there. Write
-// models::linear, or the compiler sees both.
+// The computations of layers as functions, for weights that belong to another layer (a tied head). They compute the
+// same as LibTorch's functions of these names, but faster, and backward writes to the gradient sink of a parameter of
+// `linear` or `embedding`. Write models::linear to avoid ambiguity.
 namespace lockstep::models {
 
 /// y = x W^T + b
@@ -15,7 +15,7 @@ namespace lockstep::models {
 /// @return        [..., out]
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
-/// The rows of `weight` that `tokens` name.
+/// The rows of `weight` with the indices `tokens`.
 /// @param tokens  [...] int64 or int32, in [0, count)
 /// @param weight  [count, features]
 /// @return        [..., features]
@@ -31,14 +31,14 @@ struct NormInputs {
   bool has_relu;
 };
 
-/// Whether batch_norm takes them: float32 or bfloat16 on a CPU, laid out channels last.
+/// Whether batch_norm supports them: float32 or bfloat16 on the CPU, in channels-last layout.
 bool is_for_batch_norm(const NormInputs& inputs);
 
-/// relu(batch_norm(input) + residual) of a training batch, which joins the running statistics. As LibTorch's functions
-/// one after the other, in about half as many passes over memory.
+/// relu(batch_norm(input) + residual) of a training batch; updates the running statistics. Equal to the sequence of
+/// LibTorch's functions, with about half as many memory accesses.
 /// @param running_mean  [C] float32
-/// @param running_var   [C] float32: of unbiased variances
-/// @param momentum      weight of this batch in them
+/// @param running_var   [C] float32: computed from unbiased variances
+/// @param momentum      weight of this batch in the running statistics
 at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Tensor running_var, double momentum);
 
 }  // namespace lockstep::models

@@ -11,7 +11,7 @@
 // N samples, C channels, H x W pixels (H' x W' after a stride), T tokens, E features.
 namespace lockstep::models {
 
-/// y = x W^T + b. Initialized like PyTorch's: uniform in +-1/sqrt(in).
+/// y = x W^T + b. Initialized as in PyTorch: uniform in +-1/sqrt(in).
 class Linear : public Block {
  public:
   Linear(std::int64_t in, std::int64_t out, bool has_bias = true);
@@ -22,14 +22,15 @@ class Linear : public Block {
 };
 
 struct Conv2dOptions {
-  std::int64_t stride = 1;  ///< H and W of the output are those of the input divided by it, rounded up
+  std::int64_t stride = 1;  ///< H and W are divided by the stride and rounded up
   bool has_bias = true;
 };
 
-/// Square two-dimensional convolution with padding that keeps H x W but for the stride. Initialized like PyTorch's.
+/// Two-dimensional convolution with a square kernel and padding that keeps H x W (before the stride). Initialized as in
+/// PyTorch.
 class Conv2d : public Block {
  public:
-  /// @param kernel  side of the window; odd
+  /// @param kernel  side of the kernel; odd
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H', W']
   LayerKind kind() const override { return weight.size(1) == 1 ? LayerKind::depthwise : LayerKind::other; }
@@ -44,35 +45,36 @@ class Conv2d : public Block {
 
 struct BatchNormOptions {
   double eps = 1e-5;                     ///< added to the variance; > 0
-  std::optional<double> momentum = 0.1;  ///< weight of a new batch in the running statistics; none = all batches alike
-  bool is_affine = true;                 ///< learned scale and shift
+  std::optional<double> momentum = 0.1;  ///< weight of a new batch in the running statistics; none = equal weights
+  bool is_affine = true;                 ///< has a learned scale and shift
 };
 
-/// Normalizes each channel to mean 0 and variance 1, then scales and shifts: while training by the batch's own
-/// statistics, which are folded into running ones, else by the running ones. As PyTorch's, buffers included.
-/// Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
+/// Normalizes each channel to mean 0 and variance 1, then scales and shifts: in training mode with the statistics of
+/// the batch, which also update the running statistics; in evaluation mode with the running statistics. Equal to
+/// PyTorch, including the buffers. Source: Ioffe and Szegedy, "Batch normalization", 2015, algorithms 1 and 2.
 class BatchNorm : public Block {
  public:
-  /// Normalizes a training batch and updates the layer's running_mean and running_var.
-  /// @param momentum  weight of this batch in them; 0 while a forward is run again
+  /// Normalizes a training batch and updates running_mean and running_var of the layer.
+  /// @param momentum  weight of this batch in them; 0 during recomputation
   using Training = std::function<at::Tensor(BatchNorm& layer, const at::Tensor& input, double momentum)>;
 
   explicit BatchNorm(std::int64_t channels, const BatchNormOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
   LayerKind kind() const override { return LayerKind::norm; }
-  /// relu(forward(input) + residual), with fewer passes over memory where that can be.
-  /// @param residual  like the input, or undefined = none
+  /// relu(forward(input) + residual), with fewer memory accesses if possible.
+  /// @param residual  tensor with the shape of the input, or undefined
   at::Tensor forward_relu(const at::Tensor& input, const at::Tensor& residual = {});
 
   double eps() const noexcept { return eps_; }
 
-  /// Replaces what happens to training batches (statistics over all ranks); an empty function restores the usual.
+  /// Replaces the normalization of training batches, for example by statistics over all ranks. An empty function
+  /// restores the default.
   void train_by(Training training) { training_ = std::move(training); }
 
   at::Tensor weight;               ///< [C], ones, or undefined
   at::Tensor bias;                 ///< [C], zeros, or undefined
   at::Tensor running_mean;         ///< [C], starts with zeros
-  at::Tensor running_var;          ///< [C], starts with ones; of unbiased variances
+  at::Tensor running_var;          ///< [C], starts with ones; computed from unbiased variances
   at::Tensor num_batches_tracked;  ///< [] int64
 
  private:
@@ -85,7 +87,7 @@ class BatchNorm : public Block {
   Training training_;
 };
 
-/// A learned vector for each of `count` tokens, from N(0, 1).
+/// A learned vector per token, initialized from N(0, 1).
 class Embedding : public Block {
  public:
   Embedding(std::int64_t count, std::int64_t features);
@@ -94,7 +96,7 @@ class Embedding : public Block {
   at::Tensor weight;  ///< [count, features]
 };
 
-/// Normalizes the last dimension to mean 0 and variance 1 (eps 1e-5), then scales and, with a bias, shifts.
+/// Normalizes the last dimension to mean 0 and variance 1 (eps 1e-5), then scales and (with a bias) shifts it.
 class LayerNorm : public Block {
  public:
   explicit LayerNorm(std::int64_t features, bool has_bias = true);
@@ -105,7 +107,8 @@ class LayerNorm : public Block {
   at::Tensor bias;    ///< [features], zeros, or undefined
 };
 
-/// Zeroes each element with the given probability while training, and scales the others up.
+/// In training mode, sets each element to zero with the given probability and scales the others by 1 / (1 -
+/// probability).
 class Dropout : public Block {
  public:
   explicit Dropout(double probability) : probability_(probability) {}

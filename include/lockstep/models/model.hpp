@@ -22,12 +22,12 @@
 
 namespace lockstep::models {
 
-/// One entry of a LossMap: a tensor, which counts as its mean, or a list or map of tensors, which counts as the sum of
-/// their means.
+/// One entry of a LossMap: a tensor, with its mean as value, or a list or map of tensors, with the sum of their means
+/// as value.
 struct LossTerm {
   LossTerm(at::Tensor term) : parts{std::move(term)} {}
   LossTerm(std::vector<at::Tensor> terms) : parts(std::move(terms)) {}
-  template <std::same_as<std::map<std::string, at::Tensor>> Map>  // which braces do not become
+  template <std::same_as<std::map<std::string, at::Tensor>> Map>  // not created from braces
   LossTerm(const Map& terms) {
     for (const auto& [name, term] : terms) {
       names.push_back(name);
@@ -36,98 +36,99 @@ struct LossTerm {
   }
 
   std::vector<at::Tensor> parts;
-  std::vector<std::string> names = {};  ///< of the parts, if it is a map
+  std::vector<std::string> names = {};  ///< names of the parts of a map
 };
 
-/// Named losses of one micro_batch, and what else is to be logged with them. Those whose name contains "loss" are
-/// summed into what is trained.
+/// The losses of one micro-batch by name, and other values to log. By default, the sum of the entries with "loss" in
+/// their name is trained.
 using LossMap = std::vector<std::pair<std::string, LossTerm>>;
 
-/// By what a micro_batch's losses are multiplied, so that the average over the forwards and ranks of a step is the mean
-/// over all of the step's items.
+/// Factors on the losses of a micro-batch, such that the average over the forward passes and ranks of a step is the
+/// mean over all items of the step.
 struct LossWeights {
   LossWeights(double weight = 1) : usual(weight) {}
 
-  double usual;                                              ///< of losses that by_name does not have
-  std::vector<std::pair<std::string, double>> by_name = {};  ///< of losses with counts of their own, see Model::counts
+  double usual;  ///< factor of losses that are not in by_name
+  std::vector<std::pair<std::string, double>> by_name =
+      {};  ///< factors of losses with their own counts, see Model::counts
 
-  /// What the total of losses that were parsed with these weights remains to be multiplied by.
+  /// The remaining factor on a total that was parsed with these weights.
   double of_total() const { return by_name.empty() ? usual : 1; }
 };
 
 struct ParsedLosses {
-  at::Tensor total;  ///< [] with its history: what backward starts from; with weights by name, their weighted sum
-  /// [] without a history: "loss", the total, then the entries in their order. An entry that is itself called "loss"
-  /// is there as "loss_raw", unless it is the total. The elements of a map follow their entry, as "entry/element".
+  at::Tensor total;  ///< [] in the autograd graph, for backward; with weights by name, the weighted sum
+  /// [] detached: "loss" (the total), then the entries in order. An entry named "loss" has the name "loss_raw", unless
+  /// it is the total. The elements of a map follow their entry as "entry/element".
   std::vector<std::pair<std::string, at::Tensor>> values;
 };
 
-/// Which entries of a LossMap are trained.
+/// The entries of a LossMap that are trained.
 enum class LossSum { named, all, main };
 
-/// @param sum      named: entries whose name contains "loss"; all: every entry; main: the one called "loss"
-/// @param weights  those by name are applied to the total, but not to the values; one of 0 leaves its loss out, even
-///                 where it is not finite
-/// @throws ConfigError  no entry is trained, one has no tensor, or a weight is of no entry
+/// @param sum      named = entries with "loss" in their name; all = every entry; main = the entry named "loss"
+/// @param weights  weights by name are applied to the total, but not to the values; a weight of 0 excludes its loss,
+///                 even if it is not finite
+/// @throws ConfigError  no entry is trained, an entry has no tensor, or a weight has no entry
 ParsedLosses parse_losses(const LossMap& losses, LossSum sum = LossSum::named, const LossWeights& weights = {});
 
-/// Its values as numbers, in their order. One copy, and on a GPU one wait.
+/// The values as numbers, in order. Requires one copy and, on a GPU, one synchronization.
 std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& losses);
 
 /// The total of parse_losses.
 at::Tensor total_loss(const LossMap& losses);
 
-/// What a model says about a batch, to be looked at, by name: "classes" [N] or [N, T] int64, "masks" of images [N,
-/// ...], or whatever a user's model adds.
+/// The predictions of a model for a batch, by name: "classes" [N] or [N, T] int64, "masks" of images [N, ...], or
+/// others of your own model.
 using Predictions = batch::Outputs;
 
-/// What Lockstep trains. Derive from it, register layers as usual, and call blocks through models::run.
+/// The base class of models. Derive from it, register layers as in LibTorch, and call blocks through models::run.
 ///
-/// A model of one tensor in and one tensor out overrides forward and, where it is not classification, losses and
-/// predict. Any other model overrides forward_batch, losses_of and predictions_of.
+/// A model with one input and one output tensor overrides forward and, if the defaults for the kind of the task do not
+/// fit, losses and predict. Any other model overrides forward_batch, losses_of and predictions_of.
 class Model : public Block {
  public:
-  /// Prepares a batch on the model's device, with gradients off, in training, validation and test steps alike: to
-  /// normalize, pad or mix samples. The default does what model.preprocess says, which may be nothing.
+  /// Prepares a batch on the device of the model, without gradients, in training, validation and test steps:
+  /// normalizes, pads or mixes samples. The default applies model.preprocess.
   virtual batch::Batch preprocess(batch::Batch batch, bool is_training) const;
 
-  /// Mode "tensor": what the model returns for a batch, as preprocess left it. The default is forward of the input.
+  /// Mode "tensor": computes the outputs for a preprocessed batch. The default calls forward with the input.
   virtual batch::Outputs forward_batch(const batch::Batch& batch);
 
   /// Mode "loss" of models with one output and one target: the losses of a forward pass, each a mean over the
-  /// micro_batch. The default is one called "loss", by the kind of the task: cross-entropy for classes, pixels and
-  /// tokens, binary cross-entropy for labels, mean squared error for regression.
-  /// @param output  what forward gave
-  /// @param target  as the data set gives it
-  /// @throws ConfigError  the default, of a custom task
+  /// micro-batch. The default is one entry "loss", which depends on the kind of the task: cross-entropy for classes,
+  /// pixels and tokens, binary cross-entropy for labels, mean squared error for regression.
+  /// @param output  the result of forward
+  /// @param target  the target of the data set
+  /// @throws ConfigError  by default, for custom tasks
   virtual LossMap losses(const at::Tensor& output, const at::Tensor& target) const;
-  /// Mode "loss". The default is `losses` of the main output and the target.
-  /// @param outputs  what forward_batch gave
+  /// Mode "loss". The default calls `losses` with the main output and the target.
+  /// @param outputs  the result of forward_batch
   virtual LossMap losses_of(const batch::Outputs& outputs, const batch::Batch& batch) const;
 
-  /// How many items the mean of each loss runs over (tokens, pixels, labeled samples), by the loss's name, from the
-  /// batch alone. Micro-batches, lanes and ranks with more of them then weigh more. All batches name the same losses; a
-  /// loss that is not named counts samples. The default is none.
-  /// @param batch  as the data set gave it
+  /// The number of items (tokens, pixels, labeled samples) in the mean of each loss, by the name of the loss, computed
+  /// from the batch only. It becomes the weight of micro-batches, lanes and ranks. All batches must have the same
+  /// names. For other losses, the number of samples is used. The default is empty.
+  /// @param batch  the batch of the data set
   virtual std::vector<std::pair<std::string, double>> counts(const batch::Batch& batch) const;
 
-  /// Mode "predict" of models with one output. The default goes by the kind of the task: "classes" or "masks" with the
-  /// highest score, "labels" with a score above 0, or the "values" of a regression.
-  /// @param output  what forward gave
-  /// @throws ConfigError  the default, of a custom task
+  /// Mode "predict" of models with one output. The default depends on the kind of the task: "classes" or "masks" with
+  /// the highest score, "labels" with a score above 0, or the "values" of a regression.
+  /// @param output  the result of forward
+  /// @throws ConfigError  by default, for custom tasks
   virtual Predictions predict(const at::Tensor& output) const;
-  /// Mode "predict". The default is `predict` of the main output. The batch needs no target.
+  /// Mode "predict". The default calls `predict` with the main output. The batch needs no target.
   virtual Predictions predictions_of(const batch::Outputs& outputs, const batch::Batch& batch) const;
 
-  /// Its layers from the input to the output, each as beginnings of parameter names, for learning rates that fall from
-  /// layer to layer. The default goes by numbers: each `block3` or `blocks.3` is a layer, in the order of registration;
-  /// what has none belongs to the first layer before them and to the last one after them.
+  /// The layers from input to output, each as a list of prefixes of parameter names, for layer-wise learning rates. The
+  /// default uses numbers: each `block3` or `blocks.3` is a layer, in the order of registration. Other parameters
+  /// belong to the first layer if they precede them, otherwise to the last one.
   virtual std::vector<std::vector<std::string>> layers() const;
 
-  /// The kind of the task that decides the defaults above; build() sets it.
+  /// The kind of the task, which selects the defaults above; set by build().
   TaskKind task_kind() const noexcept { return task_kind_; }
   void set_task_kind(TaskKind kind) noexcept { task_kind_ = kind; }
-  /// What preprocess does to the value of the first input by default; empty = nothing.
+  /// The preprocessing of the first input by default; empty = none.
   using InputChange = std::function<at::Tensor(const batch::Value& input)>;
   void set_input_change(InputChange change) { input_change_ = std::move(change); }
 
@@ -136,49 +137,50 @@ class Model : public Block {
   TaskKind task_kind_ = TaskKind::classification;
 };
 
-/// Runs a model on a batch that it has preprocessed. Taps see the blocks inside it, not the model itself.
-/// @throws ConfigError  as run of a block
+/// Runs a model on a preprocessed batch. Taps observe the blocks inside it, not the model.
+/// @throws ConfigError  like `run` of a block
 batch::Outputs run(Model& model, const batch::Batch& batch);
 
-/// The model's losses of what it returned.
-/// @throws DataError  whatever the model throws beside errors of Lockstep; the message names the batch's samples
+/// The losses of the model for its outputs.
+/// @throws DataError  the model threw an exception other than an error of Lockstep; the message states the samples of
+///                    the batch
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch);
 
-/// Mean cross-entropy over all targets that are not data::kIgnored.
+/// The mean cross-entropy over all targets other than data::kIgnored.
 /// @param logits  [N, C] or [N, T, C], unnormalized
-/// @param target  [N] or [N, T] int64 in [0, C), or -100: not counted
-/// @return        [] scalar; NaN when nothing is counted
+/// @param target  [N] or [N, T] int64 in [0, C), or -100 = ignored
+/// @return        [] scalar; NaN if all targets are ignored
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);
 
-/// The keys of section `model` that do not depend on the model.
+/// The settings keys of section `model` that do not depend on the model.
 struct ModelSettings {
-  std::string name;                         ///< a row of the table of models
-  std::vector<std::string> recompute = {};  ///< patterns of the blocks whose forward runs again in backward
-  std::string preprocess = "none";          ///< image, see ImagePreprocessor, or none
+  std::string name;                         ///< name of a row of the table of models
+  std::vector<std::string> recompute = {};  ///< patterns of the blocks to recompute in backward
+  std::string preprocess = "none";          ///< "image" (see ImagePreprocessor) or "none"
 
   static KeySpecs keys();
   static ModelSettings from(const Section& model);
 };
 
-/// A row of the table of models. A user's program adds rows.
+/// A row of the table of models. A program can append rows to engine::Registry::models.
 struct ModelRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `model`
-  /// @throws ConfigError  options that do not fit each other or the task
+  KeySpecs keys;  ///< keys of section `model`
+  /// @throws ConfigError  the options contradict each other or the task
   std::shared_ptr<Model> (*make)(const Section& model, const Task& task);
 };
 
 /// mlp, cnn, gpt, resnet18.
 const std::vector<ModelRow>& builtin_models();
 
-/// Builds what `model.name` names; the initial parameters are a pure function of `seed`. Not collective.
-/// @param dtype  of parameters and floating-point buffers
-/// @throws ConfigError  unknown name, with the known ones; and whatever the row throws
+/// Creates the model that `model.name` selects. The initial parameters are a pure function of `seed`. Not collective.
+/// @param dtype  type of parameters and floating-point buffers
+/// @throws ConfigError  the name is unknown (the message lists the known names); also the errors of the row
 std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
                              const std::vector<ModelRow>& rows = builtin_models());
 
-/// The keys of section `model`: the common ones and those of every row.
+/// The keys keys of section `model`: the common ones and those of every row.
 KeySpecs model_keys(const std::vector<ModelRow>& rows = builtin_models());
 
 }  // namespace lockstep::models

@@ -20,7 +20,7 @@ namespace lockstep::mpi {
 class Gpu;
 class LaneTree;
 
-/// Memory of one bucket, aligned to 64 bytes and zeroed. Freed with the last copy; `owner` keeps the mapping alive.
+/// Memory of one bucket, aligned to 64 bytes and filled with zeros. It is freed with the last copy of `owner`.
 struct BucketMemory {
   std::span<std::byte> bytes;
   std::shared_ptr<void> owner;
@@ -28,40 +28,41 @@ struct BucketMemory {
 
 enum class ReduceOp { sum, average, product, min, max };
 
-/// A started operation; wait for tickets in the order in which they were given.
+/// A started operation. Wait for tickets in the order in which they were returned.
 struct Ticket {
   std::uint64_t sequence = 0;
 };
 
-/// The elements [begin, begin + count) that one rank works on.
+/// The elements [begin, begin + count) of one rank.
 struct Slice {
   std::size_t begin = 0;
   std::size_t count = 0;
 };
 
-/// Cuts `count` elements into `parts` slices whose borders lie on multiples of 64 bytes; sizes differ by at most one
-/// such block, and the last elements belong to the last slice that is not empty.
+/// Divides `count` elements into `parts` slices with borders at multiples of 64 bytes. The sizes differ by at most one
+/// such block; the last slice that is not empty contains the remaining elements.
 Slice slice_of(std::size_t count, int part, int parts, std::size_t element_bytes);
 
-/// Receives the reduced elements [begin, begin + count) of the array that was given to start_reduce_ranges. `values`
-/// are valid during the call only.
+/// Receives the reduced elements [begin, begin + count) of the array of start_reduce_ranges. `values` are valid during
+/// the call only.
 using RangeConsumer = std::function<void(std::size_t begin, const std::byte* values, std::size_t count)>;
 
-/// The seam of all tensor communication. A backend is one file: self (one rank), shm (one host), mpi (any hosts),
-/// hierarchical (shared memory inside a host, MPI between hosts), nccl (GPUs).
+/// The interface of all tensor communication. Its backends are self (one rank), shm (one host), mpi (any hosts),
+/// hierarchical (shared memory inside a host, MPI between hosts) and nccl (GPUs).
 ///
-/// Everything is collective: all ranks call the same members in the same order with the same counts, types and
-/// operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then multiplied once by
-/// 1/world_size for `average`; a NaN goes before any number. Every rank gets the same bits, on every backend and in
-/// every repetition. Used by one thread at a time. Wrong arguments are mistakes in the program: std::logic_error,
-/// before any peer knows. Waits give up after the time-out that make_collectives was given.
+/// All members are collective unless stated otherwise: all ranks call the same members in the same order with the same
+/// counts, types and operations. Values are combined in rank order (((r0 + r1) + r2) + ...) in the element type, then
+/// multiplied once by 1/world_size for `average`; a NaN takes precedence over any number. The result is bitwise equal
+/// on every rank, with every backend and in every repetition. Not thread-safe. Wrong arguments are errors of the
+/// program (std::logic_error), thrown before any communication. Waits end with an error after the timeout of
+/// make_collectives.
 ///
-/// Memory is host memory, but with nccl it may be a GPU's, too. Then NCCL chooses the order of the sum (the same on
-/// every rank) and what becomes of a NaN, 16-bit floats may be rounded at every addition, nothing can be summed by
-/// lanes, and operations are asynchronous: they follow what the current stream of LibTorch has so far, and "returns
-/// when" means that later work of that stream finds the result, while the host continues.
-/// @throws CommError  from every member: a peer failed, is late, or asks for something else (then on every rank, naming
-///                    both sides). The object is of no use afterwards: every later call throws, too
+/// Arrays are in host memory or, with nccl, in GPU memory. NCCL chooses the order of a sum (the same on every rank) and
+/// the treatment of NaN, can round 16-bit floats at every addition, and does not support lanes. Its operations are
+/// asynchronous: they follow the work of the current stream of LibTorch, and "returns when" means that later work of
+/// this stream finds the result, while the host continues.
+/// @throws CommError  from every member: a peer failed, is late, or calls another operation (then on every rank, with
+///                    both calls). Afterwards, every call throws
 class Collectives {
  public:
   virtual ~Collectives() = default;
@@ -69,24 +70,24 @@ class Collectives {
   virtual std::string_view name() const noexcept = 0;  ///< "self", "shm", "mpi", "hierarchical" or "nccl"
   virtual int rank() const noexcept = 0;
   virtual int world_size() const noexcept = 0;
-  /// Place among the ranks that divide an array among themselves in reduce_range: those of one host for shm and
-  /// hierarchical, this rank alone for self and mpi.
+  /// The rank among the ranks that divide an array in reduce_range: the ranks of one host for shm and hierarchical,
+  /// this rank only for self and mpi.
   virtual int local_rank() const noexcept { return 0; }
-  virtual int local_size() const noexcept { return 1; }  ///< how many they are
+  virtual int local_size() const noexcept { return 1; }  ///< the number of these ranks
 
-  /// Whether buckets are memory of a GPU.
+  /// Whether buckets are in GPU memory.
   virtual bool has_device_buckets() const noexcept { return false; }
-  /// Memory in which all_reduce is fastest. May be asked for at any time.
-  /// @param bytes  the same on every rank; may be 0
+  /// Allocates memory in which all_reduce is fastest.
+  /// @param bytes  the same on every rank; can be 0
   virtual BucketMemory allocate_bucket(std::size_t bytes) = 0;
 
-  /// Says that this rank's values are final and returns at once; nobody waits here.
-  /// @param values  count elements, in place; stays untouched until `wait` returned. Any memory is accepted; memory
-  ///                within a BucketMemory of this object is reduced where it lies
+  /// Starts a reduction of the values of this rank and returns at once.
+  /// @param values  count elements, reduced in place; do not access them until `wait` has returned. Any memory is
+  ///                accepted; memory of a BucketMemory of this object is reduced without a copy
   /// @param dtype   float32, float64, float16 and bfloat16 (combined as float32, rounded once, ties to even); int32,
   ///                int64 and uint8, which wrap around and have no average; boolean: min is "all", max is "any"
   virtual Ticket start_all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
-  /// Returns when `values` hold the result on this rank and may be overwritten.
+  /// Returns when `values` contain the result on this rank and can be overwritten.
   virtual void wait(Ticket ticket) = 0;
   void all_reduce(void* values, std::size_t count, DType dtype, ReduceOp op) {
     wait(start_all_reduce(values, count, dtype, op));
@@ -94,35 +95,34 @@ class Collectives {
 
   static constexpr std::size_t kPieceElements = 4096;
   static constexpr std::size_t kMaxRangeTickets = 500;
-  /// Like start_all_reduce, but the result is taken by `reduce_range` instead of `wait`.
+  /// Like start_all_reduce, but the result is obtained with `reduce_range` instead of `wait`.
   /// @throws std::logic_error  kMaxRangeTickets were started and nothing else since
   virtual Ticket start_reduce_ranges(void* values, std::size_t count, DType dtype, ReduceOp op) = 0;
-  /// Forms the result, with the bits of an all_reduce, for the elements of `range` only, and hands it to `consume` in
+  /// Computes the result for the elements of `range` only, bitwise equal to all_reduce, and passes it to `consume` in
   /// consecutive pieces of at most kPieceElements while they are in the first-level cache; device memory as one piece.
-  /// Waits until all ranks have come to this ticket and those before.
+  /// Waits until all ranks have started this ticket and all earlier ones.
   ///
-  /// Each rank asks for ranges of its own, which may overlap those of others, or for none; of tickets in any order and
-  /// any number of times. A ticket stays open until an operation that was started after it, by anything else than
-  /// start_reduce_ranges or start_lane_ranges, is performed. Once that has returned, `values` may be overwritten; until
-  /// then they must stay as they are, but for elements that were consumed here and for which no other rank of this host
-  /// asks.
-  /// @param range    within the array; may begin and end anywhere
-  /// @param consume  calls no member of this object; what it throws reaches the caller
-  /// @throws std::logic_error  the ticket is not to be taken by ranges, or not open any more
+  /// Each rank chooses its ranges; they can overlap those of other ranks. Tickets can be used in any order and any
+  /// number of times. A ticket stays open until a later operation other than start_reduce_ranges and start_lane_ranges
+  /// has been performed. Until that operation returns, do not change `values`, except elements that were consumed here
+  /// and that no other rank of this host requests.
+  /// @param range    within the array, with any start and end
+  /// @param consume  must not call members of this object; its exceptions are passed to the caller
+  /// @throws std::logic_error  the ticket is not a reduction in ranges, or is no longer open
   virtual void reduce_range(Ticket ticket, Slice range, const RangeConsumer& consume) = 0;
 
-  /// Sums by lanes, so that the result does not depend on the number of ranks: like start_all_reduce, with this rank's
-  /// tree.nodes_of(rank()) instead of one array. All ranks' nodes are added in the order of the tree, and `average`
-  /// multiplies the sum once by 1/tree.lanes(). The result comes to the place of the first node; the others' contents
-  /// are unspecified then.
+  /// Sums by lanes, so that the result does not depend on the number of ranks: like start_all_reduce, with the nodes
+  /// tree.nodes_of(rank()) of this rank instead of one array. The nodes of all ranks are added in the order of the
+  /// tree, and `average` multiplies the sum once by 1/tree.lanes(). The result replaces the first node; the contents of
+  /// the other nodes are then unspecified.
   /// @param nodes   the first node of `count` elements
   /// @param stride  elements from one node to the next, at least `count`, the same on every rank
-  /// @param dtype   float32, float64, int32, int64 or uint8: sums in 16 bits would depend on where they are rounded
+  /// @param dtype   float32, float64, int32, int64 or uint8; sums of 16-bit floats would depend on the rounding
   /// @param op      sum or average
   /// @param tree    for world_size() ranks, equal on all of them; must outlive the ticket
   virtual Ticket start_lane_reduce(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
                                    const LaneTree& tree) = 0;
-  /// The same, to be taken by reduce_range.
+  /// The same, with the result obtained by reduce_range.
   virtual Ticket start_lane_ranges(void* nodes, std::size_t count, std::size_t stride, DType dtype, ReduceOp op,
                                    const LaneTree& tree) = 0;
 
@@ -131,51 +131,53 @@ class Collectives {
   virtual void all_gather(std::span<const std::byte> mine, std::span<std::byte> all) {
     wait(start_all_gather(mine, all));
   }
-  /// The same, started: until `wait` returned, `mine` stays untouched, and what `all` holds is unspecified.
+  /// Starts an all_gather. Until `wait` has returned, do not change `mine`; the contents of `all` are unspecified.
   virtual Ticket start_all_gather(std::span<const std::byte> mine, std::span<std::byte> all) = 0;
-  /// Contributions of any sizes, 0 among them, by rank.
+  /// The contributions of all ranks, by rank. The sizes can differ and can be 0.
   std::vector<std::vector<std::byte>> all_gather_any(std::span<const std::byte> mine);
-  /// Slice r of the sum goes to rank r, where slices are those of slice_of(count, r, world_size, size_of(dtype)).
-  /// @param values  count elements, left unspecified
+  /// Rank r receives slice r of the sum, slice_of(count, r, world_size, size_of(dtype)).
+  /// @param values  count elements; their contents are unspecified afterwards
   /// @param slice   slice_of(...).count elements
   virtual void reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) {
     wait(start_reduce_scatter(values, count, dtype, op, slice));
   }
-  /// The same, started: until `wait` returned, `values` stay untouched, and what `slice` holds is unspecified.
+  /// Starts a reduce_scatter. Until `wait` has returned, do not access `values`; the contents of `slice` are
+  /// unspecified.
   virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
-  /// Says that this rank has failed: peers on this host throw an error of class `code` that names this rank instead of
-  /// waiting for it (Error::is_remote). Returns at once; others see that this rank has left. Not collective.
+  /// Reports that this rank has failed: peers on this host throw an error of class `code` that names this rank instead
+  /// of waiting for it (Error::is_remote). Ranks of other hosts detect that this rank has ended. Returns at once. Not
+  /// collective.
   virtual void give_up(ExitCode, const std::string& /*sentence*/) noexcept {}
 
-  /// The ranks with the same `color`, in the order of their ranks here, as a new object of the same backend where that
-  /// can serve them.
+  /// A new object for the ranks with the same `color`, in the order of their ranks, with the same backend if it
+  /// supports them.
   /// @param color  at least 0
   virtual std::unique_ptr<Collectives> split(int color) = 0;
 };
 
-/// Fills `values` with what a rank contributes to a reduction that it has nothing to say to: the result is what the
-/// others' values give, to the bit. For an average, whose divisor counts this rank, the sum is.
+/// Fills `values` with the neutral element of a reduction: the result is bitwise equal to the result of the other
+/// ranks. For an average, this holds for the sum; the divisor includes this rank.
 /// @throws std::logic_error  values of this type cannot be reduced by `op`
 /// Not collective.
 void fill_with_neutral(void* values, std::size_t count, DType dtype, ReduceOp op);
 
-/// The keys of section `comm`, and the GPU.
+/// The settings of section `comm`, and the GPU.
 struct CommSettings {
   std::string backend = "auto";              ///< auto, self, shm, mpi, hierarchical or nccl
-  double timeout_s = 300;                    ///< a wait longer than this throws CommError
-  int hosts = 0;                             ///< as for Topology::of
-  std::shared_ptr<const Gpu> gpu = nullptr;  ///< where this rank computes; null = on the CPU; no key
+  double timeout_s = 300;                    ///< timeout of waits in seconds; then CommError is thrown
+  int hosts = 0;                             ///< see Topology::of
+  std::shared_ptr<const Gpu> gpu = nullptr;  ///< the GPU of this rank; null = CPU; not a key
 
   static KeySpecs keys();
   static CommSettings from(const Section& comm);
 };
 
-/// Builds the backend for the ranks of `world`. auto: self for one rank, shm where all ranks share a host, mpi where
-/// every rank has a host of its own, else hierarchical; nccl for several ranks with GPUs. Collective.
-/// @throws ConfigError  a backend that cannot serve these ranks (self for several, shm across hosts, nccl without GPUs,
-///                      any other for several GPUs, nccl where ranks share a GPU), on every rank
+/// Creates the backend for the ranks of `world`. auto selects self for one rank, shm if all ranks share a host, mpi if
+/// every rank has its own host, nccl for several ranks with GPUs, and hierarchical otherwise. Collective.
+/// @throws ConfigError  on every rank, if the backend does not support these ranks (self for several ranks, shm across
+///                      hosts, nccl without GPUs or with ranks that share a GPU, any other backend for several GPUs)
 std::unique_ptr<Collectives> make_collectives(const Communicator& world, const CommSettings& options);
 
 }  // namespace lockstep::mpi

@@ -14,48 +14,48 @@
 
 namespace lockstep::mpi {
 
-/// Throws CommError naming the call and MPI's own words when `code` is not MPI_SUCCESS.
+/// Throws CommError with the call and the text of the MPI library if `code` is not MPI_SUCCESS.
 void check(int code, const char* call, std::source_location at = std::source_location::current());
 
-/// What the MPI library calls itself, in one line.
+/// The name and version of the MPI library, in one line.
 std::string library_version();
 
-/// What started this program: "mpirun", "srun" or "none". Not collective.
+/// The launcher of this program: "mpirun", "srun" or "none". Not collective.
 std::string launcher();
 
-/// MPI from MPI_Init_thread to MPI_Finalize, and the guard that no rank leaves the job alone.
+/// The MPI environment from MPI_Init_thread to MPI_Finalize. It ensures that no rank leaves the job alone.
 ///
-/// The constructor sets what makes Open MPI start fast and yield when oversubscribed (without overriding the user's
-/// OMPI_MCA_* variables), initializes with MPI_THREAD_MULTIPLE and makes MPI return its errors. From then on a rank
-/// that exits, or throws past main or a thread, without having called `finish` takes the whole job down by MPI_Abort
-/// (code 70, or an Error's own) instead of leaving its peers in a collective forever.
+/// The constructor sets parameters of Open MPI for a fast start and for oversubscribed processors (without overriding
+/// the user's OMPI_MCA_* variables), initializes MPI with MPI_THREAD_MULTIPLE and makes MPI return its errors. From
+/// then on, a rank that exits, or throws out of main or a thread, without calling `finish` ends the job with MPI_Abort
+/// (code 70, or the code of the Error). Otherwise its peers would wait forever.
 class Environment {
  public:
-  /// Collective over the whole job.
-  /// @throws ConfigError  MPI gives less than MPI_THREAD_MULTIPLE; or slurm started several tasks but MPI sees one
+  /// Collective over all ranks of the job.
+  /// @throws ConfigError  MPI does not support MPI_THREAD_MULTIPLE, or Slurm started several tasks but MPI found one
   ///                      (srun without --mpi=pmix)
   Environment(int* argc, char*** argv);
   ~Environment();
   Environment(const Environment&) = delete;
   Environment& operator=(const Environment&) = delete;
 
-  /// Ends MPI in good order. Collective: every rank calls it, after all of them agreed to end.
+  /// Calls MPI_Finalize. Collective: every rank calls it after all ranks have agreed to end.
   void finish();
 
-  /// Ends the whole job at once with `code`: for a failure that this rank alone knows of.
-  /// @param is_remote  another rank has failed with this code: it may end the job first
+  /// Ends the job at once with `code`, after a failure that is known on this rank only.
+  /// @param is_remote  another rank failed with this code; it is given time to end the job first
   [[noreturn]] static void abort(ExitCode code, bool is_remote = false) noexcept;
 };
 
 enum class Op { sum, min, max };
 
-/// A group of ranks with a private line of communication (a duplicate of the communicator it was made from).
+/// A group of ranks with its own MPI communicator (a duplicate of the one it was created from).
 ///
-/// For control and small data; gradients go through Collectives. All members but rank, size, handle and world_ranks are
-/// collective: every rank of the group calls them in the same order. Counts beyond 2^31 - 1 are sent in pieces.
-/// Instantiated for float, double, std::int32_t, std::int64_t, std::uint8_t, std::uint64_t and std::byte (which has
-/// no reductions).
-/// @throws CommError  from every member, when MPI reports a failure
+/// For control messages and small data; gradients use Collectives. All members except rank, size, handle and
+/// world_ranks are collective: every rank of the group calls them in the same order. Counts above 2^31 - 1 are sent in
+/// pieces. Instantiated for float, double, std::int32_t, std::int64_t, std::uint8_t, std::uint64_t and std::byte (which
+/// has no reductions).
+/// @throws CommError  from every member, if MPI reports a failure
 class Communicator {
  public:
   /// Duplicates `parent`. Collective over `parent`.
@@ -69,11 +69,11 @@ class Communicator {
   int rank() const noexcept { return rank_; }
   int size() const noexcept { return size_; }
   bool is_root() const noexcept { return rank_ == 0; }
-  MPI_Comm handle() const noexcept { return comm_; }  ///< MPI_COMM_NULL once moved from
+  MPI_Comm handle() const noexcept { return comm_; }  ///< MPI_COMM_NULL after a move
 
   void barrier() const;
 
-  /// Reduces element by element, in place; every rank gets the result.
+  /// Reduces element by element, in place. Every rank gets the result.
   template <class T>
   void all_reduce(std::span<T> values, Op op = Op::sum) const;
   template <class T>
@@ -89,27 +89,26 @@ class Communicator {
   template <class T>
   void all_gather(std::span<const T> mine, std::span<T> all) const;
 
-  /// Texts of any length (0 bytes to gigabytes), in rank order, on every rank.
+  /// The texts of all ranks, in rank order, on every rank. Any length.
   std::vector<std::string> all_gather(const std::string& mine) const;
-  /// The same, on `root` only; empty elsewhere.
+  /// The same on `root` only; empty on other ranks.
   std::vector<std::string> gather(const std::string& mine, int root = 0) const;
-  /// The root's text, on every rank.
+  /// The text of the root, on every rank.
   std::string broadcast(const std::string& text, int root = 0) const;
 
-  /// Whether every rank says yes.
+  /// Whether all ranks pass true.
   bool agree(bool yes) const;
 
   /// The rank of each member in MPI_COMM_WORLD. Not collective.
   std::vector<int> world_ranks() const;
 
-  /// Runs `step` on every rank and makes its failure everybody's: when it throws anywhere, every rank throws the error
-  /// of the lowest failing rank, of the same class and text, marked as agreed. A failure on some of several ranks is
-  /// prefixed with "rank R: ". `step` itself must not use this communicator in a way that a failing rank would leave
-  /// half done.
+  /// Runs `step` on every rank. If it throws on any rank, every rank throws the error of the lowest failing rank, with
+  /// the same class and text, marked as agreed. If it fails on some of several ranks only, the message starts with
+  /// "rank R: ". If `step` uses this communicator, it must not throw between collective calls of one rank only.
   void all_or_throw(const std::function<void()>& step) const;
 
   /// The ranks with the same `color`, ordered by `key` then rank.
-  /// @throws std::logic_error  a negative color, before any peer knows
+  /// @throws std::logic_error  the color is negative; thrown before any communication
   Communicator split(int color, int key = 0) const;
   /// The ranks on this host (MPI_COMM_TYPE_SHARED).
   Communicator split_by_host() const;

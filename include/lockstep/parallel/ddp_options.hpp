@@ -58,7 +58,7 @@ struct DdpOptions {
   ReducerOptions reducer = {};
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
-  int hosts = 0;                         ///< as for Topology::of
+  int hosts = 0;                         ///< see Topology::of
   bool synchronizes_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap

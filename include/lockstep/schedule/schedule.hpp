@@ -118,7 +118,7 @@ class Schedule {
 /// "multistep,milestones=30/60". Every rule has the options begin, end, by, smooth, of, group and base.
 ///
 /// @param rules   what `sched.rule` holds; empty = every value stays as it is
-/// @param length  of the run: its end is the default of a rule's `end`
+/// @param length  seed of the run: its end is the default of a rule's `end`
 /// @param origin  where the rules came from, for messages
 /// @throws ConfigError  unknown curve, unknown option or value out of range, citing rule and origin
 Schedule parse(const std::vector<std::string>& rules, const RunLength& length, const std::string& origin,

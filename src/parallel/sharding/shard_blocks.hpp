@@ -24,7 +24,7 @@ struct ShardGroup {
 
 /// The group without a block comes first, the others in the order of registration; none of them empty.
 /// @param patterns  see Sharding::blocks
-/// @throws ConfigError  a pattern that matches no block
+/// @throws ConfigError  a pattern matches no block
 std::vector<ShardGroup> shard_groups(const models::Model& model, const std::vector<NamedParameter>& parameters,
                                      const std::vector<std::string>& patterns);
 
