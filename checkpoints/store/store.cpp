@@ -173,12 +173,12 @@ std::string commit(const std::string& directory, const std::string& staged, std:
   } catch (const CheckpointError& error) {
     abandon(staged);
     throw CheckpointError(folder,
-                          std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
+                          std::string("could not be saved; earlier checkpoints are not affected: ") + error.what());
   }
   try {
     sync_folder(directory);
   } catch (const CheckpointError& error) {
-    throw CheckpointError(folder, std::string("was saved, but may not survive a power cut: ") + error.what());
+    throw CheckpointError(folder, std::string("was saved, but may be lost after a power failure: ") + error.what());
   }
   try {
     replace_file(directory, kHint, fs::path(folder).filename().string() + "\n");
@@ -201,7 +201,7 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
   } catch (const CheckpointError& error) {
     if (!staged.empty()) abandon(staged);
     throw CheckpointError(directory + "/" + folder_name(step),
-                          std::string("could not be saved, earlier checkpoints are untouched: ") + error.what());
+                          std::string("could not be saved; earlier checkpoints are not affected: ") + error.what());
   }
   return commit(directory, staged, step, {});
 }

@@ -206,9 +206,9 @@ TEST_F(ReferenceHarnessTest, CoverageNamesPendingLinesThatMatchNothing) {
     write_pending(line + "\n");
     return report_of([] { check_coverage({"other"}); });
   };
-  EXPECT_CONTAINS(report("other/gone.json"), "'other/gone.json': there is no such file");
+  EXPECT_CONTAINS(report("other/gone.json"), "'other/gone.json': the file or folder does not exist");
   EXPECT_CONTAINS(report("other/gone/"), "'other/gone/': the file or folder does not exist");
-  EXPECT_CONTAINS(report("other/gone.json#arrays"), "'other/gone.json#arrays': there is no such file");
+  EXPECT_CONTAINS(report("other/gone.json#arrays"), "'other/gone.json#arrays': the file or folder does not exist");
   EXPECT_CONTAINS(report("other/lists.json#tables"), "'other/lists.json#tables': the file has no such field");
   EXPECT_CONTAINS(report("other/lists.json#hf/b"), "'other/lists.json#hf/b': the file has no such field");
   EXPECT_CONTAINS(report("other/lists.json#source"), "'other/lists.json#source': every test reads this field");

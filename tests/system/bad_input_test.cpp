@@ -86,7 +86,7 @@ TEST_P(BadInputTest, ValueOutOfRange) {
   expect_refusal(run_dir() + "--sched.rule=cosin", kConfiguration, {"cosin", "cosine"});
   expect_refusal(run_dir() + "--train.clip_grad=1", kConfiguration, {"train.clip_grad", "norm:"});
   expect_refusal(run_dir() + "--data.input_keys=picture", kConfiguration,
-                 {"data.input_keys", "no 'picture', only 'data'"});
+                 {"data.input_keys", "do not contain 'picture', only 'data'"});
 }
 
 TEST_P(BadInputTest, WhatLbfgsCannotDo) {
@@ -96,7 +96,7 @@ TEST_P(BadInputTest, WhatLbfgsCannotDo) {
     const std::string words = option;
     expect_refusal(lbfgs + words, kConfiguration, {words.substr(2, words.find('=') - 2), "optim.name=lbfgs"});
   }
-  const std::string why = "compares losses with their own gradients";
+  const std::string why = "evaluates a closure";
   expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
   expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
   expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});
@@ -122,9 +122,9 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--sched.rule=constant,of=amsgrad,base=1", {"sched.rule", "amsgrad is a switch"}},
       {"--sched.rule=constant,base=-1", {"sched.rule", "lr would be -1"}},
       {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
-      {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "no end of waves"}},
+      {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "too many waves"}},
       {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},  // known with an evaluation
-      {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "float32 holds"}},
+      {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "positive float32 number"}},
       {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
       {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "start at step 1000, but the run ends at step 2"}},
   };

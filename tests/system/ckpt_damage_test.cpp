@@ -43,7 +43,7 @@ TEST_F(CkptDamageTest, OtherKindsAreNamed) {
   expect("hello\n", kUsage, "text file");
   expect(std::string(5000, '\0'), kCorrupt, "zeros");
   expect("\x1F\x8B\x08 ", kUsage, "gzip");
-  expect(whole_.substr(0, 6000), kCorrupt, "cut off");
+  expect(whole_.substr(0, 6000), kCorrupt, "truncated");
   expect(whole_ + "x", kCorrupt, "appended");
 }
 

@@ -144,7 +144,7 @@ TEST_F(CkptTest, ConvertsAndTheNumbersStay) {
     const auto own = json_of("hash " + path + " --filter '[!/]*'")["arrays"];
     EXPECT_EQ(json_of("hash " + file)["arrays"], own) << suffix;
     EXPECT_EQ(state_hash(file), state_hash(folder_ / "weights.safetensors")) << suffix;
-    expect_refusal("convert " + path + " --to " + file, kRefused, "there is such a file already");
+    expect_refusal("convert " + path + " --to " + file, kRefused, "the file already exists");
   }
   ASSERT_EQ(
       ckpt("convert " + (folder_ / "weights.pt") + " --to " + (folder_ / "c.npz") + " --rename conv.=c.").exit_code, 0);
@@ -196,7 +196,7 @@ TEST_F(CkptTest, DoctorFindsLeftovers) {
   fs::create_directory(folder_ / "a/ckpt/.bad-step-000000000030.1");
   folder_.write("a/ckpt/LATEST", "step-000000000099\n");
   const std::string output = ckpt("doctor " + (folder_ / "a")).output;
-  for (const char* const part : {".tmp-step-000000000020", ".bad-step", "LATEST names 'step-000000000099'"}) {
+  for (const char* const part : {".tmp-step-000000000020", ".bad-step", "LATEST states 'step-000000000099'"}) {
     EXPECT_NE(output.find(part), std::string::npos) << part << output;
   }
 }
@@ -212,15 +212,15 @@ TEST_F(CkptTest, LineageGoesByOrderWhereFilesAreSilent) {
 
 TEST_F(CkptTest, SaysWhatIsNotThere) {
   const std::string path = write("a");
-  expect_refusal("ls " + (folder_ / "nothing"), kNotFound, "no such file or folder");
+  expect_refusal("ls " + (folder_ / "nothing"), kNotFound, "does not exist");
   expect_refusal("ls " + (folder_ / "a/ckpt/step-000000000011"), kNotFound, "did you mean 'step-000000000010'");
   expect_refusal("show " + path + " conv.weigth", kNotFound, "did you mean 'conv.weight'");
   fs::create_directory(folder_ / "empty");
-  expect_refusal("info " + (folder_ / "empty"), kNotFound, "no checkpoint in it");
+  expect_refusal("info " + (folder_ / "empty"), kNotFound, "does not contain a checkpoint");
   expect_refusal("lss " + path, kUsage, "did you mean 'ls'");
   expect_refusal("ls " + path + " --filtre x", kUsage, "did you mean '--filter'");
   expect_refusal("ls " + path + " --sort color", kUsage, "size, name, norm, order");
-  expect_refusal("show " + path + " conv.weight[7]", kUsage, "lies outside");
+  expect_refusal("show " + path + " conv.weight[7]", kUsage, "is outside");
 }
 
 TEST_F(CkptTest, NeverTouchesWhatItReads) {

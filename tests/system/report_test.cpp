@@ -138,12 +138,12 @@ TEST(ReportTest, BadInputGetsOneSentenceAndItsCode) {
   };
   const std::vector<Row> rows = {
       {"report", 2, "report needs RUN, the folder of a run"},
-      {"report " + folder.path("none"), 2, folder.path("none") + " is no folder"},
-      {"report " + folder.path("file"), 2, folder.path("file") + " is no folder"},
-      {"report " + folder.path("empty"), 2, "metrics.jsonl is not there"},
+      {"report " + folder.path("none"), 2, folder.path("none") + " is not a folder"},
+      {"report " + folder.path("file"), 2, folder.path("file") + " is not a folder"},
+      {"report " + folder.path("empty"), 2, "metrics.jsonl is missing"},
       {"report " + folder.path("torn"), 3, "metrics.jsonl: line 2 is damaged"},
       {"compare " + folder.path("torn"), 2, "compare needs another RUN, the folder of a run"},
-      {"compare " + folder.path("none") + " " + folder.path("torn"), 2, folder.path("none") + " is no folder"},
+      {"compare " + folder.path("none") + " " + folder.path("torn"), 2, folder.path("none") + " is not a folder"},
   };
   for (const Row& row : rows) {
     const Outcome outcome = run_ranks(2, row.arguments);

@@ -212,7 +212,7 @@ TEST_F(AverageTest, LeavesNothingBehindWhenAnEvaluationFails) {
                               [&] {
                                 inside = values_of(run.strategy);
                                 world_.barrier();
-                                throw std::runtime_error("no memory");
+                                throw std::runtime_error("not enough memory");
                               }),
                  std::runtime_error);
     world_.barrier();

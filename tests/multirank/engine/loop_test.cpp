@@ -290,7 +290,7 @@ TEST(LoopTest, RanksThatMeasureOtherThingsStopTogether) {
                        rank_events_hook(LogSettings::from(run.sections.at("log")).interval, world));
   const std::string failure = failure_of(run);
   if (world.size() == 1) return;
-  EXPECT_NE(failure.find("ranks measured different things up to step"), std::string::npos) << failure;
+  EXPECT_NE(failure.find("ranks measured different values up to step"), std::string::npos) << failure;
 }
 
 }  // namespace loop_test

@@ -115,7 +115,7 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         Misuse{"Model", {{"model.name", "lenet"}}, "model.name (test): 'lenet' is unknown; choose one of: "},  // 3.3.1
         Misuse{"WholeParameters", with(kSharded, {{"optim.name", "muon"}}),
-               "optim.name: this one updates whole parameters, which strategy.name=sharded cuts", 2},
+               "optim.name: this optimizer updates whole parameters", 2},
         Misuse{"DifferentStates",
                {{"optim.name", "rmsprop"},
                 {"optim.paramwise", "custom:weight,centered=true"},

@@ -239,7 +239,7 @@ TEST_F(PrecisionRunTest, WhatDoesNotFitIsRefused) {
   EXPECT_NE(refusal({{"train.precision", "fp16"}, {"train.growth_factor", "1"}}).find("train.growth_factor"),
             std::string::npos);
   EXPECT_NE(
-      refusal({{"train.precision", "fp16"}, {"train.backoff_factor", "1"}}).find("backoff_factor must lie between"),
+      refusal({{"train.precision", "fp16"}, {"train.backoff_factor", "1"}}).find("backoff_factor must be between"),
       std::string::npos);
   EXPECT_EQ(refusal({{"train.precision", "fp16"}, {"train.loss_scale", "8"}, {"train.init_scale", "4"}}),
             "train.init_scale (test) requires train.loss_scale=dynamic; a constant scale has no initial value");

@@ -115,7 +115,7 @@ TEST_F(RunStateTest, WhatDoesNotFitIsListedOnEveryRankAndNothingChanges) {
   EXPECT_NE(refusal({{"train.precision", "fp64"}}).find("float64"), std::string::npos);
   EXPECT_NE(refusal({{"optim.name", "sgd"}}).find("its optimizer is adamw, the run's is sgd"), std::string::npos);
   EXPECT_NE(refusal({{"data.train_size", "99"}}).find("trained on 100 samples"), std::string::npos);
-  EXPECT_NE(refusal({{"data.seed", "5"}}).find("other data of the same length"), std::string::npos);
+  EXPECT_NE(refusal({{"data.seed", "5"}}).find("different data of the same length"), std::string::npos);
   EXPECT_NE(refusal({{"run.seed", "5"}}).find("its run.seed is 1"), std::string::npos);
 }
 

@@ -159,7 +159,7 @@ TEST_F(SaverTest, ASecondRunInTheSameFolderIsRefusedOnEveryRank) {
     ADD_FAILURE() << "it was not refused";
   } catch (const CheckpointError& error) {
     EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
-    EXPECT_NE(std::string(error.what()).find("another run writes checkpoints here"), std::string::npos);
+    EXPECT_NE(std::string(error.what()).find("another run writes checkpoints to this folder"), std::string::npos);
   }
 }
 

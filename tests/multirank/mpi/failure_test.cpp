@@ -119,7 +119,7 @@ TEST(FailureTest, ABarrierAmongReductionsIsFoundAtOnce) {
         collectives->all_reduce(&value, 1, DType::float32, ReduceOp::sum);
       });
       min_s = std::min(min_s, MPI_Wtime() - start);
-      expect_words(error, {"rank 0 for barrier #1", "for all_reduce #1 of 1 float32 (sum)"});
+      expect_words(error, {"rank 0 called barrier #1", "called all_reduce #1 of 1 float32 (sum)"});
       world.barrier();
     }
     EXPECT_LT(min_s, 0.1) << backend;  // the best of three on a busy host
@@ -213,7 +213,8 @@ TEST(FailureTest, DifferentCountsAreNamedBeforeARangeIsReduced) {
     bool is_called = false;
     const std::string error = error_of(
         [&] { collectives.reduce_range(ticket, {.begin = 0, .count = 10}, [&](auto...) { is_called = true; }); });
-    expect_words(error, {"rank 0 for reduce_ranges #2 of 99 float32", "rank 1 for reduce_ranges #2 of 100 float32"});
+    expect_words(error,
+                 {"rank 0 called reduce_ranges #2 of 99 float32", "rank 1 called reduce_ranges #2 of 100 float32"});
     EXPECT_FALSE(is_called);
     EXPECT_NE(error_of([&] { collectives.barrier(); }), "") << "still usable";
   });
@@ -230,7 +231,7 @@ TEST(FailureTest, DifferentDealsOfLanesAreNamedOnEveryRank) {
     const std::string error = error_of([&] {
       collectives.wait(collectives.start_lane_reduce(nodes.data(), 1, 1, DType::float32, ReduceOp::average, tree));
     });
-    const std::string call = " for all_reduce #1 of 1 float32 (average) over ";
+    const std::string call = " called all_reduce #1 of 1 float32 (average) over ";
     expect_words(error, {"rank 0" + call + std::to_string(size), "rank 1" + call + std::to_string(size + 1)});
   });
 }
@@ -242,7 +243,8 @@ TEST(FailureTest, DifferentOperationsAreNamedOnEveryRank) {
       if (collectives.rank() == 0) return collectives.broadcast(std::as_writable_bytes(std::span(&value, 1)), 0);
       collectives.all_reduce(&value, 1, DType::float32, ReduceOp::max);
     });
-    expect_words(error, {"rank 0 for broadcast #1 of 4 bytes from rank 0", "rank 1 for all_reduce #1 of 1 float32"});
+    expect_words(error,
+                 {"rank 0 called broadcast #1 of 4 bytes from rank 0", "rank 1 called all_reduce #1 of 1 float32"});
   });
 }
 

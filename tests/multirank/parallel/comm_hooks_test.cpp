@@ -180,7 +180,7 @@ TEST_F(CommHooksTest, WrongHooksAreDistinguished) {
   const auto set = [&](const CommHook& hook) { wrapper->reducer().set_comm_hook(hook); };
   EXPECT_NE(error_of<ConfigError>([&] { set({}); }).find("is empty"), std::string::npos);
   set(noop_hook());
-  EXPECT_NE(error_of<ConfigError>([&] { set(noop_hook()); }).find("is set already"), std::string::npos);
+  EXPECT_NE(error_of<ConfigError>([&] { set(noop_hook()); }).find("is already set"), std::string::npos);
 
   const auto complaint = [&](const at::Tensor& result) {
     auto other = wrap(std::make_shared<Task>());

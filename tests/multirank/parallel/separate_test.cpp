@@ -228,10 +228,11 @@ TEST_F(SeparateTest, WhatCannotBeSeparatedIsRefused) {
   };
   auto own = std::make_shared<Rivals>();
   own->register_parameter("scale", torch::ones({1}, at::kDouble));
-  EXPECT_NE(refusal(own).find("'scale' belongs to no child"), std::string::npos);
+  EXPECT_NE(refusal(own).find("'scale' does not belong to a child"), std::string::npos);
   auto foreign = std::make_shared<Rivals>();
   foreign->register_module("foreign", torch::nn::Linear(2, 2));
-  EXPECT_NE(refusal(foreign).find("child 'foreign' is trained but is no models::Block"), std::string::npos);
+  EXPECT_NE(refusal(foreign).find("child 'foreign' has trained parameters, but is not a models::Block"),
+            std::string::npos);
   auto tied = std::make_shared<Rivals>();
   tied->register_module("again", tied->generator);
   EXPECT_NE(refusal(tied).find("'generator' and 'again' share a parameter"), std::string::npos);

@@ -118,9 +118,9 @@ TEST(MaliciousZipTest, IsRefusedWithItsReason) {
   ASSERT_EQ(error_of_foreign(directory / "good.pt"), "") << "the cases below would prove nothing";
   expect_refused(
       directory, "hostile.pt",
-      {{good.substr(0, good.size() - 1), "without its end"},
-       {good + "x", "without its end"},
-       {zip_of({pickle}, "comment"), "without its end"},
+      {{good.substr(0, good.size() - 1), "without an end record"},
+       {good + "x", "without an end record"},
+       {zip_of({pickle}, "comment"), "without an end record"},
        {zip_of({pickle, pickle}), "record 'a/data.pkl': the name is used twice"},
        {with([](Record& record) { record.flags = 1; }), "record 'a/data/0': it is encrypted"},
        {with([](Record& record) { record.method = 12; }), "its compression (12) is neither none nor deflate"},
@@ -189,10 +189,11 @@ TEST(MaliciousNpzTest, IsRefusedWithItsReason) {
       {{npz("{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n"), "pickled Python objects, which are never"},
        {npz("{'descr': '<U4', 'fortran_order': False, 'shape': (1,)}\n"), "array 'x': its element type '<U4' is none"},
        {npz("{'descr': '<f3', 'fortran_order': False, 'shape': (1,)}\n"), "its element type '<f3' is none"},
-       {npz("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n"), "records of several fields"},
+       {npz("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}\n"), "records with several fields"},
        {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (4611686018427387904, 8)}\n"), "overflows 63 bits"},
-       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}\n"), "no number of 63 bits"},
-       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}\n"), "no number of 63 bits"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (99999999999999999999,)}\n"),
+        "not an integer below 2^63"},
+       {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}\n"), "not an integer below 2^63"},
        {npz("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}\n", "1234"), "needs 8 bytes, but there are 4"},
        {npz("{'descr': '<f4', 'shape': (1,)}\n", "1234"), "its .npy header is malformed"},
        {npz("{'descr': '<f4', 'descr': '<f4', 'fortran_order': False, 'shape': (1,)}\n", "1234"), "malformed"},
@@ -201,8 +202,8 @@ TEST(MaliciousNpzTest, IsRefusedWithItsReason) {
        {zip_of({{.name = "x.npy", .bytes = "\x93NUMPY\x09\0\x01\0{"s}}),
         "its .npy version 9 is not supported (1, 2, 3 are)"},
        {zip_of({{.name = "x.npy", .bytes = "short"}}), "it is not in .npy format"},
-       {npz_deflated(packed, zeros.size(), crc_of(zeros)), "so large an expansion is refused"},
-       {npz_deflated(packed, 0xFFFFFFF0, 0), "more bytes than deflate can make of it"},
+       {npz_deflated(packed, zeros.size(), crc_of(zeros)), "such an expansion is not allowed"},
+       {npz_deflated(packed, 0xFFFFFFF0, 0), "more bytes than deflate can produce"},
        {npz_deflated("junk", 100, 0), "its compressed bytes are damaged"},
        {npz_deflated(deflated(small), small.size() + 1, crc_of(small)), "its compressed bytes are damaged"},
        {npz_deflated(deflated(small), small.size(), 7), "differ from their CRC-32"}});
@@ -228,17 +229,17 @@ TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsReported) {
       {head + "ctorch\nSize.__class__\n.", "it imports 'torch.Size.__class__'"},
       {head + "ctorch._utils._rebuild_tensor\nv2\n.", "it imports"},
       {head + "ctorch\n_utils._rebuild_tensor_v2\n.", "it imports"},
-      {head + "X\x01\0\0\0wX\x02\0\0\0os\x93."s, "opcode 147 is not one of those"},
-      {head + "(i__main__\nX\n.", "opcode 105 is not one of those"},
-      {head + "(o.", "opcode 111 is not one of those"},
+      {head + "X\x01\0\0\0wX\x02\0\0\0os\x93."s, "opcode 147 is not needed for tensors"},
+      {head + "(i__main__\nX\n.", "opcode 105 is not needed for tensors"},
+      {head + "(o.", "opcode 111 is not needed for tensors"},
       {head + "]}b.", "it uses a value of another type as a map with attributes"},
       {head + "}", "it is truncated"},
       {head + ".", "it pops from an empty stack"},
       {head + "(.", "it pops from an empty stack"},
       {head + "}(a.", "it pops from an empty stack"},
-      {head + "t.", "up to a mark, but there is none"},
+      {head + "t.", "pops to a mark that does not exist"},
       {head + "}(X\x01\0\0\0ku."s, "a key has no value"},
-      {head + "]u.", "up to a mark, but there is none"},
+      {head + "]u.", "pops to a mark that does not exist"},
       {head + "](u.", "it uses a value of another type as a map"},
       {head + "h\x07.", "it reads memo entry 7, which was never written"},
       {head + "j\xFF\xFF\xFF\xFF.", "it reads memo entry 4294967295, which was never written"},
@@ -252,7 +253,7 @@ TEST(MaliciousPickleTest, NothingIsRunAndTheReasonIsReported) {
       {head + storage + "\x8A\x08\xFF\xFF\xFF\xFF\xFF\xFF\xFF\x7FtQ.", "elements is impossible"},
       {head + "K\x01Q.", "a storage has an unexpected name"},
       {rebuild + "J\xFF\xFF\xFF\xFF))\x89)tR.", "a tensor starts before its storage"},
-      {rebuild + "K\0K\x02\x85)\x89)tR."s, "not as many strides as dimensions"},
+      {rebuild + "K\0K\x02\x85)\x89)tR."s, "a different number of strides and dimensions"},
       {rebuild + "K\0J\xFF\xFF\xFF\xFF\x85K\x01\x85\x89)tR."s, "a tensor's shape or stride is negative"},
       {rebuild + "K\0X\x01\0\0\0a\x85K\x01\x85\x89)tR."s, "a tensor's number does not fit 64 bits"},
       {rebuild + "K\0("s + std::string(33, 'N') + "t)\x89)tR."s, "more than 32 dimensions"},
@@ -396,7 +397,7 @@ TEST_F(MaliciousHdf5Test, TypesCirclesAndDepthAreBounded) {
     file.put("/texts", text, {2}, H5P_DEFAULT, nullptr);
     H5Tclose(text);
   }
-  expect_refused("/texts: its element type is not one of Lockstep's");
+  expect_refused("/texts: its element type is not supported");
   {
     const Hdf5File file(path_);
     H5Lcreate_hard(file.id(), "/", file.id(), "/again", H5P_DEFAULT, H5P_DEFAULT);
@@ -429,11 +430,11 @@ TEST(MaliciousFileTest, AFileOfAnotherFormatIsNamed) {
   const TemporaryFolder directory;
   expect_refused(directory, "file",
                  {{"", "the file is empty"},
-                  {std::string(5000, '\0'), "it begins with zeros only"},
+                  {std::string(5000, '\0'), "it starts with zeros"},
                   {"\x1F\x8B\x08 and so on", "it is a gzip file: decompress it first (`gunzip`)"},
-                  {"\x80\x02\x8A\x0Al\xFC\x9C", "a bare pickle, which is not read: load it in Python and torch.save"},
-                  {"{\"json\": {\"text\": 1}}", "it is neither a checkpoint nor a file of safetensors, PyTorch, npz"},
-                  {"abcdefg", "it is neither a checkpoint nor"}});
+                  {"\x80\x02\x8A\x0Al\xFC\x9C", "which is not supported: load it in Python"},
+                  {"{\"json\": {\"text\": 1}}", "it is not a Lockstep checkpoint, safetensors, PyTorch, npz"},
+                  {"abcdefg", "it is not a Lockstep checkpoint,"}});
   EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: the file or folder does not exist");
   EXPECT_EQ(error_of_foreign("/dev/zero"), "/dev/zero: it is a device, not a regular file");
 }

@@ -60,7 +60,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"its table of digests cannot be read"}},
+       {"its index cannot be read"}},
       {"E_OVERFLOW_hdf5",
        [](Workshop& shop) {
          write_hdf5(shop.path, [](hid_t file) { add_set(file, "x", H5T_STD_U8LE, hsize_t{1} << 47); });
@@ -204,7 +204,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"shard-00001-of-00002.h5: it belongs to another checkpoint: its digest is ", "the manifest says "}},
+       {"shard-00001-of-00002.h5: it belongs to another checkpoint: its digest is ", "the manifest states "}},
       {"E_SHARDS",
        [](Workshop& shop) {
          shop.save_in_parts(10, 3);
@@ -243,7 +243,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"data.pkl: byte 2: it imports 'os.system'", "nothing was run"}},
+       {"data.pkl: byte 2: it imports 'os.system'", "nothing was executed"}},
       {"E_PICKLE_opcode",
        [](Workshop& shop) { shop.put(pytorch_of("\x80\x02(i__main__\nX\n.")); },
        kVerify,

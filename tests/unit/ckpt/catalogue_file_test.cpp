@@ -31,12 +31,12 @@ const std::vector<Row>& file_rows() {
        [](Workshop& shop) { shop.put("\x80\x02}q\x01."); },
        kVerify,
        Exit::usage,
-       {"a bare pickle", "torch.save it again"}},
+       {"which is not supported", "call torch.save again"}},
       {"E_NOTCKPT_legacy",  // begins with PyTorch's magic number
        [](Workshop& shop) { shop.put("\x80\x02\x8A\x0Al\xFC\x9C\x46\xF9\x20j\xA8P\x19."); },
        kVerify,
        Exit::usage,
-       {"of the form before version 1.6", "torch.save it again"}},
+       {"in the format used before version 1.6", "call torch.save again"}},
       {"E_NOTCKPT_safetensors",
        [](Workshop& shop) { shop.put(safetensors_of("{}")); },
        {"lineage", "FILE"},
@@ -81,7 +81,7 @@ const std::vector<Row>& file_rows() {
        },
        kVerify,
        Exit::corrupt,
-       {"it has 6000 bytes instead of ", "it was cut off"}},
+       {"it has 6000 bytes instead of ", "it is truncated"}},
       {"E_TRAIL",
        [](Workshop& shop) {
          const std::string whole = shop.save();

@@ -30,7 +30,7 @@ Classes classes_of(const std::string& file) {
   Classes classes;
   // What is wrong with the envelope's first fields has words of its own: another kind, version, flags or size.
   classes["envelope"] = {{0, 16, "it"}, {16, 128, "its envelope"}, {128, checkpoints::kEnvelopeBytes, "its envelope"}};
-  classes["index"] = {{index, file.size(), "its table of digests"}};
+  classes["index"] = {{index, file.size(), "its index"}};
   for (const auto& piece : pieces_of(places, index)) {
     const bool is_metadata = piece.array == checkpoints::kNoArray;
     classes[is_metadata ? "metadata" : "payload"].push_back(
@@ -67,7 +67,7 @@ class Vandal {
     text = " at byte " + std::to_string(at) + " (" + range.name + ")";
     if (kind == 3) {
       text = "cut" + text;
-      name = at == 0 ? "the file is empty" : "cut off";
+      name = at == 0 ? "the file is empty" : "truncated";
       return file.substr(0, at);
     }
     if (kind == 0) {

@@ -97,7 +97,7 @@ TEST_F(FormsTest, ADoctorSeesRunsShardsAndSingleFiles) {
   fs::resize_file(paths_[2], 5000);
   const Ran single = run_captured({"doctor", paths_[2]});
   EXPECT_EQ(single.code, 4) << single.output;
-  EXPECT_NE(single.output.find("it was cut off"), std::string::npos) << single.output;
+  EXPECT_NE(single.output.find("it is truncated"), std::string::npos) << single.output;
   // One that cannot be read does not hide the others.
   const auto rows = json_of({"lineage", run_})["checkpoints"];
   EXPECT_EQ(rows.size(), 4U);
@@ -165,7 +165,7 @@ TEST_F(IndexTest, AnIndexThatDoesNotFitIsRefused) {
   expect_refusal(a + "," + a + "," + b + "," + c, 4, "tensor 'a': the index lists it twice");
   expect_refusal(a + R"(,"c":7)", 4, "tensor 'c': the index states no file for it");
   for (const std::string file : {"../x.safetensors", "/etc/passwd", "..", ""}) {
-    expect_refusal(R"("c":")" + file + "\"", 7, "does not lie beside the index; this is not allowed");
+    expect_refusal(R"("c":")" + file + "\"", 7, "is not in the folder of the index; this is not allowed");
   }
   expect_refusal("", 0, "whole: 0 arrays");
   put_bytes(index_, R"({"weight_map": {"a": )");

@@ -169,7 +169,7 @@ TEST_F(IdxTest, RefusesACompressedFileThatIsCutShortOrDamaged) {
   remove("train-images-idx3-ubyte");
   const std::string name = "train-images-idx3-ubyte.gz";
   const std::string whole = gzip(idx({5, 2, 3}));
-  EXPECT_NE(refusal_of(name, whole.substr(0, whole.size() - 20)).find("is cut short: "), std::string::npos);
+  EXPECT_NE(refusal_of(name, whole.substr(0, whole.size() - 20)).find("is truncated: "), std::string::npos);
   EXPECT_EQ(refusal_of(name, whole.substr(0, whole.size() - 4)),
             at(name) + "is truncated: its compressed stream has no end");
   std::string damaged = whole;

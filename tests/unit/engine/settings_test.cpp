@@ -82,7 +82,7 @@ TEST(SettingsTest, WhatAKeyDoesNotTakeIsCited) {
 
 TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
   const Section train = defaults("train", Precision::keys());
-  EXPECT_TRUE(refusal(train, "growth_factor", "3", Precision::from).starts_with("train.growth_factor (here) is for"));
+  EXPECT_TRUE(refusal(train, "growth_factor", "3", Precision::from).starts_with("train.growth_factor (here) requires"));
   EXPECT_NE(refusal(defaults("train", RunBounds::keys()), "max_epochs", "0", RunBounds::from)
                 .find("train.max_steps and train.max_epochs are both 0"),
             std::string::npos);

@@ -187,11 +187,11 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
          top_k_counts(make_samples({{1, 2, 3}}, {{1, 2, 0}}), 1);
        },
        "label 2"},
-      {"label of -1",
+      {"-1 (not counted)",
        [] {
          top_k_counts(make_samples({{1, 2, 3}}, {{1, -1, 0}}), 1);
        },
-       "-1 cannot be left out"},
+       "-1 (not counted) is not supported"},
       {"half a class",
        [] {
          count_confusion(make_samples({{1, 2, 3}}, {{0.5}}), 3, kIgnored, counts);

@@ -62,7 +62,7 @@ TEST(ClipParseTest, RefusesInOneSentence) {
   EXPECT_EQ(error_of("norm:0"), "train.clip_grad (a.ini:3): norm: '0' is not a number > 0");
   EXPECT_EQ(error_of("value:x"), "train.clip_grad (a.ini:3): value: 'x' is not a number > 0");
   for (const char* bad : {"norm:1:p=0", "norm:1:2", "norm:1:p=", "norm:1:p=1:p=2", "value:1:p=2"}) {
-    EXPECT_NE(error_of(bad).find("is not a way to clip"), std::string::npos) << bad;
+    EXPECT_NE(error_of(bad).find("is not a clipping rule"), std::string::npos) << bad;
   }
   EXPECT_EQ(error_of("norm:"), "train.clip_grad (a.ini:3): norm: '' is not a number > 0");
 }

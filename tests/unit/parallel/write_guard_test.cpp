@@ -42,7 +42,7 @@ TEST(WriteGuardDeathTest, AWriteEndsTheProcessAndNamesTheParameter) {
   const TwoParameters two;
   const WriteGuard guard(std::span(&two.block, 1), 3);
   const auto code = ::testing::ExitedWithCode(2);
-  EXPECT_EXIT(write_to(two.values()), code, "rank 3: ddp.check_writes: parameter 'a.weight' is written outside of");
+  EXPECT_EXIT(write_to(two.values()), code, "rank 3: ddp.check_writes: parameter 'a.weight' was written outside of");
   EXPECT_EXIT(write_to(two.values() + 999), code, "'a.weight'");
   EXPECT_EXIT(write_to(two.values() + 1007), code, "'a.weight'");  // padding
   EXPECT_EXIT(write_to(two.values() + 1008), code, "'b.weight'");
@@ -112,7 +112,7 @@ TEST(WriteGuardTest, AnIllegalInPlaceWriteEndsTheJob) {
       const auto outcome = testing::run_shell(testing::mpirun_command(ranks) + " " + helper + " " + where, 60);
       EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
       const std::string sentence = "lockstep: rank " + std::to_string(ranks - 1) +
-                                   ": ddp.check_writes: parameter 'second.weight' is written outside of "
+                                   ": ddp.check_writes: parameter 'second.weight' was written outside of "
                                    "ParameterStore::write";
       const std::size_t at = outcome.output.find(sentence);
       ASSERT_NE(at, std::string::npos) << outcome.output;

@@ -40,8 +40,8 @@ TEST(MisuseTest, OfWhatEveryRuleHas) {
       {"linear,by=weeks", "by: 'weeks' is not one of: step, epoch"},  // 10.5
       {"linear,smooth=maybe", "smooth: 'maybe' is not true or false"},
       {"constant,base=inf", "base: 'inf' is not a number"},
-      {"linear,end=(3", "there are not as many '(' as ')'"},
-      {"composite,curves=(linear", "there are not as many '(' as ')'"},
+      {"linear,end=(3", "the numbers of '(' and ')' differ"},
+      {"composite,curves=(linear", "the numbers of '(' and ')' differ"},
       {"composite,curves=(linear | ),lengths=0.5/0.5", "'': '' is unknown"},
       {"composite,curves=(linear | cosin),lengths=0.5/0.5", "'cosin': 'cosin' is unknown"},
       {"composite,curves=(linear | cosine),lengths=1.5/-0.5", "lengths: '1.5/-0.5' is not numbers >= 0"},
@@ -63,9 +63,9 @@ TEST(MisuseTest, OfCurves) {
       {"step,size=-3", "size: '-3' is not a number > 0"},
       {"step,size=3,gamma=0", "gamma: '0' is not a number > 0"},
       {"multistep,milestones=-1", "milestones: '-1' is not numbers >= 0"},
-      {"multistep,values=", "milestones: give at least one"},
-      {"multistep,values=1/2/3,milestones=5", "values: give one more than there are"},
-      {"multistep,values=1/2,milestones=0", "milestones: between values each must lie"},
+      {"multistep,values=", "milestones: set at least one"},
+      {"multistep,values=1/2/3,milestones=5", "values: set one more than there are"},
+      {"multistep,values=1/2,milestones=0", "milestones: between values each must be"},
       {"cosine,length=0", "length: '0' is not a number > 0"},  // 8.2.6
       {"polynomial,power=-1", "power: '-1' is not a number >= 0"},
       {"polynomial,floor=0.1,final_factor=0.1", "floor and final_factor cannot be combined"},
