@@ -69,7 +69,7 @@ TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
     disarm();
     if (target < hint) {
       const std::string outcome = target <= commit ? "could not be saved, earlier checkpoints are untouched: "
-                                                   : "was saved, but may not survive a power cut: ";
+                                                   : "was saved, but may be lost after a power failure: ";
       EXPECT_TRUE(error.starts_with((directory / "step-000000000002: ") + outcome)) << error;
       EXPECT_NE(error.find("failed: Input/output error"), std::string::npos) << error;
     } else {
