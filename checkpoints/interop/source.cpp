@@ -153,7 +153,7 @@ void put_attribute(const Source& source, Archive& archive, const std::string& gr
     }
     if (!is_utf8(*text)) source.refuse(quoted("text", name), "it is not UTF-8");
   }
-  if (archive.has_attribute(group, part)) source.refuse(quoted("entry", name), "there are two of this name");
+  if (archive.has_attribute(group, part)) source.refuse(quoted("entry", name), "the name is used twice");
   archive.set(group, part, std::move(value));
 }
 

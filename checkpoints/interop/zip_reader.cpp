@@ -182,7 +182,7 @@ void Zip::read_directory(const Directory& directory) {
       source_.refuse(object, "its compression (" + std::to_string(method) + ") is neither none nor deflate");
     }
     read_large_field(source_, bytes.subspan(kEntryBytes + name, extra), record, local.header);
-    if (!by_name_.emplace(record.name, records_.size()).second) source_.refuse(object, "there are two of this name");
+    if (!by_name_.emplace(record.name, records_.size()).second) source_.refuse(object, "the name is used twice");
     records_.push_back(std::move(record));
     locals_.push_back(local);
     bytes = bytes.subspan(whole);

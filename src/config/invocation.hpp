@@ -34,7 +34,7 @@ struct IniText {
 ///     [COMMAND] [its words] [its switches] [--config FILE]... [--section.key=value]... [--help[=SECTION]] [--version]
 ///
 /// @param arguments   without the program's name
-/// @param base        read before the files of --config: the configuration seed of the run that eval looks at
+/// @param base        read before the files of --config: the configuration of the run that eval looks at
 /// @throws ConfigError  what the user should write instead, in one sentence
 Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
                  const std::vector<IniText>& base = {});

@@ -18,7 +18,7 @@ struct ImageOptions {
 };
 
 /// Makes the input of a model from images: channels reversed, float32, (x - mean) / std, padded at the right and
-/// bottom, stacked. A pure function keys of the options.
+/// bottom, stacked. A pure function of the options.
 class ImagePreprocessor {
  public:
   /// @throws ConfigError  options that contradict one another

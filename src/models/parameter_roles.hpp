@@ -17,7 +17,7 @@ struct ParameterRole {
   at::Tensor tensor;
   LayerKind kind = LayerKind::other;  ///< of the layer that it belongs to
   bool is_offset = false;             ///< of a layer inside a deformable convolution
-  std::string same_as = {};           ///< the name under which the same tensor came before; empty = it did not
+  std::string same_as = {};           ///< earlier name of the same tensor; empty = none
   std::int64_t layers_after = 0;      ///< of Model::layers, behind its own; 0 where it is in none
 };
 

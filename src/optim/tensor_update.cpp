@@ -72,7 +72,7 @@ at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type) {
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters,
                                               double norm_type) {
   std::vector<at::Tensor> norms;
-  std::vector<bool> have_gradients;  // the same on every rank
+  std::vector<bool> have_gradients;  // equal on every rank
   for (std::size_t g = 0; g < optimizer.groups().size(); ++g) {
     bool has_gradient = false;
     const auto is_in_group = [&](std::size_t b, std::size_t s) { return optimizer.group_of(b, s) == g; };

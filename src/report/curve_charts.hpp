@@ -13,7 +13,7 @@ namespace lockstep::report {
 /// Charts are drawn for a column of this many pixels, so that their texts can be read in a narrow window.
 inline constexpr int kChartWidth = 400;
 
-/// A chart for each quantity that any seed of the runs has: the losses together, then the other metrics of evaluations,
+/// A chart for each quantity that any of the runs has: the losses together, then the other metrics of evaluations,
 /// lr, norm of the gradients, throughput, and what else there is.
 /// @param names  what the runs are called, for several
 std::vector<plot::LineChart> curve_charts(const std::vector<const RunData*>& runs,

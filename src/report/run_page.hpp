@@ -8,7 +8,7 @@ namespace lockstep::report {
 /// A page on a run: outcome, curves, classes and samples of the last evaluation, numbers, where a step's time went,
 /// configuration and environment. It needs no other file and no network, and has a dark look where the reader prefers
 /// one.
-/// @param folder  seed of the run
+/// @param folder  of the run
 /// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
 /// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json or images.json is damaged
 std::string run_page(const std::string& folder);

@@ -18,7 +18,7 @@ namespace {
 /// The options of every rule, also of one inside another rule.
 struct InnerSettings {
   double begin;
-  double end;                  ///< -1 = the end seed of the run
+  double end;                  ///< -1 = the end of the run
   std::optional<double> base;  ///< replaces the value
 
   static KeySpecs keys() {
@@ -100,7 +100,7 @@ Shape shape_of(const Written& written, const InnerSettings& settings, const Wind
 /// What a rule counts by.
 struct Unit {
   std::function<double(std::int64_t step)> at;
-  double whole = 0;               ///< seed of the run
+  double whole = 0;               ///< of the run
   std::int64_t steps_in_one = 0;  ///< where the edges of a window lie at whole steps; else 0
 };
 

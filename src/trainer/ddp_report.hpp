@@ -7,7 +7,7 @@
 
 namespace lockstep::trainer {
 
-/// Draws the slowest rank's step into <folder>/ddp.svg, and what the page seed of the run shows into <folder>/ddp.json,
+/// Draws the slowest rank's step into <folder>/ddp.svg, and what the page of the run shows into <folder>/ddp.json,
 /// if there is one to show.
 void draw_ddp_report(const parallel::DdpReport& report, const std::string& folder);
 

@@ -170,7 +170,7 @@ TEST_F(ScheduleFacts, GroupsKeepTheirRatios) {
   expect_played(played, rows, rows.size() / 2);
 }
 
-// A rule without an end continues to the end seed of the run, in its own unit; what a unit needs must be known.
+// A rule without an end continues to the end of the run, in its own unit; what a unit needs must be known.
 TEST_F(ScheduleFacts, DefaultEndsAreThoseOfTheRun) {
   for (const Json& row : load("schedules/mmengine_loop_and_misc.json").at("default_end")) {
     const Json& dispatch = row.at("dispatch");

@@ -96,7 +96,7 @@ TEST_P(BadInputTest, WhatLbfgsCannotDo) {
     const std::string words = option;
     expect_refusal(lbfgs + words, kConfiguration, {words.substr(2, words.find('=') - 2), "optim.name=lbfgs"});
   }
-  const std::string why = "evaluates a closure";
+  const std::string why = "because the closure compares";
   expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
   expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
   expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});

@@ -150,7 +150,8 @@ TEST_F(CkptTest, ConvertsAndTheNumbersStay) {
       ckpt("convert " + (folder_ / "weights.pt") + " --to " + (folder_ / "c.npz") + " --rename conv.=c.").exit_code, 0);
   EXPECT_EQ(json_of("show " + (folder_ / "c.npz") + " c.weight")["values"].size(), 6U);
   expect_refusal("convert " + path + " --to x.zip", kUsage, "must end in");
-  expect_refusal("convert " + path + " --to " + (folder_ / "x.pt") + " --rename conv.weight=conv.bias", kUsage, "both");
+  expect_refusal("convert " + path + " --to " + (folder_ / "x.pt") + " --rename conv.weight=conv.bias", kUsage,
+                 "two arrays");
   EXPECT_FALSE(fs::exists(folder_ / "x.pt"));
 }
 

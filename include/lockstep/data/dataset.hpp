@@ -55,7 +55,7 @@ struct Field {
 /// to avoid a copy of large samples, `layout` and `fill`.
 class SampleDataset : public Dataset {
  public:
-  /// The values shape for one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
+  /// The values of one sample, each without the batch dimension: tensors, numbers, texts, lists, maps, or
   /// DataContainers with options of collation. All samples have the same names. By default, the values that `fill`
   /// writes.
   /// @throws DataError  it cannot be read

@@ -132,7 +132,7 @@ enum class Remainder {
 ///
 /// Step k of an epoch takes positions [k * global_batch_size, (k + 1) * global_batch_size) of the epoch's order. The
 /// ranks' shares joined in rank order are the global batch, so neither the order nor the batch depends on how many
-/// ranks there are. A global batch shape for one sample per rank is the interleaved rule of PyTorch and mmengine: rank
+/// ranks there are. A global batch of one sample per rank is the interleaved rule of PyTorch and mmengine: rank
 /// r takes positions r, r + world_size, ...
 class Sampler {
  public:

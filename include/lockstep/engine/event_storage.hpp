@@ -14,12 +14,12 @@
 
 namespace lockstep::engine {
 
-/// The values of one metric in the order in which they came: the last `longest` of them, and the mean of all there
-/// were. A window is a number of latest values; of fewer there are, all.
+/// The values of one metric in order of arrival: the latest `longest` values, and the mean of all values. A window is a
+/// number of latest values; if there are fewer, all are used.
 class History {
  public:
   struct Entry {
-    double value = 0;  ///< of `count` samples together: their sum
+    double value = 0;  ///< sum over `count` samples
     std::int64_t step = 0;
     std::int64_t count = 1;
   };
@@ -31,75 +31,75 @@ class History {
   /// @throws std::invalid_argument  count < 1
   void add(const Entry& entry);
 
-  std::size_t size() const noexcept { return entries_.size(); }  ///< what is kept
-  /// The i-th of what is kept, oldest first.
-  /// @throws std::out_of_range  there are fewer
+  std::size_t size() const noexcept { return entries_.size(); }  ///< number of stored values
+  /// The i-th stored value, oldest first.
+  /// @throws std::out_of_range  i >= size()
   const Entry& at(std::size_t i) const;
   const Entry& latest() const { return at(size() - 1); }
 
-  // All of these throw std::out_of_range where there is no value, and std::invalid_argument for a window of 0.
-  double median(std::size_t window) const;  ///< of an even number of values: the mean of the middle two
-  double mean(std::size_t window) const;    ///< of samples: the sum of values by the sum of counts
+  // All of these throw std::out_of_range if there are no values, and std::invalid_argument for a window of 0.
+  double median(std::size_t window) const;  ///< for an even number of values, the mean of the middle two
+  double mean(std::size_t window) const;    ///< mean over samples: sum of values / sum of counts
   double min(std::size_t window) const;
   double max(std::size_t window) const;
-  /// Of all values there were, the forgotten ones among them.
+  /// The mean of all values, including those that are no longer stored.
   double mean_of_all() const;
 
-  /// How many of the latest values came in the last `steps` steps up to the latest value's own.
+  /// The number of values in the last `steps` steps up to the step of the latest value.
   std::size_t count_within(std::int64_t steps) const noexcept;
 
  private:
   std::vector<double> values(std::size_t window) const;
 
   std::size_t longest_;
-  std::vector<Entry> entries_;  // a ring once it is full
+  std::vector<Entry> entries_;  // a ring buffer when it is full
   std::size_t oldest_ = 0;
   double sum_ = 0;
-  double lost_ = 0;  // what rounding took from sum_
+  double lost_ = 0;  // compensation of rounding errors in sum_
   std::int64_t count_ = 0;
 };
 
-/// What else a scalar is put with.
+/// Options of a scalar value.
 struct ScalarOptions {
-  /// Shown as a median over a window. The first put decides, with true if left out.
+  /// Whether the series is displayed as a median over a window. The first value of the series decides; default true.
   std::optional<bool> is_smoothed = {};
-  std::optional<std::int64_t> step = {};  ///< to which it belongs; the storage's own if left out
-  std::int64_t count = 1;                 ///< samples of which the value is the sum
+  std::optional<std::int64_t> step = {};  ///< step of the value; default: the current step
+  std::int64_t count = 1;                 ///< number of samples in the sum
 };
 
-/// A series as writers show it.
+/// A value of a series for writers.
 struct Scalar {
   std::string name;
   double value = 0;
   std::int64_t step = 0;
 };
 
-/// Where hooks and steps leave what they measure, and writers find it. Of one rank; not for several threads.
+/// The storage of measurements of one rank. Hooks and steps put values into it; writers read them. Not thread-safe.
 class EventStorage {
  public:
-  /// Of what is put from now on.
+  /// Sets the step of the values that follow.
   void set_step(std::int64_t step) noexcept { step_ = step; }
   std::int64_t step() const noexcept { return step_; }
 
-  /// @throws std::logic_error       the series was begun with another is_smoothed; nothing is put then
+  /// @throws std::logic_error       the series has another value of is_smoothed; nothing is stored then
   /// @throws std::invalid_argument  count < 1
   void put(const std::string& name, double value, const ScalarOptions& options = {});
-  /// A number of which every rank has its own: brought together at every line of the log, see rank_events_hook.
+  /// A value that differs between ranks. The log shows mean, minimum and maximum over ranks, see rank_events_hook.
   void put_of_rank(const std::string& name, double value);
-  /// The mean of each since the last visit, in order of first mention; those alone that were put since then.
+  /// The mean of each such value since the previous call, in order of first use; only values that were put since then.
   std::vector<std::pair<std::string, double>> take_rank_means();
-  /// For writers of images and tables, which say by keep_pictures that they are there: without one, none is kept.
+  /// Images and tables are stored only if a writer has called keep_pictures.
   void put(Image image);
   void put(Histogram histogram);
   void put(Table table);
-  /// @param most  of each kind, between two visits; older ones are dropped then
+  /// @param max  maximum number of each kind between two calls of take_*; older ones are discarded
   void keep_pictures(std::size_t max) noexcept { max_pictures_ = max; }
   bool keeps_pictures() const noexcept { return max_pictures_ > 0; }
   std::vector<Image> take_images() { return std::exchange(images_, {}); }
   std::vector<Table> take_tables() { return std::exchange(tables_, {}); }
   std::vector<Histogram> take_histograms() { return std::exchange(histograms_, {}); }
 
-  /// Puts "NAME/" before the names of what is put as long as it lives; inside another, after its name.
+  /// During its lifetime, names of new values start with "NAME/". Scopes can be nested.
   class Scope {
    public:
     ~Scope() { storage_->prefix_.resize(length_); }
@@ -115,20 +115,20 @@ class EventStorage {
   };
   [[nodiscard]] Scope scope(const std::string& name) { return {*this, name}; }
 
-  /// @throws std::out_of_range  names the series that there is not
+  /// @throws std::out_of_range  the series does not exist
   const History& history(const std::string& name) const;
-  /// Every series in order of first mention: smoothed ones as the median of what came in the last `window` steps up to
-  /// their latest value's, others as their latest value.
+  /// Every series in order of first use: smoothed series as the median over the last `window` steps up to their latest
+  /// value, others as their latest value.
   std::vector<Scalar> latest(std::int64_t window) const { return latest_since(0, window); }
-  /// Those alone that were put since the last call with this cursor, however old the steps are that they belong to.
-  /// @param cursor  a writer's own; 0 at first
+  /// Only series with new values since the previous call with this cursor, whatever the steps of the values.
+  /// @param cursor  state of the writer; 0 before the first call
   std::vector<Scalar> updates_since(std::size_t& cursor, std::int64_t window) const;
 
  private:
   struct Series {
     std::string name;
     bool is_smoothed = true;
-    std::size_t last_put = 0;  // its number among all puts
+    std::size_t last_put = 0;  // its number among all values
     History history;
   };
   std::vector<Scalar> latest_since(std::size_t put, std::int64_t window) const;

@@ -19,24 +19,24 @@ class Archive;
 
 namespace lockstep::engine {
 
-/// The largest number of steps: what twelve digits of a checkpoint's name hold.
+/// The maximum number of steps: twelve digits in the names of checkpoints.
 inline constexpr double kMaxSteps = 1e12;
 
-/// How far a run is. A step is one optimizer update.
+/// The progress of a run. A step is one optimizer update.
 struct Progress {
   std::int64_t step = 0;           ///< updates done
   std::int64_t total_steps = 0;    ///< updates of the whole run
   std::int64_t epoch = 0;          ///< epochs completed
   std::int64_t step_in_epoch = 0;  ///< updates done in the current epoch
   std::int64_t steps_per_epoch = 0;
-  std::int64_t samples = 0;  ///< trained on since the run began, over all ranks
+  std::int64_t samples = 0;  ///< training samples since the start of the run, over all ranks
 
-  /// The part seed of the run that is done, in [0, 1): of the coming step, and 1 where none is to come.
+  /// The fraction of the run before the next step, in [0, 1); 1 after the last step.
   double where() const {
     return total_steps <= step ? 1 : static_cast<double>(step) / static_cast<double>(total_steps);
   }
 
-  /// One more step, on so many samples, is done.
+  /// Counts one step with this number of samples.
   void advance(std::int64_t samples_of_step) {
     ++step;
     samples += samples_of_step;
@@ -46,23 +46,24 @@ struct Progress {
   }
 };
 
-/// What one step did, the same on every rank but for the times.
+/// The result of one step, equal on every rank except for the times.
 struct StepReport {
-  Progress progress;                ///< after the step
-  double loss = 0;                  ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;  ///< before clipping; none of a step that was skipped
-  double lr = 0;                    ///< of the first parameter group
-  std::int64_t samples = 0;         ///< global_batch_size
-  double seconds = 0;               ///< this rank's wall time
-  double data_seconds = 0;          ///< of which it waited for data
-  bool is_save_due = false;         ///< rank 0 asked for a checkpoint
-  bool is_skipped = false;  ///< under loss scaling its gradients were not finite: no parameter and no moment changed
-  std::optional<double> loss_scale;         ///< what its losses were multiplied by; none = they are not scaled
-  std::int64_t skipped_steps = 0;           ///< since the run began, this one included
-  std::optional<std::int64_t> evaluations;  ///< of the loss, by an optimizer that needs several
+  Progress progress;                        ///< after the step
+  double loss = 0;                          ///< mean over the samples of the global batch
+  std::optional<double> grad_norm;          ///< before clipping; none for a skipped step
+  double lr = 0;                            ///< learning rate of the first parameter group
+  std::int64_t samples = 0;                 ///< global_batch_size
+  double seconds = 0;                       ///< wall time of this rank
+  double data_seconds = 0;                  ///< part of `seconds` spent waiting for data
+  bool is_save_due = false;                 ///< rank 0 requested a checkpoint
+  bool is_skipped = false;                  ///< gradients were not finite; no parameter and no moment changed
+  std::optional<double> loss_scale;         ///< factor on the losses; none = not scaled
+  std::int64_t skipped_steps = 0;           ///< since the start of the run, including this one
+  std::optional<std::int64_t> evaluations;  ///< evaluations of the loss, for closure rules
 };
 
-/// How a run ended: with its last step; before it, to be continued; before it, with no more to come (file STOP).
+/// The end of a run: done = after its last step; stopped = earlier, to be resumed; ended = earlier, as requested by the
+/// file STOP.
 enum class Outcome { done, stopped, ended, failed };
 
 }  // namespace lockstep::engine
@@ -77,19 +78,19 @@ class Stateful;
 struct LastBatch;
 struct RunView;
 
-/// What has happened to the micro_batch at hand within a step.
+/// The events of a micro-batch within a step.
 enum class StepEvent { forward, loss, backward, update };
 
-/// What the last evaluation gave, the same on every rank.
+/// The values of the latest evaluation, equal on every rank.
 struct Measured {
-  std::int64_t step = -1;                              ///< -1 = there was none
-  std::vector<std::pair<std::string, double>> values;  ///< the real numbers of its records, "val/loss" and so on
+  std::int64_t step = -1;                              ///< step of the evaluation; -1 = none
+  std::vector<std::pair<std::string, double>> values;  ///< the numbers of its records, such as "val/loss"
 };
 
 /// Receives records on rank 0.
 using Reporter = std::function<void(const Record&)>;
 
-/// Order of hooks at one moment: smaller runs first. Equal ones run in order of registration.
+/// The order of hooks at one event: a smaller number runs first. Equal ones run in order of registration.
 enum class Priority : int {
   highest = 0,
   very_high = 10,
@@ -102,7 +103,7 @@ enum class Priority : int {
   lowest = 100
 };
 
-/// One job at the named moments of training, in this order:
+/// A hook: functions that are called at the events of training, in this order:
 ///
 ///     before_train
 ///     for every epoch, or what a resumed run has left of it:
@@ -117,78 +118,79 @@ enum class Priority : int {
 ///         then checkpoints (before_save)
 ///     after_train
 ///
-/// (and before_roll_back, after_roll_back instead of what follows before_agreement, when a run goes back). Every rank
-/// calls every hook in the same order, so a hook may use collectives. What a hook throws on one rank must be agreed on
-/// first (mpi::Communicator::all_or_throw), or ends the job like any failure of one rank.
+/// When a run returns to a checkpoint, before_roll_back and after_roll_back replace the events after before_agreement.
+/// Every rank calls every hook in the same order, so a hook can use collectives. If a hook can throw on one rank only,
+/// use mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one rank.
 class Hook {
  public:
   virtual ~Hook() = default;
   virtual void before_train(RunView&) {}
   virtual void before_epoch(RunView&) {}
   virtual void before_step(RunView&) {}
-  /// In evaluations too: LastBatch::is_training tells. With autocast, and in evaluations without gradients.
+  /// Also called in evaluations (LastBatch::is_training is false), there without gradients. Autocast is active.
   virtual void on_forward(RunView&, const LastBatch&) {}
-  /// As on_forward, when the losses are known.
+  /// Like on_forward, after the losses are computed.
   virtual void on_loss(RunView&, const LastBatch&) {}
-  /// Before the update. Gradients can be read where reads_gradients asked for them: averaged over ranks, not clipped,
-  /// and multiplied by LastBatch::loss_scale.
+  /// Before the update. If reads_gradients is true, the gradients are available: averaged over ranks, not clipped, and
+  /// multiplied by LastBatch::loss_scale.
   virtual void on_backward(RunView&, const LastBatch&) {}
   virtual void on_update(RunView&, const LastBatch&) {}
-  /// The step is computed: what is requested here, all ranks hear of with this step.
+  /// After the computation of a step. All ranks learn of requests made here in the same step.
   virtual void before_agreement(RunView&) {}
   virtual void after_step(RunView&, const StepReport&) {}
   virtual void after_epoch(RunView&) {}
-  /// What a checkpoint at this step is to hold has happened before Priority::very_low of this moment.
+  /// Changes that a checkpoint of this step must contain are made before Priority::very_low of this event.
   virtual void between_steps(RunView&, const StepReport&) {}
-  /// All ranks agreed to go back to the last checkpoint: see NonfiniteHook. What is under way is finished first.
+  /// All ranks have agreed to return to the last checkpoint, see NonfiniteHook. Finish pending work here.
   virtual void before_roll_back(RunView&) {}
-  /// The state is that of the checkpoint, load_state was called.
+  /// The state is that of the checkpoint; load_state has been called.
   virtual void after_roll_back(RunView&) {}
   virtual void before_evaluation(RunView&) {}
   virtual void after_evaluation(RunView&, const Measured&) {}
-  /// Of every hook whose before_train returned. After Outcome::failed no collective may be used, since other ranks may
-  /// be elsewhere; what is thrown then is logged, and the first error continues.
+  /// Called for every hook after before_train has returned. After Outcome::failed, do not use collectives, because
+  /// other ranks can be at another place; exceptions are then logged, and the first error is rethrown.
   virtual void after_train(RunView&, Outcome) {}
 
-  /// Whether on_backward reads gradients: all of them are then gathered on every rank before it, which takes time.
+  /// Whether on_backward reads gradients. All gradients are then gathered on every rank, which takes time.
   virtual bool reads_gradients() const { return false; }
 
-  /// A checkpoint is about to be made: what save_state puts is brought to where all ranks have it alike. Collective.
+  /// Called before a checkpoint: makes the values for save_state equal on all ranks. Collective.
   virtual void before_save(RunView&) {}
-  /// The name under which checkpoints hold what this hook has learned, its own in a run; empty = it has learned
-  /// nothing.
+  /// The unique name of the state of this hook in checkpoints; empty = no state.
   virtual std::string state_name() const { return ""; }
-  /// Puts that, the same on every rank, below `group`. On ranks that write checkpoints; not collective.
+  /// Writes the state, which is equal on every rank, below `group`. Called on ranks that write checkpoints; not
+  /// collective.
   virtual void save_state(checkpoints::Archive&, const std::string& /*group*/) const {}
-  /// Takes it back before training, where the checkpoint has the group. On every rank; not collective.
-  /// @throws CheckpointError  not what save_state has put there
+  /// Restores the state before training, if the checkpoint contains the group. Called on every rank; not collective.
+  /// @throws CheckpointError  the state was not written by save_state
   virtual void load_state(const checkpoints::Archive&, const std::string& /*group*/) {}
-  /// Components of checkpoints that the hook adds to those seed of the run, the same ones on every rank: see Stateful.
+  /// Additional components of checkpoints, the same on every rank; see Stateful.
   virtual std::vector<std::shared_ptr<Stateful>> states() const { return {}; }
 };
 
-/// What a hook of the table is made from, beside its options.
+/// The arguments of a row of the table of hooks, in addition to its options.
 struct HookContext {
-  const Sections& run;  ///< its whole configuration; outlives the hook
-  std::string name;     ///< among the run's hooks: the row's, "early_stopping#2" for the second one. For state_name
+  const Sections& run;  ///< configuration of the run; outlives the hook
+  std::string
+      name;  ///< unique name of the hook, for state_name: name of the row, or "early_stopping#2" for the second one
 };
 
-/// A row of the table of hooks. A user's program adds rows to Registry::hooks.
+/// A row of the table of hooks. A program can append rows to Registry::hooks.
 struct HookRow {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< keys of the options
   Priority priority = Priority::normal;
-  /// Not collective. @throws ConfigError  options that do not fit each other
+  /// Creates the hook. Not collective. Throws ConfigError if options contradict each other.
   std::function<std::unique_ptr<Hook>(const Section& options, const HookContext& context)> make;
 };
 
 /// early_stopping, precise_bn, sync_buffers, freeze, memory, profiler, parameter_statistics, nan_output, run_time.
 const std::vector<HookRow>& builtin_hooks();
 
-/// The hooks that `train.hooks` names ("early_stopping,metric=val/accuracy,patience=3"), in its order, at the priority
-/// of their rows or of an option `priority` ("low", or 0 to 100).
-/// @throws ConfigError  an unknown row or option, with the nearest known ones, or what a row refuses
+/// Creates the hooks of `train.hooks` ("early_stopping,metric=val/accuracy,patience=3"), in order, with the priority of
+/// their rows or of the option `priority` ("low", or 0 to 100).
+/// @throws ConfigError  a name or option is unknown (the message states similar names), or a row rejects a value
 /// Not collective.
 std::vector<std::pair<Priority, std::unique_ptr<Hook>>> make_hooks(const Sections& run,
                                                                    const std::vector<HookRow>& rows = builtin_hooks());

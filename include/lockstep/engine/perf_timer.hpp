@@ -13,7 +13,7 @@
 #include <string>
 #include <string_view>
 
-// Where the time of a step goes, section by section: the host's always, and a GPU's where there is one.
+// The times of the sections of a step: host time, and GPU time on a GPU.
 namespace lockstep::engine {
 
 /// Sections of the standard step, in the order of the step; the first contains all others.
@@ -21,16 +21,16 @@ inline constexpr std::array<std::string_view, 8> kStepSections = {
     "train_step_total", "read_sample",   "forward",  "loss_compute",
     "loss_all_reduce",  "meters_update", "backward", "optimizer_step"};
 
-/// A series of times, as far as one wants to remember it.
+/// Statistics of a series of times.
 class PerfMetric {
  public:
-  /// What a new value weighs in the smoothed one.
+  /// The weight of a new value in the smoothed value.
   static constexpr double kNewWeight = 0.1;
 
   void add(double value);
 
   double last() const noexcept { return last_; }
-  /// 0.1 of the newest and 0.9 of what was; the first value as it is.
+  /// 0.1 * new value + 0.9 * previous smoothed value; initially the first value.
   double smoothed() const noexcept { return smoothed_; }
   double sum() const noexcept { return sum_; }
   std::int64_t count() const noexcept { return count_; }
@@ -43,26 +43,26 @@ class PerfMetric {
   std::int64_t count_ = 0;
 };
 
-/// Points in a device's work, whose distance in time it knows once it has reached them. Used by one thread at a time.
+/// Measures times on a device with marks in its current stream. Not thread-safe.
 class DeviceClock {
  public:
   using Mark = std::shared_ptr<const void>;
 
   virtual ~DeviceClock() = default;
-  /// Behind all that the current stream has so far. Does not wait.
+  /// Records a mark after the current work of the stream. Does not wait.
   virtual Mark mark() = 0;
   virtual bool is_over(const Mark& mark) const = 0;
-  /// Milliseconds from one to the other; both are over.
+  /// Milliseconds between two marks that are over.
   virtual double ms_between(const Mark& begin, const Mark& end) const = 0;
-  /// Returns when the device has done all that it was given.
+  /// Returns when the device has finished its work.
   virtual void wait() const = 0;
 };
 
-/// @return  null for the CPU, which needs none
+/// @return  null for the CPU
 std::unique_ptr<DeviceClock> make_device_clock(const c10::Device& device);
 
-/// The times of sections by their names. Used by one thread at a time; not collective. A timer costs two looks at the
-/// clock and, on a GPU, two events.
+/// The times of sections by name. Not thread-safe; not collective. A timer reads the clock twice and, on a GPU, records
+/// two events.
 class PerfStats {
  public:
   struct Section {
@@ -70,28 +70,28 @@ class PerfStats {
     PerfMetric device_ms;  ///< of the intervals that the device has finished
   };
   using Sections = std::map<std::string, Section, std::less<>>;
-  /// Seconds from any fixed moment on.
+  /// Seconds since any fixed time.
   using Clock = std::function<double()>;
 
-  /// Intervals that may wait for the device; beyond, their device times are lost.
+  /// Maximum number of intervals that wait for the device; the device times of further intervals are lost.
   static constexpr std::size_t kMaxPending = 1000;
 
   /// @param device  null = host times only
-  /// @param clock   of the host; default: the steady one
+  /// @param clock   clock of the host; default: the steady clock
   explicit PerfStats(std::unique_ptr<DeviceClock> device = nullptr, Clock clock = {});
 
-  /// What was measured; reading it waits for nobody.
+  /// The measured sections. Does not wait.
   const Sections& sections() const noexcept { return sections_; }
   std::int64_t pending() const noexcept { return static_cast<std::int64_t>(pending_.size()); }
   std::int64_t lost() const noexcept { return lost_; }  ///< device times that were dropped
-  /// Takes the device times that are there by now, in the order of their intervals.
+  /// Reads the device times of finished intervals, in order.
   void collect();
 
-  /// Name, count and mean host and device milliseconds of every section that was timed, one line each, the steps'
-  /// sections first and in their order. Waits for the device.
+  /// A table with name, count, and mean host and device milliseconds of every section, the sections of steps first.
+  /// Waits for the device.
   std::string report();
 
-  /// Begins again, as for a new phase. Timers that are running continue.
+  /// Resets all sections. Running timers continue.
   void reset();
 
  private:
@@ -111,19 +111,19 @@ class PerfStats {
   std::int64_t lost_ = 0;
 };
 
-/// Measures one section manually: start, stop, record. Several of one name add to the same section.
+/// Measures one section: start, stop, record. Timers with the same name add to the same section.
 class PerfTimer {
  public:
-  /// @param stats  outlives the timer; null = everything here does nothing
+  /// @param stats  outlives the timer; null = the timer has no effect
   PerfTimer(std::string_view name, PerfStats* stats);
 
-  /// A timer that is running already keeps its beginning.
+  /// A running timer keeps its start time.
   void start();
-  /// Does nothing unless it is running.
+  /// Has no effect unless the timer is running.
   void stop();
   bool is_running() const noexcept { return is_running_; }
   /// Adds the stopped interval to the section, once.
-  /// @throws std::logic_error  it is running, or there is no interval
+  /// @throws std::logic_error  the timer is running, or has no interval
   void record();
 
  private:
@@ -137,7 +137,7 @@ class PerfTimer {
   DeviceClock::Mark device_end_;
 };
 
-/// Measures from its construction to the end of its scope, unless that ends by an exception.
+/// Measures the time from construction to destruction, except if an exception ends the scope.
 class PerfScope {
  public:
   PerfScope(std::string_view name, PerfStats* stats);

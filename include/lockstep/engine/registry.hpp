@@ -26,7 +26,7 @@ struct Registry {
   std::vector<HookRow> hooks = builtin_hooks();
 };
 
-/// The built-in rows alone.
+/// The registry with the built-in rows only.
 const Registry& builtin_registry();
 
 }  // namespace lockstep::engine

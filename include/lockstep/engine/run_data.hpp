@@ -13,21 +13,21 @@
 
 namespace lockstep::engine {
 
-/// How a global batch is divided: among ranks, and on each rank among forwards (micro-batches, or lanes).
+/// The division of a global batch among ranks, and on each rank among forward passes (micro-batches or lanes).
 struct BatchLayout {
-  std::int64_t global_batch_size = 0;  ///< samples of a step, over all ranks
-  std::int64_t micro_batches = 1;      ///< forwards of this rank in a step; with lanes, its lanes
-  std::int64_t micro_batch_size = 0;   ///< maximum number of samples of one forward
-  std::int64_t lanes = 0;              ///< of a step, on all ranks; 0 = off
-  std::int64_t first_lane = 0;         ///< of this rank
+  std::int64_t global_batch_size = 0;  ///< samples per step over all ranks
+  std::int64_t micro_batches = 1;      ///< forward passes of this rank per step; with lanes, the lanes of this rank
+  std::int64_t micro_batch_size = 0;   ///< maximum number of samples per forward pass
+  std::int64_t lanes = 0;              ///< lanes per step over all ranks; 0 = off
+  std::int64_t first_lane = 0;         ///< first lane of this rank
   data::Share share = {};              ///< positions of this rank in a global batch
 
-  /// The positions of one of this rank's forwards in a global batch.
+  /// The positions in a global batch of one forward pass of this rank.
   /// @param part  in [0, micro_batches)
   data::Share positions_of(std::int64_t part) const;
 };
 
-/// The data of a run: its splits, and which samples come in which step.
+/// The data of a run: its splits, and the samples of each step.
 class RunData {
  public:
   RunData(data::Splits splits, data::Sampler sampler, const BatchLayout& layout, data::LoaderOptions loader)
@@ -37,11 +37,11 @@ class RunData {
   const data::Sampler& sampler() const noexcept { return sampler_; }
   const BatchLayout& layout() const noexcept { return layout_; }
 
-  /// The training samples of one of this rank's micro_batches.
-  /// @param position  steps since the first epoch began
-  /// @param part      number of the micro_batch in its step, in [0, layout().micro_batches)
+  /// The training samples of one micro-batch of this rank.
+  /// @param position  number of steps since the start of the first epoch
+  /// @param part      number of the micro-batch in the step, in [0, layout().micro_batches)
   std::vector<batch::Draw> draws_of(std::int64_t position, std::int64_t part) const;
-  /// This rank's micro_batches from where the run is to its end.
+  /// Opens a loader of the remaining micro-batches of this rank.
   std::unique_ptr<data::Loader> open_loader(const Progress& progress) const;
 
  private:

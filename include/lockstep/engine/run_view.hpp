@@ -25,22 +25,23 @@ class DistributedDataParallel;
 
 namespace lockstep::engine {
 
-/// What a rank asks of the loop. The loop agrees on these with the current step, so that all ranks do the same.
-/// Not collective; used by one thread, except `stop`.
+/// Requests of a rank to the training loop. The ranks agree on them in the current step, so that all ranks do the same.
+/// Not collective. Not thread-safe, except `stop`.
 class RunRequests {
  public:
-  /// Ends the run after the current step, to be continued: Outcome::stopped. Any rank may ask, and a signal handler.
-  /// It is one request of the whole process, for all runs in it.
+  /// Ends the run after the current step with Outcome::stopped; it can be resumed. Can be called on any rank and in a
+  /// signal handler. The request holds for all runs of the process.
   static void stop() noexcept;
-  /// Whether this rank has asked for that.
+  /// Whether this rank has requested a stop.
   static bool is_stop_requested() noexcept;
 
-  /// The report of the coming step says is_save_due. Rank 0 decides; ignored on other ranks.
+  /// Sets is_save_due in the report of the next step. Only rank 0; ignored on other ranks.
   void save() noexcept { is_save_requested_ = true; }
-  /// Outcome::ended after the current step. Rank 0 decides; ignored on other ranks. Stronger than `stop`.
+  /// Ends the run after the current step with Outcome::ended. Only rank 0; ignored on other ranks. Has priority over
+  /// `stop`.
   void end() noexcept { is_end_requested_ = true; }
-  /// Makes the current step, or between two steps the last one, the last seed of the run: Outcome::done. To be called
-  /// on every rank alike, because of what all of them know (Measured), in any method of a hook. Nothing is agreed on.
+  /// Ends the run with Outcome::done after the current step (between steps: after the previous one). Call it on every
+  /// rank, based on values that are equal on all ranks (Measured), in any method of a hook. There is no agreement.
   void finish() noexcept { is_finish_requested_ = true; }
   /// This rank cannot continue: at the end of the current step, every rank throws the error of the lowest rank that has
   /// one. The first error of a rank counts.
@@ -52,7 +53,7 @@ class RunRequests {
   bool is_end_requested() const noexcept { return is_end_requested_; }
   bool is_finish_requested() const noexcept { return is_finish_requested_; }
   const std::exception_ptr& failure() const noexcept { return failure_; }
-  /// The ranks have agreed on the save.
+  /// Clears the request after the ranks have agreed on it.
   void clear_save() noexcept { is_save_requested_ = false; }
 
  private:
@@ -70,37 +71,37 @@ class ScheduleControl;
 struct RunOrigin;
 struct Saves;
 
-/// Which numbers forwards draw.
+/// The seeds of random numbers in forward passes.
 struct DrawSeeds {
   std::uint64_t seed = 0;  ///< seed of the run
-  std::uint64_t rank = 0;  ///< with run.diff_rank_seed this rank, else 0
+  std::uint64_t rank = 0;  ///< this rank with run.diff_rank_seed, else 0
 };
 
-/// What a hook sees of a run. It is the same object during the whole run. The header of each type that is only named
+/// The view of a run for hooks. It is the same object during the whole run. Headers of the types that are only declared
 /// here: include/lockstep/engine/run_data.hpp (RunData), schedule_control.hpp, perf_timer.hpp, and so on.
 struct RunView {
   const Progress& progress;
-  const RunData& data;  ///< splits, sampler, and how a global batch is divided
+  const RunData& data;  ///< splits, sampler, and division of a global batch
 
   const mpi::Communicator& world;  ///< all ranks
   mpi::Collectives& collectives;
-  parallel::DistributedDataParallel& wrapper;  ///< around the model
+  parallel::DistributedDataParallel& wrapper;  ///< wrapper of the model
   optim::OptimWrapper& optimizer;
-  optim::ModelAverage* average;  ///< of past weights; null = none
-  const c10::Device& device;     ///< where this rank computes
+  optim::ModelAverage* average;  ///< average of the weights; null = none
+  const c10::Device& device;     ///< device of this rank
   DrawSeeds draws;
 
   ScheduleControl& schedule;
-  EventStorage& events;      ///< what hooks and steps measure
-  PerfStats* perf;           ///< the times of the sections of steps; null = they are not measured
+  EventStorage& events;      ///< measurements of hooks and steps
+  PerfStats* perf;           ///< times of the sections of steps; null = not measured
   RunRequests& requests;     ///< stop, save, end, finish, fail
-  Saves& saves;              ///< what has been committed
-  RunOrigin& origin;         ///< seed of the run and of this start
-  const Measured& measured;  ///< of the last step at which there was an evaluation
+  Saves& saves;              ///< committed checkpoints
+  RunOrigin& origin;         ///< origin of the run and of this start
+  const Measured& measured;  ///< values of the latest evaluation
   RecordReports& reports;    ///< see `report`
   HookList& hooks;           ///< see `notify` and the two functions below it
 
-  /// Gives a record to every reporter, on rank 0. Every rank remembers records of kind "eval": see `measured`.
+  /// Passes a record to every reporter, on rank 0. Every rank stores records of kind "eval", see `measured`.
   void report(const Record& record);
   /// Calls on_forward, on_loss, on_backward or on_update of every hook.
   void notify(StepEvent event, const LastBatch& last);

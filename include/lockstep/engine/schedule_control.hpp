@@ -14,40 +14,40 @@ struct ParamGroup;
 
 namespace lockstep::engine {
 
-/// What section `sched` says; its keys are schedule::sched_keys.
+/// The settings of section `sched`; its keys are schedule::sched_keys.
 struct ScheduleSettings {
   std::vector<std::string> rules = {};
-  std::string origin = "";  ///< where the rules came from, for messages
+  std::string origin = "";  ///< origin of the rules, for messages
 
   static ScheduleSettings from(const Section& sched);
 };
 
-/// The schedule of a run: its rules, the length seed of the run as they see it, and the step at which it began. Not
-/// collective: every rank makes the same calls.
+/// The schedule of a run: its rules, the length of the run, and the step at which the schedule started. Not collective;
+/// every rank makes the same calls.
 class ScheduleControl {
  public:
-  /// @param curves  which the rules may name; outlives this
+  /// @param curves  the available curves; outlives this object
   explicit ScheduleControl(ScheduleSettings settings, const std::vector<schedule::Curve>& curves)
       : settings_(std::move(settings)), curves_(&curves) {}
 
-  /// Counts its steps from begin().
+  /// The schedule; its steps are counted from begin().
   schedule::Schedule& schedule() noexcept { return schedule_; }
-  /// Its rules as they were given.
+  /// The rules as configured.
   const std::vector<std::string>& rules() const noexcept { return settings_.rules; }
-  /// The run as its rules see it.
+  /// The length of the run for the rules.
   const schedule::RunLength& length() const noexcept { return length_; }
-  /// The step at which the schedule began: 0, unless a resumed run restarted it.
+  /// The step at which the schedule started: 0, unless a resumed run restarted it.
   std::int64_t begin() const noexcept { return begin_; }
 
-  /// Puts the rules over a run of this length, less the steps before begin(); what they have learned stays.
-  /// @throws ConfigError  as schedule::parse does
+  /// Applies the rules to a run of this length, minus the steps before begin(). The state of the rules is kept.
+  /// @throws ConfigError  like schedule::parse
   void plan(const schedule::RunLength& run);
   /// Replaces the rules, for a run of that length.
-  /// @throws ConfigError  as schedule::parse does; the old ones hold then
+  /// @throws ConfigError  like schedule::parse; the previous rules are then kept
   void follow(std::vector<std::string> rules, const schedule::RunLength& length);
-  /// Counts steps from this one. Call `plan` after it.
+  /// Counts steps from this step. Call `plan` afterwards.
   void restart_at(std::int64_t step) noexcept { begin_ = step; }
-  /// What the schedule multiplies the learning rate of a group with in the step after `step` updates.
+  /// The factor of the schedule on the learning rate of a group in the step after `step` updates.
   double factor(std::int64_t step, const optim::ParamGroup& group) const;
 
  private:

@@ -14,22 +14,22 @@
 #include <utility>
 #include <vector>
 
-// What a checkpoint consists of, and how it can differ from a run that resumes from it. checkpoints/FORMAT.md names
-// every path.
+// The components of a checkpoint, and the differences between a checkpoint and a run that resumes from it.
+// checkpoints/FORMAT.md lists every path.
 namespace lockstep::engine {
 
-/// Prefixes of stored names, and what replaces them; the first prefix that matches counts.
+/// Prefixes of stored names and their replacements; the first matching prefix is used.
 using Renames = std::vector<std::pair<std::string, std::string>>;
 
-/// What may differ between a checkpoint and the run that resumes from it. By default nothing.
+/// Differences that are allowed between a checkpoint and the run that resumes from it. By default none.
 struct RestoreOptions {
-  bool is_partial = false;      ///< take what fits by name, type and shape; the rest keeps its initial values
+  bool is_partial = false;      ///< load arrays that match by name, type and shape; others keep their initial values
   bool resets_optim = false;    ///< moments and update counts start again
   bool resets_sched = false;    ///< the schedule starts again at this step
   bool resets_sampler = false;  ///< the samples start again, with epoch 0
   bool resets_rng = false;      ///< LibTorch's generators keep the state they have
   bool resets_average = false;  ///< the average of weights starts again
-  Renames renames = {};         ///< of parameters and buffers
+  Renames renames = {};         ///< renames of parameters and buffers
 };
 
 /// The part of a run that a mismatch concerns. Messages list mismatches in this order.
@@ -43,23 +43,23 @@ const std::string& setting_of(Remedy remedy);
 
 struct Mismatch {
   MismatchKind kind;
-  std::string text;                   ///< what the checkpoint has, and what the run has
-  std::vector<Remedy> remedies = {};  ///< none = the run cannot resume from this checkpoint
+  std::string text;                   ///< the difference: value of the checkpoint, and value of the run
+  std::vector<Remedy> remedies = {};  ///< settings that allow the difference; empty = the run cannot resume
 };
 
-/// Whether a stored array has the shape and type of a tensor seed of the run.
+/// Whether a stored array has the shape and type of a tensor of the run.
 bool fits(const checkpoints::Array& saved, const Tensor& live);
 
-/// Everything in a checkpoint that does not fit the run, for one error message.
+/// All differences between a checkpoint and a run, for one error message.
 class CompatibilityReport {
  public:
   /// @param archive          outlives the report
-  /// @param offers_remedies  false = the message names no settings, because what resumes has none
+  /// @param offers_remedies  false = the message does not state settings
   explicit CompatibilityReport(const checkpoints::Archive& archive, bool offers_remedies = true)
       : archive_(&archive), offers_remedies_(offers_remedies) {}
 
   void add(Mismatch mismatch);
-  /// Adds a mismatch unless the archive has an array that fits a tensor seed of the run.
+  /// Adds a mismatch unless the archive has an array that fits a tensor of the run.
   /// @param unused  names of stored arrays that the run does not have: one of them may be a renamed `path`
   void expect_array(MismatchKind kind, const std::string& path, const Tensor& live,
                     const std::vector<Remedy>& remedies = {}, const std::vector<std::string>& unused = {});
@@ -83,7 +83,7 @@ class CompatibilityReport {
   std::vector<Mismatch> mismatches_;
 };
 
-/// How much of the uninterrupted run's results a resumed run repeats.
+/// How exactly a resumed run reproduces the results of the uninterrupted run.
 struct Reproducibility {
   enum class Level {
     bitwise,      ///< every bit
@@ -91,7 +91,7 @@ struct Reproducibility {
     statistical,  ///< results of the same kind
   };
   Level level = Level::bitwise;
-  std::string reason = {};  ///< why it is not bitwise
+  std::string reason = {};  ///< reason why it is not bitwise
 
   /// "bitwise", or "order, because <reason>": for the log.
   std::string text() const;
@@ -100,15 +100,15 @@ struct Reproducibility {
 /// The lowest level among them; of equal levels, the first.
 Reproducibility worst_of(const std::vector<Reproducibility>& all);
 
-/// The tensor's values in row-major order. Borrows the memory of a row-major tensor on the CPU.
-/// @param what  names the tensor in messages
+/// The values of a tensor in row-major order. Borrows the memory of a row-major tensor on the CPU.
+/// @param what  name of the tensor for messages
 checkpoints::Array array_of(const at::Tensor& tensor, const std::string& what);
 
 /// A tensor that borrows the array's bytes. Do not write to it.
 at::Tensor tensor_over(const checkpoints::Array& array);
 
-/// Takes what a component puts into a checkpoint. Every rank makes the same calls, because capturing can be collective;
-/// on a rank that does not write checkpoints they do nothing.
+/// Receives the values that a component puts into a checkpoint. Every rank makes the same calls, because capturing can
+/// be collective; on ranks that do not write checkpoints they have no effect.
 class StateWriter {
  public:
   /// @param archive  outlives the writer; stays empty on a rank that does not write
@@ -136,13 +136,14 @@ class StateWriter {
   bool is_writer_;
 };
 
-/// What this rank holds of one array of a checkpoint: all of it, or a part where ranks divide it.
+/// The part of one array of a checkpoint that is on this rank: all of it, or a part if the array is divided among
+/// ranks.
 struct LocalState {
-  std::string path;              ///< of the array
+  std::string path;              ///< path of the array
   at::Tensor tensor;             ///< the live values; of a part, a meta tensor with the shape of the whole array
-  std::int64_t begin = 0;        ///< of a part: its first element, in the order of the strides
-  std::span<std::byte> bytes{};  ///< of a part: its values
-  at::Device device = at::kCPU;  ///< of a part: where these are
+  std::int64_t begin = 0;        ///< for a part: its first element, in the order of the strides
+  std::span<std::byte> bytes{};  ///< for a part: its values
+  at::Device device = at::kCPU;  ///< for a part: device of these values
   bool is_own = false;           ///< no other rank of this node uses the same memory
 
   bool is_whole() const { return !tensor.is_meta(); }
@@ -159,21 +160,21 @@ class Stateful {
   /// Unique among the components of a run.
   virtual std::string name() const = 0;
 
-  /// Puts what the component has into a checkpoint. Arrays may borrow live memory until the next step. Collective.
+  /// Puts the state of the component into a checkpoint. Arrays can borrow live memory until the next step. Collective.
   virtual void capture(const StateWriter& writer) = 0;
 
-  /// Adds what does not fit the run. Changes nothing. Not collective.
+  /// Adds the differences to the run. Changes nothing. Not collective.
   /// @throws CheckpointError  something is missing or has another type
   virtual void compare(const checkpoints::Archive&, const RestoreOptions&, CompatibilityReport&) {}
 
-  /// Takes the values from a checkpoint, which fits. It can be older than the component and have nothing for it.
-  /// Collective: what can fail on one rank is agreed on.
+  /// Restores the values from a compatible checkpoint. The checkpoint can be older than the component and contain no
+  /// values for it. Collective; errors are agreed on.
   virtual void restore(const checkpoints::Archive&, const RestoreOptions&) = 0;
 
   /// False = with these options the component is neither compared nor restored.
   virtual bool is_restored(const RestoreOptions&) const { return true; }
 
-  /// How well the run reproduces the run of the checkpoint, as far as this component decides it.
+  /// How exactly this component reproduces the run of the checkpoint.
   virtual Reproducibility reproducibility(const checkpoints::Archive&, const RestoreOptions&) { return {}; }
 
   /// Visits the arrays that exist in memory as they are stored. A checkpoint can be read straight into them, and after

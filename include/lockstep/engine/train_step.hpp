@@ -19,64 +19,64 @@
 
 namespace lockstep::engine {
 
-/// What hooks see of the micro_batch at hand. Nothing here has a history: to look at it keeps no graph alive.
+/// The current micro-batch for hooks. All tensors are detached from the autograd graph.
 struct LastBatch {
-  bool is_training = true;              ///< false = of an evaluation
-  const batch::Batch* given = nullptr;  ///< as the data set gave it
-  const batch::Batch* batch = nullptr;  ///< as the model received it: on its device and preprocessed
-  batch::Outputs outputs = {};          ///< of the model
-  /// From on_loss on: [] scalars by name, "loss" first, which is what is trained.
+  bool is_training = true;              ///< false in evaluations
+  const batch::Batch* given = nullptr;  ///< the batch of the data set
+  const batch::Batch* batch = nullptr;  ///< the batch of the model: on the device and preprocessed
+  batch::Outputs outputs = {};          ///< outputs of the model
+  /// From on_loss on: [] scalars by name; the first is "loss", which is trained.
   std::vector<std::pair<std::string, at::Tensor>> losses = {};
-  double loss_scale = 1;  ///< what gradients are multiplied by until the update
+  double loss_scale = 1;  ///< factor on the gradients until the update
   const models::Model* model = nullptr;
 
   const at::Tensor& output() const { return outputs.main(); }
-  /// What the model says in its mode "predict"; made when asked for.
+  /// The predictions of the model (mode "predict"), computed on request.
   models::Predictions predictions() const { return model->predictions_of(outputs, *batch); }
 };
 
-/// What a step on losses gives: the losses that are trained and reported, and what hooks and meters are to see.
+/// The result of a LossStep: the losses that are trained and reported, and the outputs for hooks and meters.
 struct StepLosses {
   models::LossMap losses;
   batch::Outputs outputs = {};
 };
 
-/// A train step in its short form: what is trained for one micro_batch of one rank. It runs the model's blocks through
-/// models::run. Autocast, loss scaling, hooks, backward and update surround it.
-/// @param batch  as parallel::DistributedDataParallel::prepare left it
+/// The short form of a training step: computes the losses of one micro-batch of one rank. It runs the blocks of the
+/// model through models::run. Lockstep adds autocast, loss scaling, hooks, backward and update.
+/// @param batch  a result of parallel::DistributedDataParallel::prepare
 using LossStep = std::function<StepLosses(models::Model& model, const batch::Batch& batch)>;
 
-/// What a manual step works on: one micro_batch of one rank.
+/// The arguments of a ManualStep: one micro-batch of one rank.
 struct StepContext {
-  parallel::DistributedDataParallel& wrapper;  ///< around the model
+  parallel::DistributedDataParallel& wrapper;  ///< wrapper of the model
   optim::OptimWrapper& optimizer;
-  const batch::Batch& batch;  ///< as the data set gave it
-  /// Its share of the step's average on this rank: for models::parse_losses, and of_total() for
+  const batch::Batch& batch;  ///< the batch of the data set
+  /// The weight of the micro-batch in the average of the step: for models::parse_losses, and of_total() for
   /// OptimWrapper::update_params.
   models::LossWeights weights = {};
   double where = 0;              ///< Progress::where of the step
-  bool reads_gradients = false;  ///< a hook does, between backward and update
-  PerfStats* perf = nullptr;     ///< takes the times of sections; null = they are not measured
-  /// Calls the hooks; what has no history yet is to be detached by the step.
+  bool reads_gradients = false;  ///< whether a hook reads gradients between backward and update
+  PerfStats* perf = nullptr;     ///< receives the times of sections; null = not measured
+  /// Calls the hooks. The step must detach the tensors of LastBatch.
   std::function<void(StepEvent, const LastBatch&)> notify;
 };
 
-/// A train step in its explicit form, for several optimizers or several backwards: forward, losses, backward and, when
-/// the optimizer completes its step, the update, of one micro_batch. Updates through OptimWrapper::update_params and
-/// nothing else, and notifies the hooks of every StepEvent, in order; of backward and update only where the step is
-/// completed. Collective as parallel::DistributedDataParallel::train_step is.
+/// The explicit form of a training step, for several optimizers or several backward passes: forward, losses, backward
+/// and, when the optimizer completes its step, the update of one micro-batch. It updates only through
+/// OptimWrapper::update_params and notifies the hooks of every StepEvent, in order; of backward and update only when
+/// the step is completed. Collective like parallel::DistributedDataParallel::train_step.
 using ManualStep = std::function<parallel::StepResult(StepContext&)>;
 
 using TrainStep = std::variant<ManualStep, LossStep>;
 
-/// A row of the table of steps, of which `train.step` takes one. A user's program adds rows.
+/// A row of the table of steps; `train.step` selects one. A program can append rows to Registry::steps.
 struct StepRow {
   std::string name;
   std::string help;
-  KeySpecs keys;  ///< of section `train`
-  /// @throws ConfigError  options that do not fit it
+  KeySpecs keys;  ///< keys of section `train`
+  /// @throws ConfigError  the options contradict each other
   std::function<TrainStep(const Section& train)> make;
-  bool measures_sections = false;  ///< with log.sections=false, too
+  bool measures_sections = false;  ///< also if log.sections is false
 };
 
 /// model, simple, amp, standard.

@@ -49,8 +49,8 @@ struct LossWeights {
   LossWeights(double weight = 1) : usual(weight) {}
 
   double usual;  ///< factor of losses that are not in by_name
-  std::vector<std::pair<std::string, double>> by_name =
-      {};  ///< factors of losses with their own counts, see Model::counts
+  /// Factors of losses with their own counts, see Model::counts.
+  std::vector<std::pair<std::string, double>> by_name = {};
 
   /// The remaining factor on a total that was parsed with these weights.
   double of_total() const { return by_name.empty() ? usual : 1; }
@@ -152,7 +152,7 @@ LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch
 /// @return        [] scalar; NaN if all targets are ignored
 at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& target);
 
-/// The settings keys of section `model` that do not depend on the model.
+/// The settings of section `model` that do not depend on the model.
 struct ModelSettings {
   std::string name;                         ///< name of a row of the table of models
   std::vector<std::string> recompute = {};  ///< patterns of the blocks to recompute in backward
@@ -180,7 +180,7 @@ const std::vector<ModelRow>& builtin_models();
 std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64_t seed, at::ScalarType dtype,
                              const std::vector<ModelRow>& rows = builtin_models());
 
-/// The keys keys of section `model`: the common ones and those of every row.
+/// The keys of section `model`: the common ones and those of every row.
 KeySpecs model_keys(const std::vector<ModelRow>& rows = builtin_models());
 
 }  // namespace lockstep::models

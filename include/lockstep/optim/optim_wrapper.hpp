@@ -14,83 +14,84 @@
 
 namespace lockstep::optim {
 
-/// How gradients are clipped before an update.
+/// The options of gradient clipping.
 struct Clip {
-  double max_norm = 0;       ///< > 0 = scale gradients down to this norm; 0 = off
-  double norm_type = 2;      ///< the p of the norm; infinity for the largest magnitude
-  double max_value = 0;      ///< > 0 = clamp every element to [-max_value, max_value]; 0 = off
-  bool is_by_group = false;  ///< the norm is that of each parameter group by itself, not of all gradients
+  double max_norm = 0;       ///< maximum norm of the gradients; 0 = unlimited
+  double norm_type = 2;      ///< p of the norm; infinity = maximum magnitude
+  double max_value = 0;      ///< elements are clamped to [-max_value, max_value]; 0 = off
+  bool is_by_group = false;  ///< the norm of each parameter group instead of the norm of all gradients
 
   /// From "norm:1.0", "norm:1.0:p=1", "norm:1.0:p=inf", "value:0.5" or "" (off).
-  /// @throws ConfigError  citing `origin`
+  /// @throws ConfigError  the text is invalid; the message states `origin`
   static Clip parse(const std::string& text, const std::string& origin);
 };
 
-/// What one call of update_params did.
+/// The result of update_params.
 struct UpdateReport {
-  bool updated = false;             ///< false = this micro_batch was only accumulated, or something was not finite
-  std::optional<double> grad_norm;  ///< before clipping and without the loss scale, when a norm was computed
-  bool is_finite = true;            ///< false = the norm, or under a scaler a gradient, was not finite; gradients were
+  bool updated = false;             ///< false = the micro-batch was only accumulated, or a value was not finite
+  std::optional<double> grad_norm;  ///< before clipping and without the loss scale, if computed
+  bool is_finite = true;            ///< false = the norm, or with a scaler a gradient, was not finite; gradients were
                                     ///< dropped, nothing was updated or counted
-  std::int64_t evaluations = 1;     ///< of the loss, in the whole step
+  std::int64_t evaluations = 1;     ///< evaluations of the loss in the step
 };
 
-/// The only way a step updates parameters: accumulates, clips, updates, and drops the gradients.
+/// Performs all updates of parameters by a step: accumulates, clips, updates, and clears the gradients.
 ///
-/// With a scaler it is what others call an AMP wrapper: losses are multiplied by the loss scale, gradients divided by
-/// it in the pass that updates, and a step whose gradients are not finite is skipped. Without one, gradients are looked
-/// at only where they are clipped by their norm, or with skips_nonfinite.
+/// With a scaler it corresponds to an AMP wrapper: losses are multiplied by the loss scale, gradients are divided by it
+/// during the update, and steps with gradients that are not finite are skipped. Without a scaler, gradients are checked
+/// only if they are clipped by norm, or with skips_nonfinite.
 class OptimWrapper {
  public:
   struct WrapperOptions {
-    std::int64_t accumulation_steps = 1;  ///< micro_batches per step; >= 1
+    std::int64_t accumulation_steps = 1;  ///< micro-batches per step; >= 1
     Clip clip = {};
     std::optional<GradScalerOptions> scaler = {};
-    bool skips_nonfinite = false;  ///< without a scaler, too, gradients are looked at before they are taken
+    bool skips_nonfinite = false;  ///< also without a scaler, skip steps with gradients that are not finite
   };
-  /// @throws ConfigError  an option out of range, or clipping, a scaler or skips_nonfinite for a rule that uses a
-  ///                      closure: it compares losses with their own gradients
+  /// @throws ConfigError  an option is out of range; or clipping, a scaler or skips_nonfinite is used with a closure
+  ///                      rule
   OptimWrapper(Optimizer optimizer, FlatParameters& parameters, const WrapperOptions& options);
 
-  /// Where a training stands whose micro_batches need not divide into steps: its last step then takes what is left.
-  /// Warns when `done` is inside a step, whose first gradients are lost.
-  /// @param done   micro_batches before the coming one
-  /// @param total  micro_batches of the whole training; 0 = unknown
+  /// Sets the position in the training. If the total number of micro-batches is not a multiple of the accumulation
+  /// steps, the last step is smaller. Logs a warning if `done` is inside a step, because its first gradients are lost.
+  /// @param done   number of micro-batches before the next one
+  /// @param total  number of micro-batches of the training; 0 = unknown
   void begin_at(std::int64_t done, std::int64_t total);
 
-  /// Whether the coming micro_batch completes a step: its backward must synchronize, all others must not.
+  /// Whether the next micro-batch completes a step. Only its backward may synchronize.
   bool completes_step() const noexcept;
-  /// Micro_batches of the step that the coming one belongs to.
-  /// @throws std::logic_error  it is beyond the whole training
+  /// The number of micro-batches in the step of the next micro-batch.
+  /// @throws std::logic_error  the training is complete
   std::int64_t micro_batches_in_step() const;
   std::int64_t micro_batches_done() const noexcept { return done_; }
   std::int64_t accumulation_steps() const noexcept { return options_.accumulation_steps; }
 
-  /// Runs the backward pass of `loss * weight` and, if the step is complete, clips, updates and drops the gradients.
+  /// Runs the backward pass of `loss * weight` and, if the step is complete, clips the gradients, updates the
+  /// parameters and clears the gradients.
   ///
-  /// @param loss    [] scalar, the micro_batch's mean loss
-  /// @param weight  the micro_batch's share of the step; default 1 / micro_batches_in_step
-  /// @param before_update  called between backward and update of the micro_batch that completes a step; empty = nothing
+  /// @param loss    [] scalar, mean loss of the micro-batch
+  /// @param weight  weight of the micro-batch in the step; default 1 / micro_batches_in_step
+  /// @param before_update  called between backward and update of the micro-batch that completes a step; can be empty
   /// Collective when it completes a step.
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {});
 
-  /// Whether a step evaluates the loss several times. Then update_with_closure replaces update_params.
+  /// Whether a step evaluates the loss several times. Then call update_with_closure instead of update_params.
   bool uses_closure() const noexcept { return optimizer_.rule().uses_closure(); }
-  /// One step of such a rule.
-  /// @param closure  goes through the micro_batches of the step as if each were new: forward and update_params, which
-  ///                 then updates nothing. Returns their mean loss: see Optimizer::step_with_closure
+  /// Performs one step of a closure rule.
+  /// @param closure  runs forward and update_params for the micro-batches of the step (update_params then only
+  ///                 accumulates) and returns their mean loss; see Optimizer::step_with_closure
   /// Collective.
   UpdateReport update_with_closure(const std::function<double()>& closure);
 
-  /// Forgets micro_batches accumulated so far, after an error.
+  /// Discards the accumulated micro-batches, after an error.
   void reset() noexcept {
     done_ = step_begin_;
     is_in_closure_ = false;
   }
 
-  /// One option of every group, in their order: "base_lr", which schedules multiply, or by its name. "momentum" is
-  /// beta1 for rules with betas, and 0 for those with neither.
+  /// The values of one option for every group, in order: "base_lr" (which schedules multiply) or an option by name.
+  /// "momentum" is beta1 for rules with betas, and 0 for rules with neither.
   std::vector<double> values(std::string_view option) const;
 
   Optimizer& optimizer() noexcept { return optimizer_; }

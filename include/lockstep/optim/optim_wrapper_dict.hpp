@@ -11,16 +11,16 @@
 
 namespace lockstep::optim {
 
-/// Several optimizers of one training, by name: a generator's and its discriminator's, say. Each steps by itself; this
-/// does what concerns all of them. Goes through them in alphabetical order.
+/// Several optimizers of one training, by name, for example of a generator and a discriminator. Each performs its own
+/// steps; this class contains the common operations, in alphabetical order of names.
 class OptimWrapperDict {
  public:
-  /// @throws ConfigError  there is one of this name
+  /// @throws ConfigError  the name exists
   OptimWrapper& add(const std::string& name, OptimWrapper wrapper);
 
   std::size_t size() const noexcept { return wrappers_.size(); }
   bool contains(const std::string& name) const { return wrappers_.contains(name); }
-  /// @throws ConfigError  none has this name; the message lists those that there are
+  /// @throws ConfigError  the name is unknown; the message lists the known names
   OptimWrapper& at(const std::string& name);
   const OptimWrapper& at(const std::string& name) const;
   auto begin() noexcept { return wrappers_.begin(); }
@@ -28,13 +28,13 @@ class OptimWrapperDict {
   auto begin() const noexcept { return wrappers_.begin(); }
   auto end() const noexcept { return wrappers_.end(); }
 
-  /// OptimWrapper::begin_at of each: all see the same micro_batches.
+  /// Calls OptimWrapper::begin_at of each. All of them process the same micro-batches.
   void begin_at(std::int64_t done, std::int64_t total);
-  /// Makes the gradients of all parameters undefined.
+  /// Clears the gradients of all parameters (they become undefined).
   void drop_gradients();
-  /// OptimWrapper::reset of each.
+  /// Calls OptimWrapper::reset of each.
   void reset() noexcept;
-  /// OptimWrapper::values of each, as "<name>.<option>".
+  /// The OptimWrapper::values of each, as "<name>.<option>".
   std::map<std::string, std::vector<double>> values(std::string_view option) const;
 
  private:

@@ -22,31 +22,32 @@ namespace lockstep::optim {
 struct ParamGroup {
   std::string name;                     ///< "decay", "no_decay", "lr*0.1", ..., or "all"
   Options options;                      ///< current values; a schedule changes "lr" here
-  double base_lr = 0;                   ///< what schedules multiply
-  std::vector<std::string> parameters;  ///< names, in the model's order
-  bool is_scheduled = false;            ///< a schedule has begun to set the options
+  double base_lr = 0;                   ///< value that schedules multiply
+  std::vector<std::string> parameters;  ///< names, in the order of the model
+  bool is_scheduled = false;            ///< whether a schedule sets the options
 };
 
-/// What a parameter is, for building groups.
+/// Properties of a parameter, for building parameter groups.
 struct ParameterInfo {
   std::string name;
   std::int64_t dims = 0;          ///< dimensions of its shape
   std::int64_t count = 0;         ///< elements
-  bool is_norm = false;           ///< of a batch, instance, group or layer norm
-  bool is_depthwise = false;      ///< of a two-dimensional convolution with as many groups as input channels
-  bool is_offset = false;         ///< of a layer inside a deformable convolution, which tells it where to look
-  bool is_frozen = false;         ///< not trained: in no group
-  std::string same_as = {};       ///< the name under which the same tensor came before; empty = it did not
-  std::int64_t layers_after = 0;  ///< layers of the model between its own and the output
+  bool is_norm = false;           ///< belongs to a batch, instance, group or layer norm
+  bool is_depthwise = false;      ///< belongs to a depthwise two-dimensional convolution
+  bool is_offset = false;         ///< belongs to the offset layer of a deformable convolution
+  bool is_frozen = false;         ///< not trained; belongs to no group
+  std::string same_as = {};       ///< earlier name of the same tensor; empty = none
+  std::int64_t layers_after = 0;  ///< number of layers between its layer and the output
 };
 
-/// The groups of a ParamGroupBuilder, without its remarks.
+/// The groups of a ParamGroupBuilder, without its messages.
 std::vector<ParamGroup> build_groups(const Section& optim, const Rule& rule, std::span<const ParameterInfo> parameters);
 
-/// What happens to a gradient on its way into an update.
+/// The transformation of a gradient before an update.
 struct GradientChange {
-  double factor = 1;                                       ///< multiplies every element,
-  double limit = std::numeric_limits<double>::infinity();  ///< then each is clamped to [-limit, limit]; a NaN stays
+  double factor = 1;  ///< multiplies every element,
+  /// Then each element is clamped to [-limit, limit]; NaN is kept.
+  double limit = std::numeric_limits<double>::infinity();
 
   bool is_none() const { return factor == 1 && limit == std::numeric_limits<double>::infinity(); }
 };
@@ -59,16 +60,16 @@ struct StateArray {
   Shape strides;  ///< as Segment::strides
 };
 
-/// The result of a step that evaluates the loss several times. The same on every rank.
+/// The result of a step of a closure rule, equal on every rank.
 struct ClosureResult {
   std::int64_t evaluations = 0;
-  double grad_norm = 0;  ///< where the step began; not finite: no parameter was changed
+  double grad_norm = 0;  ///< norm at the start of the step; if not finite, no parameter was changed
 };
 
 struct TensorChange;
 
-/// Updates flat blocks by a rule; each rank the parts that it owns. Parameters of 16 bits are updated in float32, in a
-/// state array "master", and rounded to even.
+/// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32,
+/// in a state array "master", and rounded to nearest even.
 class Optimizer {
  public:
   /// @param rule        outlives the optimizer
@@ -76,18 +77,18 @@ class Optimizer {
   /// Collective over the ranks that share the parameters: allocates the state.
   Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters);
 
-  /// One update of every parameter that has a gradient, through FlatParameters::write. Gradients that are not averaged
-  /// yet are averaged on the way, in the same pass. Collective like FlatParameters::finish_gradients and write.
+  /// Updates every parameter with a gradient, through FlatParameters::write. Gradients that are not averaged yet are
+  /// averaged in the same pass. Collective like FlatParameters::finish_gradients and write.
   void step(const GradientChange& change = {});
-  /// The same with a change for each group, in their order.
+  /// The same with one GradientChange per group, in order.
   void step_by_group(std::span<const GradientChange> changes);
-  /// The same where FlatParameters::as_tensors. The host does not wait for the GPU.
+  /// The same for FlatParameters::as_tensors (GPUs). The host does not wait for the GPU.
   void step_tensors(const TensorChange& change);
-  /// Takes back that the last step_tensors was counted: it turned out to be void.
+  /// Reverts the count of the last step_tensors, which was void.
   void uncount_step();
-  /// The same for a ClosureRule.
-  /// @param closure  runs forward and backward of the whole step with the parameters as they are, and returns its mean
-  ///                 loss: the same number on every rank, and again for the same parameters
+  /// Performs one step of a ClosureRule.
+  /// @param closure  runs forward and backward of the whole step with the current parameters and returns the mean loss,
+  ///                 which is equal on every rank and reproducible
   /// Collective like `closure`, FlatParameters::finish_gradients and write.
   ClosureResult step_with_closure(const std::function<double()>& closure);
 
@@ -97,13 +98,14 @@ class Optimizer {
   /// The group of a segment.
   std::size_t group_of(std::size_t block, std::size_t segment) const { return group_of_.at(block).at(segment); }
 
-  /// State for checkpoints. `slot` numbers the rule's state arrays; the span is laid out like `block`, unless the rule
-  /// has a state_shape. Each rank writes what it owns; where parameters are shared, all see the whole.
+  /// The state for checkpoints. `slot` is the number of the state array of the rule. The span has the layout of
+  /// `block`, unless the rule has a state_shape. Each rank writes the parts that it owns; with shared parameters, all
+  /// ranks see the complete array.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
-  /// The part of one segment; nullopt = the rule keeps no such state of it.
+  /// The part of one segment; nullopt = the rule has no such state for it.
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
-  /// Updates that each segment of `block` has had, the same on every rank.
+  /// The number of updates of each segment of `block`, equal on every rank.
   std::span<std::int64_t> steps(std::size_t block);
   /// ClosureRule::numbers, the same on every rank.
   std::map<std::string, double>& numbers() noexcept { return numbers_; }

@@ -16,66 +16,67 @@
 
 namespace lockstep::parallel {
 
-/// A bucket of this rank's own gradients, not divided by anything, as a communication hook sees it. Hooks see dense
-/// gradients only: sparse ones are averaged without them.
+/// A bucket of gradients of this rank, not divided by the number of ranks, for a communication hook. Hooks receive
+/// dense gradients only; sparse gradients are averaged without them.
 struct GradBucket {
-  std::size_t index = 0;               ///< among those that hooks see
-  std::size_t count = 0;               ///< how many these are in a step
-  at::Tensor buffer;                   ///< [n] flat; what lies between two gradients is zero and should stay so
-  std::vector<at::Tensor> gradients;   ///< views of the buffer with their parameters' shapes and strides
-  std::vector<at::Tensor> parameters;  ///< of the same gradients, in the same order
-  std::vector<std::size_t> places;     ///< of these parameters in registration order, which stays when buckets change
+  std::size_t index = 0;               ///< index among the buckets of hooks
+  std::size_t count = 0;               ///< number of such buckets per step
+  at::Tensor buffer;                   ///< [n] flat; the padding between gradients is zero and must stay zero
+  std::vector<at::Tensor> gradients;   ///< views of the buffer with the shapes and strides of the parameters
+  std::vector<at::Tensor> parameters;  ///< parameters of these gradients, in the same order
+  std::vector<std::size_t> places;  ///< positions of these parameters in registration order, independent of the buckets
 
   bool is_last() const { return index + 1 == count; }
 };
 
-/// Waits for a bucket's reduction and gives the result: the buffer itself, or a tensor of its size and type.
+/// Waits for the reduction of a bucket and returns the result: the buffer, or a tensor with its size and type.
 using Completion = std::function<at::Tensor()>;
 
-/// Replaces the average of a bucket. Called on every rank in bucket order, from within backward, when the bucket is
-/// ready; it starts what it needs and returns at once. The completions are then called in bucket order, too, so a hook
-/// may use further collectives there. Averaging is the hook's own matter.
+/// Replaces the averaging of a bucket. Called on every rank in the order of buckets, during backward, when the bucket
+/// is ready. It starts its communication and returns at once. The completions are called in the order of buckets, too,
+/// so that a hook can use further collectives there. The hook is responsible for averaging.
 ///
-/// An update that overlaps with the reduction needs no hook: without one, gradients are averaged slice by slice while
-/// the optimizer visits them (Synchronization::sliced), which is that overlap. With a hook, updates follow it.
+/// An update that overlaps with the reduction does not need a hook: without a hook, gradients are averaged slice by
+/// slice while the optimizer visits them (Synchronization::sliced). With a hook, the update starts after the reduction.
 using CommHook = std::function<Completion(const GradBucket&)>;
 
-/// The sum over ranks divided by their number: what happens without a hook, bit by bit.
+/// The sum over ranks divided by their number: bitwise equal to the average without a hook.
 CommHook all_reduce_hook(mpi::Collectives& collectives);
-/// Averages as float16 or bfloat16: divided by the number of ranks as it is, so that no average within the range of the
-/// type overflows; then rounded, summed in float32, rounded once more, and widened into the bucket.
+/// Averages in float16 or bfloat16: divides by the number of ranks first, so that no average within the range of the
+/// type overflows; then rounds, sums in float32, rounds again, and converts the result to the type of the bucket.
 CommHook fp16_hook(mpi::Collectives& collectives);
 CommHook bf16_hook(mpi::Collectives& collectives);  ///< see fp16_hook
-/// Puts `inner` to work on a copy of each bucket that is rounded to `type`, and widens what it gives.
-/// @param type  at::kHalf or at::kBFloat16. Gradients beyond its range become infinite
+/// Applies `inner` to a copy of each bucket that is rounded to `type`, and converts its result back.
+/// @param type  at::kHalf or at::kBFloat16; gradients beyond its range become infinite
 CommHook compressed_hook(at::ScalarType type, CommHook inner, mpi::Collectives& collectives);
-/// Leaves every rank its own gradients: the step without its communication, for measuring. See ChosenHook::is_silent.
+/// Keeps the gradients of every rank: a step without communication, for measurements. See ChosenHook::is_silent.
 CommHook noop_hook();
 
-/// What a hook has learned, by name, for checkpoints. Names, types and shapes are the same on every rank.
+/// The state of a communication hook, by name, for checkpoints. Names, types and shapes are equal on every rank.
 struct HookState {
-  std::map<std::string, at::Tensor> tensors = {};     ///< of this rank alone; lost when the number of ranks changes
-  std::map<std::string, at::Tensor> common = {};      ///< the same on every rank
+  /// Different on each rank; lost if the number of ranks changes.
+  std::map<std::string, at::Tensor> tensors = {};
+  std::map<std::string, at::Tensor> common = {};      ///< equal on every rank
   std::map<std::string, std::int64_t> integers = {};  ///< likewise
 };
 
-/// A hook whose results depend on the steps before.
+/// The state of a hook with results that depend on previous steps.
 class HookMemory {
  public:
   virtual ~HookMemory() = default;
   /// Copies. Not collective.
   virtual HookState state() const = 0;
-  /// Goes on where `state` was taken, on the same rank of as many; without `tensors`, on any. Not collective.
-  /// @throws CheckpointError  not a state of this kind of hook
+  /// Restores a state of the same rank and number of ranks; without `tensors`, of any rank. Not collective.
+  /// @throws CheckpointError  the state is from another kind of hook
   virtual void load_state(const HookState& state) = 0;
 };
 
-/// What a row of the table makes.
+/// The hook that a row of the table creates.
 struct ChosenHook {
   CommHook hook;
-  std::shared_ptr<HookMemory> memory = nullptr;  ///< null = it learns nothing
-  /// The hook sends nothing, and the reducer does not either: sparse gradients, use counts and errors about missing
-  /// gradients then concern each rank alone.
+  std::shared_ptr<HookMemory> memory = nullptr;  ///< null = the hook has no state
+  /// The hook does not communicate, and neither does the reducer: sparse gradients, use counts and errors about missing
+  /// gradients are then local to each rank.
   bool is_silent = false;
 };
 

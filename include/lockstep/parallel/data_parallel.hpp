@@ -11,24 +11,24 @@
 
 namespace lockstep::parallel {
 
-/// The communicator of one process alone and its collectives; empty where they come from elsewhere.
+/// The communicator of a single process and its collectives; empty if the caller provides them.
 struct Alone {
   std::unique_ptr<mpi::Communicator> own_world = {};
   std::unique_ptr<mpi::Collectives> own_collectives = {};
 };
 
-/// The wrapper of one process without other ranks: nothing communicates, and gradients stay where they are. Its steps
-/// are those of DistributedDataParallel. It also checks before every forward that the model is where it should be.
+/// The wrapper for a single process: no communication, and gradients are used in place. Its steps are those of
+/// DistributedDataParallel. Before every forward, it also checks that the model is on the expected device.
 class DataParallel : private Alone, public DistributedDataParallel {
  public:
-  /// @param devices  the first is the model's; empty = the one where its first parameter is. Several are accepted here,
-  ///                 and refused by train_step and val_step
+  /// @param devices  the first is the device of the model; empty = the device of its first parameter. With several
+  ///                 devices, train_step and val_step throw
   /// @throws ConfigError  as DistributedDataParallel
   explicit DataParallel(std::shared_ptr<models::Model> model, std::vector<at::Device> devices = {},
                         const DdpOptions& options = {});
   /// @param world        one rank
   /// @param collectives  of the same rank; outlives the wrapper
-  /// @throws ConfigError  there are several ranks; on every rank
+  /// @throws ConfigError  on every rank, if there are several ranks
   DataParallel(std::shared_ptr<models::Model> model, std::vector<at::Device> devices, const mpi::Communicator& world,
                mpi::Collectives& collectives, const DdpOptions& options);
 
@@ -45,7 +45,7 @@ class DataParallel : private Alone, public DistributedDataParallel {
   void require_one_device() const;
 
   std::vector<at::Device> devices_;
-  std::vector<std::pair<std::string, at::Tensor>> tensors_;  // of the model, as messages call them
+  std::vector<std::pair<std::string, at::Tensor>> tensors_;  // tensors of the model with their names in messages
 };
 
 }  // namespace lockstep::parallel

@@ -15,43 +15,44 @@
 
 namespace lockstep::parallel {
 
-/// How many bytes of gradients are reduced together.
+/// The sizes of gradient buckets in bytes.
 struct BucketLimits {
-  /// Of the buckets in the order in which they are reduced; the last repeats.
+  /// Sizes of the buckets in the order of reduction; the last size is repeated.
   std::vector<std::int64_t> bucket_bytes = {25 << 20};
-  /// With a single bucket_bytes: of the bucket that is reduced last, which no computation hides. 0 = like the others.
+  /// With a single bucket_bytes: size of the bucket that is reduced last, which does not overlap with computation. 0 =
+  /// like the others.
   std::int64_t last_bucket_bytes = 1 << 20;
 };
 
 struct ReducerOptions {
   BucketLimits limits = {};
-  /// Search the graph of each forward's outputs for parameters that it does not use, and do not wait for these.
+  /// Search the graph of the outputs of each forward for parameters that it does not use, and do not wait for these.
   bool finds_unused = false;
-  /// The graph of the first synchronized step is that of all: how often each parameter is used is learned there.
+  /// All steps have the graph of the first synchronized step, in which the uses of each parameter are counted.
   bool has_static_graph = false;
 };
 
-/// What happens to buffers (running statistics, say) between ranks.
+/// The synchronization of buffers (such as running statistics) between ranks.
 enum class BufferMode {
-  off,        ///< each rank keeps its own; synchronize_buffers averages them when asked
-  broadcast,  ///< every rank takes rank 0's before each synchronized forward
-  average,    ///< all ranks take the average before each synchronized forward
+  off,        ///< each rank keeps its own values; synchronize_buffers averages them on request
+  broadcast,  ///< values of rank 0 before each synchronized forward
+  average,    ///< average before each synchronized forward
 };
 
-/// When train_step names trained parameters that lie outside of the loss's graph.
+/// When train_step reports trained parameters that are not in the graph of the loss.
 enum class AnomalyCheck { off, once, always };
 
-/// How much of the state of training is divided among ranks instead of being held by each: what is known as ZeRO.
-/// Source: Rajbhandari et al., "ZeRO: memory optimizations toward training trillion parameter models", 2020.
+/// The parts of the training state that are divided among ranks (ZeRO). Source: Rajbhandari et al., "ZeRO: memory
+/// optimizations toward training trillion parameter models", 2020.
 struct Sharding {
   int stage = 0;  ///< 0 = nothing; 1: the optimizer's state; 2: averaged gradients, too; 3: parameters, too
-  /// Stage 3: paths of the blocks whose parameters are gathered together, as for models::recompute_tap; what is in none
-  /// of them is gathered for the whole of a forward and backward. Empty = the outermost blocks that consist of blocks.
+  /// Stage 3: paths of the blocks with parameters that are gathered together, as for models::recompute_tap. Other
+  /// parameters are gathered for the whole forward and backward. Empty = the outermost blocks that consist of blocks.
   std::vector<std::string> blocks = {};
-  bool prefetches = true;  ///< stage 3: gather the next block's parameters while one computes
-  /// On a GPU: optimizer state, and values that updates work on, are in the host's memory, where its loops update them.
+  bool prefetches = true;  ///< stage 3: gather the parameters of the next block during the computation of a block
+  /// On a GPU: keep the optimizer state in host memory and update there.
   bool offloads = false;
-  bool is_as_on_gpu = false;  ///< tests: what is done on a GPU is done on the CPU
+  bool is_as_on_gpu = false;  ///< for tests: use the code for GPUs on the CPU
 };
 
 struct DdpOptions {
@@ -59,24 +60,24 @@ struct DdpOptions {
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
   int hosts = 0;                         ///< see Topology::of
-  bool synchronizes_batch_norm = false;  ///< statistics of all ranks, see convert_to_sync_batch_norm
+  bool synchronizes_batch_norm = false;  ///< use statistics of all ranks, see convert_to_sync_batch_norm
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
-  bool weighs_samples = false;              ///< train_step weighs ranks by their samples instead of equally
-  /// Makes what replaces the averages of gradients; empty = nothing does.
+  bool weighs_samples = false;              ///< train_step weights ranks by their number of samples instead of equally
+  /// Creates the communication hook; empty = none.
   std::function<ChosenHook(mpi::Collectives&)> comm_hook = {};
-  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that each rank keeps to itself
-  int lanes =
-      0;  ///< > 0 = a global batch consists of this many lanes, summed by a fixed tree, so that results do not
-          ///< depend on the number of ranks; each rank's forwards are then the lanes that LaneTree::even gives it
-  /// Forwards and losses of train_step and val_step are computed in this type where it pays, see models::Autocast.
+  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that are not synchronized
+  /// > 0 = a global batch consists of this many lanes, summed by a fixed tree, so that results do not depend on the
+  /// number of ranks; each rank's forwards are then the lanes that LaneTree::even gives it.
+  int lanes = 0;
+  /// Type of autocast in forward and losses of train_step and val_step, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};
-  Sharding sharding = {};      ///< what is divided among ranks instead of being held by each
-  int root = 0;                ///< rank whose values all others start from
-  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write end the job, and are named
-  bool reports_times = false;  ///< train_step notes times, for `report`
+  Sharding sharding = {};      ///< parts of the training state that are divided among ranks
+  int root = 0;                ///< rank that provides the initial values
+  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write are reported and end the job
+  bool reports_times = false;  ///< train_step measures times, for `report`
 
-  /// From section `ddp`; `auto` shares where several ranks of a host use shared memory.
+  /// Reads section `ddp`. `auto` shares parameters if several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
 };
 

@@ -8,10 +8,10 @@
 
 namespace lockstep::parallel {
 
-/// What happened to one bucket in a step on one rank. Moments are in seconds since the step began.
+/// The times of one bucket in a step on one rank, in seconds since the start of the step.
 struct BucketTimes {
-  double ready = 0;        ///< moment when its last gradient was in it
-  double launched = 0;     ///< moment when its reduction was started; buckets are launched in index order
+  double ready = 0;        ///< time when its last gradient was complete
+  double launched = 0;     ///< time when its reduction was started; buckets are launched in order
   double wait_begin = 0;   ///< from here
   double wait_end = 0;     ///<   to here this rank did nothing but wait for it. Where gradients are reduced whole, or
                            ///<   travel as messages, that happens meanwhile
@@ -21,8 +21,8 @@ struct BucketTimes {
   double update = 0;       ///< seconds in which the optimizer used the result: norm and rule
 };
 
-/// One step on one rank, from the first forward to the end of the update; what lies between its forwards (the wait for
-/// data) is left out. Moments are in seconds since the step began.
+/// The times of one step on one rank, from the first forward to the end of the update, without the waiting for data
+/// between forwards, in seconds since the start of the step.
 struct StepTimeline {
   double backward_end = 0;   ///< moment
   double meeting_begin = 0;  ///< from here
@@ -36,27 +36,27 @@ struct StepTimeline {
   double wait() const;
   double transfer() const;
   double compute() const { return end - update() - wait() - transfer(); }
-  /// What of communication is not hidden behind computing.
+  /// The time of communication that does not overlap with computation.
   double exposed() const { return wait() + transfer(); }
 };
 
-/// Where the time of training steps goes. See DistributedDataParallel::report.
+/// The times of training steps. See DistributedDataParallel::report.
 struct DdpReport {
-  std::int64_t steps = 0;           ///< the latest ones, of which those below are median ones; 0 = too few were made
-  std::vector<StepTimeline> ranks;  ///< a step of median length of each rank
+  std::int64_t steps = 0;           ///< number of measured steps; 0 = too few
+  std::vector<StepTimeline> ranks;  ///< a step with median duration for each rank
 };
 
-/// The rank that works longest, for which the others wait: the step without its waits is longest there. Steps
-/// themselves take the same time everywhere, since ranks wait for each other in each.
+/// The rank with the longest step time without waits; the others wait for it. The complete step time is the same on all
+/// ranks, because they wait for each other in each step.
 std::size_t slowest_rank(const DdpReport& report);
 
-/// What bounds the slowest rank's step, with the numbers that say so: "compute-bound; communication exposed 3 % (a step
-/// of 13.90 ms: compute 12.10, update 1.40, wait 0.10, transfer 0.30)". The bound is the largest of compute, update and
-/// exposed communication.
+/// A sentence that states what limits the step time of the slowest rank: "compute-bound; communication exposed 3 % (a
+/// step of 13.90 ms: compute 12.10, update 1.40, wait 0.10, transfer 0.30)". The limit is the maximum of compute,
+/// update and exposed communication.
 std::string bound_sentence(const DdpReport& report);
 
-/// A table and an image of the slowest rank's step for a terminal, several lines without a last line end. Of more than
-/// 16 buckets, those in the middle are left out. "" where there is nothing to show: one rank, or no steps.
+/// A table and a timeline of a step of the slowest rank for a terminal, several lines without a final newline. If there
+/// are more than 16 buckets, those in the middle are omitted. "" for one rank or without steps.
 std::string timeline_text(const DdpReport& report);
 
 }  // namespace lockstep::parallel

@@ -28,38 +28,40 @@ class Reducer;
 class StepRecorder;
 struct NamedParameter;
 
-/// What one micro_batch gave.
+/// The result of one micro-batch.
 struct StepResult {
-  double loss = 0;      ///< this rank's mean loss, unweighted
-  double weighted = 0;  ///< the total with the weights that it was trained with
+  double loss = 0;      ///< mean loss of this rank, unweighted
+  double weighted = 0;  ///< the weighted total
   optim::UpdateReport update;
-  std::vector<std::pair<std::string, double>> values = {};  ///< of this rank: the entries beside "loss"
+  std::vector<std::pair<std::string, double>> values = {};  ///< entries other than "loss", of this rank
 
-  /// Takes the numbers of the losses. On a GPU the host waits for them.
-  /// @param weights  those that they were parsed with
+  /// Reads the values of the losses. On a GPU, the host waits for them.
+  /// @param weights  the weights with which they were parsed
   void read(const models::ParsedLosses& losses, const models::LossWeights& weights);
 };
 
-/// What is seen of a step while it runs; each may be empty.
+/// Functions that observe a step; each can be empty.
 struct StepObserver {
-  /// @param batch  as `prepare` left it
+  /// @param batch  a result of `prepare`
   std::function<void(const batch::Batch& batch, const batch::Outputs& outputs)> on_forward = {};
   std::function<void(const models::ParsedLosses&)> on_loss = {};
-  std::function<void()> on_backward = {};  ///< before the update of the micro_batch that completes a step
-  bool reads_gradients = false;            ///< on_backward does: all are then averaged and whole on every rank
+  std::function<void()> on_backward = {};  ///< before the update of the micro-batch that completes a step
+  /// Whether on_backward reads gradients; they are then averaged and complete on every rank.
+  bool reads_gradients = false;
 };
 
-/// What a validation step gave.
+/// The result of a validation step.
 struct ValidationResult {
-  batch::Batch batch;  ///< as `prepare` left it
+  batch::Batch batch;  ///< result of `prepare`
   batch::Outputs outputs;
   models::ParsedLosses losses;
 };
 
-/// Trains one model on all ranks: each rank feeds its share of a batch, gradients are averaged, and all ranks hold the
-/// same parameters after every update. Averages weigh ranks equally; unequal shares are weighed through `weight`.
+/// Trains one model on all ranks: each rank processes its share of a batch, gradients are averaged, and all ranks have
+/// equal parameters after every update. Ranks have equal weights in the average; for unequal shares, use the argument
+/// `weights`.
 ///
-/// Where the arguments of PyTorch's DistributedDataParallel are, in its order:
+/// The arguments of PyTorch's DistributedDataParallel, in order, and their counterparts:
 ///
 ///     module                        model, a models::Model: it knows its losses; or any forward through run
 ///     device_ids, output_device     none = a rank has one device, where the model's parameters are
@@ -84,29 +86,30 @@ struct ValidationResult {
 ///     no_sync                       no_sync
 class DistributedDataParallel {
  public:
-  /// Checks that all ranks brought the same model before any data moves, gives everyone the root's parameters and
-  /// buffers, and installs the reducer. Collective.
-  /// @param world        the ranks that train together: all, or a group of them
+  /// Checks that all ranks have the same model, broadcasts the parameters and buffers of the root, and installs the
+  /// reducer. Collective.
+  /// @param world        the ranks that train together: all ranks or a group
   /// @param collectives  of the same ranks; outlives the wrapper
-  /// @throws ConfigError  the models differ (the first difference: names, shapes, strides, dtypes, requires_grad),
-  ///                      nothing in the model is trained, or it is wrapped already; on every rank
+  /// @throws ConfigError  the models differ (the first difference: names, shapes, strides, dtypes, requires_grad), no
+  ///                      parameter is trained, or the model is already wrapped; on every rank
   DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                           mpi::Collectives& collectives, const DdpOptions& options);
   virtual ~DistributedDataParallel();
 
-  /// What the model receives of a batch: tensors on the device of its parameters, containers replaced by what they
-  /// hold, then models::Model::preprocess with gradients off, then floating-point inputs in the type of the parameters.
-  /// @throws DataError  a container holds several groups, or the model refuses the batch
+  /// Prepares a batch for the model: moves tensors to the device of the parameters, replaces containers by their
+  /// content, calls models::Model::preprocess without gradients, and converts floating-point inputs to the type of the
+  /// parameters.
+  /// @throws DataError  a container contains several groups, or the model rejects the batch
   batch::Batch prepare(const batch::Batch& batch, bool is_training) const;
 
-  /// Runs the model on a batch as `prepare` left it; while gradients are enabled this decides whether the backward
-  /// passes that follow synchronize. Without gradients nothing is collective.
+  /// Runs the model on a prepared batch. If gradients are enabled, this call determines whether the following backward
+  /// passes synchronize. Without gradients, it is not collective.
   batch::Outputs forward(const batch::Batch& prepared);
-  /// The same for one tensor, which is moved to the device and type of the parameters first.
+  /// The same for one tensor, which is first moved to the device and type of the parameters.
   at::Tensor forward(const at::Tensor& input);
 
-  /// The same for a forward of another form: `function` runs the model and returns whatever it gives (see
-  /// OutputTraits). Several forwards may precede a backward, and parts of what they return may go unused.
+  /// The same for any other form of forward: `function` runs the model and returns its result (see OutputTraits).
+  /// Several forwards can precede a backward, and parts of their results can be unused.
   template <class Function>
   auto run(Function&& function) {
     begin_forward();
@@ -126,16 +129,16 @@ class DistributedDataParallel {
   }
 
   /// Forward, losses, backward and, when `optimizer` completes its step, the update.
-  /// @param weights  the micro_batch's share of the step's average on this rank: 1 / micro_batches when all samples
-  ///                 weigh the same and ranks have equal shares; in general world_size * samples / global_batch_size.
-  ///                 Without it that, or with weighs_samples the part by samples of this micro_batch on all ranks
+  /// @param weights  weight of the micro-batch in the average of the step on this rank: 1 / micro_batches for equal
+  ///                 shares; in general world_size * samples / global_batch_size. Default: 1 / micro_batches or, with
+  ///                 weighs_samples, the fraction of the samples of this micro-batch on all ranks
   /// Collective when `optimizer` completes its step, or when samples are counted.
   StepResult train_step(const batch::Batch& batch, optim::OptimWrapper& optimizer,
                         const std::optional<models::LossWeights>& weights = std::nullopt,
                         const StepObserver& observer = {});
 
-  /// The frame of a step of your own, as train_step has it: one micro_batch, from before its forward until after
-  /// OptimWrapper::update_params. Its gradients may then stay in slices until the update.
+  /// A scope for your own step, as used by train_step: one micro-batch, from before its forward until after
+  /// OptimWrapper::update_params. It allows gradients to stay in slices until the update.
   class MicroBatch {
    public:
     MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer, bool reads_gradients);
@@ -148,27 +151,26 @@ class DistributedDataParallel {
     bool completes_step_;
     int exceptions_;
   };
-  /// @param reads_gradients  something between backward and update does
+  /// @param reads_gradients  whether gradients are read between backward and update
   MicroBatch micro_batch(const optim::OptimWrapper& optimizer, bool reads_gradients = false) {
     return {*this, optimizer, reads_gradients};
   }
-  /// Names trained parameters outside of the graph of `loss` in the log, as options().anomaly_check says.
+  /// Logs the trained parameters that are not in the graph of `loss`, according to options().anomaly_check.
   void name_anomalous(const at::Tensor& loss);
-  /// The part of a micro_batch in the step's average, where the caller of train_step does not say it. Collective with
-  /// weighs_samples.
+  /// The default weight of a micro-batch in train_step. Collective with weighs_samples.
   double share_of(const batch::Batch& batch, const optim::OptimWrapper& optimizer);
 
-  /// Whether forwards gather parameters from other ranks, so that all ranks must run as many.
+  /// Whether a forward gathers parameters from other ranks. All ranks must then run the same number of forwards.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
 
-  /// Forward and losses without gradients, shown to `observer`, on_forward and on_loss. Collective where
+  /// Computes forward and losses without gradients and calls on_forward and on_loss of `observer`. Collective if
   /// has_collective_forward.
   ValidationResult val_step(const batch::Batch& batch, const StepObserver& observer = {});
 
-  /// What the model predicts, without gradients; the batch needs no target. Collective where has_collective_forward.
+  /// Computes predictions without gradients; the batch needs no target. Collective if has_collective_forward.
   models::Predictions test_step(const batch::Batch& batch);
 
-  /// While one lives, forwards only accumulate gradients on this rank.
+  /// During its lifetime, backward passes only accumulate gradients on this rank.
   class NoSync {
    public:
     explicit NoSync(DistributedDataParallel& wrapper) : wrapper_(&wrapper), before_(wrapper.synchronizes_) {
@@ -184,8 +186,8 @@ class DistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
 
-  /// While one lives, forwards and losses are as in train_step: in the type of DdpOptions::autocast, and without
-  /// synchronization unless the micro_batch completes a step. For loops of a user's own, which let it end before
+  /// During its lifetime, forward and losses behave as in train_step: in the type of DdpOptions::autocast, and without
+  /// synchronization unless the micro-batch completes a step. For your own loops; end it before
   /// OptimWrapper::update_params:
   ///
   ///     const at::Tensor loss = [&] {
@@ -205,40 +207,42 @@ class DistributedDataParallel {
   };
   OptimContext optim_context(const optim::OptimWrapper& optimizer) { return {*this, optimizer.completes_step()}; }
 
-  /// Gives all ranks the same buffers: the average of floating-point ones, rank 0's of the others. Collective.
+  /// Makes the buffers equal on all ranks: the average of floating-point buffers, the values of rank 0 for others.
+  /// Collective.
   void synchronize_buffers();
-  /// Gives all ranks one rank's parameters and buffers. Collective.
+  /// Broadcasts the parameters and buffers of one rank. Collective.
   void broadcast_state(int root);
 
   /// Where the time of train_step goes, with reports_times. One rank has no communication, so no times either.
   /// Collective.
   DdpReport report() const;
 
-  /// What the communication hook of DdpOptions has learned; null = nothing.
+  /// The state of the communication hook; null = none.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
-  /// After an exception in forward or backward, on every rank: drops gradients and forgets the step. Collective.
+  /// Resets the step after an exception in forward or backward on every rank: clears gradients. Collective.
   void reset_state();
 
   models::Model& model() noexcept { return *model_; }
   /// The trained parameters, for an OptimWrapper.
   optim::FlatParameters& parameters() noexcept;
-  /// Runs `body` once for each copy of the parameters, where they are whole: it may change any of them. The only way to
-  /// change parameters outside of an update. Collective.
+  /// Runs `body` once per copy of the parameters, where they are complete; it can change any of them. Outside of
+  /// updates, this is the only function that changes parameters. Collective.
   void write_parameters(const std::function<void()>& body);
-  /// Whether gradients travel in buckets whose layout is learned: not for one rank, with lanes, or sharded.
+  /// Whether gradients are reduced in buckets with a layout that is adapted in the first step: false for one rank, with
+  /// lanes, or sharded.
   bool has_buckets() const;
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   const DdpOptions& options() const noexcept { return options_; }
 
-  // Of Lockstep's own modules.
+  // For the modules of Lockstep.
   ParameterStore& store() noexcept { return *store_; }
   Reducer& reducer() noexcept { return *reducer_; }
 
  protected:
-  /// Whether the model can be run as it is now; called before every forward.
-  /// @param has_losses  of a train or validation step
-  /// @throws ConfigError  it cannot
+  /// Checks that the model can be run; called before every forward.
+  /// @param has_losses  whether the forward belongs to a training or validation step
+  /// @throws ConfigError  it cannot be run
   virtual void require_usable([[maybe_unused]] bool has_losses) const {}
 
  private:
@@ -279,8 +283,8 @@ class DistributedDataParallel {
   int buffer_root_ = 0;                   // whose buffers are broadcast
 };
 
-/// Throws the same ConfigError on every rank if the ranks' models differ, naming the first difference. Collective.
-/// @param ignored  full names of parameters and buffers that may differ
+/// Throws the same ConfigError on every rank, with the first difference, if the models of the ranks differ. Collective.
+/// @param ignored  full names of parameters and buffers that can differ
 void verify_same_model(const models::Model& model, const mpi::Communicator& world,
                        const std::vector<std::string>& ignored = {});
 

@@ -10,47 +10,47 @@
 namespace lockstep::parallel {
 
 struct JoinOptions {
-  bool divide_by_initial = true;  ///< averages are over all ranks throughout; false = over those that still have inputs
-  bool throws_early = false;      ///< the first rank without inputs ends the loop of all; for models that communicate
-  bool is_enabled = true;         ///< false = nothing happens here
+  bool divide_by_initial = true;  ///< average over all ranks; false = over the ranks that still have inputs
+  bool throws_early = false;  ///< the first rank without inputs ends the loop on all ranks; for models that communicate
+  bool is_enabled = true;     ///< false = the scope has no effect
 };
 
-/// A scope in which ranks may have different numbers of inputs.
+/// A scope in which ranks can have different numbers of inputs.
 ///
 ///     Join join(wrapper);
 ///     while (has_inputs) wrapper.train_step(...);
 ///     join.finish();
 ///
-/// A rank that has come to finish takes part in the steps of the others with zero gradients until all have come. Then
-/// everyone gets the parameters and buffers of the rank that was among the last (of several the highest); optimizer
-/// state stays where it is. Meanwhile buffers are broadcast from the highest rank that has inputs; buffers that are
-/// averaged include the last averages of ranks without.
+/// A rank that calls `finish` participates in the steps of the others with zero gradients until all ranks have called
+/// it. Then the parameters and buffers of the last rank (the highest of several) are broadcast; the optimizer state is
+/// not. Until then, buffers are broadcast from the highest rank with inputs; averaged buffers include the last averages
+/// of ranks without inputs.
 ///
-/// Inside the scope each forward with gradients costs one small collective and precedes exactly one backward; where it
-/// counts (no_sync), it synchronizes on all ranks or on none. Several wrappers run one after another in the given order
-/// in every step, forward and backward of one before the next. With a static graph every rank needs an input. Gradients
-/// are averaged whole, before the update. A sampler that gives all ranks the same number of batches makes all this
-/// unnecessary; a model that communicates by itself (SyncBatchNorm) needs it, or throws_early.
+/// Inside the scope, each forward with gradients needs one small collective and must be followed by exactly one
+/// backward, which synchronizes on all ranks or on none (no_sync). Several wrappers run in the given order in every
+/// step, forward and backward of one before the next. With a static graph, every rank needs at least one input.
+/// Gradients are averaged before the update, not in slices. A sampler with the same number of batches on all ranks
+/// makes the scope unnecessary. A model that communicates (SyncBatchNorm) needs such a sampler, or throws_early.
 ///
-/// When an exception ends the scope, nobody waits for anybody.
+/// If an exception ends the scope, no rank waits.
 class Join {
  public:
   /// @param wrapper  outlives the scope
-  /// @throws ConfigError  the wrapper shares parameters between ranks, weighs samples, or is in a Join already
+  /// @throws ConfigError  the wrapper shares parameters between ranks, weights samples, or is already in a Join
   explicit Join(DistributedDataParallel& wrapper, const JoinOptions& options = {});
   explicit Join(std::vector<DistributedDataParallel*> wrappers, const JoinOptions& options = {});
   ~Join();
   Join(const Join&) = delete;
   Join& operator=(const Join&) = delete;
 
-  /// This rank has no more inputs. Ends the scope. Collective.
-  /// @throws DataError    with throws_early, here or from forward: a rank has come here while others have inputs; on
-  ///                      every rank
+  /// Ends the scope; this rank has no more inputs. Collective.
+  /// @throws DataError    with throws_early, here or from forward, on every rank: a rank has no inputs while others
+  ///                      have
   /// @throws ConfigError  here or from forward: some ranks synchronize a step and others only accumulate; on every rank
   void finish();
 
  private:
-  /// What the ranks said before one forward.
+  /// The states of the ranks before one forward.
   struct Round {
     std::vector<int> exhausted;  ///< ranks that have come to finish
     int active = 0;              ///< how many others there are,

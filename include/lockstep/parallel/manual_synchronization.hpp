@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-// Keeping ranks alike manually: for steps whose backward does not synchronize, as under
-// DistributedDataParallel::no_sync or without a wrapper.
+// Manual synchronization of ranks, for steps with a backward that does not synchronize
+// (DistributedDataParallel::no_sync, or without a wrapper).
 namespace torch::nn {
 class Module;
 }
@@ -21,28 +21,26 @@ class GradientBuckets;
 struct NamedParameter;
 
 struct ManualSync {
-  int root = 0;                           ///< whose values all ranks get
-  bool parameters = false;                ///< beside the buffers
-  std::vector<std::string> ignored = {};  ///< full names of what each rank keeps to itself
+  int root = 0;                           ///< rank that provides the values
+  bool parameters = false;                ///< also broadcast the parameters
+  std::vector<std::string> ignored = {};  ///< full names of parameters and buffers that are not synchronized
 };
 
-/// Gives all ranks the root's buffers and, on request, its parameters, trained or not.
-/// @param module  not wrapped, where parameters are asked for
-/// @throws ConfigError  there is no such rank, on every rank
+/// Broadcasts the buffers and, on request, all parameters of the root.
+/// @param module  must not be wrapped if parameters are broadcast
+/// @throws ConfigError  on every rank, if the root is not a rank
 /// Collective.
 void manual_sync_parameters(const torch::nn::Module& module, mpi::Collectives& collectives,
                             const ManualSync& sync = {});
-/// The same for a wrapped model, whose parameters only its store writes: of parameters the trained ones. `ignored` is
-/// that of the wrapper.
+/// The same for a wrapped model; only trained parameters are broadcast. `ignored` is taken from the wrapper.
 void manual_sync_parameters(DistributedDataParallel& wrapper, const ManualSync& sync = {});
 
-/// Averages gradients over ranks when it is told to, outside of backward: in flat buckets, all of them under way
-/// together.
+/// Averages gradients over ranks on request, outside of backward, in flat buckets that are reduced concurrently.
 class ManualReducer {
  public:
-  /// For the parameters that are trained now.
-  /// @param collectives  of the ranks that train together: the average is over them. Outlives the object
-  /// @param limits       of the buckets
+  /// Creates a reducer for the parameters that are currently trained.
+  /// @param collectives  of the ranks to average over; outlives the object
+  /// @param limits       sizes of the buckets
   /// @throws ConfigError  see trained_parameters
   /// Collective: allocates.
   ManualReducer(const torch::nn::Module& module, mpi::Collectives& collectives, const BucketLimits& limits = {});
@@ -50,9 +48,9 @@ class ManualReducer {
   ManualReducer(ManualReducer&&) noexcept;
   ManualReducer& operator=(ManualReducer&&) noexcept;
 
-  /// Replaces every gradient by the average of all ranks'. Where some ranks have none, theirs counts as zero; where no
-  /// rank has one, none stays none. Under a loss scale these are averages of scaled gradients: those of 16 bits are
-  /// summed and divided in 32 (with nccl, as NCCL does it).
+  /// Replaces every gradient by the average over all ranks. A missing gradient counts as zero, unless no rank has one.
+  /// With a loss scale, these are averages of scaled gradients. 16-bit gradients are summed and divided in 32 bits
+  /// (with nccl, as NCCL does).
   /// Collective.
   void all_reduce();
 
@@ -62,7 +60,7 @@ class ManualReducer {
   std::unique_ptr<GradientBuckets> buckets_;
 };
 
-/// A ManualReducer used once. Steps that repeat should keep one.
+/// Averages gradients once. For repeated steps, keep a ManualReducer.
 void manual_gradient_all_reduce(const torch::nn::Module& module, mpi::Collectives& collectives);
 
 }  // namespace lockstep::parallel

@@ -17,9 +17,9 @@
 
 namespace lockstep::parallel {
 
-/// Calls `visit(at::Tensor&)` for every tensor in what a forward returned: a tensor, Outputs, a number, a text, or
-/// pairs, tuples, arrays, vectors, maps and optionals of these, nested as one likes. Specialise OutputTraits for a type
-/// of your own; one that is not known does not compile.
+/// Calls `visit(at::Tensor&)` for every tensor in the result of a forward: a tensor, Outputs, a number, a text, or
+/// pairs, tuples, arrays, vectors, maps and optionals of these, nested to any depth. Specialize OutputTraits for your
+/// own type; an unknown type does not compile.
 template <class T>
 struct OutputTraits {
   template <class Visit>

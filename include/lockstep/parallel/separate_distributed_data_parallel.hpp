@@ -15,16 +15,16 @@
 
 namespace lockstep::parallel {
 
-/// Trains the children of one model by an optimizer each, which may step at different times: a generator and its
-/// discriminator, say. Every child with something to train gets a wrapper, with collectives of its own; the others get
-/// the root's values, once.
+/// Trains the children of one model with one optimizer each, for example a generator and a discriminator. The
+/// optimizers can step at different times. Every child with trained parameters has its own wrapper and collectives; the
+/// values of other children are broadcast once.
 ///
-/// A backward that runs through a child averages the child's gradients, whoever wanted them. What another step left is
-/// part of the next update, as without ranks: either run a child that is not to be trained with requires_grad off or on
-/// detached tensors, or drop its gradients (`child(name).parameters().drop_gradients()`) before its own step.
+/// A backward through a child averages its gradients. As without ranks, gradients of a previous step are part of the
+/// next update. To avoid this, run a child that is not trained with requires_grad=false or on detached tensors, or
+/// clear its gradients (`child(name).parameters().drop_gradients()`) before its own step.
 class SeparateDistributedDataParallel {
  public:
-  /// Checks that all ranks brought the same model, and wraps its children. Collective.
+  /// Checks that all ranks have the same model, and wraps its children. Collective.
   /// @param collectives  of the ranks of `world`; outlives the wrapper
   /// @throws ConfigError  the models differ; nothing is trained; a trained parameter belongs to the model itself, to
   /// two
@@ -33,23 +33,23 @@ class SeparateDistributedDataParallel {
                                   mpi::Collectives& collectives, const DdpOptions& options);
   ~SeparateDistributedDataParallel();
 
-  /// Runs forwards, backwards and updates as the user wants them, on the model's children.
+  /// Runs forward, backward and updates of the children, as defined by the user.
   using Step = std::function<models::LossMap(const batch::Batch& batch, optim::OptimWrapperDict& optimizers)>;
   /// Calls `step`. Meanwhile every child that runs through models::run is prepared as by its wrapper's forward, and
   /// only accumulates where the optimizer of its name is not about to complete its step. Forwards of children, not what
   /// the step does with their outputs, are in the type of DdpOptions::autocast.
-  /// @param optimizers  one for each child that is trained, by its name
-  /// @throws ConfigError  an optimizer's name is not that of a wrapped child
+  /// @param optimizers  one optimizer per trained child, by name
+  /// @throws ConfigError  the name of an optimizer is not the name of a wrapped child
   models::LossMap train_step(const batch::Batch& batch, optim::OptimWrapperDict& optimizers, const Step& step);
 
-  /// What the whole model receives of a batch, as DistributedDataParallel::prepare.
+  /// Prepares a batch for the whole model, like DistributedDataParallel::prepare.
   batch::Batch prepare(const batch::Batch& batch, bool is_training) const;
   /// Forward and losses of the whole model, without gradients.
   ValidationResult val_step(const batch::Batch& batch);
-  /// What the whole model predicts, without gradients; the batch needs no target.
+  /// Predictions of the whole model, without gradients; the batch needs no target.
   models::Predictions test_step(const batch::Batch& batch);
 
-  /// While one lives, forwards of any child only accumulate gradients on this rank.
+  /// During its lifetime, backward passes of any child only accumulate gradients on this rank.
   class NoSync {
    public:
     explicit NoSync(SeparateDistributedDataParallel& wrapper);
@@ -59,8 +59,8 @@ class SeparateDistributedDataParallel {
   };
   NoSync no_sync() { return NoSync(*this); }
 
-  std::vector<std::string> names() const;  ///< of the wrapped children, in alphabetical order
-  /// @throws ConfigError  no child of this name is wrapped
+  std::vector<std::string> names() const;  ///< names of the wrapped children, in alphabetical order
+  /// @throws ConfigError  there is no wrapped child with this name
   DistributedDataParallel& child(const std::string& name);
   models::Model& model() noexcept { return *model_; }
   const mpi::Communicator& world() const noexcept { return world_; }
@@ -71,7 +71,7 @@ class SeparateDistributedDataParallel {
     std::unique_ptr<mpi::Collectives> collectives;  // its own, since backward may mix the buckets of children
     std::unique_ptr<DistributedDataParallel> wrapper;
   };
-  /// While the tap lives, every child that runs is prepared as by its wrapper's forward.
+  /// During the lifetime of the tap, every child is prepared before it runs, as in the forward of its wrapper.
   /// @param optimizers  null = nothing is updated
   models::Tap tap_of_children(const optim::OptimWrapperDict* optimizers);
   batch::Outputs forward(const batch::Batch& prepared);

@@ -16,27 +16,27 @@ class BatchNorm;
 namespace lockstep::parallel {
 
 /// The BatchNorm layers of a model by name, in the order of registration.
-/// @throws ConfigError  a layer is one of torch::nn's, of which nobody can change what it does
+/// @throws ConfigError  a layer is from torch::nn and cannot be synchronized
 std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const models::Model& model);
 
-/// Has the BatchNorm layers of `model` normalize training batches by the statistics of all ranks' samples, as one
-/// process with the whole batch would: outputs, input gradients and running statistics. Ranks may bring batches of
-/// different sizes, empty ones too; one value per channel and rank is enough. Gradients of scale and shift are this
-/// rank's own sums, which the wrapper averages like those of any parameter.
+/// Makes the BatchNorm layers of `model` normalize training batches with the statistics over all ranks. Outputs, input
+/// gradients and running statistics are those of one process with the whole batch. The batches of ranks can have
+/// different sizes, also 0; one value per channel and rank is sufficient. Gradients of scale and shift are sums over
+/// this rank, which the wrapper averages like other gradients.
 ///
-/// Each training forward then is a collective (one all_gather of 2 C + 2 numbers), and so is its backward if the
-/// layer's input needs a gradient (one all_reduce of 2 C). Evaluation communicates nothing. There is no second
-/// derivative. With one rank the layers stay as they are.
-/// @param collectives  the ranks that share statistics; a split of them serves the layers, so that reductions which
-///                     the reducer has started are not in the way
+/// Each training forward is then collective (one all_gather of 2 C + 2 numbers), and its backward too if the input of
+/// the layer requires a gradient (one all_reduce of 2 C numbers). Evaluation does not communicate. Second derivatives
+/// are not supported. With one rank, the layers are not changed.
+/// @param collectives  of the ranks that share statistics; the layers use a split of it, independent of the reductions
+///                     of the reducer
 /// @return             number of BatchNorm layers in the model, each now synchronized
-/// @throws ConfigError  a layer is one of torch::nn's, whose type in the model nobody can change; from a forward, on
-///                      every rank: one value per channel in all, or inputs that need gradients on some ranks only
+/// @throws ConfigError  a layer is from torch::nn and cannot be replaced; from a forward, on every rank: there is only
+///                      one value per channel, or inputs require gradients on some ranks only
 /// Collective.
 /// Source: Chan, Golub and LeVeque, "Updating formulae and a pairwise algorithm for computing sample variances", 1979.
 std::size_t convert_to_sync_batch_norm(models::Model& model, mpi::Collectives& collectives);
 
-/// Lets the layers use this rank's statistics again. Not collective.
+/// Makes the layers use the statistics of this rank again. Not collective.
 void revert_sync_batch_norm(models::Model& model);
 
 }  // namespace lockstep::parallel

@@ -6,16 +6,16 @@
 
 namespace lockstep::random {
 
-/// What a random number is for. A number is a pure function of (seed, stream, a, b, i), so nothing that was drawn
-/// before, no thread and no number of ranks can change it, and there is no generator state to save. The values are
-/// part of the checkpoint contract: never renumber.
+/// The purpose of a random number. A number is a pure function of (seed, stream, a, b, i), so it does not depend on
+/// other draws, on threads or on the number of ranks, and there is no generator state to save. Checkpoints depend on
+/// these values: never renumber them.
 enum class Stream : std::uint32_t {
-  initialization = 1,  ///< of model parameters
-  order = 2,           ///< of the samples of an epoch
-  digits = 3,          ///< the drawn digits
-  forward = 4,         ///< dropout and whatever else LibTorch draws in a forward pass
-  compression = 5,     ///< where the compression of gradients begins
-  user = 1000,         ///< this and above are free for a user's program
+  initialization = 1,  ///< initial values of parameters
+  order = 2,           ///< order of the samples of an epoch
+  digits = 3,          ///< the images of data source digits
+  forward = 4,         ///< dropout and other random numbers of LibTorch in a forward pass
+  compression = 5,     ///< initial values of the compression of gradients
+  user = 1000,         ///< first value for your own program
 };
 
 /// Philox4x32-10: four independent 32-bit words for one counter under one key.
@@ -25,7 +25,7 @@ std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::a
 /// 64 bits for (seed, stream, a, b, i).
 std::uint64_t bits(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0, std::uint64_t i = 0);
 
-/// A short sequence of numbers for one key: cheap to make, nothing to save. Number i is bits(seed, stream, a, b, i).
+/// A short sequence of random numbers for one key, without state to save. Number i is bits(seed, stream, a, b, i).
 class Sequence {
  public:
   Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0);
@@ -35,7 +35,7 @@ class Sequence {
   double uniform(double low, double high);   ///< in [low, high)
   double normal();                           ///< mean 0, variance 1 (Box and Muller)
   std::uint64_t below(std::uint64_t bound);  ///< in [0, bound), unbiased; bound >= 1
-  std::uint64_t at(std::uint64_t i);         ///< number i, without moving on
+  std::uint64_t at(std::uint64_t i);         ///< number i, without changing the position
 
  private:
   std::array<std::uint32_t, 2> key_;

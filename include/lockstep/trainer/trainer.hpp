@@ -8,11 +8,11 @@ const Registry& builtin_registry();
 
 namespace lockstep::trainer {
 
-/// The program: parses, starts MPI, does what the command line says and ends MPI.
+/// The program: parses the command line, starts MPI, executes the command and ends MPI.
 ///
-/// A program of yours with models or data of its own fills engine::Registry (lockstep/engine/registry.hpp) and returns
-/// what this returns. Call it once, first thing in main, and leave by it: it ends the process with the documented exit
-/// code without running LibTorch's slow destructors.
+/// Your own program with its models or data fills engine::Registry (lockstep/engine/registry.hpp) and calls this
+/// function once, as the first statement of main. It does not return: it ends the process with the documented exit
+/// code, without running LibTorch's slow destructors.
 [[noreturn]] void run(int argc, char** argv, const engine::Registry& registry = engine::builtin_registry());
 
 }  // namespace lockstep::trainer

@@ -25,7 +25,7 @@ std::vector<double> head_of(const std::vector<std::pair<std::string, double>>& m
   return {static_cast<double>(mine.size()), static_cast<double>(std::hash<std::string>{}(names)&kExactBits)};
 }
 
-/// The numbers of one interval, under way to all ranks: first the number of these ranks, then themselves.
+/// The numbers of one interval, under way to all ranks: first how many they are, then themselves.
 class RankEventsHook : public Hook {
  public:
   RankEventsHook(std::int64_t interval, const mpi::Communicator& world) : interval_(interval), world_(world.handle()) {}

@@ -163,7 +163,7 @@ class ScheduleHook : public Hook {
     return is_other;
   }
 
-  /// The options of every group at even distances until the end seed of the run.
+  /// The options of every group at even distances until the end of the run.
   std::vector<optim::Options> preview(RunView& run) const {
     std::vector<optim::Options> seen;
     for (std::size_t place = 0; place < kPlaces; ++place) {

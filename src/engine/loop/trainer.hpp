@@ -43,7 +43,7 @@ class Trainer {
   void end_after_failure(std::size_t first, std::size_t begun) noexcept;
   bool is_over() const;
   bool complete_step(StepReport& report);
-  /// What is to become seed of the run after a step, the same on every rank.
+  /// What is to become of the run after a step, the same on every rank.
   struct Verdict {
     std::optional<Outcome> outcome;  // the run is over
     bool goes_back = false;          // to its last checkpoint, instead of being advanced

@@ -32,7 +32,7 @@ Json json_of(const at::Tensor& tensor) {
   return list;
 }
 
-/// A value shape for one sample; null = it has no form in JSON.
+/// A value of one sample; null = it has no form in JSON.
 Json json_of(const batch::Value& value) {
   if (value.is<std::int64_t>()) return value.as<std::int64_t>();
   if (value.is<double>()) return value.as<double>();

@@ -12,8 +12,8 @@ namespace lockstep::engine {
 
 struct BatchSettings {
   Cited<std::int64_t> global_batch_size = {48};  ///< samples of one step, over all ranks; >= 1
-  Cited<std::int64_t> micro_batch = {0};         ///< maximum number of samples of one forward on a rank; 0 = unlimited
-  Cited<std::int64_t> lanes = {0};               ///< 0 = off
+  Cited<std::int64_t> micro_batch = {0};  ///< maximum number of samples per forward pass on a rank; 0 = unlimited
+  Cited<std::int64_t> lanes = {0};        ///< 0 = off
 
   /// Keys global_batch_size, micro_batch and lanes of section `train`.
   static KeySpecs keys();

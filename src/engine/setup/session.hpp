@@ -52,7 +52,7 @@ struct Plan {
     std::map<std::string, double> options;  ///< of the optimizer: lr, weight_decay, ...
     std::vector<Parameter> parameters;
   };
-  /// The way of one option of one group, where it begins and at the end of even parts seed of the run.
+  /// The way of one option of one group, where it begins and at the end of even parts of the run.
   struct Curve {
     std::string option;
     std::string group;

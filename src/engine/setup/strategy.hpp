@@ -67,14 +67,14 @@ class Strategy {
   /// Number of elements of all parameters of the model, before any division among ranks.
   std::int64_t parameter_count() const noexcept { return parameter_count_; }
   const BatchLayout& layout() const noexcept { return layout_; }
-  std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< of a step, on all ranks; 0 = off
+  std::int64_t lanes() const noexcept { return layout_.lanes; }  ///< lanes per step over all ranks; 0 = off
   const DrawSeeds& draws() const noexcept { return draws_; }
   std::uint64_t seed() const noexcept { return draws_.seed; }
   int threads() const noexcept { return threads_; }                                ///< for computing, on this rank
   int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
   const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
-  const at::Device& device() const noexcept { return device_; }                    ///< where this rank computes
+  const at::Device& device() const noexcept { return device_; }                    ///< device of this rank
 
  private:
   std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;

@@ -15,7 +15,7 @@ namespace lockstep::engine {
 
 namespace {
 
-/// The id seed of the run that wrote a checkpoint; "" where it is not stored or cannot be read.
+/// The id of the run that wrote a checkpoint; "" where it is not stored or cannot be read.
 std::string run_of(const std::string& checkpoint) {
   try {
     const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);

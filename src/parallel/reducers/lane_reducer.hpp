@@ -77,7 +77,7 @@ class LaneReducer : public Reducer {
   std::vector<std::vector<at::Tensor>> views_;  // [node][parameter]
   std::vector<mpi::Ticket> tickets_;            // by bucket
   std::vector<char> is_kept_;                   // by parameter: its own part is averaged in place
-  std::size_t lane_ = 0;                        // of this rank, in this step
+  std::size_t lane_ = 0;                        // number of the current lane of this rank
   bool is_open_ = false;                        // between the beginning and the end of a lane
   bool wants_slices_ = false;
   bool is_sliced_ = false;

@@ -96,7 +96,7 @@ class AverageTest : public ::testing::Test {
   AverageTest() : shared_(world_.broadcast(folder_.path())) {}
   ~AverageTest() override { world_.barrier(); }
 
-  /// What `run` holds, written and read again on every rank. Collective over the ranks seed of the run.
+  /// What `run` holds, written and read again on every rank. Collective over the ranks of the run.
   Archive through_a_file(SmallRun& run, const std::string& name) const {
     const Archive archive = capture(run.trainer, "", run.strategy.world().is_root());
     const std::string folder = shared_ + "/" + name;

@@ -121,7 +121,7 @@ INSTANTIATE_TEST_SUITE_P(
                 {"optim.paramwise", "custom:weight,centered=true"},
                 {"optim.paramwise", "custom:bias,momentum=0.9"}},
                "optim.paramwise: the groups of an optimizer cannot have different states of rule 'rmsprop'"},
-        Misuse{"NoBaseBatch", {{"optim.auto_scale_lr", "true"}}, "optim.auto_scale_lr (test) needs"},  // 3.4.1
+        Misuse{"NoBaseBatch", {{"optim.auto_scale_lr", "true"}}, "optim.auto_scale_lr (test) requires"},  // 3.4.1
         Misuse{"FewSamples",
                {{"train.global_batch_size", "1"}},
                "train.global_batch_size (test): 1 samples are not enough for",

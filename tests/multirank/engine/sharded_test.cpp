@@ -265,7 +265,7 @@ TEST(StrategyTest, WhatDoesNotFitIsRefusedOnEveryRank) {
       {{{"strategy.name", "single"}}, "single requires one rank", 2},
       {with(strategy_of(3), {{"train.lanes", "12"}, {"train.micro_batch", "0"}}), "train.lanes"},
       {with(strategy_of(2), {{"ddp.comm_hook", "bf16"}}), "ddp.comm_hook=none"},
-      {with(strategy_of(3), {{"strategy.blocks", "nothing"}}), "no block of the model is called 'nothing'"},
+      {with(strategy_of(3), {{"strategy.blocks", "nothing"}}), "the model does not have a block named 'nothing'"},
       {{{"run.compile", "true"}}, "cannot compile models"},
   };
   for (const auto& [settings, words, ranks] : refusals) {

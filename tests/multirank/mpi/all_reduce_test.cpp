@@ -267,7 +267,7 @@ TEST(AllReduceTest, AThousandRandomOperationsBackToBack) {
     constexpr std::size_t kPlaceBytes = 80'000;
     const BucketMemory bucket = collectives.allocate_bucket(kPlaces * kPlaceBytes);
     std::vector<std::byte> outside(kPlaces * kPlaceBytes);
-    std::mt19937 generator(11);  // the same on every rank
+    std::mt19937 generator(11);  // equal on every rank
     std::deque<Running> running;
     const auto finish_first = [&] {
       collectives.wait(running.front().ticket);

@@ -251,7 +251,8 @@ TEST(FailureTest, DifferentOperationsAreNamedOnEveryRank) {
 TEST(FailureTest, DifferentBucketSizesAreNamedOnEveryRank) {
   with_impatient_backends(20, [](Collectives& collectives) {
     const std::string error = error_of([&] { collectives.allocate_bucket(64 + 64 * (collectives.rank() % 2)); });
-    expect_words(error, {"rank 0 for allocate_bucket #1 of 64 bytes", "rank 1 for allocate_bucket #1 of 128 bytes"});
+    expect_words(error,
+                 {"rank 0 called allocate_bucket #1 of 64 bytes", "rank 1 called allocate_bucket #1 of 128 bytes"});
   });
 }
 

@@ -68,7 +68,7 @@ TEST_F(FaultTest, EveryCallMayFailAndTheEarlierCheckpointStays) {
     const std::string error = error_of([&] { write(directory.path(), 2, sample(2)); });
     disarm();
     if (target < hint) {
-      const std::string outcome = target <= commit ? "could not be saved, earlier checkpoints are untouched: "
+      const std::string outcome = target <= commit ? "could not be saved; earlier checkpoints are not affected: "
                                                    : "was saved, but may be lost after a power failure: ";
       EXPECT_TRUE(error.starts_with((directory / "step-000000000002: ") + outcome)) << error;
       EXPECT_NE(error.find("failed: Input/output error"), std::string::npos) << error;

@@ -82,7 +82,7 @@ TEST(PartsTest, WithoutAllPartsThereIsNothingToCommit) {
   const std::string staged = stage(directory.path(), 3);
   write_part(staged, 3, sample(3), {0, 2});
   const std::string error = error_of([&] { commit(directory.path(), staged, 3, {.parts = 2}); });
-  EXPECT_NE(error.find("could not be saved, earlier checkpoints are untouched"), std::string::npos) << error;
+  EXPECT_NE(error.find("could not be saved; earlier checkpoints are not affected"), std::string::npos) << error;
   EXPECT_EQ(names_of(directory.path()), (Names{"LATEST", "step-000000000002"}));
 }
 

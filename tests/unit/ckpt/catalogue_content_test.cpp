@@ -193,7 +193,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::incompatible,
-       {"whole: ", "/model/params/bad holds 1 NaN and 1 infinite elements, the first at [1, 0]",
+       {"complete: ", "/model/params/bad holds 1 NaN and 1 infinite elements, the first at [1, 0]",
         "resume.allow_nonfinite=true"}},
       {"E_MIXED",
        [](Workshop& shop) {

@@ -167,7 +167,7 @@ TEST_F(IndexTest, AnIndexThatDoesNotFitIsRefused) {
   for (const std::string file : {"../x.safetensors", "/etc/passwd", "..", ""}) {
     expect_refusal(R"("c":")" + file + "\"", 7, "is not in the folder of the index; this is not allowed");
   }
-  expect_refusal("", 0, "whole: 0 arrays");
+  expect_refusal("", 0, "complete: 0 arrays");
   put_bytes(index_, R"({"weight_map": {"a": )");
   EXPECT_EQ(run_captured({"ls", index_}).code, 4);
   put_bytes(index_, R"({"weight_map": {}})" + std::string("\0x", 2));

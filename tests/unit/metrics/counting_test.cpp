@@ -207,12 +207,12 @@ TEST(CountingTest, MisuseIsRefusedInASentence) {
        [] {
          Likelihood().add(make_samples({{1, 2}}, {{0, 1}}));
        },
-       "not of 2"},
+       "not 2"},
       {"calibration of two",
        [] {
          Calibration(3).add(make_samples({{1, 2}}, {{0, 1}}));
        },
-       "not of 2"},
+       "not 2"},
       {"labels of others",
        [] {
          Multilabel(3).add(make_samples({{1, 2}}, {{0, 1}}), 0.5);
