@@ -160,7 +160,7 @@ class Hdf5Walker {
   }
 
   void write_alias(const std::string& path, const std::string& known) {
-    if (!arrays_.contains(known)) refuse_hdf5("it is " + known + ", which holds it");
+    if (!arrays_.contains(known)) refuse_hdf5("it is " + known + ", which contains it");
     put(Hdf5Event::alias, path);
     output_.write_text(known);
   }

@@ -38,7 +38,7 @@ std::string descr_of(DType dtype) {
     case DType::complex128:
       return "<c16";
   }
-  throw CheckpointError("NumPy has no such element type");
+  throw CheckpointError("NumPy does not have this element type");
 }
 
 /// Version 1.0, padded with blanks so that the elements start on a multiple of 64.

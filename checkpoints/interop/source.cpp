@@ -20,7 +20,7 @@ constexpr const char* kMetadataGroup = "/__metadata__";
 
 void require_free(const Source& source, const Archive& archive, const std::string& path) {
   if (archive.has(path)) source.refuse(path, "the name is used twice");
-  if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it lies too deep");
+  if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it is nested too deeply");
 }
 
 }  // namespace

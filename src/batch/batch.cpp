@@ -64,7 +64,7 @@ std::vector<at::Tensor> Batch::tensors(const std::string& key) const {
   if (!value.is<ValueList>()) throw DataError("'" + key + "' of the batch is " + kind_of(value) + ", not tensors");
   std::vector<at::Tensor> tensors;
   for (const Value& each : value.as<ValueList>()) {
-    if (!each.is<at::Tensor>()) throw DataError("the list '" + key + "' of the batch holds " + kind_of(each));
+    if (!each.is<at::Tensor>()) throw DataError("the list '" + key + "' of the batch contains " + kind_of(each));
     tensors.push_back(each.as<at::Tensor>());
   }
   return tensors;

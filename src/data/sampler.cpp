@@ -17,7 +17,7 @@ OrderPtr plain_order(std::int64_t size, std::int64_t global_batch_size, std::uin
   if (size < global_batch_size) {
     throw ConfigError("the training data have " + std::to_string(size) +
                       " samples, fewer than train.global_batch_size = " + std::to_string(global_batch_size) +
-                      "; lower train.global_batch_size or give more data");
+                      "; lower train.global_batch_size or use more data");
   }
   return shuffle ? shuffled_order(size, seed) : sequential_order(size);
 }

@@ -143,8 +143,9 @@ ParamGroupBuilder::ParamGroupBuilder(const Section& optim, const Rule& rule)
   kinds_ = KindSettings::from(kinds);
   sort_selections();
   if (settings_.spares_flat && kinds_.flat_decay_mult) {
-    throw ConfigError(settings_.place +
-                      ": flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which is one");
+    throw ConfigError(
+        settings_.place +
+        ": flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which sets the same multiplier");
   }
 }
 
@@ -170,7 +171,7 @@ ParamGroupBuilder::Selection ParamGroupBuilder::read_selection(const std::string
       .text = joined({parts.begin(), first_option}, ","), .infix = {}, .pattern = {}, .group = {}, .options = {}};
   const bool is_pattern = text.starts_with(kPattern);
   const std::string key = selection.text.substr((is_pattern ? kPattern : kCustom).size());
-  if (key.empty()) throw ConfigError(place + ": there is no name after the colon");
+  if (key.empty()) throw ConfigError(place + ": the name after the colon is missing");
   if (first_option == parts.end()) throw ConfigError(place + ": give options, such as " + text + ",lr_mult=0.1");
 
   Section given;
@@ -182,7 +183,7 @@ ParamGroupBuilder::Selection ParamGroupBuilder::read_selection(const std::string
   try {
     if (is_pattern) selection.pattern.emplace(key);
   } catch (const std::regex_error& error) {
-    throw ConfigError(place + ": '" + key + "' is no regular expression: " + error.what());
+    throw ConfigError(place + ": '" + key + "' is not a regular expression: " + error.what());
   }
   selection.infix = key;
   return selection;

@@ -37,7 +37,7 @@ std::string claim(const std::string& directory, const std::string& chosen, bool 
     if (run.empty() || its_run.empty() || its_run == run) continue;
     if (!is_fork) {
       throw CheckpointError(
-          directory, "it holds checkpoints of two runs: " + std::filesystem::path(other).filename().string() +
+          directory, "it contains checkpoints of two runs: " + std::filesystem::path(other).filename().string() +
                          " is of run " + its_run + ", but the run would resume from " + chosen + " of run " + run +
                          "; choose another --run.dir, or set resume.fork=true, which renames those of "
                          "the other run");

@@ -35,7 +35,7 @@ TEST(BatchTest, WhatIsNotThereIsNamed) {
   EXPECT_EQ(refusal([&] { batch.input(); }), "samples do not contain 'data', only 'crops', 'mixed', 'name'");
   EXPECT_EQ(refusal([&] { batch.tensor("crops"); }), "'crops' of the batch is a list, not a tensor");
   EXPECT_EQ(refusal([&] { batch.tensors("name"); }), "'name' of the batch is a text, not tensors");
-  EXPECT_EQ(refusal([&] { batch.tensors("mixed"); }), "the list 'mixed' of the batch holds a text");
+  EXPECT_EQ(refusal([&] { batch.tensors("mixed"); }), "the list 'mixed' of the batch contains a text");
   EXPECT_EQ(refusal([&] { batch.input(1); }), "the batch does not contain input 1: data.input_keys lists only 1");
   EXPECT_EQ(refusal([&] { Batch().at("data"); }), "samples do not contain 'data', only nothing");
   EXPECT_EQ(batch.tensors("crops").size(), 2U);

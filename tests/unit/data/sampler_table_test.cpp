@@ -91,7 +91,7 @@ TEST(SamplerTableTest, RefusesWhatIsUnknownOrDoesNotFit) {
             "data.instances = 4 does not divide train.global_batch_size = 6");
   EXPECT_EQ(sentence_of<ConfigError>([] { made({}, 24); }),
             "the training data have 23 samples, fewer than train.global_batch_size = 24; lower train.global_batch_size "
-            "or give more data");
+            "or use more data");
 }
 
 // A sequence of tokens, as of the sources of text.

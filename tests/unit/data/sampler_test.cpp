@@ -96,7 +96,7 @@ TEST(SamplerTest, WithoutShuffleTheOrderIsThatOfTheDataSet) {
 TEST(SamplerTest, RefusesADataSetSmallerThanOneBatch) {
   EXPECT_EQ(sentence_of<ConfigError>([] { Sampler(47, 48, 0); }),
             "the training data have 47 samples, fewer than train.global_batch_size = 48; lower train.global_batch_size "
-            "or give more data");
+            "or use more data");
   EXPECT_EQ(Sampler(48, 48, 0).steps_per_epoch(), 1);
   EXPECT_THROW(Sampler(48, 0, 0), std::invalid_argument);
 }

@@ -177,10 +177,9 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
   EXPECT_NE(error_of({"re:[,lr_mult=2"}).find("'[' is no regular expression"), std::string::npos);
   EXPECT_EQ(error_of({"custom:embed,lr_mult=2", "custom:embed,decay_mult=2"}),
             "optim.paramwise (command line): 'custom:embed' is given twice");
-  EXPECT_EQ(
-      error_of({"flat_decay_mult=1"}, {{"no_decay", "norms_biases"}}),
-      "optim.paramwise (command line): flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which is "
-      "one");
+  EXPECT_EQ(error_of({"flat_decay_mult=1"}, {{"no_decay", "norms_biases"}}),
+            "optim.paramwise (command line): flat_decay_mult cannot be combined with optim.no_decay=norms_biases, "
+            "which sets the same multiplier");
 }
 
 TEST(ParamGroupsTest, AFactorOnWeightDecayNeedsSome) {
