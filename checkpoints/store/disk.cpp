@@ -3,6 +3,7 @@
 
 #include <lockstep/core/error.hpp>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include <unistd.h>
 
 #include "checkpoints/store/stale_files.hpp"
+#include "checkpoints/store/store.hpp"
 #include "checkpoints/store/syscalls.hpp"
 
 namespace lockstep::checkpoints {
@@ -96,7 +98,13 @@ const char* kind_of(mode_t mode) {
   return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
 }
 
+std::atomic<std::uint64_t> read_bytes = 0;
+std::atomic<std::uint64_t> written_bytes = 0;
+
 }  // namespace
+
+std::uint64_t bytes_read() noexcept { return read_bytes; }
+std::uint64_t bytes_written() noexcept { return written_bytes; }
 
 void throw_errno(const std::string& path, const char* call, const std::string& detail) {
   const int error = errno;
@@ -129,6 +137,7 @@ void NewFile::write(std::uint64_t offset, std::span<const std::byte> bytes) {
     if (written == 0) errno = ENOSPC;  // no progress and no reason given: do not loop forever
     if (written <= 0) throw_errno(path_, "pwrite", " at byte " + std::to_string(offset));
     offset += static_cast<std::uint64_t>(written);
+    written_bytes += static_cast<std::uint64_t>(written);
     bytes = bytes.subspan(static_cast<std::size_t>(written));
   }
 }
@@ -172,6 +181,7 @@ void ExistingFile::read(std::uint64_t offset, std::span<std::byte> out) const {
     if (got == 0)
       throw CheckpointError(path_, "it ended at byte " + std::to_string(offset) + " while it was being read");
     offset += static_cast<std::uint64_t>(got);
+    read_bytes += static_cast<std::uint64_t>(got);
     out = out.subspan(static_cast<std::size_t>(got));
   }
 }

@@ -25,6 +25,10 @@ std::string hdf5_version();
 /// Threads that reading or writing a large file gains from: as many as this process may use cores, at most 4.
 int io_threads();
 
+/// Bytes that this process has read from state files and written to them since its start. Thread-safe.
+std::uint64_t bytes_read() noexcept;
+std::uint64_t bytes_written() noexcept;
+
 /// "step-000000012000".
 std::string folder_name(std::int64_t step);
 

@@ -3,6 +3,8 @@
 
 #include <lockstep/log/log.hpp>
 
+#include <fmt/format.h>
+
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
@@ -22,14 +24,13 @@ namespace lockstep::trainer {
 
 namespace {
 
-/// " val/loss 0.25 val/accuracy 0.9": the loss, and what the kinds of tasks tell beside it.
+/// " val/loss 0.2500 val/accuracy 0.9000": the loss and the other metrics of the task, with four significant digits.
 std::string evaluation_line(const Record& record) {
-  std::ostringstream text;
-  text << " val/loss " << std::setprecision(5) << record.number("val/loss").value_or(0);
+  std::string text = fmt::format(" val/loss {:#.4g}", record.number("val/loss").value_or(0));
   for (const std::string& name : engine::reported_metrics()) {
-    if (const auto number = record.number("val/" + name)) text << " val/" << name << " " << *number;
+    if (const auto number = record.number("val/" + name)) text += fmt::format(" val/{} {:#.4g}", name, *number);
   }
-  return text.str();
+  return text;
 }
 
 using Clock = std::chrono::steady_clock;

@@ -119,7 +119,7 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--optim.name=rmsprop --optim.paramwise=custom:weight,centered=true --optim.paramwise=custom:bias,momentum=0.9",
        {"optim.paramwise", "different states of rule 'rmsprop'"}},
       {"--optim.name=sgd --sched.rule=constant,of=momentum,base=0.9", {"sched.rule", "sgd keeps no momentum_buffer"}},
-      {"--sched.rule=constant,of=amsgrad,base=1", {"sched.rule", "amsgrad is a switch"}},
+      {"--sched.rule=constant,of=amsgrad,base=1", {"sched.rule", "amsgrad is true or false"}},
       {"--sched.rule=constant,base=-1", {"sched.rule", "lr would be -1"}},
       {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
       {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "too many waves"}},

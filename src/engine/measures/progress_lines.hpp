@@ -2,12 +2,19 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <cstdint>
+#include <functional>
+#include <mutex>
 #include <string>
+#include <thread>
 
 namespace lockstep::engine {
 
-/// Logs how far a long loop is, at most every five seconds. A loop that takes less time logs nothing.
+/// The time between two lines of the same work.
+inline constexpr std::chrono::milliseconds kBetweenProgressLines{5000};
+
+/// Logs the progress of a long loop, at most every five seconds. A loop that takes less time logs nothing.
 class ProgressLines {
  public:
   /// @param what   name of the work, for example "evaluation"
@@ -22,6 +29,30 @@ class ProgressLines {
   std::int64_t total_;
   std::chrono::steady_clock::time_point began_;
   std::chrono::steady_clock::time_point shown_;
+};
+
+/// Logs the progress of reading or writing a checkpoint during its lifetime, from a thread of its own, every five
+/// seconds: "reading FILE: 1.2 of 4.0 GiB, eta 0:00:12". Work that takes less time logs nothing.
+class TransferLines {
+ public:
+  /// @param what   the work, for example "reading FILE"
+  /// @param total  bytes to transfer, about
+  /// @param bytes  counter of transferred bytes, such as checkpoints::bytes_read; called from the thread
+  TransferLines(std::string what, std::uint64_t total, std::function<std::uint64_t()> bytes,
+                std::chrono::milliseconds between = kBetweenProgressLines);
+  ~TransferLines();
+  TransferLines(const TransferLines&) = delete;
+  TransferLines& operator=(const TransferLines&) = delete;
+
+ private:
+  void show(std::uint64_t done, double seconds) const;
+
+  std::string what_;
+  std::uint64_t total_;
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
+  std::thread thread_;
 };
 
 }  // namespace lockstep::engine

@@ -13,6 +13,7 @@
 
 #include "core/clock.hpp"
 #include "core/message.hpp"
+#include "engine/measures/progress_lines.hpp"
 
 namespace lockstep::engine {
 
@@ -49,6 +50,13 @@ std::string words_of(const std::exception_ptr& failure) {
   } catch (const std::exception& error) {
     return message_of(error);
   }
+}
+
+/// Bytes of all arrays.
+std::uint64_t bytes_of(const checkpoints::Archive& archive) {
+  std::uint64_t bytes = 0;
+  for (const std::string& path : archive.array_paths()) bytes += archive.array(path).bytes.size();
+  return bytes;
 }
 
 }  // namespace
@@ -154,6 +162,9 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
 void CheckpointSaver::write(Job& job) {
   try {
     leave_the_core_of_the_rank();
+    const TransferLines progress("saving " + checkpoints::folder_name(job.step),
+                                 bytes_of(job.archive) / static_cast<std::uint64_t>(options_.writers),
+                                 checkpoints::bytes_written);
     checkpoints::write_part(job.staged, job.step, job.archive, *part_, threads());
     if (options_.writers == 1) job.committed = commit(job);
   } catch (const std::exception&) {

@@ -5,11 +5,17 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
+#include <cstdint>
+#include <filesystem>
 #include <optional>
+
+#include "engine/measures/progress_lines.hpp"
 
 namespace lockstep::engine {
 
 namespace {
+
+namespace fs = std::filesystem;
 
 /// Why a rank cannot read a checkpoint.
 struct Refusal {
@@ -46,12 +52,25 @@ std::optional<Refusal> agreed(const std::optional<Refusal>& mine, const mpi::Com
   return std::nullopt;
 }
 
+/// Bytes of a checkpoint, which is a file or a folder of files; 0 if it cannot be read.
+std::uint64_t bytes_in(const fs::path& checkpoint) {
+  std::error_code ignored;
+  if (!fs::is_directory(checkpoint, ignored)) {
+    const auto size = fs::file_size(checkpoint, ignored);
+    return ignored ? 0 : size;
+  }
+  std::uint64_t bytes = 0;
+  for (const auto& entry : fs::directory_iterator(checkpoint, ignored)) bytes += bytes_in(entry.path());
+  return bytes;
+}
+
 /// Collective.
 /// @return  why some rank could not read it; nullopt = every rank has it in `archive`
 std::optional<Refusal> try_read(const AgreedReading& reading, const std::string& path, checkpoints::Archive& archive) {
   std::optional<Refusal> refusal;
   reading.store.write([&] {
     try {
+      const TransferLines progress("reading " + path, bytes_in(path), checkpoints::bytes_read);
       archive = checkpoints::read(path, reading.targets);
     } catch (const CheckpointError& error) {
       refusal = Refusal{cause_of(error), error.what()};

@@ -133,7 +133,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"TwoBegins",
                {{"ema.kind", "swa"}, {"ema.begin", "2"}, {"ema.begin_epoch", "1"}},
                "ema.begin (test) and ema.begin_epoch (test): set one of them"},
-        Misuse{"DecayOfOne", {{"ema.kind", "ema"}, {"ema.decay", "1"}}, "ema.decay (test): with 1 the average"}),
+        Misuse{"DecayOfOne", {{"ema.kind", "ema"}, {"ema.decay", "1"}}, "ema.decay (test): with 1, the average"}),
     kName);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -146,7 +146,7 @@ INSTANTIATE_TEST_SUITE_P(
                "train.init_scale (test): loss scaling: the scale must be a positive float32 number"},
         Misuse{"BackoffOfOne", with(kFp16, {{"train.backoff_factor", "1"}}),
                "train.backoff_factor (test): loss scaling: backoff_factor must be between 0 and 1"},
-        Misuse{"Clip", {{"train.clip_grad", "norms:1"}}, "train.clip_grad (test): 'norms:1' is not a way to clip"},
+        Misuse{"Clip", {{"train.clip_grad", "norms:1"}}, "train.clip_grad (test): 'norms:1' is not a clipping rule"},
         Misuse{"ClipOfNothing", {{"train.clip_grad", "norm:"}}, "train.clip_grad (test): norm: '' is not a number > 0"},
         Misuse{"ClipOfZero", {{"train.clip_grad", "value:0"}}, "train.clip_grad (test): value: '0' is not a number"}),
     kName);
@@ -158,7 +158,7 @@ INSTANTIATE_TEST_SUITE_P(
         Misuse{"NoDecay", {{"optim.paramwise", "norm_decay_mult=0"}}, "norm_decay_mult needs optim.weight_decay"},
         Misuse{"NoOptions", {{"optim.paramwise", "custom:head"}}, "give options, such as custom:head,lr_mult=0.1"},
         Misuse{"NotANumber", {{"optim.paramwise", "custom:head,lr_mult=nan"}}, "lr_mult: 'nan' is not a number >= 0"},
-        Misuse{"Pattern", {{"optim.paramwise", "re:[,lr_mult=2"}}, "is no regular expression"}),
+        Misuse{"Pattern", {{"optim.paramwise", "re:[,lr_mult=2"}}, "is not a regular expression"}),
     kName);
 
 // Case 3.3.5: first the optimizer, then what drives it.

@@ -222,7 +222,7 @@ const std::vector<Row>& content_rows() {
        },
        {"doctor", "FILE"},
        Exit::policy,
-       {"step-000000000010 is of run 00000000000000aa, but step-000000000020 of run 00000000000000bb",
+       {"step-000000000010 belongs to run 00000000000000aa, but step-000000000020 to run 00000000000000bb",
         "resume.fork=true"}},
       {"E_LEASE",
        [](Workshop& shop) {

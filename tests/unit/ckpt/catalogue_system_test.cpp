@@ -144,7 +144,7 @@ const std::vector<Row>& system_rows() {
        },
        kConvert,
        Exit::io,
-       {"DIR/out/.tmp-x.npz", "failed: No space left on device (", " bytes and ", "are free there; make room"}},
+       {"DIR/out/.tmp-x.npz", "failed: No space left on device (", " bytes and ", "are available there; free"}},
       {"E_QUOTA",
        [](Workshop& shop) {
          make_source_and_out(shop);

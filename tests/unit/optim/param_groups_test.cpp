@@ -166,7 +166,7 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
       {"bias_lr_mult=1,bias_lr_mult=2", "bias_lr_mult is given twice"},
       {"backbone", "'backbone' does not have the form key=value"},
       {"custom:embed", "give options, such as custom:embed,lr_mult=0.1"},
-      {"custom:,lr_mult=2", "there is no name after the colon"},
+      {"custom:,lr_mult=2", "the name after the colon is missing"},
       {"custom:embed,momentun=1", "key 'momentun' is unknown; did you mean 'momentum'?"},
       {"custom:embed,lr=1,lr_mult=2", "lr and lr_mult cannot be combined"},
       {"custom:embed,lr_mult=2,block", "'block' does not have the form key=value"},
@@ -174,7 +174,7 @@ TEST(ParamGroupsTest, ASentenceForWhatIsWrong) {
   for (const Refusal& refusal : refusals) {
     EXPECT_EQ(error_of({refusal.text}), "optim.paramwise (command line): '" + refusal.text + "': " + refusal.message);
   }
-  EXPECT_NE(error_of({"re:[,lr_mult=2"}).find("'[' is no regular expression"), std::string::npos);
+  EXPECT_NE(error_of({"re:[,lr_mult=2"}).find("'[' is not a regular expression"), std::string::npos);
   EXPECT_EQ(error_of({"custom:embed,lr_mult=2", "custom:embed,decay_mult=2"}),
             "optim.paramwise (command line): 'custom:embed' is given twice");
   EXPECT_EQ(error_of({"flat_decay_mult=1"}, {{"no_decay", "norms_biases"}}),
