@@ -21,7 +21,7 @@ enum class Kind : std::uint8_t {
   split
 };
 
-/// What a rank asks its peers to do together with it. All ranks must ask for the same; lies in shared memory and
+/// What a rank asks its peers to do together with it. All ranks must request the same; lies in shared memory and
 /// travels as bytes.
 struct Call {
   std::uint64_t sequence = 0;
@@ -49,7 +49,7 @@ std::string describe(const Call& call);
 /// @param late  the ranks that it waits for
 std::string lateness(int rank, double seconds, const Call& call, const std::string& late);
 
-/// Compares what some ranks ask for; the first call that is not like the first rank's decides.
+/// Compares what some ranks request; the first call that is not like the first rank's decides.
 /// @param ranks    what they are called
 /// @param call_of  gives the call of the i-th of them
 /// @return  both sides in one sentence, the same on every rank; empty when all agree

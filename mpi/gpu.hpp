@@ -31,7 +31,7 @@ class Gpu {
 
   int index() const noexcept { return index_; }  ///< as LibTorch numbers devices
   const std::string& name() const noexcept { return name_; }
-  const std::string& uuid() const noexcept { return uuid_; }  ///< tells GPUs apart that several processes see
+  const std::string& uuid() const noexcept { return uuid_; }  ///< identifies a GPU across processes
   const gpu::ModuleApi& api() const noexcept { return *api_; }
 
  private:

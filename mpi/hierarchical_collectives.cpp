@@ -25,7 +25,7 @@ WaitOptions with_grace(WaitOptions options) {
   return options;
 }
 
-/// What the first rank of a host tells those of other hosts about a call.
+/// The message of the first rank of a host to the first ranks of other hosts about a call.
 struct Notice {
   Call call;
   std::array<char, 400> fault{};  ///< what the ranks of this host disagree about
@@ -171,7 +171,7 @@ void HierarchicalCollectives::reduce_scatter(const Job& job) {
   std::memcpy(job.result, job.values + slice.begin * job.element_bytes(), slice.count * job.element_bytes());
 }
 
-/// Each carrier brings the result of its slice into its own slot.
+/// Each carrier writes the result of its slice to its own slot.
 void HierarchicalCollectives::open(const Job& job) {
   await_all(job);
   if (const Arrays* const arrays = memory_.find(job)) {

@@ -54,7 +54,7 @@ class LaneTree {
   std::span<const std::uint8_t> merges_of(int rank) const;
   /// How many nodes are on the stack before those of `rank`.
   int depth_before(int rank) const;
-  /// Tells trees apart that deal the lanes out differently.
+  /// States trees apart that deal the lanes out differently.
   std::uint32_t fingerprint() const noexcept { return fingerprint_; }
 
  private:

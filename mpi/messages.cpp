@@ -209,7 +209,7 @@ void Messages::look_around(const Exchange& exchange, const Call& call, double se
   if (!late.empty()) fail(lateness(comm_.rank(), seconds, call, late));
 }
 
-/// A rank that has told this one about a call continues only when it has heard the same.
+/// A rank that has sent its call to this one continues only after it has received the same call.
 bool Messages::is_awaited_by(int world_rank, std::uint32_t peer_thread) {
   if (peer_thread != 0) return false;  // it waits in shared memory; which thread waits here is not known
   const auto found = std::find(world_ranks_.begin(), world_ranks_.end(), world_rank);

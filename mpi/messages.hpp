@@ -41,10 +41,11 @@ class Exchange {
 };
 
 /// Jobs done by messages between the ranks of a communicator. Point-to-point messages keep the order of summation in
-/// our hands (MPI_Allreduce may choose any), tell which rank is late, and can be given up. Collective, all but `await`.
+/// our hands (MPI_Allreduce may choose any), state which rank is late, and can be given up. Collective, all but
+/// `await`.
 class Messages final : private WaitPoint {
  public:
-  /// @param host  where this rank's waits end when a rank of its host gives up, and tell that they do; may be null
+  /// @param host  ends the waits of this rank when a rank of its host fails; can be null
   Messages(Communicator comm, const WaitOptions& options, Rendezvous* host = nullptr);
   ~Messages() override { note_end(); }
 

@@ -34,8 +34,8 @@ struct WaitOptions {
 /// Where the ranks of one host wait for each other, in shared memory.
 ///
 /// Every rank owns a line with two counters that only grow. `arrived` is the number of the last call that it has
-/// posted; what it posted, and the values it named, are visible to whoever saw the counter. `progress` counts the
-/// parts of calls that it has worked off; as all ranks do the same calls, equal progress means the same place.
+/// posted; what it posted, and the values it named, are visible to a rank that has read the counter. `progress` counts
+/// the parts of calls that it has worked off; as all ranks do the same calls, equal progress means the same place.
 ///
 /// A wait spins, then yields, then sleeps in the kernel. It ends with CommError when a peer gave up, died, left, or
 /// is late; then all ranks' waits end.
@@ -50,7 +50,7 @@ class Rendezvous final : private WaitPoint {
   /// @param names   what its ranks are called in error texts
   /// @param memory  zeroed, bytes_for(host.size()) bytes, the same on every rank
   Rendezvous(const Communicator& host, std::vector<int> names, std::span<std::byte> memory, const WaitOptions& options);
-  ~Rendezvous() override;  ///< tells the others that this rank has left
+  ~Rendezvous() override;  ///< notifies the others that this rank has ended
 
   void arrive(const Posting& posting);
   void advance();  ///< one more part is done
@@ -67,7 +67,7 @@ class Rendezvous final : private WaitPoint {
   /// Throws what this rank or a peer gave up for, if one did.
   void throw_if_given_up();
   /// Makes every rank's waits fail, unless they do already.
-  /// @param code  of what they throw; beside that of communication it is an error that is this rank's
+  /// @param code  of what they throw; in addition to that of communication it is an error that is this rank's
   void notify_peers(const std::string& reason, ExitCode code = ExitCode::communication) noexcept;
   /// The same, and throws.
   [[noreturn]] void give_up(const std::string& reason);

@@ -18,7 +18,7 @@ namespace lockstep::mpi {
 
 namespace {
 
-/// Tells a peer which file is meant: the descriptor alone might be somebody else's where pids are numbered again.
+/// Identifies the file for a peer: the descriptor alone could belong to another process after pids were reused.
 struct FileIdentity {
   std::int64_t pid = 0;
   std::int64_t descriptor = -1;

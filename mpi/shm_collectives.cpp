@@ -87,7 +87,7 @@ void ShmCollectives::settle(const Job& job) {
   meeting_.await_progress(progress_after_[job.call.sequence % kMaxJobs], job.call);
 }
 
-/// Values in buckets stay as they are: whoever asks for a range reads all slots and writes to none.
+/// Values in buckets stay as they are: a request of a range reads all slots and writes to none.
 void ShmCollectives::open(const Job& job) {
   await_all(job);
   if (memory_.find(job) == nullptr) all_reduce_staged(job);

@@ -6,12 +6,12 @@
 
 namespace lockstep::mpi {
 
-/// The slurm job that this process belongs to, as the environment tells it.
+/// The slurm job that this process belongs to, as the environment states it.
 struct SlurmJob {
   std::string id;               ///< digits
   int restarts = 0;             ///< how often it was requeued
   bool is_step_task = false;    ///< started by srun: what slurm signals to the job's steps reaches this process
-  std::optional<double> end{};  ///< of the allocation, in seconds since 1970; few versions of slurm tell
+  std::optional<double> end{};  ///< of the allocation, in seconds since 1970; only set by some versions of Slurm
 };
 
 /// None outside of slurm. Not collective: mpirun gives the variables to the ranks of its own host only.

@@ -39,7 +39,7 @@ struct Envelope {
 };
 static_assert(sizeof(Envelope) == kEnvelopeBytes);
 
-/// Which program wrote an HDF5 file, as far as its first bytes tell: "Keras", "PyTables", "MATLAB", "NeXus", otherwise
+/// Which program wrote an HDF5 file, as far as its first bytes state: "Keras", "PyTables", "MATLAB", "NeXus", otherwise
 /// "another program".
 std::string hdf5_writer(std::string_view head);
 

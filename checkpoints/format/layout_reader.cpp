@@ -115,7 +115,7 @@ class LayoutReader {
     return std::move(links.names);
   }
 
-  /// Without its bytes. HDF5 is never asked for them: they are where `places_` says, which was checked.
+  /// Without its bytes. HDF5 is never requested them: they are where `places_` says, which was checked.
   Array read_array(hid_t set, const std::string& path) {
     const auto place = place_of_.find(path);
     if (place == place_of_.end()) fail("it is not in the index");

@@ -30,7 +30,8 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
 /// part 0, second names with the first ones.
 Archive archive_part(const Archive& archive, Part part);
 
-/// Reads the beginning of a file and checks it: enough to tell a finished file from anything else, not to find damage.
+/// Reads the beginning of a file and checks it: enough to distinguish a complete file from any other, but not to find
+/// damage.
 Seal read_seal(const std::string& path);
 
 /// Reads a file into memory and checks every byte before HDF5 sees one.

@@ -29,8 +29,8 @@ Envelope read_envelope(const std::string& path, const ExistingFile& file) {
   return parse_envelope(path, head, file.size());
 }
 
-/// Memory for a file. Owned and not mapped: what was checked must not change under us, and a file that somebody cuts
-/// off later must not become a SIGBUS.
+/// Memory for a file. Owned and not mapped: what was checked must not change under us, and a file that another process
+/// cuts off later must not become a SIGBUS.
 std::shared_ptr<std::byte> allocate(const std::string& path, std::uint64_t bytes) {
   constexpr std::size_t kPage = 4096;
   void* memory = bytes < PTRDIFF_MAX - kPage ? std::aligned_alloc(kPage, (bytes + kPage) / kPage * kPage) : nullptr;

@@ -126,7 +126,7 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
 
   NewFile file(path);
   file.reserve(envelope.file_bytes);
-  file.write(0, envelope.bytes());  // not committed: tells a reader how far its writer came
+  file.write(0, envelope.bytes());  // not committed: a reader can see that the writer was interrupted
 
   for_each_parallel_piece(pieces, threads, [&](std::size_t first, std::size_t last) {
     if (first == last) return;
@@ -157,7 +157,7 @@ Seal write_state_file(const std::string& path, std::int64_t step, const Archive&
   envelope.index_digest = digest128(encoded);
   seal(envelope);
   file.write(0, envelope.bytes());
-  file.sync();  // once is enough: if the envelope should reach the disk first, the digests tell
+  file.sync();  // once is enough: if the envelope reaches the disk first, the digests differ
   file.close();
   return {envelope.step, envelope.index_digest};
 }

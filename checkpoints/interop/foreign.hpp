@@ -23,7 +23,7 @@ FileKind kind_of(const std::string& path);
 /// "a PyTorch file", for sentences.
 std::string describe(FileKind kind);
 
-/// The same of a file; of HDF5 with the program that wrote it where that can be told ("an HDF5 file of Keras").
+/// The same of a file; for HDF5 with the program that wrote it, if it is known ("an HDF5 file of Keras").
 /// @throws CheckpointError  as kind_of()
 std::string describe(const std::string& path);
 

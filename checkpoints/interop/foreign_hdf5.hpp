@@ -5,8 +5,8 @@
 #include "checkpoints/interop/sandbox.hpp"
 #include "checkpoints/interop/source.hpp"
 
-/// HDF5 files of other programs. The library is not safe against a hostile file, so a child process parses it and tells
-/// what it found.
+/// HDF5 files of other programs. The library is not safe against a hostile file, so a child process parses it and
+/// reports the result.
 namespace lockstep::checkpoints {
 
 /// Whether HDF5's signature stands at byte 0, 512, 1024, 2048, ...
@@ -14,7 +14,7 @@ bool is_hdf5(const Source& source);
 
 Archive read_foreign_hdf5(const DiskSource& source);
 
-/// What the child tells of, each with what follows it.
+/// The messages of the child, with the data that follow them.
 enum class Hdf5Event : std::uint64_t {
   end,
   group,    ///< path
@@ -26,7 +26,7 @@ enum class Hdf5Event : std::uint64_t {
   failure,  ///< object, message, CheckpointFault
 };
 
-/// Walks through a file; in the child. Never throws a CheckpointError: it tells of it.
+/// Walks through a file; in the child. A CheckpointError is sent to the parent, not thrown.
 void walk_hdf5(const Source& source, std::span<const std::byte> content, ChildOutput& output);
 
 }  // namespace lockstep::checkpoints

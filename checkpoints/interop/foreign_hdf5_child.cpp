@@ -275,7 +275,7 @@ class Hdf5Walker {
   std::size_t objects_ = 0;
 };
 
-/// Nothing leads through an external link any more; what it points to can be told.
+/// Nothing leads through an external link any more; what it points to can be reported.
 void block_external_links() {
   H5L_class_t blocked{};
   blocked.version = H5L_LINK_CLASS_T_VERS;

@@ -33,7 +33,7 @@ class Mapping {
   void* memory_;
 };
 
-/// Builds the archive of what the child tells; believes none of its sizes.
+/// Builds the archive from the messages of the child, and checks all sizes.
 class Receiver {
  public:
   explicit Receiver(const Source& source) : source_(source), expansion_(source) { archive_.set_origin(source.path()); }

@@ -21,7 +21,7 @@ void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
 void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& shape,
             const std::vector<std::int64_t>& strides, std::size_t element_bytes, std::span<std::byte> to);
 
-/// Reads the JSON that the writers put beside the arrays.
+/// Reads the JSON that the writers put next to the arrays.
 void read_metadata(const Zip& zip, const std::string& record, Archive& archive);
 /// @throws CheckpointError  a text is not UTF-8
 std::string metadata_json(const std::map<std::string, std::string>& metadata);

@@ -8,8 +8,8 @@
 /// safetensors: 8 bytes of header length, a JSON object with type, shape and place of every tensor, then their bytes.
 namespace lockstep::checkpoints {
 
-/// Reads a file after checking its header: names are told once, ranges fit shape and type, start at 0, touch and fill
-/// the file.
+/// Reads a file after checking its header: names occur once, ranges fit shape and type, start at 0, touch and fill the
+/// file.
 Archive read_safetensors(const Source& source);
 
 /// The header, with the length in front, for `arrays` in the order of safetensors_order.

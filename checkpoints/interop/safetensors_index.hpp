@@ -9,14 +9,14 @@
 #include "checkpoints/interop/source.hpp"
 
 /// A model in several safetensors files: a JSON file, "model.safetensors.index.json", whose "weight_map" says which
-/// tensor is in which file beside it.
+/// tensor is in which file next to it.
 namespace lockstep::checkpoints {
 
 /// Whether the file is JSON with a weight_map among its first bytes.
 bool is_safetensors_index(const Source& source);
 
 /// Paths of the files that the index lists, each once, by name.
-/// @throws CheckpointError  the index is malformed, or names a file that does not lie beside it
+/// @throws CheckpointError  the index is malformed, or names a file in another folder
 std::vector<std::string> files_of_index(const Source& source);
 
 /// Reads all files as one archive.

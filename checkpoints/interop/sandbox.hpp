@@ -39,7 +39,7 @@ class ChildInput {
 /// meanwhile.
 ///
 /// The child is a fork of this process: `work` must not wait for another thread, nor use MPI or a GPU. Its exceptions
-/// end the child without a word: it must tell of them through its output.
+/// end the child without a word: it must report them through its output.
 /// @param memory_bytes  what the child may take beyond what this process has
 /// @throws CheckpointError  without a path: the child crashed, or was stopped for taking too much; else what `receive`
 ///                          throws

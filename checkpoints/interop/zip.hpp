@@ -28,7 +28,7 @@ struct ZipRecord {
 
 /// The records of an archive, from its central directory. Refuses what a writer of checkpoints has no reason for and a
 /// trickster has: encryption, several disks, comments, records that overlap, have equal names, lead out of the archive
-/// or are told of differently in front of their bytes.
+/// or have contradicting local headers.
 class Zip {
  public:
   explicit Zip(const Source& source);
@@ -68,7 +68,7 @@ class Zip {
 /// Writes an archive of stored records, the bytes of each on a multiple of 64.
 class ZipWriter {
  public:
-  /// @param large_from  from how many bytes on sizes and offsets are told in 64 bits
+  /// @param large_from  minimum number of bytes for 64-bit sizes and offsets
   explicit ZipWriter(NewFile& file, std::uint64_t large_from = 0xFFFFFFFF) : file_(file), large_from_(large_from) {}
 
   void add(const std::string& name, std::span<const std::byte> bytes);

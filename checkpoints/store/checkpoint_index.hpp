@@ -40,7 +40,7 @@ Archive read_groups(const std::string& path);
 
 /// Reads one array and checks its digests.
 /// @param array  its path in the archive
-/// @throws CheckpointError  as read(), and when there is no such array
+/// @throws CheckpointError  as read(), and when the array does not exist
 Array read_array(const std::string& path, const std::string& array);
 
 /// 32 hexadecimal digits that depend on nothing but the bytes: the XXH3 digest of 128 bits of the 64-bit digests of

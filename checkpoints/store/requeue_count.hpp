@@ -6,7 +6,7 @@
 
 namespace lockstep::checkpoints {
 
-/// How often in a row a run has started from the same step: a file STARTS beside its checkpoints, lines `step` and
+/// How often in a row a run has started from the same step: a file STARTS next to its checkpoints, lines `step` and
 /// `count`. A run that dies before it saves is started from there again, and would be forever.
 struct RequeueCount {
   std::int64_t step = 0;
@@ -17,7 +17,7 @@ struct RequeueCount {
 RequeueCount read_requeue_count(const std::string& directory);
 
 /// Notes one more start from `step`, or the first one where the last was from another step. Durable when it returns.
-/// @param is_first  forgets those before: somebody has started the run again
+/// @param is_first  forgets those before, because the user has started the run again
 /// @return  how many there are in a row now, this one included
 /// @throws CheckpointError  the file cannot be written
 std::int64_t note_start(const std::string& directory, std::int64_t step, bool is_first);

@@ -8,7 +8,7 @@
 
 namespace lockstep::checkpoints {
 
-/// Which checkpoints stay. A checkpoint is also kept while a file of its name with ".pin" behind lies beside it.
+/// Which checkpoints stay. A checkpoint is also kept while a file of its name with the suffix ".pin" is next to it.
 struct RetentionRule {
   std::int64_t keep_last = 3;                 ///< newest finished ones; at least 1
   std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay forever; 0 = none

@@ -8,7 +8,7 @@
 /// The names beginning with a dot that a writer leaves in a folder of checkpoints when it is killed.
 namespace lockstep::checkpoints {
 
-/// Whether a process of this host exists and has not ended. A zombie has: nobody has asked for its exit code yet.
+/// Whether a process of this host exists and has not ended. A zombie has ended: its exit code has not been read yet.
 bool is_running(pid_t process);
 
 /// The name of this host, as gethostname gives it.

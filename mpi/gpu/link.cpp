@@ -75,7 +75,7 @@ Link::Link(int device, const ncclUniqueId& id, int ranks, int rank) : device_(de
 }
 
 Link::~Link() {
-  // Whatever fails here can neither be told nor helped.
+  // Errors here cannot be reported.
   cudaSetDevice(device_);
   if (comm_ != nullptr) is_finalized_ ? ncclCommDestroy(comm_) : ncclCommAbort(comm_);
   for (const auto& event : events_) cudaEventDestroy(event->handle);

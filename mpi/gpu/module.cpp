@@ -32,7 +32,7 @@ Fault use_device(int device, DeviceFacts* facts) {
     check(cudaSetDevice(device), "cudaSetDevice");
     cudaDeviceProp properties{};
     check(cudaGetDeviceProperties(&properties, device), "cudaGetDeviceProperties");
-    check(cudaFree(nullptr), "cudaFree");  // brings the device up, so that what is wrong with it shows here
+    check(cudaFree(nullptr), "cudaFree");  // initializes the device, so that its errors occur here
     std::snprintf(facts->name, sizeof(facts->name), "%s", properties.name);
     std::snprintf(facts->uuid, sizeof(facts->uuid), "%s", text_of(properties.uuid).c_str());
   });

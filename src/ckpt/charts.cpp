@@ -33,7 +33,7 @@ int width_of(const Request& request) {
   return static_cast<int>(std::clamp<std::int64_t>(request.integer("width", 720, 200), 200, 10000));
 }
 
-/// "step 1250", or the file's name where it tells no step.
+/// "step 1250", or the file's name where it states no step.
 std::string origin_of(const Source& source) {
   const auto& attributes = source.attributes("/");
   const auto step = attributes.find("step");

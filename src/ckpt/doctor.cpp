@@ -168,7 +168,7 @@ std::string run_of(const std::string& checkpoint) {
   }
 }
 
-/// @return whether all checkpoints are of one run, as far as they tell
+/// @return whether all checkpoints are of one run, as far as known
 bool look_at_runs(const std::vector<Saved>& all, Diagnosis& diagnosis) {
   const Saved* first = nullptr;
   std::string run;

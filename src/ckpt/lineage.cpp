@@ -18,17 +18,17 @@ namespace {
 
 constexpr const char* kLineagePath = "/meta/lineage";
 
-/// One checkpoint, and what it tells of where it came from.
+/// One checkpoint, and its origin.
 struct Node {
   std::string name;  ///< "step-000000001250"
   std::int64_t step = 0;
   std::string id = {};
-  std::string run = {};               ///< the run's id; "" where the file does not tell
+  std::string run = {};               ///< the run's id; "" if unknown
   std::string parent = {};            ///< its parent's id; likewise
   std::string problem = {};           ///< why it cannot be read, or ""
   std::optional<std::size_t> from{};  ///< index of the parent among the nodes
   bool is_told = false;               ///< whether the file says so, rather than the order of the steps
-  bool is_here = true;                ///< else a file tells of it
+  bool is_here = true;                ///< else it is listed in another file
 };
 
 std::string attribute(const Source& source, const std::string& name) {
@@ -37,7 +37,7 @@ std::string attribute(const Source& source, const std::string& name) {
   return found == attributes.end() ? "" : attribute_text(found->second);
 }
 
-/// The ancestors that a checkpoint tells of, oldest first: lines of "step 40 digest 0123... ranks 2".
+/// The ancestors that a checkpoint states, oldest first: lines of "step 40 digest 0123... ranks 2".
 std::vector<Node> ancestors_of(const Source& source) {
   std::vector<Node> nodes;
   const auto& arrays = source.arrays();
@@ -59,7 +59,7 @@ std::vector<Node> ancestors_of(const Source& source) {
   return nodes;
 }
 
-/// The checkpoint at `path`; the ancestors that it tells of are added to `told`.
+/// The checkpoint at `path`; its ancestors are added to `known`.
 Node node_of(const std::string& name, std::int64_t step, const std::string& path, std::vector<Node>& told) {
   Node node{.name = name, .step = step};
   const checkpoints::CheckpointIndex index =

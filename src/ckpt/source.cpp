@@ -17,7 +17,7 @@ namespace lockstep::ckpt {
 
 namespace {
 
-/// Up to here a file is read whole when its arrays are asked for: one after the other costs a look at its index each.
+/// Up to here a file is read whole when its arrays are requested: one after the other costs a look at its index each.
 constexpr std::uint64_t kWholeBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kManyArrays = 2000;
 

@@ -67,7 +67,7 @@ class Source {
   bool is_own_ = true;
   std::uint64_t file_bytes_ = 0;
   std::vector<ArrayInfo> arrays_;
-  mutable std::shared_ptr<const checkpoints::Archive> groups_;  ///< read when first asked for
+  mutable std::shared_ptr<const checkpoints::Archive> groups_;  ///< read when first requested
   mutable std::shared_ptr<const checkpoints::Archive> whole_;   ///< likewise, where all arrays fit into memory
 };
 

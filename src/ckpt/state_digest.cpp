@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::array<std::string_view, 9> kGroups = {"model", "master", "ema",    "swa",    "averages",
                                                      "optim", "sched",  "scaler", "sampler"};
-/// Attributes of "/" that count; all others tell where and how the run was started.
+/// Attributes of "/" that count; all others state where and how the run was started.
 constexpr std::array<std::string_view, 3> kCounters = {"step", "epoch", "samples_seen"};
 
 std::string_view first_part(std::string_view path) {

@@ -15,7 +15,7 @@ using SectionHelp = std::map<std::string, std::string>;
 std::string overview_help(const KeySpecs& specs, const SectionHelp& sections);
 
 /// `--help=SECTION`: its keys in the order of declaration, each with help, accepted values and default.
-/// @throws ConfigError  there is no such section
+/// @throws ConfigError  the section does not exist
 std::string section_help(const std::string& section, const KeySpecs& specs, const SectionHelp& sections);
 
 }  // namespace lockstep::config

@@ -11,7 +11,7 @@
 
 namespace lockstep::config {
 
-/// What the words after `trainer` ask for.
+/// What the words after `trainer` request.
 struct Invocation {
   std::string command = "train";        ///< one of commands()
   Config config;                        ///< defaults, then the files in their order, then the keys of the command line
@@ -39,7 +39,7 @@ struct IniText {
 Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
                  const std::vector<IniText>& base = {});
 
-/// What one command understands beside keys, such as `--from PATH`. It is no part of the configuration.
+/// What one command understands in addition to keys, such as `--from PATH`. It is no part of the configuration.
 struct Switch {
   std::string name;
   std::string value = {};  ///< what it takes, in a word for help; empty = nothing

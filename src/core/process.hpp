@@ -3,7 +3,7 @@
 
 namespace lockstep {
 
-/// Most memory that this process has held so far (VmHWM), in MB of 2^20 bytes; 0 where the system does not tell.
+/// Most memory that this process has held so far (VmHWM), in MB of 2^20 bytes; 0 if unknown.
 double peak_memory_mb();
 
 /// What it holds now (VmRSS), likewise.

@@ -11,7 +11,7 @@ namespace lockstep::data {
 using List = std::vector<std::int64_t>;
 
 /// An order whose positions depend on one another: the whole epoch is a pure function of its number. The lists of the
-/// two epochs last asked for are remembered, which changes nothing but speed.
+/// two epochs last requested are remembered, which changes nothing but speed.
 class EpochList : public Order {
  public:
   List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const final;
@@ -25,8 +25,8 @@ class EpochList : public Order {
   mutable std::map<std::int64_t, std::shared_ptr<const List>> lists_;
 };
 
-/// What the numbers of an epoch's order are drawn for beside the order itself: the last argument of random::bits. In
-/// its low bits it may hold a class. The values are part of the checkpoint contract.
+/// What the numbers of an epoch's order are drawn for in addition to the order itself: the last argument of
+/// random::bits. In its low bits it may hold a class. The values are part of the checkpoint contract.
 enum class Draw : std::uint64_t {
   repeats = std::uint64_t{1} << 56,
   classes = std::uint64_t{2} << 56,

@@ -90,7 +90,7 @@ std::vector<std::int64_t> read_shape(ByteReader& file) {
   return shape;
 }
 
-// What a shape promises, refused before memory is asked for when a file of this length cannot hold it.
+// What a shape promises, refused before memory is requested when a file of this length cannot hold it.
 std::size_t promised_bytes(ByteReader& file, const std::vector<std::int64_t>& shape, std::uint64_t file_size) {
   const std::uint64_t limit = file.is_compressed() ? file_size * kMaxExpansion : file_size;
   std::uint64_t count = 1;

@@ -21,7 +21,8 @@ struct ChosenRoles {
 /// A data set whose batches know their roles. Where the chosen roles are those of the data set, it is the data set
 /// itself and its digest stays; batches then have its roles.
 /// @param dataset  null = nothing is done
-/// @throws ConfigError  a name is given twice, or the first sample has no such value; the message names those it has
+/// @throws ConfigError  a name is given twice, or the first sample does not have this value; the message names those it
+///                      has
 std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset, const ChosenRoles& chosen);
 
 }  // namespace lockstep::data

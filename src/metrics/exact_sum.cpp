@@ -15,7 +15,7 @@ namespace {
 constexpr int kDigitBits = 32;
 constexpr std::int64_t kDigitMask = 0xffffffff;
 constexpr int kLowestExponent = -1074;                         // of the smallest double
-constexpr std::int64_t kMaxUnsettled = std::int64_t{1} << 28;  // an addition brings less than 2^33 to a digit
+constexpr std::int64_t kMaxUnsettled = std::int64_t{1} << 28;  // an addition adds less than 2^33 to a digit
 
 /// Rounds a window of 64 bits, whose highest bit is 1, to the 53 bits of a double; ties to even.
 /// @param is_more  something below the window is not 0

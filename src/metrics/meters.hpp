@@ -13,7 +13,7 @@
 
 namespace lockstep::metrics {
 
-/// Several meters and what they have counted so far. Sees no ranks: whoever has some adds sums() up over them in one
+/// Several meters and what they have counted so far. Independent of ranks: the caller sums sums() over them in one
 /// all_reduce, and gives all_gather_any's parts of packed() to take_gathered. Both once, before read. Meters that need
 /// all samples take (1 + K + L) 8 bytes of each on every rank.
 class Meters {

@@ -6,7 +6,7 @@
 #include <vector>
 
 // Labels are 1 (positive), 0 (negative), or -1 = not counted; a larger score is more positive. Functions of a curve
-// want all samples at once: gather them by index.
+// need all samples at once: gather them by index.
 namespace lockstep::metrics {
 
 /// What is found as the threshold falls. Samples of equal score are found together, so their order decides nothing.

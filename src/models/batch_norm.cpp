@@ -20,7 +20,7 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it brings
+constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it saves
 
 bool is_rows(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.dim() == 4 && tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&

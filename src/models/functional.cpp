@@ -23,7 +23,7 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Elements added per chunk of parallel work; below it a second thread costs more than it brings.
+/// Elements added per chunk of parallel work; below it a second thread costs more than it saves.
 constexpr std::int64_t kGrain = 32768;
 
 // The nodes are written manually and not as torch::autograd::Function: that costs 2 us more per call, a tenth of a

@@ -17,7 +17,7 @@ struct GradientSink : c10::BackendMeta {
   c10::intrusive_ptr<c10::BackendMeta> clone(const c10::intrusive_ptr<c10::BackendMeta>&) const override { return {}; }
 
   at::Tensor view;          ///< laid out like the parameter; holds anything until `.grad` is the view
-  bool is_written = false;  ///< a layer wrote; whoever attached the sink takes note and resets it
+  bool is_written = false;  ///< a layer has written; the owner of the sink reads and resets it
 };
 
 /// Gives a parameter a sink, instead of one it had. Its gradient is left as it is.
@@ -34,7 +34,7 @@ GradientSink* sink_of(const at::Tensor& parameter);
 /// For the backward of a layer: writes the gradient of `parameter` into its sink if that is what autograd would come to
 /// now, and makes `.grad` the view.
 ///
-/// Not so when there is no sink, autograd records (create_graph), somebody asked for certain gradients only
+/// Not so when there is no sink, autograd records (create_graph), another process requested certain gradients only
 /// (autograd::grad, backward with inputs), hooks want to see the gradient, or its dtype is not the sink's.
 /// @param dtype      of the gradient
 /// @param overwrite  void(const at::Tensor& view): stores the gradient

@@ -49,7 +49,7 @@ void require_known(const LossWeights& weights, const LossMap& losses) {
 ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights& weights) {
   require_known(weights, losses);
   ParsedLosses parsed;
-  at::Tensor unweighted;  // the sum that is told
+  at::Tensor unweighted;  // the sum that is reported
   std::vector<std::pair<std::string, at::Tensor>> entries;
   std::size_t terms = 0;
   for (const auto& [name, term] : losses) {

@@ -15,7 +15,7 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it brings
+constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it saves
 
 /// Past the caches: the result is larger than they are and is not read soon.
 template <class V>

@@ -24,8 +24,8 @@ enum class RecomputeMode {
 /// The second run draws the same random numbers as the first, casts alike (autocast), leaves running statistics alone,
 /// and goes through the same taps, which must be able to run until backward has ended. The block must compute the same
 /// again: neither its training mode nor its parameters may change before backward.
-/// @throws ConfigError  from backward: second derivatives were asked for; plain, but the block uses a trained tensor
-///                      that is not its own parameter; reentrant, but certain gradients only were asked for
+/// @throws ConfigError  from backward: second derivatives were requested; plain, but the block uses a trained tensor
+///                      that is not its own parameter; reentrant, but certain gradients only were requested
 at::Tensor recompute(Block& block, const at::Tensor& input, RecomputeMode mode = RecomputeMode::plain);
 Tensors recompute(Block& block, const Tensors& inputs, RecomputeMode mode = RecomputeMode::plain);
 

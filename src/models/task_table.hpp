@@ -15,17 +15,17 @@ struct TaskRow {
   std::string name;
   LossMap (*losses)(const at::Tensor& output, const at::Tensor& target);  ///< null = the model must say it
   Predictions (*predict)(const at::Tensor& output);                       ///< null = the same
-  bool has_accuracy = false;             ///< each target is a class, and evaluations tell how many are right
-  bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations tell its exponential
+  bool has_accuracy = false;             ///< each target is a class, and evaluations report the accuracy
+  bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations report its exponential
   std::vector<std::string> meters = {};  ///< of evaluations, where eval.metrics names none
-  std::string metric = "";               ///< of evaluations, told beside the loss; "" = none
+  std::string metric = "";               ///< of evaluations, reported in addition to the loss; "" = none
   std::string best_metric = "val/loss";  ///< ckpt.best_metric=auto
 };
 
 /// The row of a kind; every kind has one.
 const TaskRow& row_of(TaskKind kind);
 
-/// The metrics that some kind tells beside the loss.
+/// The metrics that a kind of task reports in addition to the loss.
 std::vector<std::string> reported_metrics();
 
 }  // namespace lockstep::models

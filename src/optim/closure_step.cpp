@@ -16,7 +16,7 @@ namespace {
 
 at::ScalarType type_of(const Block& block) { return block.dtype == DType::float64 ? at::kDouble : at::kFloat; }
 
-/// [count] Over memory of somebody else.
+/// [count] Borrowed memory.
 at::Tensor flat(std::byte* values, std::int64_t count, at::ScalarType type) {
   return at::from_blob(values, {count}, type);
 }

@@ -17,7 +17,7 @@ namespace lockstep::optim {
 
 namespace {
 
-/// Brings masters up to what somebody else made of the parameters, such as a restored checkpoint or an average.
+/// Updates masters after other code has changed the parameters, such as restoring a checkpoint.
 void follow(const std::byte* parameters, float* masters, std::int64_t count, const HalfFormat& format) {
   std::array<std::byte, kPieceElements * kHalfBytes> rounded;  // uninitialized: filled as far as it is used
   const auto bytes = static_cast<std::size_t>(count) * kHalfBytes;

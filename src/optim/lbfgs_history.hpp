@@ -33,7 +33,7 @@ class LbfgsHistory {
   /// Collective.
   explicit LbfgsHistory(ClosureStep& step);
 
-  /// What `downhill` must know, after what `measures` already asks for.
+  /// What `downhill` must know, after what `measures` already requests.
   /// @param gradient  where the search is now; outlives the measures, as `found` does
   /// @param found     on the way there
   void ask(std::vector<ClosureStep::Measure>& measures, const Vector& gradient,

@@ -44,8 +44,8 @@ const AverageRule* find_average(const Section& ema);
 /// The keys of section `ema`.
 KeySpecs ema_keys();
 
-/// An average of a model's past weights, kept beside them: each rank averages its own parts, and those who share the
-/// parameters share it. Integer buffers are never averaged.
+/// An average of a model's past weights, kept in addition to them: each rank averages its own parts, and those who
+/// share the parameters share it. Integer buffers are never averaged.
 ///
 /// Weights and average can change places, which costs no memory and no bits: what was trained is there again after the
 /// second time.
@@ -87,7 +87,7 @@ class ModelAverage {
   std::span<std::byte> parameters(std::size_t block);
   /// The averages of this rank's buffers; empty where they are not averaged.
   const std::vector<NamedBuffer>& buffers() const noexcept { return averaged_buffers_; }
-  /// Goes on from there: the parameters' average is written by whoever restores it.
+  /// Goes on from there: the caller restores the average of the parameters.
   /// @param buffers  averages of buffers, by name; those that are missing begin again
   void resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers);
 

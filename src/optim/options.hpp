@@ -42,7 +42,7 @@ std::optional<double> positive_number(const std::string& text);
 /// The names that are not empty, with separators between them.
 std::string joined(const std::vector<std::string>& names, const std::string& separator);
 
-/// How most rules change a gradient: sign * gradient + l2_coefficient * parameter.
+/// The change of a gradient by most rules: sign * gradient + l2_coefficient * parameter.
 struct GradientTerms {
   double sign = 1;            ///< -1 to maximize
   double l2_coefficient = 0;  ///< weight decay that is added to the gradient

@@ -55,8 +55,8 @@ struct ParameterGroups {
 /// convolutions, else for parameters of one dimension.
 ///
 /// A group's name says how its options differ from what the configuration gives all: "lr*0.1+no_decay". So neither
-/// names nor groups depend on how they were written. One group alone is "all"; what differs in nothing is "decay"
-/// beside other weight decays, else "rest".
+/// names nor groups depend on how they were written. One group alone is "all"; what differs in nothing is "decay" in
+/// addition to other weight decays, else "rest".
 class ParamGroupBuilder {
  public:
   /// @throws ConfigError  unknown or impossible options, citing `optim.paramwise`

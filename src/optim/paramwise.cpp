@@ -19,7 +19,7 @@ const std::string kPattern = "re:";
 
 KeySpec multiplier_key(const std::string& name, const std::string& help) { return keys::real(name, "", help, 0); }
 
-/// Beside options of the optimizer.
+/// In addition to options of the optimizer.
 KeySpecs selection_keys() {
   return {multiplier_key("lr_mult", "Factor on the lr"), multiplier_key("decay_mult", "Factor on the weight decay"),
           keys::text("group", "", "Name of the parameter group, for sched.rule")};

@@ -12,7 +12,7 @@ void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tens
 /// parameter := decay_factor * parameter - step, unless the update is void.
 void move(const TensorUpdate& update, const at::Tensor& parameter, double decay_factor, const at::Tensor& step);
 
-/// The gradient as the rule wants it: its negative to maximize.
+/// The gradient for the rule: negated to maximize.
 at::Tensor downhill(const TensorUpdate& update, std::size_t i);
 
 }  // namespace lockstep::optim

@@ -124,7 +124,7 @@ void Optimizer::initialize_state() {
   });
 }
 
-/// One parameter at a time: no more than one gradient is held beside the parameters, and none that comes in one piece.
+/// One parameter at a time: at most one gradient is stored in addition to the parameters.
 void Optimizer::step_by(const WholeRule& rule, Changes changes) {
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();

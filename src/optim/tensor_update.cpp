@@ -96,7 +96,7 @@ at::Tensor unscale_gradients(FlatParameters& parameters, double scale) {
   const at::TensorOptions options = on_device(parameters).dtype(at::kFloat);
   at::Tensor is_faulty = at::zeros({}, options);
   const at::Tensor inverse = at::full({}, 1 / scale, options);
-  // By type, as the kernel wants it.
+  // Converts to the type of the kernel.
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
   for (const at::Tensor& gradient : gradients_of(parameters, is_any))
     by_type[gradient.scalar_type()].push_back(gradient);

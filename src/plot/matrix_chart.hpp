@@ -8,8 +8,8 @@
 namespace lockstep::plot {
 
 /// Counts by class and class: rows from the top, columns from the left, both numbered from 0. A cell is the darker the
-/// larger its share of its row; those off the diagonal have another color, and are darker for the same share. It tells
-/// its count on itself where there is room, and always to whoever points at it.
+/// larger its share of its row; those off the diagonal have another color, and are darker for the same share. It shows
+/// its count if there is space, and always in a tooltip.
 struct MatrixChart {
   std::string title;
   std::string row_label;     ///< what a row is: "class"

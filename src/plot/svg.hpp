@@ -51,7 +51,7 @@ struct Axes {
   double place_y(double value) const;
 };
 
-/// Room beside the vertical axis for its labels and its name.
+/// Space next to the vertical axis for its labels and its name.
 double axis_width(const Ticks& y, const std::string& name);
 /// A line across at each of y's values with its label, and the names of both axes.
 std::string draw_axes(const Axes& axes, const std::string& x_label, const std::string& y_label);

@@ -45,7 +45,7 @@ std::string with_short_exponent(std::string text) {
 
 std::string general(double value) { return with_short_exponent(fmt::format("{:.6g}", value)); }
 
-/// The fewest decimals, six at most, that tell every value exactly; -1 when six are too few.
+/// The fewest decimals, six at most, that represent every value exactly; -1 when six are too few.
 int decimals_for(const std::vector<double>& values) {
   for (int decimals = 0; decimals <= 6; ++decimals) {
     const double scale = std::pow(10.0, decimals);

@@ -9,7 +9,7 @@
 
 #include "report/image.hpp"
 
-// What a run shows beside numbers that are drawn over the steps.
+// The tables and images of a run.
 namespace lockstep::report {
 
 /// An Image as a PNG file in text.

@@ -13,7 +13,7 @@ namespace lockstep::report {
 
 namespace {
 
-/// Always as many significant digits as asked for, so that the eye sees small changes: 0.00100, 0.3210.
+/// Always as many significant digits as requested, so that the eye sees small changes: 0.00100, 0.3210.
 std::string with_digits(double value, int digits) {
   std::array<char, 32> buffer{};  // fmt 9 would add a digit: 1234.4 as "1234.0"
   std::snprintf(buffer.data(), buffer.size(), "%#.*g", digits, value);

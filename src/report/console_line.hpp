@@ -7,7 +7,7 @@
 
 namespace lockstep::report {
 
-/// What one line per log interval tells on the console.
+/// The progress line on the console.
 struct ConsoleValues {
   std::int64_t step = 0;
   std::int64_t total_steps = 0;  ///< 0 = not known

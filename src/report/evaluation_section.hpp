@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the page of a run tells of its last evaluation beside numbers.
+// The section of a report about the last evaluation.
 #pragma once
 
 #include <string>

@@ -15,8 +15,8 @@ std::string html_page(const std::string& title, const std::string& body);
 
 std::string html_section(const std::string& heading, const std::string& content);
 
-/// Charts beside each other, as many in a row as the window has room for.
-/// @param beside  a table that stands with them
+/// Charts next to each other, as many per row as fit in the window.
+/// @param beside  a table next to them
 std::string html_charts(const std::vector<std::string>& svgs, const std::string& beside = "");
 
 std::string html_lines(const std::vector<plot::LineChart>& charts);

@@ -22,8 +22,8 @@ class MetricsWriter {
   /// @throws ConfigError  the line could not be written; the message has the reason
   void write(const Record& record);
 
-  /// Drops the lines whose "step" lies beyond `step`, so that a resumed run does not tell a step twice. All others stay
-  /// byte for byte.
+  /// Drops the lines whose "step" lies beyond `step`, so that no step occurs twice after resuming. All others stay byte
+  /// for byte.
   void truncate_after_step(std::int64_t step);
 
  private:

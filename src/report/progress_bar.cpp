@@ -14,7 +14,7 @@ namespace lockstep::report {
 
 namespace {
 
-constexpr std::size_t kColumns = 79;  // mpirun's pseudo-terminal does not tell the width of the real one
+constexpr std::size_t kColumns = 79;  // mpirun's pseudo-terminal has another width than the real one
 constexpr std::size_t kLongestBar = 40;
 constexpr std::size_t kShortestBar = 5;
 

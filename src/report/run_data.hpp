@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// What the folder of a run tells.
+// The data in the folder of a run.
 #pragma once
 
 #include <optional>
@@ -34,7 +34,7 @@ struct RunData {
   const plot::Series* curve(const std::string& key) const;  ///< null where there is none
 };
 
-/// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
+/// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
 /// @throws DataError    metrics.jsonl has a damaged line or no metrics. A last line without an end is skipped: a run
 ///                      may be about to write it
 RunData read_run(const std::string& folder);

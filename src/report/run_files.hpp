@@ -22,7 +22,7 @@ std::string shell_line(const std::vector<std::string>& arguments);
 
 enum class RunState { running, done, stopped, failed };
 
-/// What STATUS.json tells scripts about a run.
+/// The content of STATUS.json, for scripts.
 struct RunStatus {
   RunState state = RunState::running;
   std::int64_t step = 0;

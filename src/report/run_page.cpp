@@ -62,7 +62,7 @@ std::string configuration_section(const RunData& run) {
                                            html_details("keys at their defaults", html_table({}, defaults)));
 }
 
-/// Folders of the same name are told apart by letters.
+/// Folders with the same name are distinguished by letters.
 std::vector<std::string> names_of(const RunData& one, const RunData& other) {
   if (one.name != other.name) return {one.name, other.name};
   return {one.name + " (A)", other.name + " (B)"};

@@ -9,7 +9,7 @@ namespace lockstep::report {
 /// configuration and environment. It needs no other file and no network, and has a dark look where the reader prefers
 /// one.
 /// @param folder  of the run
-/// @throws ConfigError  there is no such folder, or no metrics.jsonl in it
+/// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it
 /// @throws DataError    metrics.jsonl is damaged or holds no metrics; ddp.json, tables.json or images.json is damaged
 std::string run_page(const std::string& folder);
 

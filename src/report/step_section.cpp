@@ -31,7 +31,8 @@ double mean_of(const plot::Series& curve) {
   return count == 0 ? 0 : sum / static_cast<double>(count);
 }
 
-/// Means over the run, in the order in which the run names them; what the whole step has beside them is "other".
+/// Means over the run, in the order in which the run names them; what the whole step has in addition to them is
+/// "other".
 Parts sections_of(const RunData& run) {
   Parts sections;
   double rest = 0;

@@ -24,7 +24,7 @@ struct StepTimes {
 /// @throws ConfigError  with the reason
 void write_step_times(const std::string& folder, const StepTimes& times);
 
-/// What write_step_times wrote; none where there is no such file.
+/// What write_step_times wrote; none where the file does not exist.
 /// @throws DataError  the file is damaged
 std::optional<StepTimes> read_step_times(const std::string& folder);
 

@@ -27,7 +27,7 @@ class TensorBoardWriter {
   /// Seconds since 1970.
   using WallClock = std::function<double()>;
 
-  /// Begins a file. What files of earlier starts tell from `first_step` on, TensorBoard drops in favor of this one.
+  /// Begins a file. TensorBoard ignores values of earlier files from `first_step` on.
   /// @throws ConfigError  the file cannot be made
   TensorBoardWriter(const std::string& folder, std::int64_t first_step, WallClock clock = {});
 

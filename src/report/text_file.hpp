@@ -6,7 +6,7 @@
 
 namespace lockstep::report {
 
-/// The text of a file, or nothing when there is no such file.
+/// The text of a file, or nothing when the file does not exist.
 /// @throws ConfigError  it is there and cannot be read
 std::optional<std::string> read_text(const std::string& path);
 

@@ -64,7 +64,7 @@ RunReport::RunReport(std::string folder, bool has_tensorboard, double console_se
   report::write_status(folder_, {.state = report::RunState::running});
 }
 
-/// What an earlier run in this folder told beyond `step` will be told again.
+/// Values of an earlier run in this folder beyond `step` will be written again.
 void RunReport::on_start(std::int64_t step, const std::optional<std::string>& checkpoint) {
   metrics_.truncate_after_step(step);
   summary_.truncate_after_step(step);
@@ -126,7 +126,7 @@ void RunReport::on_step(const engine::StepReport& step) {
                                  .eta_seconds = eta_seconds_});
 }
 
-/// TensorBoard's images have no captions: they stand in a text beside them.
+/// TensorBoard's images have no captions: they are in a text next to them.
 void RunReport::print_captions(const std::vector<Image>& images) {
   std::string lines;
   for (const Image& image : images) {

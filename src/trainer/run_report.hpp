@@ -22,7 +22,7 @@
 
 namespace lockstep::trainer {
 
-/// 0 where nothing is left to do, 75 where the run wants to be continued.
+/// 0 if the run is complete, 75 if it can be resumed.
 ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 
 /// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,

@@ -3,8 +3,8 @@
 
 namespace lockstep::trainer {
 
-/// USR2, TERM and XCPU ask for a stop; however often they come, it is one request. INT asks, too; a second one within
-/// 5 s leaves at once with code 130: not where it was ignored when the program started, as a shell does for its jobs in
+/// USR2, TERM and XCPU request a stop; however often they come, it is one request. INT asks, too; a second one within 5
+/// s leaves at once with code 130: not where it was ignored when the program started, as a shell does for its jobs in
 /// the background. CONT, which launchers send before TERM, does nothing. USR1 belongs to others (NCCL).
 void install_signal_handlers();
 

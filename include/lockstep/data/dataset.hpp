@@ -60,7 +60,7 @@ class SampleDataset : public Dataset {
   /// writes.
   /// @throws DataError  it cannot be read
   virtual batch::ValueMap sample(const batch::Draw& draw) const;
-  /// The tensors that `fill` writes. By default none: then `sample` provides the samples.
+  /// The tensors that `fill` writes. By default none = then `sample` provides the samples.
   virtual std::vector<Field> layout() const { return {}; }
   /// Writes one sample.
   /// @param row  the tensors of `layout`, views of a batch with arbitrary contents; write to them in place. Values that

@@ -103,7 +103,7 @@ class Optimizer {
   /// ranks see the complete array.
   const std::vector<std::string>& state_names() const noexcept { return state_names_; }
   std::span<std::byte> state(std::size_t block, std::size_t slot);
-  /// The part of one segment; nullopt = the rule has no such state for it.
+  /// The part of one segment; nullopt = the rule does not have this state for it.
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// The number of updates of each segment of `block`, equal on every rank.
   std::span<std::int64_t> steps(std::size_t block);

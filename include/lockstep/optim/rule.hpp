@@ -69,7 +69,7 @@ class ClosureStep;    // in closure_step.hpp
 /// Updates whole tensors.
 using TensorForm = void (*)(const TensorUpdate& update);
 
-/// Shape of a state array for a parameter of this shape; nullopt = the parameter has no such array.
+/// Shape of a state array for a parameter of this shape; nullopt = the parameter does not have this array.
 using StateShape = std::optional<Shape> (*)(const Options& options, std::size_t slot, const Shape& parameter);
 
 /// A rule that updates every element independently.

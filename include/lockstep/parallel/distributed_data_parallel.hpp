@@ -274,7 +274,7 @@ class DistributedDataParallel {
   std::shared_ptr<HookMemory> hook_memory_;
   at::ScalarType dtype_;          // of the parameters: inputs are converted to it
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
-  bool slices_fit_ = false;       // whoever visits slices of a reduction finds them
+  bool slices_fit_ = false;       // whether visitors of slices of a reduction find them
   bool synchronizes_ = true;
   std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;

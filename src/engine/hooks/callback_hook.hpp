@@ -31,7 +31,7 @@ struct Callbacks {
 };
 
 /// For a program of a user's: TrainRequest::hooks takes it, or a row of Registry::hooks makes it. After after_train it
-/// lets its functions go, with all that they hold; whoever calls it then finds it empty.
+/// releases its functions; later calls find it empty.
 std::unique_ptr<Hook> callback_hook(Callbacks callbacks);
 
 }  // namespace lockstep::engine

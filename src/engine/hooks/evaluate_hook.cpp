@@ -49,7 +49,7 @@ class EvaluateHook : public Hook {
   }
 
  private:
-  /// Of a confusion matrix that nobody asked for.
+  /// Of a confusion matrix that nobody requested.
   std::int64_t classes_to_count(const Task& task) const {
     const bool is_small = task.classes >= 2 && task.classes <= kMaxCountedClasses;
     const bool is_wanted = task.kind == TaskKind::classification && task.predictions_per_sample == 1;

@@ -23,7 +23,7 @@ namespace lockstep::engine {
 
 struct Saves;
 
-/// Sets the options of every parameter group by the schedule, before each step, and tells the schedule what was
+/// Sets the options of every parameter group by the schedule, before each step, and passes the schedule what was
 /// measured after it. After the hook that evaluates, before the one that saves: Priority::low.
 /// @param policy  which schedule holds when a run continues with another one than its checkpoint's, or is longer:
 ///                config or checkpoint
@@ -101,12 +101,12 @@ double stop_lead(double limit_seconds, const Saves& saves, double longest_step_s
 /// ..."; empty while there is enough.
 std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source);
 
-/// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's
-/// time: Priority::low, before checkpoint_hook and after the others. Says grace_warning once when a stop was asked for,
-/// by whomever.
+/// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's time:
+/// Priority::low, before checkpoint_hook and after the others. Says grace_warning once when a stop was requested, by
+/// whomever.
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 
-/// Tells rank 0 after training where the time of its steps went. Priority::very_low.
+/// States rank 0 after training where the time of its steps went. Priority::very_low.
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> on_report);
 
 }  // namespace lockstep::engine

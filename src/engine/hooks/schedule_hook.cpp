@@ -133,7 +133,7 @@ class ScheduleHook : public Hook {
   static constexpr std::size_t kPlaces = 100;  // of a preview
 
   /// After a restart. The rules that hold continue as if they had from the first step, and what was learned stays where
-  /// it is still asked for.
+  /// it is still requested.
   void go_on(RunView& run) {
     const bool is_edited = one_a_line(run.schedule.rules()) != stored_->lines;
     std::string change = is_edited ? "sched.rule differs from the checkpoint's" : "";

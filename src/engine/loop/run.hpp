@@ -22,7 +22,7 @@
 
 namespace lockstep::engine {
 
-/// Everything that a run has, beside the loop that works on it.
+/// Everything that a run has, in addition to the loop that works on it.
 struct Run {
   /// @param sections  train, data, sched and log are read
   /// @param strategy  prepared; outlives the run

@@ -10,7 +10,7 @@ namespace lockstep::engine {
 
 namespace {
 
-// Bits of what rank 0 asks for.
+// Bits of what rank 0 requests.
 constexpr unsigned kSave = 1;
 constexpr unsigned kEnd = 2;
 

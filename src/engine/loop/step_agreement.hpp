@@ -31,7 +31,7 @@ struct StepAgreement {
   std::vector<double> losses;  ///< the sums of what the ranks know of the loss
 };
 
-/// How many ranks ask for a stop, what rank 0 asks for, how many ranks have failed; then the losses.
+/// How many ranks request a stop, what rank 0 requests, how many ranks have failed; then the losses.
 std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses);
 /// @param sums  of what all ranks have packed
 StepAgreement unpack(std::span<const double> sums);

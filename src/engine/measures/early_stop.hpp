@@ -11,7 +11,7 @@
 
 namespace lockstep::engine {
 
-/// When a series of measurements has improved long enough: a function of what it was told, without a run.
+/// When a series of measurements has improved long enough: a pure function of the measurements.
 class EarlyStop {
  public:
   struct Options {

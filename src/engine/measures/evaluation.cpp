@@ -52,7 +52,7 @@ class LossSums {
     }
   }
 
-  /// The means over all ranks' batches, added in one order, whoever has counted them. Collective.
+  /// The means over all ranks' batches, added in a fixed order, independent of the rank that counted them. Collective.
   std::vector<std::pair<std::string, double>> means(const mpi::Communicator& world, mpi::Collectives& collectives) {
     std::string names = joined(names_, "\n");
     names = world.broadcast(names);  // rank 0 has a batch if any rank has one
@@ -271,7 +271,7 @@ metrics::Meters make_eval_meters(const MeterNames& names, const Task& task,
 namespace {
 
 /// The number or text that each sample has under this name.
-/// @throws DataError  the batch has no such value, or it is neither one number nor one text for each sample
+/// @throws DataError  the batch does not have this value, or it is neither one number nor one text for each sample
 std::vector<metrics::SampleValue> sample_values(const batch::Batch& batch, const std::string& name) {
   const auto refuse = [&]() {
     throw DataError("the value '" + name + "' cannot be read by a meter: it must be one number or one text per sample");
@@ -355,7 +355,8 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
       evaluator.count(batch, losses, result);
       progress.show(batch - share.begin + 1);
     }
-    // Where ranks bring parameters into each other's forwards, all of them run as many: the first one has the most.
+    // If forwards gather parameters, all ranks run the same number of forwards: that of the first rank, which has the
+    // largest share.
     const std::int64_t max = data::share_of(batches, 0, world.size()).count;
     for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) evaluator.only_run(0);
     evaluator.throw_refusal();

@@ -47,7 +47,7 @@ struct EvalSettings {
 };
 
 /// The part of the data that eval.split names.
-/// @throws ConfigError  the source has no such part; the message names those that it has
+/// @throws ConfigError  the source does not have this part; the message names those that it has
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
 
 /// How many batches an evaluation has, over all ranks; >= 1.
@@ -77,7 +77,7 @@ void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives);
 struct EvaluationResult {
   /// Means over all samples, or over what the model counts: "loss" first, which is the one that is trained.
   std::vector<std::pair<std::string, double>> losses = {{"loss", 0}};
-  std::int64_t count = 0;    ///< classes that were asked for, or where targets are no classes, samples
+  std::int64_t count = 0;    ///< classes that were requested, or where targets are no classes, samples
   std::int64_t correct = 0;  ///< of these
   bool has_classes = true;   ///< every target was one class
 

@@ -12,7 +12,7 @@
 namespace lockstep::engine {
 
 /// What the model predicts for each sample of a data set, in the order of the data set: one JSON object a line, such as
-/// {"index": 3, "classes": 7}. Beside the predictions it has what the samples hold beside tensors (file names, sizes).
+/// {"index": 3, "classes": 7}. It contains the predictions and the other values of the samples (file names, sizes).
 /// Each rank runs its share of the batches; targets are not needed.
 /// @return  the lines on rank 0, nothing elsewhere
 /// @throws DataError  on every rank: a prediction has no row for each sample

@@ -18,7 +18,7 @@ class SamplePictures {
 
   /// Takes samples until there are enough; those whose inputs are no images, [C, H, W] or [H, W], are skipped. Colors
   /// go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise the first
-  /// channel is grey. A predicted mask stands beside the image. What goes wrong is told in the log.
+  /// channel is grey. A predicted mask is next to the image. Errors are logged.
   void add(const LastBatch& batch);
   /// Puts them into `events` as "sample_00" and so on.
   void put_in(EventStorage& events);

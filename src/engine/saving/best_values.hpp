@@ -22,7 +22,7 @@ std::optional<BestRule> rule_of_name(const std::string& metric);
 
 /// The rule that a key says: less, greater, or auto, which is rule_of_name.
 /// @param metric_key, rule_key  how the message calls them
-/// @throws ConfigError  auto, and the name does not tell
+/// @throws ConfigError  auto, and the name does not determine the rule
 BestRule chosen_rule(const std::string& metric, const std::string& rule, const std::string& metric_key,
                      const std::string& rule_key);
 
@@ -38,7 +38,7 @@ class BestValues {
     bool operator==(const Entry&) const = default;
   };
 
-  /// @throws ConfigError  the name of the metric does not tell the rule, and ckpt.best_rule is not given
+  /// @throws ConfigError  the name of the metric does not determine the rule, and ckpt.best_rule is not set
   explicit BestValues(const BestSettings& settings);
 
   bool is_off() const noexcept { return keep_ == 0; }

@@ -14,7 +14,7 @@ namespace lockstep::engine {
 struct BestSettings {
   std::int64_t keep = 1;                 ///< 0 = none
   Cited<std::string> metric = {"auto"};  ///< auto: val/loss, where nobody knows the task
-  std::string rule = "auto";             ///< less, greater, or auto: as the metric's name tells
+  std::string rule = "auto";             ///< less, greater, or auto: derived from the name of the metric
 
   bool operator==(const BestSettings&) const = default;
 };

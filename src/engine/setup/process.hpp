@@ -43,7 +43,7 @@ struct Processor {
 /// @throws ConfigError  the device is not there, on every rank
 Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes, int loader_threads);
 
-/// The soft limit of open files that is asked for: at least `wanted`, as far as the hard limit goes; never less than it
+/// The soft limit of open files that is requested: at least `wanted`, as far as the hard limit goes; never less than it
 /// was.
 std::uint64_t open_files_limit(std::uint64_t soft, std::uint64_t hard, std::uint64_t wanted);
 

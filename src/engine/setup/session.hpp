@@ -30,8 +30,8 @@ const Registry& builtin_registry();
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Registry& registry);
 
-/// What a run's numbers may depend on beside its configuration, by name: versions of libraries and compiler, system,
-/// processor. Not collective.
+/// What a run's numbers may depend on in addition to its configuration, by name: versions of libraries and compiler,
+/// system, processor. Not collective.
 std::vector<std::pair<std::string, std::string>> platform_facts();
 
 /// When a run has to be over.
@@ -89,7 +89,7 @@ struct TrainRequest {
   /// On rank 0, of a run that a batch system starts: how often it has done so again by itself. Then starts are counted,
   /// and after resume.max_starts from the same step the run ends.
   std::optional<int> restarts = {};
-  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< beside the built-in ones
+  std::vector<std::pair<Priority, std::unique_ptr<Hook>>> hooks;  ///< in addition to the built-in ones
 };
 
 /// Trains as the configuration says. Collective.
@@ -112,7 +112,7 @@ struct StoredConfig {
 };
 StoredConfig stored_config(const mpi::Communicator& world, const std::string& from);
 
-/// The metrics that evaluations tell beside the loss, by the kinds of tasks: "accuracy" and so on.
+/// The metrics that evaluations report in addition to the loss, by the kind of the task: "accuracy" and so on.
 std::vector<std::string> reported_metrics();
 
 struct Evaluation {

@@ -23,7 +23,7 @@
 
 namespace lockstep::engine {
 
-/// What a program brings by itself; the configuration names the rest.
+/// The parts that a program provides; the configuration selects the others.
 struct Overrides {
   std::shared_ptr<models::Model> model = nullptr;  ///< instead of model.name, with initial values
   const optim::Rule* rule = nullptr;               ///< instead of optim.name; outlives the strategy
@@ -50,7 +50,7 @@ class Strategy {
   const std::string& name() const noexcept { return row_->name; }
 
   /// Once; later calls change nothing. Collective.
-  /// @param task  what the data set asks for
+  /// @param task  what the data set requests
   /// @throws ConfigError  from any part, on every rank
   /// @return  this
   Strategy& prepare(const Task& task, Overrides overrides = {});
@@ -61,7 +61,7 @@ class Strategy {
   /// After prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
-  /// Of past weights, as section `ema` asks for; null = none.
+  /// Of past weights, as section `ema` requests; null = none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
 
   /// Number of elements of all parameters of the model, before any division among ranks.

@@ -6,7 +6,7 @@
 
 #include <string>
 
-// The choice between trained weights and the average of past ones that section `ema` asks for.
+// The choice between trained weights and the average of past ones that section `ema` requests.
 namespace lockstep::engine {
 
 /// A key with which `trainer eval`, evaluations of a run, or init.from choose: auto (the average where there is one),
@@ -15,7 +15,7 @@ namespace lockstep::engine {
 KeySpec weights_key(const std::string& name, const std::string& help);
 
 /// Whether a key of that kind, of the value `wanted`, takes the average that the checkpoint holds.
-/// @throws ConfigError  it wants one, and there is none
+/// @throws ConfigError  the average is requested, but does not exist
 bool takes_average(const checkpoints::Archive& checkpoint, const std::string& wanted, const std::string& cited_as);
 
 /// The checkpoint with one model alone: the averaged one in the trained one's place, or that without the average.

@@ -41,7 +41,7 @@ Live tensors_of(const models::Model& model) {
   return live;
 }
 
-/// With one model: the trained one, or the average beside it.
+/// With one model: the trained one, or its average.
 Archive read_any(const InitSettings& settings) {
   const std::string& file = settings.file;
   const bool is_own =

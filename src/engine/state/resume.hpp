@@ -14,7 +14,7 @@ namespace lockstep::engine {
 
 class Trainer;
 
-/// Finds and restores the checkpoint that the settings ask for: none, auto, must, a step number or a path.
+/// Finds and restores the checkpoint that the settings request: none, auto, must, a step number or a path.
 ///
 /// auto and must take the newest checkpoint that every rank can read: a damaged one is renamed to `.bad-step-...` and
 /// the next older one tried, `max_fallback` times. A folder with nothing but damaged ones is an error.

@@ -28,7 +28,7 @@ checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptio
 
 /// Puts the run into the archived state, in place. The comparison with the live run is complete before anything
 /// changes, but for what was read straight into it; afterwards every rank compares what it holds with the archive.
-/// Collective; every rank brings the same.
+/// Collective; every rank passes the same values.
 /// @return  what was skipped because of the options, for the log
 /// @throws CheckpointError  another model, optimizer or data set; lists what differs, on every rank
 std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& archive,

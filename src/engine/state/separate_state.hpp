@@ -8,7 +8,7 @@
 #include <cstdint>
 
 // Checkpoints of a training whose model has several optimizers, in a loop of a user's own. checkpoints/FORMAT.md names
-// every path; what a run of the trainer has beside it (data, schedule, hooks) is the user's.
+// every path; data, schedule and hooks are handled by the caller.
 namespace lockstep::engine {
 
 /// The model, and every optimizer under its name. Between two steps of each of them. Collective; complete on ranks that
@@ -17,7 +17,7 @@ namespace lockstep::engine {
 checkpoints::Archive capture(parallel::SeparateDistributedDataParallel& wrapper, optim::OptimWrapperDict& optimizers,
                              std::int64_t step, bool is_writer);
 
-/// Puts all of that back, in place, once all of it is known to fit. Collective; every rank brings the same.
+/// Puts all of that back, in place, once all of it is known to fit. Collective; every rank passes the same values.
 /// @return  the step
 /// @throws CheckpointError  another model, or other optimizers than those of the archive; lists what differs, on every
 ///                          rank

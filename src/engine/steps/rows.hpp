@@ -51,7 +51,7 @@ models::ParsedLosses timed_losses(StepContext& at, LastBatch& last, models::Loss
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
                                  const std::function<void()>& after_backward = {});
 
-/// @throws std::logic_error  somebody has put the model into evaluation mode
+/// @throws std::logic_error  the model is in evaluation mode
 void require_training_mode(const StepContext& at);
 
 }  // namespace lockstep::engine

@@ -18,7 +18,8 @@ namespace lockstep::parallel {
 
 namespace {
 
-constexpr std::int64_t kBatched = std::int64_t{1} << 32;  // plus a bucket's index: tells its Q from a parameter's
+constexpr std::int64_t kBatched = std::int64_t{1}
+                                  << 32;  // plus a bucket's index: distinguishes its Q from that of a parameter
 
 void require_usable(const PowerSgdOptions& options) {
   if (options.rank < 1) throw ConfigError("ddp.powersgd_rank must be at least 1");

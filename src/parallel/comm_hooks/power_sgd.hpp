@@ -26,7 +26,7 @@ struct PowerSgdOptions {
 /// The keys `ddp.powersgd_...`.
 KeySpecs power_sgd_keys();
 
-/// Averages low-rank approximations of gradients, for networks that are slow beside the computation.
+/// Averages low-rank approximations of gradients, for networks that are slow compared to the computation.
 ///
 /// A gradient, its first dimension against all others, is a matrix M (n x m); it is compressed where r (n + m), with
 /// r = min(n, m, rank), times min_compression_rate is below n m. With an orthonormal Q (m x r) the ranks average

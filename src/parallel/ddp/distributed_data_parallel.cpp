@@ -164,7 +164,7 @@ void DistributedDataParallel::prepare_gradients() {
                                    : Synchronization::whole);
 }
 
-/// Makes the buffers equal on all ranks, if the options ask for it.
+/// Makes the buffers equal on all ranks, if the options request it.
 void DistributedDataParallel::synchronize_before_forward() {
   const bool is_nothing_to_do = collectives_->world_size() == 1 || options_.buffers == BufferMode::off;
   if (is_nothing_to_do || reducer_->traits().averages_buffers) return;

@@ -69,7 +69,7 @@ void Join::leave() noexcept {
   wrappers_.clear();
 }
 
-/// Tells the others whether this rank has an input, and learns the same of them. Collective.
+/// States the others whether this rank has an input, and learns the same of them. Collective.
 Join::Round Join::meet(DistributedDataParallel& wrapper, bool has_input) const {
   mpi::Collectives& collectives = *wrapper.collectives_;
   const Says mine = !has_input ? Says::exhausted : wrapper.synchronizes_ ? Says::synchronizes : Says::accumulates;

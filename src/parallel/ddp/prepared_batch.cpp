@@ -13,7 +13,7 @@ batch::Batch prepared_batch(const models::Model& model, const batch::Batch& batc
   batch::Batch prepared = model.preprocess(batch::scatter(batch.share(), device), is_training);
   for (std::size_t i = 0; i < prepared.roles().inputs.size(); ++i) {
     const std::string& key = prepared.input_key(i);
-    if (!prepared.has(key)) continue;  // the model says so when it asks for it
+    if (!prepared.has(key)) continue;  // the model says so when it requests it
     prepared.change(key, [&](at::Tensor& tensor) {
       if (tensor.is_floating_point()) tensor = tensor.to(device, dtype, /*non_blocking=*/true);
     });

@@ -14,8 +14,8 @@ namespace lockstep::parallel {
 
 /// Notes when the parts of a step happen on this rank, and keeps the latest steps.
 ///
-/// The wrapper, the reducer and the parameter store tell it what they do, each through a pointer that is null where
-/// nobody asked for a report. Steps that go another way than train_step are not kept.
+/// The wrapper, the reducer and the parameter store notify it of their work, each through a pointer that is null
+/// without a report. Steps that go another way than train_step are not kept.
 class StepRecorder {
  public:
   /// These are reduced from now on; what was noted of others is forgotten.

@@ -6,7 +6,8 @@
 
 namespace lockstep::parallel {
 
-/// Learns in one step how often the graph uses each parameter, and tells in later steps when a gradient is complete.
+/// Learns in one step how often the graph uses each parameter, and determines in later steps when a gradient is
+/// complete.
 /// Not collective.
 class StaticGraph {
  public:

@@ -31,7 +31,7 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
     const auto count = static_cast<std::size_t>(unit.count(collectives.world_size()));
     max_bytes = std::max(max_bytes, count * size_of(unit.dtype));
   }
-  // Where nothing waits for a reduction, the next unit is packed beside it.
+  // Where nothing waits for a reduction, the next unit is packed meanwhile.
   stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
   for (Staging& staging : stagings_) staging.memory = allocate(max_bytes);
   begin_round();
@@ -55,7 +55,7 @@ void ShardReducer::prepare(Synchronization /*mode*/) {
 
 void ShardReducer::on_accumulated(std::size_t parameter, bool /*has_gradient*/) {
   const std::size_t unit = positions_[parameter].unit;
-  // A second backward of the same step brings its gradients in a round of their own.
+  // The gradients of a second backward in the same step are reduced in a separate round.
   if (has_arrived_[parameter] != 0 && is_reduced(unit)) flush();
   if (std::exchange(has_arrived_[parameter], char{1}) != 0) return;
   --awaited_[unit];

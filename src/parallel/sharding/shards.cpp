@@ -89,7 +89,7 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
     free_.clear();  // what is gathered at the same time later is less than all
   }
   offload();
-  // One object is used by one thread at a time: what is gathered beside the computation has its own.
+  // One object is used by one thread at a time: concurrent gathering uses its own object.
   const bool is_aside = options_.frees && options_.prefetches && collectives.world_size() > 1;
   if (!is_aside || collectives.has_device_buckets()) return;
   own_collectives_ = collectives.split(0);

@@ -49,7 +49,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @param collectives  of the same ranks; outlives the store
   /// @param sharers      the ranks of one host that share a copy with this one; or this one alone, as it must be where
   ///                     parameters lie on a GPU
-  /// @param checks_writes  whoever writes to a parameter outside of `write` ends the job with exit code 2, naming the
+  /// @param checks_writes  a write to a parameter outside of `write` ends the job with exit code 2, and states the
   ///                       parameter and with its stack. Costs system calls in every write; on CPU
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
@@ -68,7 +68,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
 
   /// The gradients come from here, for the same parameters; it outlives the store's use.
   void connect(Reducer& reducer);
-  /// Tells `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
+  /// States `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
   void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
 
   std::span<const optim::Block> blocks() const override { return blocks_; }

@@ -111,7 +111,7 @@ void fold_into_running(const BatchNorm& layer, const Statistics& batch, double m
 
 // The loops on the CPU.
 
-constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it brings
+constexpr std::int64_t kGrainElements = 32768;  // below it a second thread costs more than it saves
 
 std::int64_t grain_of(std::int64_t elements) { return std::max<std::int64_t>(1, kGrainElements / elements); }
 
