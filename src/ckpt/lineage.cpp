@@ -27,7 +27,7 @@ struct Node {
   std::string parent = {};            ///< its parent's id; likewise
   std::string problem = {};           ///< why it cannot be read, or ""
   std::optional<std::size_t> from{};  ///< index of the parent among the nodes
-  bool is_told = false;               ///< whether the file says so, rather than the order of the steps
+  bool is_stored = false;               ///< whether the file says so, rather than the order of the steps
   bool is_here = true;                ///< else it is listed in another file
 };
 
@@ -60,7 +60,7 @@ std::vector<Node> ancestors_of(const Source& source) {
 }
 
 /// The checkpoint at `path`; its ancestors are added to `known`.
-Node node_of(const std::string& name, std::int64_t step, const std::string& path, std::vector<Node>& told) {
+Node node_of(const std::string& name, std::int64_t step, const std::string& path, std::vector<Node>& known) {
   Node node{.name = name, .step = step};
   const checkpoints::CheckpointIndex index =
       checkpoints::read_checkpoint_index(path);  // says it where it is no checkpoint
@@ -69,7 +69,7 @@ Node node_of(const std::string& name, std::int64_t step, const std::string& path
   node.id = index.digest;
   node.run = attribute(source, "run_id");
   node.parent = attribute(source, "parent_digest");
-  for (Node& ancestor : ancestors_of(source)) told.push_back(std::move(ancestor));
+  for (Node& ancestor : ancestors_of(source)) known.push_back(std::move(ancestor));
   return node;
 }
 
@@ -81,10 +81,10 @@ std::size_t index_of(const std::vector<Node>& nodes, const std::string& id) {
 /// Those of a folder, and before them the ancestors that are not in it.
 std::vector<Node> nodes_of_folder(const std::string& directory) {
   std::vector<Node> nodes;
-  std::vector<Node> told;
+  std::vector<Node> known;
   for (const Saved& saved : saved_in(directory)) {
     try {
-      nodes.push_back(node_of(saved.name, saved.step, saved.path, told));
+      nodes.push_back(node_of(saved.name, saved.step, saved.path, known));
     } catch (const std::exception& error) {
       if (exit_code_of(error) == Exit::internal) throw;
       nodes.push_back({.name = saved.name, .step = saved.step, .problem = escaped(error.what())});
@@ -92,7 +92,7 @@ std::vector<Node> nodes_of_folder(const std::string& directory) {
   }
   if (nodes.empty()) throw Failure(Exit::not_found, escaped(directory) + ": it does not contain a checkpoint");
   std::vector<Node> all;
-  for (Node& ancestor : told) {
+  for (Node& ancestor : known) {
     const bool is_new = index_of(nodes, ancestor.id) == nodes.size() && index_of(all, ancestor.id) == all.size();
     if (is_new) all.push_back(std::move(ancestor));
   }
@@ -113,7 +113,7 @@ void connect(std::vector<Node>& nodes) {
     const std::size_t parent = node.parent.empty() ? nodes.size() : index_of(nodes, node.parent);
     if (parent < nodes.size() && parent != i) {
       node.from = parent;
-      node.is_told = true;
+      node.is_stored = true;
     }
     const bool is_silent = node.is_here && node.parent.empty() && node.problem.empty();
     if (is_silent && i > 0) node.from = i - 1;
@@ -128,7 +128,7 @@ std::string mermaid(const std::vector<Node>& nodes) {
   }
   for (std::size_t i = 0; i < nodes.size(); ++i) {
     if (!nodes[i].from) continue;
-    text += fmt::format("  n{} {} n{}\n", *nodes[i].from, nodes[i].is_told ? "-->" : "-.->", i);
+    text += fmt::format("  n{} {} n{}\n", *nodes[i].from, nodes[i].is_stored ? "-->" : "-.->", i);
   }
   return text;
 }
@@ -136,7 +136,7 @@ std::string mermaid(const std::vector<Node>& nodes) {
 std::string words_of(const std::vector<Node>& nodes, const Node& node) {
   if (!node.problem.empty()) return node.problem;
   if (!node.is_here) return node.from ? fmt::format("not here; from step {}", nodes[*node.from].step) : "not here";
-  if (node.is_told) return fmt::format("from step {}", nodes[*node.from].step);
+  if (node.is_stored) return fmt::format("from step {}", nodes[*node.from].step);
   if (!node.parent.empty()) return "from " + node.parent + ", which is not here";
   return node.from ? fmt::format("after step {} (by order; not stored in the file)", nodes[*node.from].step)
                    : "the first here";
@@ -154,7 +154,7 @@ Exit lineage(const Request& request) {
   for (const Node& node : nodes) {
     Json row = {{"step", node.step}, {"digest", node.id}, {"parent_digest", node.parent}};
     row["parent_step"] = node.from ? Json(nodes[*node.from].step) : Json(nullptr);
-    row["is_told"] = node.is_told;
+    row["is_stored"] = node.is_stored;
     row["is_here"] = node.is_here;
     if (!node.run.empty()) row["run_id"] = node.run;
     if (!node.problem.empty()) row["problem"] = node.problem;

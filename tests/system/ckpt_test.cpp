@@ -207,7 +207,7 @@ TEST_F(CkptTest, LineageGoesByOrderWhereFilesAreSilent) {
   write("a", {.step = 20});
   const auto rows = json_of("lineage " + (folder_ / "a"))["checkpoints"];
   EXPECT_EQ(rows[1]["parent_step"], 10);
-  EXPECT_EQ(rows[1]["is_told"], false);
+  EXPECT_EQ(rows[1]["is_stored"], false);
   EXPECT_NE(ckpt("lineage --mermaid " + (folder_ / "a")).output.find("n0 -.-> n1"), std::string::npos);
 }
 

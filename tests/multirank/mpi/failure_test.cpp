@@ -318,7 +318,7 @@ TEST(FailureTest, ARankThatDropsItsCollectivesEndsTheWaitOfTheOthersAtOnce) {
     collectives.reset();
   } else {
     const std::string error = error_of([&] { collectives->barrier(); });
-    expect_words(error, {"rank 1 (last seen in barrier #1) has left"});
+    expect_words(error, {"rank 1 (last seen in barrier #1) has ended"});
   }
   world.barrier();
 }

@@ -56,7 +56,7 @@ TEST_F(FormsTest, LineageOfARunNamesEveryParent) {
     for (const std::size_t i : {1U, 2U, 3U}) {
       EXPECT_EQ(rows[i]["step"], 10 * i);
       EXPECT_EQ(rows[i]["parent_step"], i == 1 ? 5 : 10 * (i - 1));
-      EXPECT_EQ(rows[i]["is_told"], true);
+      EXPECT_EQ(rows[i]["is_stored"], true);
       EXPECT_EQ(rows[i]["is_here"], true);
       EXPECT_EQ(rows[i]["run_id"], "00000000000000aa");
     }
