@@ -18,7 +18,7 @@
 namespace lockstep::engine {
 namespace progress_lines_test {
 
-class TransferLinesTest : public testing::Test {
+class TransferLinesTest : public ::testing::Test {
  protected:
   void SetUp() override { log::configure({.file = folder_ / "log", .to_console = false}); }
   void TearDown() override { log::configure({}); }
