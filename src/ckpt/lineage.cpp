@@ -27,7 +27,7 @@ struct Node {
   std::string parent = {};            ///< its parent's id; likewise
   std::string problem = {};           ///< why it cannot be read, or ""
   std::optional<std::size_t> from{};  ///< index of the parent among the nodes
-  bool is_stored = false;               ///< whether the file says so, rather than the order of the steps
+  bool is_stored = false;             ///< whether the file says so, rather than the order of the steps
   bool is_here = true;                ///< else it is listed in another file
 };
 

@@ -37,7 +37,8 @@ TEST_F(TransferLinesTest, ShowBytesAndRemainingTime) {
   constexpr std::uint64_t kGiB = std::uint64_t{1} << 30;
   std::atomic<std::uint64_t> bytes = 7;  // of earlier transfers
   {
-    const TransferLines lines("reading x", 4 * kGiB, [&] { return bytes.load(); }, std::chrono::milliseconds(5));
+    const TransferLines lines(
+        "reading x", 4 * kGiB, [&] { return bytes.load(); }, std::chrono::milliseconds(5));
     bytes = 7 + kGiB;
     while (written().find("reading x: 1.00 of 4.00 GiB, eta 0:00:0") == std::string::npos) std::this_thread::yield();
     bytes = 7 + 5 * kGiB;  // more than expected
@@ -49,7 +50,9 @@ TEST_F(TransferLinesTest, ShowBytesAndRemainingTime) {
 }
 
 TEST_F(TransferLinesTest, ShortWorkLogsNothing) {
-  { const TransferLines lines("reading x", 1, [] { return std::uint64_t{0}; }); }
+  {
+    const TransferLines lines("reading x", 1, [] { return std::uint64_t{0}; });
+  }
   EXPECT_EQ(written(), "");
 }
 
