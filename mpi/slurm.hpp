@@ -18,7 +18,7 @@ struct SlurmJob {
 std::optional<SlurmJob> slurm_job();
 
 /// Seconds that slurm leaves to the job: its end, else what `squeue` answers within 5 s; none when neither is known
-/// or there is no limit. RequeueCount a process: for one rank, once. Not collective.
+/// or there is no limit. Starts a process: for one rank, once. Not collective.
 std::optional<double> seconds_left(const SlurmJob& job);
 
 }  // namespace lockstep::mpi

@@ -12,7 +12,7 @@
 /// The few helpers around HDF5's C interface. They throw CheckpointError without a path; callers add it.
 namespace lockstep::checkpoints {
 
-/// RequeueCount HDF5 once, without its exit handler, and keeps it from printing its error stack while in scope.
+/// Starts HDF5 once, without its exit handler, and keeps it from printing its error stack while in scope.
 class HdfSession {
  public:
   HdfSession();

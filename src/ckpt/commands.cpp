@@ -25,9 +25,16 @@ const Options kPlot = {{"out", "FILE.svg", "Output file. If not given, the image
                        {"width", "N", "Width in pixels (default 720)"}};
 const Options kConvert = {{"to", "FILE", "Output file: .safetensors, .pt, .npz or .h5. It must not exist"},
                           {"only", "PART", "Arrays to convert: model (default: parameters and buffers), ema or all"},
-                          {"rename", "FROM=TO", "Replace the prefix FROM of names by TO. May be repeated"}};
+                          {"rename", "FROM=TO",
+                           "Replace the prefix FROM of names by TO, or with re:FROM=TO the first match of a regular "
+                           "expression. May be repeated"}};
 const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
                         {"yes", "", "Delete the listed checkpoints"}};
+const OptionSpec kToFolder = {"to", "DIR", "Folder in which the new checkpoint is written as step-<step>"};
+const Options kAverage = {kToFolder};
+const Options kCast = {kToFolder, {"dtype", "TYPE", "float32, float64, float16 or bfloat16 (default)"}};
+const Options kEdit = {
+    kToFolder, {"set", "NAME=VALUE", "Set an attribute, such as run_id=x or /sched/0@first_step=0. May be repeated"}};
 const Options kLineageOptions = {{"mermaid", "", "Print a Mermaid diagram for Markdown"}};
 
 }  // namespace
@@ -52,6 +59,10 @@ const std::vector<Command>& commands() {
        hash},
       {"plot", "KIND FILE...", 2, 3, "Plots to SVG: hist FILE NAME, norms FILE, updates A B, curves RUN", kPlot, plot},
       {"convert", "SRC", 1, 1, "Converts a file to .safetensors, .pt, .npz or .h5", kConvert, convert},
+      {"average", "A B...", 2, kAny, "Writes the last checkpoint with the average of the models of all checkpoints",
+       kAverage, average},
+      {"cast", "FILE", 1, 1, "Writes a checkpoint with the model in another floating-point type", kCast, cast},
+      {"edit", "FILE", 1, 1, "Writes a checkpoint with other attributes", kEdit, edit},
       {"doctor",
        "DIR",
        1,

@@ -35,6 +35,9 @@ Exit convert(const Request& request);
 Exit doctor(const Request& request);
 Exit prune(const Request& request);
 Exit lineage(const Request& request);
+Exit average(const Request& request);
+Exit cast(const Request& request);
+Exit edit(const Request& request);
 
 /// The program's table.
 const std::vector<Command>& commands();

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,8 +11,8 @@
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"
-#include "ckpt/rename.hpp"
 #include "ckpt/text.hpp"
+#include "core/renames.hpp"
 #include "core/table.hpp"
 
 namespace lockstep::ckpt {
@@ -44,15 +46,23 @@ std::string name_in(const std::string& path, const std::string& group) {
   return rest.find('/') == std::string::npos ? checkpoints::decode_name(rest) : rest;
 }
 
+Renames renames_of(const Request& request) {
+  try {
+    return parse_renames(request.texts("rename"), "--rename");
+  } catch (const ConfigError& error) {
+    throw usage_error(error.what());
+  }
+}
+
 std::vector<checkpoints::NamedArray> chosen_arrays(const Source& source, const Request& request) {
   const Part& part = find_row(parts(), request.text("only", "model"), "--only");
-  const Renaming renaming(request.texts("rename"));
+  const Renames renames = renames_of(request);
   std::vector<checkpoints::NamedArray> arrays;
   std::map<std::string, std::string> origins;
   for (const ArrayInfo* info : select(source, request)) {
     const std::string* const group = source.is_own() ? group_of(info->path, part) : &parts().back().groups[0];
     if (group == nullptr) continue;
-    const std::string name = renaming.apply(name_in(info->path, *group));
+    const std::string name = new_name(name_in(info->path, *group), renames);
     const auto [origin, is_new] = origins.emplace(name, info->path);
     if (!is_new) {
       throw usage_error("'" + escaped(name) + "' is the name of two arrays: " + escaped(origin->second) + " and " +

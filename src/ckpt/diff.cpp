@@ -5,6 +5,7 @@
 
 #include "ckpt/commands.hpp"
 #include "ckpt/compare.hpp"
+#include "ckpt/documents.hpp"
 #include "ckpt/filter.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/text.hpp"
@@ -45,6 +46,14 @@ class Findings {
          {"max_ulp", found.max_ulp}});
   }
 
+  /// One entry of a document: "optim.lr: 0.001 | 0.01".
+  void entry(const std::string& document, const std::string& key, const std::string* a, const std::string* b) {
+    const auto shown = [](const std::string* value) { return value == nullptr ? "(not set)" : escaped(*value); };
+    const auto json = [](const std::string* value) { return value == nullptr ? Json() : Json(escaped(*value)); };
+    add(fmt::format("{}: {} | {}", escaped(key), shown(a), shown(b)),
+        {{"name", escaped(document)}, {"key", escaped(key)}, {"a", json(a)}, {"b", json(b)}});
+  }
+
   std::size_t count() const noexcept { return lines_.size(); }
 
   void print_text(std::size_t limit, std::size_t compared) const {
@@ -76,6 +85,27 @@ std::map<std::string, const ArrayInfo*> by_label(const Source& source, const Req
   std::map<std::string, const ArrayInfo*> arrays;
   for (const ArrayInfo* info : select(source, request)) arrays.emplace(info->label, info);
   return arrays;
+}
+
+/// The entries of an array that contains a document; nullopt for other arrays.
+std::optional<Entries> document_in(const Source& source, const ArrayInfo& info) {
+  if (!source.is_own() || info.dtype != DType::uint8) return std::nullopt;
+  if (!info.path.starts_with("/meta/")) return std::nullopt;
+  return entries_of(info.path, checkpoints::text_of(source.read(info)));
+}
+
+void compare_documents(const std::string& name, const Entries& a, const Entries& b, Findings& findings) {
+  const auto in = [](const Entries& entries, const std::string& key) {
+    const auto found = entries.find(key);
+    return found == entries.end() ? nullptr : &found->second;
+  };
+  for (const auto& [key, value] : a) {
+    const std::string* const other = in(b, key);
+    if (other == nullptr || *other != value) findings.entry(name, key, &value, other);
+  }
+  for (const auto& [key, value] : b) {
+    if (!a.contains(key)) findings.entry(name, key, nullptr, &value);
+  }
 }
 
 void compare_attributes(const Source& a, const Source& b, const Filter& filter, Findings& findings) {
@@ -120,6 +150,13 @@ Exit diff(const Request& request) {
     const auto other = right.find(info.label);
     if (other == right.end()) {
       findings.only_in("A", info.label);
+      continue;
+    }
+    const auto entries = document_in(a, info);
+    const auto others = entries ? document_in(b, *other->second) : std::nullopt;
+    if (others) {
+      compare_documents(info.label, *entries, *others, findings);
+      ++compared;
     } else if (info.dtype != other->second->dtype || info.shape != other->second->shape) {
       findings.form(info, *other->second);
     } else {

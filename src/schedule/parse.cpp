@@ -141,20 +141,35 @@ double at_whole_step(double position, std::int64_t steps_in_one) {
   return std::floor(position * steps + kSlack) / steps;
 }
 
+/// Why a rule has no effect: it lasts to the end of the run, but begins later. "" if it has one.
+std::string reason_of_no_use(const InnerSettings& settings, double whole) {
+  if (settings.end >= 0 || whole <= 0 || settings.begin < whole) return "";
+  return "not used: begin (" + number_text(settings.begin) + ") is not less than the end of the run (" +
+         number_text(whole) + ")";
+}
+
+/// @param unused  gets a sentence if the rule has no effect
 Schedule::Rule parse_rule(const std::string& text, const RunLength& length, const std::string& place,
-                          const std::vector<Curve>& curves) {
+                          const std::vector<Curve>& curves, std::vector<std::string>& unused) {
   const Written written = read(text, RuleSettings::keys(), place, curves);
   const RuleSettings settings = RuleSettings::from(written.options);
   try {
     Unit unit = unit_of(settings, length);
     // What answers to measurements has no shape that the run's end could be a part of, and a run may be prolonged.
     if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
+    Schedule::Rule rule{.option = settings.option, .group = settings.group, .at = unit.at, .shape = {}, .feedback = {}};
+    const std::string reason =
+        written.curve.make_feedback != nullptr ? "" : reason_of_no_use(settings.inner, unit.whole);
+    if (!reason.empty()) {
+      unused.push_back(place + ": " + reason);
+      rule.shape = [](double, double value) { return value; };
+      return rule;
+    }
     Window window = window_of(settings.inner, {.begin = 0, .end = unit.whole, .curves = &curves});
     if (unit.steps_in_one > 0) {
       window.begin = at_whole_step(window.begin, unit.steps_in_one);
       window.end = at_whole_step(window.end, unit.steps_in_one);
     }
-    Schedule::Rule rule{.option = settings.option, .group = settings.group, .at = unit.at, .shape = {}, .feedback = {}};
     if (written.curve.make_feedback != nullptr) {
       rule.feedback = written.curve.make_feedback(written.options, window);
     } else {
@@ -190,10 +205,11 @@ const std::vector<Curve>& builtin_curves() {
 Schedule parse(const std::vector<std::string>& rules, const RunLength& length, const std::string& origin,
                const std::vector<Curve>& curves) {
   std::vector<Schedule::Rule> parsed;
+  std::vector<std::string> unused;
   for (const std::string& rule : rules) {
-    parsed.push_back(parse_rule(rule, length, origin + ": sched.rule '" + rule + "'", curves));
+    parsed.push_back(parse_rule(rule, length, origin + ": sched.rule '" + rule + "'", curves, unused));
   }
-  return Schedule(std::move(parsed));
+  return Schedule(std::move(parsed), std::move(unused));
 }
 
 KeySpecs sched_keys(const std::vector<Curve>& curves) {

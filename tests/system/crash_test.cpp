@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <filesystem>
 #include <random>
 #include <set>
@@ -45,7 +46,7 @@ std::string arguments_of(const std::string& folder, const Kind& kind) {
   return "train --run.dir=" + folder + kRun + kind.options + " --resume=auto";
 }
 
-/// RequeueCount a run and kills one of its ranks, or all, after `seconds`.
+/// Starts a run and kills one of its ranks, or all, after `seconds`.
 Outcome run_and_kill(const std::string& folder, const Kind& kind, double seconds, bool kills_all) {
   const std::string script = testing::mpirun_command(kRanks) + " " + testing::trainer_program() + " " +
                              arguments_of(folder, kind) + " & job=$!; sleep " + std::to_string(seconds) +
@@ -65,20 +66,26 @@ std::string stale_files_in(const std::string& folder) {
   return found;
 }
 
-std::set<std::string> files_in_shared_memory() {
+/// Files in shared memory, but those of Open MPI only of the jobs of this test, which puts them into `segments`: tests
+/// that run at the same time kill ranks, too.
+std::set<std::string> files_in_shared_memory(const std::string& segments) {
   std::set<std::string> files;
-  for (const auto& entry : fs::directory_iterator("/dev/shm")) files.insert(entry.path().filename().string());
+  for (const auto& entry : fs::directory_iterator("/dev/shm")) {
+    const std::string name = entry.path().filename().string();
+    if (!name.starts_with("vader_segment")) files.insert(name);
+  }
+  for (const auto& entry : fs::directory_iterator(segments)) files.insert(entry.path().filename().string());
   return files;
 }
 
 /// Files in shared memory that were not there `before` and stay: those of other tests that run beside this one go.
-std::set<std::string> left_in_shared_memory(const std::set<std::string>& before) {
+std::set<std::string> left_in_shared_memory(const std::set<std::string>& before, const std::string& segments) {
   constexpr int kTries = 1200;
-  std::set<std::string> left = files_in_shared_memory();
+  std::set<std::string> left = files_in_shared_memory(segments);
   std::erase_if(left, [&](const std::string& name) { return before.contains(name); });
   for (int i = 0; i < kTries && !left.empty(); ++i) {
     std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    const std::set<std::string> now = files_in_shared_memory();
+    const std::set<std::string> now = files_in_shared_memory(segments);
     std::erase_if(left, [&](const std::string& name) { return !now.contains(name); });
   }
   return left;
@@ -86,13 +93,15 @@ std::set<std::string> left_in_shared_memory(const std::set<std::string>& before)
 
 TEST(CrashTest, AKilledRunContinuesBitForBit) {
   const testing::TemporaryFolder folder;
+  const testing::TemporaryFolder segments;
+  ::setenv("OMPI_MCA_btl_vader_backing_directory", segments.path().c_str(), 1);
   const std::string straight = folder.path("straight");
   const auto began = std::chrono::steady_clock::now();
   const Outcome undisturbed = testing::run_ranks(kRanks, arguments_of(straight, kKinds[0]));
   ASSERT_EQ(undisturbed.exit_code, 0) << undisturbed.output;
   const double duration = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   const checkpoints::Archive expected = checkpoints::read(checkpoints::checkpoint_of(straight + "/ckpt", kSteps));
-  const std::set<std::string> shared_before = files_in_shared_memory();
+  const std::set<std::string> shared_before = files_in_shared_memory(segments.path());
 
   std::mt19937_64 random(testing::test_seed());
   const int kills = testing::is_long_run() ? kKillsOfALongRun : static_cast<int>(2 * kKinds.size());
@@ -115,7 +124,7 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
     fs::remove_all(run);
   }
   EXPECT_GT(killed_early, 0) << "no run was hit before its end";
-  EXPECT_EQ(left_in_shared_memory(shared_before), std::set<std::string>());
+  EXPECT_EQ(left_in_shared_memory(shared_before, segments.path()), std::set<std::string>());
   std::printf("%d runs killed, %d of them before their end\n", kills, killed_early);
 }
 

@@ -25,7 +25,7 @@ const std::string kSlow =
     " --model.hidden=8192" +
     kData;
 
-/// RequeueCount a command, does something to it once it has told of some steps, and waits for its end.
+/// Starts a command, does something to it once it has told of some steps, and waits for its end.
 /// @param action  of a shell, where $job is the command's process
 Outcome run_and_act(const std::string& command, const std::string& metrics, const std::string& action, int lines = 20) {
   return testing::run_shell(command + " & job=$!; for i in $(seq 400); do [ $(cat " + metrics +

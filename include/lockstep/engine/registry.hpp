@@ -14,7 +14,8 @@
 
 namespace lockstep::engine {
 
-/// RequeueCount with the built-in rows; a program appends its own before it calls trainer::run.
+/// The tables of all parts that can be selected by name. It contains the built-in rows; a program appends its own rows
+/// before it calls trainer::run.
 struct Registry {
   std::vector<data::Source> sources = data::builtin_sources();
   std::vector<data::SamplerRow> samplers = data::builtin_samplers();

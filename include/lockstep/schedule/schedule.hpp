@@ -85,7 +85,9 @@ class Schedule {
   };
 
   Schedule() = default;
-  explicit Schedule(std::vector<Rule> rules) : rules_(std::move(rules)) {}
+  /// @param unused  sentences about rules that begin after the end of the run
+  explicit Schedule(std::vector<Rule> rules, std::vector<std::string> unused = {})
+      : rules_(std::move(rules)), unused_(std::move(unused)) {}
 
   /// The value in the update after `step` updates. Each rule is applied to the result of the previous rules.
   double value(std::int64_t step, const Target& target = {}) const;
@@ -100,6 +102,9 @@ class Schedule {
   /// @throws ConfigError  the group of a rule is not in `groups`
   void require_groups(const std::vector<std::string>& groups) const;
 
+  /// A sentence for each rule that begins after the end of the run and therefore has no effect.
+  const std::vector<std::string>& unused() const noexcept { return unused_; }
+
   /// Whether a rule depends on measurements.
   bool has_feedback() const;
   /// Passes the values measured after `step` updates to the rules.
@@ -112,13 +117,15 @@ class Schedule {
 
  private:
   std::vector<Rule> rules_;
+  std::vector<std::string> unused_;
 };
 
 /// Parses `rules`, such as "cosine,begin=100,final_factor=0.1". Within a rule, lists are separated by slashes:
 /// "multistep,milestones=30/60". Every rule has the options begin, end, by, smooth, of, group and base.
 ///
 /// @param rules   the value of `sched.rule`; empty = constant values
-/// @param length  length of the run, which is the default of `end`
+/// @param length  length of the run, which is the default of `end`. A rule that begins there or later is not used, see
+///                Schedule::unused
 /// @param origin  origin of the rules, for messages
 /// @throws ConfigError  a curve or option is unknown, or a value is out of range; the message states rule and origin
 Schedule parse(const std::vector<std::string>& rules, const RunLength& length, const std::string& origin,

@@ -85,6 +85,9 @@ class ScheduleHook : public Hook {
       require_within_limits(run);
       set_options(run);
     });
+    for (const std::string& sentence : run.schedule.schedule().unused()) {
+      if (run.world.is_root()) log::warning(sentence);
+    }
     rules_ = {one_a_line(run.schedule.rules()), run.schedule.length()};
     learned_ = run.schedule.schedule().state();
   }

@@ -98,6 +98,7 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
             .steps_per_epoch = sampler.steps_per_epoch()};
   if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
   const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, registry);
+  plan.remarks.insert(plan.remarks.end(), schedule.unused().begin(), schedule.unused().end());
   if (schedule.has_feedback()) {
     plan.remarks.emplace_back(
         "a rule depends on evaluations: its values are shown for evaluations that always improve");

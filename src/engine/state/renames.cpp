@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/renames.hpp"
 
-#include <lockstep/core/error.hpp>
-
 #include <sstream>
 
+#include "core/renames.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -35,22 +34,7 @@ checkpoints::Array with_new_names(const checkpoints::Array& lines, const Renames
 }  // namespace
 
 Renames renames_of(const Section& section) {
-  Renames renames;
-  for (const std::string& rename : section.texts("rename")) {
-    const auto equals = rename.find('=');
-    if (equals == std::string::npos || equals == 0) {
-      throw ConfigError(section.cite("rename") + ": '" + rename + "' does not have the form FROM=TO");
-    }
-    renames.emplace_back(rename.substr(0, equals), rename.substr(equals + 1));
-  }
-  return renames;
-}
-
-std::string new_name(const std::string& name, const Renames& renames) {
-  for (const auto& [from, to] : renames) {
-    if (name.starts_with(from)) return to + name.substr(from.size());
-  }
-  return name;
+  return parse_renames(section.texts("rename"), section.cite("rename"));
 }
 
 Archive renamed(const Archive& archive, const Renames& renames) {

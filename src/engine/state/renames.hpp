@@ -11,10 +11,8 @@
 namespace lockstep::engine {
 
 /// Key `rename` of a section.
-/// @throws ConfigError  an entry that does not have the form FROM=TO
+/// @throws ConfigError  see parse_renames
 Renames renames_of(const Section& section);
-
-std::string new_name(const std::string& name, const Renames& renames);
 
 /// The archive with other names for its parameters and buffers, also where the optimizer, the average and the buckets
 /// name them.

@@ -28,7 +28,7 @@ class LaneBuffers {
   void restore() const;
   /// Stores the values of the lane that ends in its node, and adds neighbors in the tree that this rank holds.
   void collect(mpi::LaneTree::Step step) const;
-  /// RequeueCount the sum over all ranks. Collective.
+  /// Starts the sum over all ranks. Collective.
   mpi::Ticket start(mpi::Collectives& collectives, const mpi::LaneTree& tree) const;
   /// Assigns the averages to the buffers, after the sum was awaited.
   void assign() const;

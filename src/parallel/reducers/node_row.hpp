@@ -28,7 +28,7 @@ class NodeRow {
 
   /// Adds neighbors in the tree that this rank holds.
   void fold(mpi::LaneTree::Step step) const;
-  /// RequeueCount the sum over all ranks. Collective.
+  /// Starts the sum over all ranks. Collective.
   /// @param by_ranges  the result is read by Collectives::reduce_range
   mpi::Ticket start(mpi::Collectives& collectives, const mpi::LaneTree& tree, bool by_ranges) const;
 

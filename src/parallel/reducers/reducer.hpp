@@ -51,7 +51,7 @@ class Reducer {
 
   // ---- One step
 
-  /// RequeueCount a forward with gradients. The mode holds for the backward passes that follow it.
+  /// Starts a forward with gradients. The mode holds for the backward passes that follow it.
   /// @throws ConfigError  the previous step left parameters without a gradient; on every rank, naming them
   virtual void prepare(Synchronization mode) = 0;
 
@@ -100,7 +100,7 @@ class Reducer {
   /// The layout that the next step's buckets will have. After the first step, rank 0 knows it; from the second step on,
   /// all ranks do. Empty before the first step, and where buckets are never rebuilt. Not collective.
   virtual BucketLayout learned_layout() const { return {}; }
-  /// RequeueCount with a layout that an earlier run learned. Before the first step; every rank passes the same layout.
+  /// Starts with a layout that an earlier run learned. Before the first step; every rank passes the same layout.
   /// @return  false = the layout does not fit these parameters, or no layout is ever learned; nothing changes
   virtual bool restore_layout(const BucketLayout& /*layout*/) { return false; }
   /// Replaces the average of dense gradients. Before the first step, and only once. Not collective. One rank alone

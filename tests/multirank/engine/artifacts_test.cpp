@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Registry and images that evaluations leave on rank 0.
+// Tables and images that evaluations leave on rank 0.
 #include <gtest/gtest.h>
 
 #include <numeric>

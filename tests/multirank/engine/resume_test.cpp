@@ -232,6 +232,9 @@ TEST_F(ResumeTest, RenamedParametersFindTheirPlace) {
   there_and_back.renames = {{"nothing", "x"}, {"hidden0.w", "hidden0.w"}};
   restore(run.trainer, old, there_and_back);
   EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0], parameters_[0]));
+  RestoreOptions by_pattern;
+  by_pattern.renames = {{"re:^(h)id+en([0-9])", "$1idden$2"}};
+  restore(run.trainer, old, by_pattern);
   EXPECT_NE(error_of_resume({{"resume.rename", "no equals sign"}}).find("does not have the form FROM=TO"),
             std::string::npos);
 }

@@ -249,7 +249,7 @@ struct Running {
   std::function<void()> check;
 };
 
-/// RequeueCount a random reduction of values of type T at `place`.
+/// Starts a random reduction of values of type T at `place`.
 template <class T>
 Running start_random(Collectives& collectives, std::mt19937& generator, std::byte* place, std::size_t count,
                      const std::vector<ReduceOp>& ops) {

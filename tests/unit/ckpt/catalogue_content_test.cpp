@@ -248,7 +248,7 @@ const std::vector<Row>& content_rows() {
        [](Workshop& shop) { shop.put(pytorch_of("\x80\x02(i__main__\nX\n.")); },
        kVerify,
        Exit::refused,
-       {"data.pkl: byte 3: opcode 105 is not one of those"}},
+       {"data.pkl: byte 3: opcode 105 is not needed for tensors"}},
       {"E_PICKLE_npz",
        [](Workshop& shop) {
          const std::string line = "{'descr': '|O', 'fortran_order': False, 'shape': (1,)}\n";

@@ -3,7 +3,6 @@
 
 #include "ckpt/failure.hpp"
 #include "ckpt/filter.hpp"
-#include "ckpt/rename.hpp"
 #include "ckpt/source.hpp"
 #include "ckpt/text.hpp"
 
@@ -70,15 +69,6 @@ TEST(LabelTest, IsTheSameInEveryFormat) {
   EXPECT_EQ(label_of("/model/buffers/bn.mean"), "bn.mean");
   EXPECT_EQ(label_of("/conv1.weight"), "conv1.weight");
   EXPECT_EQ(label_of("/optim/0/step"), "/optim/0/step");
-}
-
-TEST(RenamingTest, ReplacesBeginnings) {
-  const Renaming renaming({"module.=", "fc=head"});
-  EXPECT_EQ(renaming.apply("module.conv.weight"), "conv.weight");
-  EXPECT_EQ(renaming.apply("fc.bias"), "head.bias");
-  EXPECT_EQ(renaming.apply("a.module.b"), "a.module.b");
-  EXPECT_THROW(Renaming({"=x"}), Failure);
-  EXPECT_THROW(Renaming({"x"}), Failure);
 }
 
 }  // namespace names_test

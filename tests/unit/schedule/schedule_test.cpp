@@ -113,8 +113,6 @@ TEST(ScheduleTest, RefusesInOneSentenceThatCitesRuleAndOrigin) {
             "command line: sched.rule 'linear,start_factor=2': start_factor: '2' is not a number in [0, 1]");
   EXPECT_EQ(error_of("linear,begin=5,end=5"),
             "command line: sched.rule 'linear,begin=5,end=5': begin (5) must be less than end (5)");
-  EXPECT_EQ(error_of("cosine,begin=100"),
-            "command line: sched.rule 'cosine,begin=100': begin (100) must be less than end (100, the end of the run)");
   EXPECT_EQ(error_of("multistep,milestones=60/30"),
             "command line: sched.rule 'multistep,milestones=60/30': milestones: each must be at least as large as the "
             "one before");
@@ -146,6 +144,24 @@ TEST(ScheduleTest, TheKeyTakesSeveralRules) {
   sched.set("rule", "linear,end=10", "a.ini");
   sched.set("rule", "cosine,begin=10", "a.ini");
   EXPECT_EQ(sched.texts("rule"), (std::vector<std::string>{"linear,end=10", "cosine,begin=10"}));
+}
+
+// A recipe for a long run can be tried with a few steps.
+TEST(ScheduleTest, ARuleThatBeginsAfterTheRunIsNotUsed) {
+  const RunLength length{.total_steps = 100, .steps_per_epoch = 10, .samples_per_step = 4};
+  const Schedule schedule = parse({"linear,start_factor=0.5,end=200", "cosine,begin=100", "step,by=epoch,begin=10"},
+                                  length, "recipe.ini:3");
+  EXPECT_EQ(schedule.unused(),
+            (std::vector<std::string>{
+                "recipe.ini:3: sched.rule 'cosine,begin=100': not used: begin (100) is not less than the end of the run "
+                "(100)",
+                "recipe.ini:3: sched.rule 'step,by=epoch,begin=10': not used: begin (10) is not less than the end of "
+                "the run (10)"}));
+  EXPECT_EQ(schedule.value(0), 0.5);
+  EXPECT_EQ(schedule.value(100), 0.75);
+  EXPECT_EQ(schedule.value(1000), 1);
+  EXPECT_TRUE(parse({"cosine,begin=99"}, length, "").unused().empty());
+  EXPECT_TRUE(parse({"plateau,begin=100"}, length, "").unused().empty());  // a resumed run can be longer
 }
 
 }  // namespace schedule_test

@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep {
+
+/// Rules that rename parameters, from texts FROM=TO: a name with the prefix FROM gets the prefix TO. With "re:" before
+/// FROM, it is a regular expression (ECMAScript), and its first match is replaced by TO, in which $1 is a group. The
+/// first matching rule of a list is used.
+using Renames = std::vector<std::pair<std::string, std::string>>;
+
+/// @param place  start of messages
+/// @throws ConfigError  a text does not have the form FROM=TO, or is not a regular expression
+Renames parse_renames(const std::vector<std::string>& texts, const std::string& place);
+
+/// The name after the first matching rule; the same name without one.
+std::string new_name(const std::string& name, const Renames& renames);
+
+}  // namespace lockstep

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/renames.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include "support/sentence.hpp"
+
+namespace lockstep {
+namespace renames_test {
+
+std::string fault_of(const std::string& text) {
+  return testing::sentence_of<ConfigError>([&] { parse_renames({text}, "resume.rename"); });
+}
+
+TEST(RenamesTest, ReplacePrefixes) {
+  const Renames renames = parse_renames({"module.=", "fc=head"}, "");
+  EXPECT_EQ(new_name("module.conv.weight", renames), "conv.weight");
+  EXPECT_EQ(new_name("fc.bias", renames), "head.bias");
+  EXPECT_EQ(new_name("a.module.b", renames), "a.module.b");
+}
+
+TEST(RenamesTest, ReplaceTheFirstMatchOfAPattern) {
+  const Renames renames = parse_renames({R"(re:^layers\.([0-9]+)\.=blocks.$1.)", "re:norm=ln", "layers=x"}, "");
+  EXPECT_EQ(new_name("layers.12.attention.weight", renames), "blocks.12.attention.weight");
+  EXPECT_EQ(new_name("norm1.norm", renames), "ln1.norm");
+  EXPECT_EQ(new_name("layers.a.bias", renames), "x.a.bias");  // only the last rule matches
+  EXPECT_EQ(new_name("head.bias", renames), "head.bias");
+}
+
+TEST(RenamesTest, WrongRulesAreRejected) {
+  EXPECT_EQ(fault_of("=x"), "resume.rename: '=x' does not have the form FROM=TO");
+  EXPECT_EQ(fault_of("x"), "resume.rename: 'x' does not have the form FROM=TO");
+  EXPECT_EQ(fault_of("re:=x"), "resume.rename: 're:=x' does not have the form FROM=TO");
+  EXPECT_TRUE(fault_of("re:[=x").starts_with("resume.rename: 're:[=x' is not a regular expression: "));
+}
+
+}  // namespace renames_test
+}  // namespace lockstep
