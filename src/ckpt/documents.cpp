@@ -40,7 +40,9 @@ std::optional<Entries> entries_of_json(const std::string& text) {
   const auto root = nlohmann::json::parse(text, nullptr, false);
   if (!root.is_object()) return std::nullopt;
   Entries entries;
-  for (const auto& [pointer, value] : root.flatten().items()) {
+  const auto flat = root.flatten();
+  for (const auto& [pointer, value] : flat.items()) {
+    if (pointer.empty()) continue;  // an empty object
     std::string key = pointer.substr(1);  // "/hosts/0"
     std::replace(key.begin(), key.end(), '/', '.');
     add(entries, key, value.is_string() ? value.get<std::string>() : value.dump());

@@ -13,18 +13,13 @@
 
 #include "ckpt/failure.hpp"
 #include "ckpt/text.hpp"
+#include "core/parse_value.hpp"
 
 namespace lockstep::ckpt {
 
 namespace po = boost::program_options;
 
 namespace {
-
-template <class Number>
-bool parse_number(const std::string& text, Number& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size();
-}
 
 [[noreturn]] void throw_unknown(const std::string& word, const std::vector<OptionSpec>& options) {
   std::vector<std::string> names;
@@ -50,21 +45,21 @@ const std::vector<std::string>& Request::texts(const std::string& option) const 
 
 std::int64_t Request::integer(const std::string& option, std::int64_t otherwise, std::int64_t min) const {
   if (!has(option)) return otherwise;
-  std::int64_t value = 0;
-  if (!parse_number(text(option), value) || value < min) {
-    throw usage_error("--" + option + " " + escaped(text(option)) + ": an integer from " + std::to_string(min) +
-                      " up is needed");
+  const auto value = parse_integer(text(option));
+  if (!value || *value < min) {
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": an integer >= " + std::to_string(min) +
+                      " is required");
   }
-  return value;
+  return *value;
 }
 
 double Request::real(const std::string& option, double otherwise) const {
   if (!has(option)) return otherwise;
-  double value = 0;
-  if (!parse_number(text(option), value) || !std::isfinite(value) || value < 0) {
-    throw usage_error("--" + option + " " + escaped(text(option)) + ": a number from 0 up is needed");
+  const auto value = parse_real(text(option));
+  if (!value || !std::isfinite(*value) || *value < 0) {
+    throw usage_error("--" + option + " " + escaped(text(option)) + ": a number >= 0 is required");
   }
-  return value;
+  return *value;
 }
 
 const std::vector<OptionSpec>& common_options() {

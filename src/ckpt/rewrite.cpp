@@ -13,6 +13,7 @@
 #include "ckpt/locate.hpp"
 #include "ckpt/text.hpp"
 #include "ckpt/values.hpp"
+#include "core/parse_value.hpp"
 
 namespace lockstep::ckpt {
 
@@ -143,11 +144,12 @@ std::pair<std::string, std::string> attribute_in(const std::string& name) {
 /// `text` as a value of the type of `old`.
 checkpoints::Attribute parsed_like(const checkpoints::Attribute& old, const std::string& text,
                                    const std::string& name) {
-  std::int64_t integer = 0;
-  double real = 0;
   if (std::holds_alternative<std::string>(old)) return text;
-  if (std::holds_alternative<double>(old) && parse_number(text, real)) return real;
-  if (std::holds_alternative<std::int64_t>(old) && parse_number(text, integer)) return integer;
+  if (std::holds_alternative<double>(old)) {
+    if (const auto real = parse_real(text)) return *real;
+  } else if (const auto integer = parse_integer(text)) {
+    return *integer;
+  }
   throw usage_error("--set " + escaped(name) + ": '" + escaped(text) + "' does not have the type of the attribute");
 }
 

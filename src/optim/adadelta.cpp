@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -10,14 +11,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct AdadeltaCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double lr;
-  double rho;
-  double eps;
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const AdadeltaCoefficients& c, const ElementRange<T>& range) {
@@ -41,7 +34,9 @@ LOCKSTEP_VECTORISED void update(const AdadeltaCoefficients& c, const ElementRang
   }
 }
 
-AdadeltaCoefficients coefficients(const Options& options, std::int64_t) {
+}  // namespace
+
+AdadeltaCoefficients adadelta_coefficients(const Options& options, std::int64_t) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   return {.sign = terms.sign,
           .l2_coefficient = terms.l2_coefficient,
@@ -49,6 +44,8 @@ AdadeltaCoefficients coefficients(const Options& options, std::int64_t) {
           .rho = options.at("rho"),
           .eps = options.at("eps")};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -61,14 +58,15 @@ std::vector<std::string> state_names(const Options&) { return {"square_avg", "ac
 }  // namespace
 
 Rule adadelta_rule() {
-  return {
-      .name = "adadelta",
-      .help = "Adadelta; usually with lr=1",
-      .keys = {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "adadelta",
+          .help = "Adadelta; usually with lr=1",
+          .keys = {eps_key(), keys::real("optim.rho", "0.9", "adadelta: decay rate of the mean squares", 0, 1)},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<adadelta_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_adadelta_tensors}};
 }
 
 }  // namespace lockstep::optim

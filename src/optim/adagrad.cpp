@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -10,15 +11,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct AdagradCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double step_size;
-  double eps;
-  double sum_factor;   ///< multiplies the stored sum: 0 in the first update
-  double initial_sum;  ///< where the sum begins, in the first update; then 0
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const AdagradCoefficients& c, const ElementRange<T>& range) {
@@ -39,7 +31,9 @@ LOCKSTEP_VECTORISED void update(const AdagradCoefficients& c, const ElementRange
   }
 }
 
-AdagradCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+AdagradCoefficients adagrad_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   // The first update does not read the stored sum: in older checkpoints it is 0 until then.
   const bool is_first = step == 1;
@@ -50,6 +44,8 @@ AdagradCoefficients coefficients(const Options& options, std::int64_t step) {
           .sum_factor = is_first ? 0.0 : 1.0,
           .initial_sum = is_first ? options.at("initial_accumulator_value") : 0};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -74,9 +70,10 @@ Rule adagrad_rule() {
                keys::real("optim.initial_accumulator_value", "0", "adagrad: initial value of the sums of squares", 0)},
       .read = read,
       .state_names = state_names,
-      .kind = ElementRule{.coefficients = erased<coefficients>,
+      .kind = ElementRule{.coefficients = erased<adagrad_coefficients>,
                           .update32 = erased<update<float>>,
-                          .update64 = erased<update<double>>},
+                          .update64 = erased<update<double>>,
+                          .update_tensors = update_adagrad_tensors},
       .initial_state = initial_state};
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -8,15 +9,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct AdamaxCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double step_size;
-  double beta1;
-  double beta2;
-  double eps;
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const AdamaxCoefficients& c, const ElementRange<T>& range) {
@@ -41,7 +33,9 @@ LOCKSTEP_VECTORISED void update(const AdamaxCoefficients& c, const ElementRange<
   }
 }
 
-AdamaxCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+AdamaxCoefficients adamax_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   return {.sign = terms.sign,
           .l2_coefficient = terms.l2_coefficient,
@@ -50,6 +44,8 @@ AdamaxCoefficients coefficients(const Options& options, std::int64_t step) {
           .beta2 = options.at("beta2"),
           .eps = options.at("eps")};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -63,14 +59,15 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_i
 }  // namespace
 
 Rule adamax_rule() {
-  return {
-      .name = "adamax",
-      .help = "Adamax: Adam with the infinity norm",
-      .keys = {betas_key(), eps_key()},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "adamax",
+          .help = "Adamax: Adam with the infinity norm",
+          .keys = {betas_key(), eps_key()},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<adamax_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_adamax_tensors}};
 }
 
 }  // namespace lockstep::optim

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -11,14 +12,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct AsgdCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double decay_factor;    ///< multiplies the parameter
-  double step_size;
-  double average_share;  ///< share of the way by which the average moves towards the parameter
-};
 
 /// @tparam kAverages  the average moves by a share; before, it is the parameter itself
 template <bool kAverages, class T>
@@ -48,8 +41,10 @@ void update(const AsgdCoefficients& c, const ElementRange<T>& range) {
   c.average_share != 1 ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
 }
 
+}  // namespace
+
 /// The step size and the share of the average follow from the updates before this one.
-AsgdCoefficients coefficients(const Options& options, std::int64_t step) {
+AsgdCoefficients asgd_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   const double lr = options.at("lr");
   const double lambd = options.at("lambd");
@@ -62,6 +57,8 @@ AsgdCoefficients coefficients(const Options& options, std::int64_t step) {
           .average_share = 1 / std::max(1.0, before - options.at("t0"))};
 }
 
+namespace {
+
 Options read(const Section& optim) {
   Options options;
   read_numbers(optim, options, {"lambd", "eta_power", "t0"});
@@ -73,16 +70,17 @@ std::vector<std::string> state_names(const Options&) { return {"ax"}; }
 }  // namespace
 
 Rule asgd_rule() {
-  return {
-      .name = "asgd",
-      .help = "Averaged SGD; the average of the parameters is the state 'ax'",
-      .keys = {keys::real("optim.lambd", "0.0001", "asgd: decay term", 0),
-               keys::real("optim.eta_power", "0.75", "asgd: exponent of the step size decay"),
-               keys::real("optim.t0", "1000000", "asgd: number of updates before averaging starts", 0)},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "asgd",
+          .help = "Averaged SGD; the average of the parameters is the state 'ax'",
+          .keys = {keys::real("optim.lambd", "0.0001", "asgd: decay term", 0),
+                   keys::real("optim.eta_power", "0.75", "asgd: exponent of the step size decay"),
+                   keys::real("optim.t0", "1000000", "asgd: number of updates before averaging starts", 0)},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<asgd_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_asgd_tensors}};
 }
 
 }  // namespace lockstep::optim

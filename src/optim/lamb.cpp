@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
@@ -13,20 +14,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct LambCoefficients {
-  double gradient_scale;  ///< sign of the gradient, times what scales all gradients down to max_grad_norm
-  double beta1;
-  double gradient_share;  ///< share of the gradient that enters the mean
-  double beta2;
-  double correction1;       ///< 1 - beta1^step
-  double root_correction2;  ///< sqrt(1 - beta2^step)
-  double eps;
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
-  double step_size;
-  bool was_measured = false;  ///< measuring has updated the moments
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update_moments(T* __restrict mean, T* __restrict square, const T* __restrict gradient,
@@ -100,7 +87,9 @@ Needs needs(const Options& options) {
           .sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-LambCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+LambCoefficients lamb_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const bool is_corrected = options.at("bias_correction") != 0;
   return {.gradient_scale = terms.sign,
@@ -114,6 +103,8 @@ LambCoefficients coefficients(const Options& options, std::int64_t step) {
           .decay_factor = terms.decay_factor,
           .step_size = options.at("lr")};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -138,9 +129,10 @@ Rule lamb_rule() {
                                  "lamb: multiply the gradient by 1 - beta1 in the first moment")},
           .read = read,
           .state_names = state_names,
-          .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,
+          .kind = TensorRule{.elements = {.coefficients = erased<lamb_coefficients>,
                                           .update32 = erased<update<float>>,
-                                          .update64 = erased<update<double>>},
+                                          .update64 = erased<update<double>>,
+                                          .update_tensors = update_lamb_tensors},
                              .needs = needs,
                              .adapt_to_norm = erased<adapt_to_norm>,
                              .measure32 = erased<measure<float>>,

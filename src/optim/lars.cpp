@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
@@ -14,17 +15,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct LarsCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double lr;
-  double momentum;
-  double gradient_share;  ///< share of the gradient that enters the momentum buffer
-  bool is_nesterov;
-  bool has_joint_norm;
-  double ratio = 1;  ///< how far the parameter moves in relation to its own size
-};
 
 /// The gradient with weight decay, scaled by the ratio of the parameter.
 template <class T>
@@ -104,7 +94,9 @@ Needs needs(const Options& options) {
   return {.sums = options.at("weight_decay") != 0 || options.at("always_adapt") != 0};
 }
 
-LarsCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+LarsCoefficients lars_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   return {.sign = terms.sign,
           .l2_coefficient = terms.l2_coefficient,
@@ -114,6 +106,8 @@ LarsCoefficients coefficients(const Options& options, std::int64_t step) {
           .is_nesterov = options.at("nesterov") != 0,
           .has_joint_norm = options.at("joint_norm") != 0};
 }
+
+namespace {
 
 /// What both rules read.
 Options read_common(const Section& optim) {
@@ -158,10 +152,11 @@ KeySpecs keys() {
   return keys;
 }
 
-TensorRule adapted_by(decltype(TensorRule::adapt) adapt) {
-  return {.elements = {.coefficients = erased<coefficients>,
+TensorRule adapted_by(decltype(TensorRule::adapt) adapt, TensorForm update_tensors) {
+  return {.elements = {.coefficients = erased<lars_coefficients>,
                        .update32 = erased<update<float>>,
-                       .update64 = erased<update<double>>},
+                       .update64 = erased<update<double>>,
+                       .update_tensors = update_tensors},
           .needs = needs,
           .measure32 = erased<measure<float>>,
           .measure64 = erased<measure<double>>,
@@ -176,7 +171,7 @@ Rule lars_rule() {
           .keys = keys(),
           .read = read_lars,
           .state_names = state_names,
-          .kind = adapted_by(erased<adapt_lars>)};
+          .kind = adapted_by(erased<adapt_lars>, update_lars_tensors)};
 }
 
 Rule larc_rule() {
@@ -185,7 +180,7 @@ Rule larc_rule() {
           .keys = keys(),
           .read = read_larc,
           .state_names = state_names,
-          .kind = adapted_by(erased<adapt_larc>)};
+          .kind = adapted_by(erased<adapt_larc>, update_larc_tensors)};
 }
 
 }  // namespace lockstep::optim

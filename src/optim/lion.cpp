@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -10,15 +11,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct LionCoefficients {
-  double sign;          ///< of the gradient: -1 to maximize
-  double decay_factor;  ///< decoupled weight decay: multiplies the parameter
-  double lr;
-  double beta1;
-  double beta2;
-  double caution;  ///< multiplies what moves along with its gradient; 0 = everything moves
-};
 
 /// @tparam kIsCautious  elements whose update opposes the gradient stay; the others move further in their place
 template <bool kIsCautious, class T>
@@ -70,7 +62,9 @@ void adapt(LionCoefficients& c, const Options&, const Sums& sums, const Segment&
 
 Needs needs(const Options& options) { return {.sums = options.at("caution") != 0}; }
 
-LionCoefficients coefficients(const Options& options, std::int64_t) {
+}  // namespace
+
+LionCoefficients lion_coefficients(const Options& options, std::int64_t) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/true);
   return {.sign = terms.sign,
           .decay_factor = terms.decay_factor,
@@ -79,6 +73,8 @@ LionCoefficients coefficients(const Options& options, std::int64_t) {
           .beta2 = options.at("beta2"),
           .caution = options.at("caution")};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -101,9 +97,10 @@ Rule lion_rule() {
                                  "lion: cautious updates, which skip elements that would move against their gradient")},
           .read = read,
           .state_names = state_names,
-          .kind = TensorRule{.elements = {.coefficients = erased<coefficients>,
+          .kind = TensorRule{.elements = {.coefficients = erased<lion_coefficients>,
                                           .update32 = erased<update<float>>,
-                                          .update64 = erased<update<double>>},
+                                          .update64 = erased<update<double>>,
+                                          .update_tensors = update_lion_tensors},
                              .needs = needs,
                              .measure32 = erased<measure<float>>,
                              .measure64 = erased<measure<double>>,

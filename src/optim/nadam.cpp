@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -10,18 +11,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct NadamCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
-  double beta1;
-  double beta2;
-  double correction2;  ///< 1 - beta2^step
-  double eps;
-  double gradient_step;  ///< multiplies the gradient over its root mean square
-  double mean_step;      ///< multiplies the mean over it
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const NadamCoefficients& c, const ElementRange<T>& range) {
@@ -65,7 +54,9 @@ double momentum_product(const Options& options, std::int64_t step) {
   return product;
 }
 
-NadamCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+NadamCoefficients nadam_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const double momentum = momentum_at(options, step);
   const double next_momentum = momentum_at(options, step + 1);
@@ -81,6 +72,8 @@ NadamCoefficients coefficients(const Options& options, std::int64_t step) {
           .mean_step = options.at("lr") * next_momentum / (1 - product * next_momentum)};
 }
 
+namespace {
+
 Options read(const Section& optim) {
   Options options;
   read_betas(optim, options);
@@ -94,15 +87,16 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 }  // namespace
 
 Rule nadam_rule() {
-  return {
-      .name = "nadam",
-      .help = "NAdam: Adam with Nesterov momentum",
-      .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(),
-               keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "nadam",
+          .help = "NAdam: Adam with Nesterov momentum",
+          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key(),
+                   keys::real("optim.momentum_decay", "0.004", "nadam: momentum decay", 0)},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<nadam_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_nadam_tensors}};
 }
 
 }  // namespace lockstep::optim

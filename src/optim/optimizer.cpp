@@ -35,6 +35,9 @@ std::map<std::string, std::size_t> group_numbers(const std::vector<ParamGroup>& 
 
 Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters)
     : rule_(&rule), groups_(std::move(groups)), parameters_(&parameters) {
+  if (parameters.as_tensors() != nullptr && rule.tensor_form() == nullptr) {
+    throw ConfigError("optim.name: " + rule.name + " does not support GPUs; use another optimizer or run.device=cpu");
+  }
   name_states();
   assign_groups();
   if (const auto* const of_closure = std::get_if<ClosureRule>(&rule.kind)) {
@@ -44,7 +47,8 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
     }
     for (const std::string& name : of_closure->numbers) numbers_[name] = 0;
   }
-  if (rule.is_whole()) parameters.own_whole_parameters();
+  // On a GPU, a sum over a parameter is computed by one rank.
+  if (rule.is_whole() || (parameters.as_tensors() != nullptr && needs_sums())) parameters.own_whole_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) allocate_state(b);
   initialize_state();
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -8,17 +9,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct RAdamCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double decay_factor;    ///< decoupled weight decay: multiplies the parameter
-  double beta1;
-  double beta2;
-  double eps;
-  double step_size;
-  bool is_rectified;
-};
 
 /// @tparam kDivides  by the root of the mean square, once that is known well enough
 template <bool kDivides, class T>
@@ -66,7 +56,9 @@ Rectification rectification(double beta2, std::int64_t step) {
           .factor = std::sqrt((length - 4) * (length - 2) * limit / ((limit - 4) * (limit - 2) * length))};
 }
 
-RAdamCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+RAdamCoefficients radam_coefficients(const Options& options, std::int64_t step) {
   const GradientTerms terms = gradient_terms(options, options.at("decoupled_weight_decay") != 0);
   const Rectification rectified = rectification(options.at("beta2"), step);
   double step_size = options.at("lr") / bias_correction(options.at("beta1"), step);
@@ -83,6 +75,8 @@ RAdamCoefficients coefficients(const Options& options, std::int64_t step) {
           .is_rectified = rectified.is_rectified};
 }
 
+namespace {
+
 Options read(const Section& optim) {
   Options options;
   read_betas(optim, options);
@@ -96,14 +90,15 @@ std::vector<std::string> state_names(const Options&) { return {"exp_avg", "exp_a
 }  // namespace
 
 Rule radam_rule() {
-  return {
-      .name = "radam",
-      .help = "RAdam: rectified Adam, which needs no warm-up",
-      .keys = {betas_key(), eps_key(), decoupled_weight_decay_key()},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "radam",
+          .help = "RAdam: rectified Adam, which needs no warm-up",
+          .keys = {betas_key(), eps_key(), decoupled_weight_decay_key()},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<radam_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_radam_tensors}};
 }
 
 }  // namespace lockstep::optim

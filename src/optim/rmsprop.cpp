@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -10,16 +11,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct RmsPropCoefficients {
-  double sign;            ///< of the gradient: -1 to maximize
-  double l2_coefficient;  ///< weight decay that is added to the gradient
-  double lr;
-  double alpha;
-  double eps;
-  double momentum;
-  bool is_centered;
-};
 
 /// @param mean    of the gradient, where kIsCentered
 /// @param buffer  the velocity, where kHasMomentum
@@ -65,7 +56,9 @@ void update(const RmsPropCoefficients& c, const ElementRange<T>& range) {
   update_elements<true, true, T>(c, range, state[1], state[2]);
 }
 
-RmsPropCoefficients coefficients(const Options& options, std::int64_t) {
+}  // namespace
+
+RmsPropCoefficients rmsprop_coefficients(const Options& options, std::int64_t) {
   const GradientTerms terms = gradient_terms(options, /*is_decoupled=*/false);
   return {.sign = terms.sign,
           .l2_coefficient = terms.l2_coefficient,
@@ -75,6 +68,8 @@ RmsPropCoefficients coefficients(const Options& options, std::int64_t) {
           .momentum = options.at("momentum"),
           .is_centered = options.at("centered") != 0};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   Options options;
@@ -93,17 +88,18 @@ std::vector<std::string> state_names(const Options& options) {
 }  // namespace
 
 Rule rmsprop_rule() {
-  return {
-      .name = "rmsprop",
-      .help = "RMSprop",
-      .keys = {momentum_keys().front(), eps_key(),
-               keys::real("optim.alpha", "0.99", "rmsprop: decay rate of the mean square", 0, 1),
-               keys::boolean("optim.centered", "false",
-                             "rmsprop: divide by the standard deviation of the gradient (centered RMSprop)")},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "rmsprop",
+          .help = "RMSprop",
+          .keys = {momentum_keys().front(), eps_key(),
+                   keys::real("optim.alpha", "0.99", "rmsprop: decay rate of the mean square", 0, 1),
+                   keys::boolean("optim.centered", "false",
+                                 "rmsprop: divide by the standard deviation of the gradient (centered RMSprop)")},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<rmsprop_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_rmsprop_tensors}};
 }
 
 }  // namespace lockstep::optim

@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include "optim/coefficients.hpp"
 #include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
@@ -9,15 +10,6 @@
 namespace lockstep::optim {
 
 namespace {
-
-struct RpropCoefficients {
-  double sign;        ///< of the gradient: -1 to maximize
-  double first_size;  ///< added to all step sizes: lr in the first update, in which they are 0
-  double shrink;
-  double grow;
-  double min_size;
-  double max_size;
-};
 
 template <class T>
 LOCKSTEP_VECTORISED void update(const RpropCoefficients& c, const ElementRange<T>& range) {
@@ -47,7 +39,9 @@ LOCKSTEP_VECTORISED void update(const RpropCoefficients& c, const ElementRange<T
   }
 }
 
-RpropCoefficients coefficients(const Options& options, std::int64_t step) {
+}  // namespace
+
+RpropCoefficients rprop_coefficients(const Options& options, std::int64_t step) {
   return {.sign = options.at("maximize") != 0 ? -1.0 : 1.0,
           .first_size = step == 1 ? options.at("lr") : 0,
           .shrink = options.at("shrink"),
@@ -55,6 +49,8 @@ RpropCoefficients coefficients(const Options& options, std::int64_t step) {
           .min_size = options.at("least"),
           .max_size = options.at("most")};
 }
+
+namespace {
 
 Options read(const Section& optim) {
   const std::vector<double> etas = optim.reals("etas");
@@ -76,18 +72,19 @@ std::vector<std::string> state_names(const Options&) { return {"prev", "step_siz
 }  // namespace
 
 Rule rprop_rule() {
-  return {
-      .name = "rprop",
-      .help = "Rprop: step sizes per element, adapted by the signs of the gradient; for full-batch training",
-      .keys = {keys::reals("optim.etas", "0.5, 1.2",
-                           "rprop: factors on the step size after a change of the sign of the gradient, and otherwise",
-                           0),
-               keys::reals("optim.step_sizes", "1e-6, 50",
-                           "rprop: minimum and maximum step size; lr is the initial step size", 0)},
-      .read = read,
-      .state_names = state_names,
-      .kind = ElementRule{
-          .coefficients = erased<coefficients>, .update32 = erased<update<float>>, .update64 = erased<update<double>>}};
+  return {.name = "rprop",
+          .help = "Rprop: step sizes per element, adapted by the signs of the gradient; for full-batch training",
+          .keys = {keys::reals(
+                       "optim.etas", "0.5, 1.2",
+                       "rprop: factors on the step size after a change of the sign of the gradient, and otherwise", 0),
+                   keys::reals("optim.step_sizes", "1e-6, 50",
+                               "rprop: minimum and maximum step size; lr is the initial step size", 0)},
+          .read = read,
+          .state_names = state_names,
+          .kind = ElementRule{.coefficients = erased<rprop_coefficients>,
+                              .update32 = erased<update<float>>,
+                              .update64 = erased<update<double>>,
+                              .update_tensors = update_rprop_tensors}};
 }
 
 }  // namespace lockstep::optim

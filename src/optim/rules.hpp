@@ -89,10 +89,23 @@ Rule muon_rule();
 /// Nocedal and Wright, Numerical Optimization, algorithms 7.4, 3.5 and 3.6.
 Rule lbfgs_rule();
 
-// The same updates of whole tensors, by LibTorch's fused kernels.
+// The same updates of tensors: by LibTorch's fused kernels (tensor_forms.cpp), and by its foreach operations
+// (element_forms.cpp).
 
 void update_sgd_tensors(const TensorUpdate& update);
 void update_adam_tensors(const TensorUpdate& update);
 void update_adamw_tensors(const TensorUpdate& update);
+void update_adadelta_tensors(const TensorUpdate& update);
+void update_adagrad_tensors(const TensorUpdate& update);
+void update_adamax_tensors(const TensorUpdate& update);
+void update_asgd_tensors(const TensorUpdate& update);
+void update_lion_tensors(const TensorUpdate& update);
+void update_nadam_tensors(const TensorUpdate& update);
+void update_radam_tensors(const TensorUpdate& update);
+void update_rmsprop_tensors(const TensorUpdate& update);
+void update_rprop_tensors(const TensorUpdate& update);
+void update_lars_tensors(const TensorUpdate& update);
+void update_larc_tensors(const TensorUpdate& update);
+void update_lamb_tensors(const TensorUpdate& update);
 
 }  // namespace lockstep::optim

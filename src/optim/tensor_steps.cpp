@@ -5,6 +5,7 @@
 
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <tuple>
@@ -81,6 +82,7 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
   update.options = &options_of(block, segment);
   update.step = steps_[block][segment];
   update.parameters.push_back(shaped(parameter));
+  update.dims.push_back(of.shape.size());
   update.gradients.push_back(shaped(gradient));
   update.states.resize(state_names_.size());
   const at::TensorOptions options = parameter.options().requires_grad(false);
@@ -145,11 +147,21 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
   });
 }
 
+bool Optimizer::needs_gradient_norm() const {
+  const auto* const rule = std::get_if<TensorRule>(&rule_->kind);
+  return rule != nullptr && std::any_of(groups_.begin(), groups_.end(), [rule](const ParamGroup& group) {
+           return rule->needs(group.options).gradient_norm;
+         });
+}
+
+bool Optimizer::needs_sums() const {
+  const auto* const rule = std::get_if<TensorRule>(&rule_->kind);
+  return rule != nullptr && std::any_of(groups_.begin(), groups_.end(),
+                                        [rule](const ParamGroup& group) { return rule->needs(group.options).sums; });
+}
+
 void Optimizer::step_tensors(const TensorChange& change) {
   const TensorForm form = rule_->tensor_form();
-  if (form == nullptr) {
-    throw ConfigError("optim.name: " + rule_->name + " does not support GPUs; use another optimizer or run.device=cpu");
-  }
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();
   count_step();
@@ -169,8 +181,10 @@ void Optimizer::step_tensors(const TensorChange& change) {
     }
   }
   parameters_->write([&] {
+    for (auto& [key, update] : updates) change_gradients(update.gradients, change, std::get<1>(key));
+    const at::Tensor norm = needs_gradient_norm() ? gradient_norm_tensor(*parameters_, 2) : at::Tensor();
     for (auto& [key, update] : updates) {
-      change_gradients(update.gradients, change, std::get<1>(key));
+      update.gradient_norm = norm;
       form(update);
     }
   });

@@ -44,7 +44,7 @@ TEST_F(CkptTest, HelpOfEveryCommand) {
   const Outcome overview = ckpt("--help");
   EXPECT_EQ(overview.exit_code, 0);
   for (const char* const command : {"info", "ls", "tree", "show", "stat", "hist", "verify", "diff", "hash", "plot",
-                                    "convert", "doctor", "prune", "lineage"}) {
+                                    "convert", "average", "cast", "edit", "doctor", "prune", "lineage"}) {
     EXPECT_NE(overview.output.find(std::string("  ") + command + " "), std::string::npos) << command;
     const Outcome help = ckpt(std::string(command) + " --help");
     EXPECT_EQ(help.exit_code, 0);
@@ -153,6 +153,77 @@ TEST_F(CkptTest, ConvertsAndTheNumbersStay) {
   expect_refusal("convert " + path + " --to " + (folder_ / "x.pt") + " --rename conv.weight=conv.bias", kUsage,
                  "two arrays");
   EXPECT_FALSE(fs::exists(folder_ / "x.pt"));
+}
+
+TEST_F(CkptTest, DiffComparesDocumentsByKey) {
+  const auto with_documents = [this](const std::string& run, const std::string& config,
+                                     const std::string& environment) {
+    checkpoints::Archive archive;
+    archive.set("/", "step", std::int64_t{10});
+    archive.put("/meta/config_ini", checkpoints::text_array(config));
+    archive.put("/meta/env_json", checkpoints::text_array(environment));
+    return checkpoints::write(folder_.path(run) + "/ckpt", 10, archive);
+  };
+  const std::string a = with_documents("a", "# all keys\n[optim]\nlr = 0.001\neps = 1\n[sched]\nrule = x\nrule = y\n",
+                                       R"({"hosts": ["n1", "n2"], "ranks": 2})");
+  const std::string b = with_documents("b", "[optim]\neps = 1\nlr = 0.01\nname = adam\n[sched]\nrule = x\nrule = z\n",
+                                       R"({"ranks": 2, "hosts": ["n1", "n3"]})");
+  const Outcome outcome = ckpt("diff " + a + " " + b);
+  EXPECT_EQ(outcome.exit_code, 1);
+  for (const std::string line : {"optim.lr: 0.001 | 0.01\n", "optim.name: (not set) | adam\n", "hosts.1: n2 | n3\n",
+                                 "sched.rule: x\\ny | x\\nz\n", "4 differences; "}) {
+    EXPECT_NE(outcome.output.find(line), std::string::npos) << line << outcome.output;
+  }
+  const auto row = json_of("diff " + a + " " + b)["differences"][2];
+  EXPECT_EQ(row["key"], "optim.name");
+  EXPECT_TRUE(row["a"].is_null());
+  EXPECT_EQ(row["b"], "adam");
+  // A text that is no document is compared as bytes.
+  const std::string other = ckpt("diff " + a + " " + with_documents("c", "no key", "{}")).output;
+  EXPECT_NE(other.find("/meta/config_ini: "), std::string::npos) << other;
+}
+
+TEST_F(CkptTest, AveragesModels) {
+  const std::string a = write("a", {.weight = 1.5F});
+  const std::string b = write("b", {.step = 20, .weight = 4});
+  const std::string before = state_hash(a);
+  const std::string to = folder_ / "mean";
+  const Outcome outcome = ckpt("average " + a + " " + b + " --to " + to);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const std::string mean = to + "/step-000000000020";
+  EXPECT_EQ(outcome.output, mean + ": average of 2 checkpoints, verified\n");
+  EXPECT_EQ(json_of("show " + mean + " conv.weight[0]")["values"].dump(), "[2.75,2.0,3.0]");
+  EXPECT_EQ(json_of("info " + mean)["attributes"]["step"], 20);
+  EXPECT_EQ(json_of("diff " + mean + " " + b)["count"], 1);  // nothing else differs from the last one
+  EXPECT_EQ(state_hash(a), before);
+  expect_refusal("average " + a + " " + b + " --to " + to, kRefused, "the checkpoint already exists");
+  expect_refusal("average " + a + " " + b, kUsage, "--to DIR is missing");
+  expect_refusal("average " + a + " --to " + to, kUsage, "usage: ckpt average A B...");
+}
+
+TEST_F(CkptTest, CastsModels) {
+  const std::string a = write("a", {.weight = 1.00390625F});  // 1 + 2^-8: halfway between two numbers of bfloat16
+  ASSERT_EQ(ckpt("cast " + a + " --to " + (folder_ / "x")).exit_code, 0);
+  const std::string cast = folder_ / "x/step-000000000010";
+  EXPECT_EQ(json_of("show " + cast + " conv.weight[0]")["values"].dump(), "[1.0,2.0,3.0]");
+  EXPECT_EQ(json_of("ls " + cast + " --filter conv.weight")["arrays"][0]["dtype"], "bfloat16");
+  ASSERT_EQ(ckpt("cast " + a + " --dtype float64 --to " + (folder_ / "y")).exit_code, 0);
+  EXPECT_EQ(json_of("show " + (folder_ / "y") + " conv.weight[0]")["values"][0], 1.00390625);
+  expect_refusal("cast " + a + " --dtype int8 --to " + (folder_ / "z"), kUsage, "--dtype must be");
+}
+
+TEST_F(CkptTest, EditsAttributes) {
+  const std::string a = write("a");
+  const std::string to = folder_ / "x";
+  ASSERT_EQ(ckpt("edit " + a + " --to " + to + " --set run_id=other --set /optim/0@type=sgd").exit_code, 0);
+  const auto info = json_of("info " + to);
+  EXPECT_EQ(info["attributes"]["run_id"], "other");
+  EXPECT_EQ(info["optimizer"], "sgd");
+  EXPECT_EQ(json_of("info " + a)["optimizer"], "adamw");
+  expect_refusal("edit " + a + " --to " + to + "2 --set step=3", kUsage, "the step cannot be changed");
+  expect_refusal("edit " + a + " --to " + to + "2 --set epoch=x", kUsage, "does not have the type of the attribute");
+  expect_refusal("edit " + a + " --to " + to + "2 --set /none@x=1", kNotFound, "does not exist");
+  expect_refusal("edit " + a + " --to " + to + "2", kUsage, "edit needs --set");
 }
 
 TEST_F(CkptTest, PlotsAreImages) {

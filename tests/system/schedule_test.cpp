@@ -2,6 +2,7 @@
 // What a run will do before it starts, and what it does when its schedule was edited meanwhile.
 #include <gtest/gtest.h>
 
+#include <cstdlib>
 #include <sstream>
 
 #include "report/metrics_reader.hpp"
@@ -135,6 +136,23 @@ TEST(PlanTest, HelpListsCurvesAndKinds) {
     EXPECT_NE(sched.find(word), std::string::npos) << word << "\n" << sched;
   }
   EXPECT_NE(run_ranks(1, "--help=optim").output.find("bias_lr_mult"), std::string::npos);
+}
+
+// A recipe for a long run can be tried with a few steps: the cosine would begin at step 100.
+TEST(ShortRecipeTest, ARuleThatBeginsAfterTheEndIsReportedAndNotUsed) {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  const testing::TemporaryFolder folder;
+  folder.write("input.txt", std::string(3000, 'a') + "bc");
+  const std::string recipe = "--config=" + std::string(source != nullptr ? source : ".") +
+                             "/tools/configs/gpt-char.ini --train.max_steps=3 --data.path=" + (folder / "input.txt") +
+                             " --model.features=16 --run.dir=" + (folder / "run");
+  const Outcome outcome = run_ranks(2, recipe);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(
+      outcome.output.find("'cosine,begin=100,final_factor=0.1': not used: begin (100) is not less than the end of "
+                          "the run (3)"),
+      std::string::npos)
+      << outcome.output;
 }
 
 }  // namespace schedule_test

@@ -148,6 +148,8 @@ class Optimizer {
   void visit_range(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
 
   // tensor_steps.cpp
+  bool needs_gradient_norm() const;
+  bool needs_sums() const;
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
 

@@ -15,11 +15,14 @@ namespace lockstep::optim {
 struct TensorUpdate {
   std::vector<at::Tensor> parameters;
   std::vector<at::Tensor> gradients;  ///< do not change
-  std::vector<std::vector<at::Tensor>>
-      states;  ///< [slot][P], as many slots as the rule's state_names; undefined = none
+  /// [slot][P], as many slots as the rule's state_names; undefined = none.
+  std::vector<std::vector<at::Tensor>> states;
+  std::vector<std::size_t> dims = {};  ///< [P] number of dimensions of each parameter
   const Options* options = nullptr;
   std::int64_t step = 0;  ///< updates of these parameters including this one, from 1
   at::Tensor is_void;     ///< [] float32: 1 = do not change anything; undefined = 0
+  /// [] float64: the 2-norm of all gradients as one vector, over all ranks; undefined unless Needs::gradient_norm.
+  at::Tensor gradient_norm = {};
 };
 
 }  // namespace lockstep::optim
