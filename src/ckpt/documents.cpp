@@ -42,7 +42,7 @@ std::optional<Entries> entries_of_json(const std::string& text) {
   Entries entries;
   const auto flat = root.flatten();
   for (const auto& [pointer, value] : flat.items()) {
-    if (pointer.empty()) continue;  // an empty object
+    if (pointer.empty()) continue;        // an empty object
     std::string key = pointer.substr(1);  // "/hosts/0"
     std::replace(key.begin(), key.end(), '/', '.');
     add(entries, key, value.is_string() ? value.get<std::string>() : value.dump());

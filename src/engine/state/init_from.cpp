@@ -14,11 +14,11 @@
 
 #include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/store/store.hpp"
+#include "core/renames.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
-#include "core/renames.hpp"
 #include "engine/state/renames.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
@@ -154,7 +154,9 @@ KeySpecs InitSettings::keys() {
       weights_key("init.weights", "Weights to read if init.from is a checkpoint: the trained ones or their average"),
       keys::boolean("init.partial", "false",
                     "Load only the parameters that match by name and shape. The others keep their initial values"),
-      keys::texts("init.rename", "", "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces the first match of a regular expression; $1 in TO is a group"),
+      keys::texts("init.rename", "",
+                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces the "
+                  "first match of a regular expression; $1 in TO is a group"),
   };
 }
 

@@ -33,9 +33,7 @@ checkpoints::Array with_new_names(const checkpoints::Array& lines, const Renames
 
 }  // namespace
 
-Renames renames_of(const Section& section) {
-  return parse_renames(section.texts("rename"), section.cite("rename"));
-}
+Renames renames_of(const Section& section) { return parse_renames(section.texts("rename"), section.cite("rename")); }
 
 Archive renamed(const Archive& archive, const Renames& renames) {
   if (renames.empty()) return archive;

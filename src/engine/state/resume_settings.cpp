@@ -74,7 +74,8 @@ KeySpecs ResumeSettings::keys() {
                  "model = load the parameters and buffers that match; the others keep their initial values"),
       keys::texts("resume.reset", "", "Parts of the state that are not restored: optim, sched, sampler, rng, ema"),
       keys::texts("resume.rename", "",
-                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint. re:FROM=TO replaces the first match of a regular expression; $1 in TO is a group"),
+                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint. re:FROM=TO "
+                  "replaces the first match of a regular expression; $1 in TO is a group"),
   };
 }
 

@@ -216,7 +216,9 @@ TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
 
 TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
   DeviceParameters parameters(DType::float32, kShapes);
-  EXPECT_EQ(testing::sentence_of<ConfigError>([&] { make_optimizer({{"name", "lbfgs"}}, parameters); }),
+  EXPECT_EQ(testing::sentence_of<ConfigError>([&] {
+              make_optimizer({{"name", "lbfgs"}}, parameters);
+            }),
             "optim.name: lbfgs does not support GPUs; use another optimizer or run.device=cpu");
 }
 

@@ -149,14 +149,15 @@ TEST(ScheduleTest, TheKeyTakesSeveralRules) {
 // A recipe for a long run can be tried with a few steps.
 TEST(ScheduleTest, ARuleThatBeginsAfterTheRunIsNotUsed) {
   const RunLength length{.total_steps = 100, .steps_per_epoch = 10, .samples_per_step = 4};
-  const Schedule schedule = parse({"linear,start_factor=0.5,end=200", "cosine,begin=100", "step,by=epoch,begin=10"},
-                                  length, "recipe.ini:3");
-  EXPECT_EQ(schedule.unused(),
-            (std::vector<std::string>{
-                "recipe.ini:3: sched.rule 'cosine,begin=100': not used: begin (100) is not less than the end of the run "
-                "(100)",
-                "recipe.ini:3: sched.rule 'step,by=epoch,begin=10': not used: begin (10) is not less than the end of "
-                "the run (10)"}));
+  const Schedule schedule =
+      parse({"linear,start_factor=0.5,end=200", "cosine,begin=100", "step,by=epoch,begin=10"}, length, "recipe.ini:3");
+  EXPECT_EQ(
+      schedule.unused(),
+      (std::vector<std::string>{
+          "recipe.ini:3: sched.rule 'cosine,begin=100': not used: begin (100) is not less than the end of the run "
+          "(100)",
+          "recipe.ini:3: sched.rule 'step,by=epoch,begin=10': not used: begin (10) is not less than the end of "
+          "the run (10)"}));
   EXPECT_EQ(schedule.value(0), 0.5);
   EXPECT_EQ(schedule.value(100), 0.75);
   EXPECT_EQ(schedule.value(1000), 1);
