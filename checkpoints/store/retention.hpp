@@ -12,6 +12,7 @@ namespace lockstep::checkpoints {
 struct RetentionRule {
   std::int64_t keep_last = 3;                 ///< newest finished ones; at least 1
   std::int64_t keep_every = 0;                ///< steps that are a multiple of this stay forever; 0 = none
+  double keep_age_hours = 0;                  ///< younger ones stay; 0 = none
   std::vector<std::int64_t> best_steps = {};  ///< those with the best evaluations
   std::vector<std::int64_t> keep_steps = {};  ///< others that stay
   /// The one that a run continued from stays until there are two newer ones.

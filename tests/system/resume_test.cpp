@@ -2,6 +2,8 @@
 // 50 steps, stop, resume, 50 steps is bit for bit 100 steps: parameters, optimizer, and every logged loss.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
@@ -128,6 +130,29 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const Outcome by_path = run_ranks(1, "--run.dir=" + folder.path("other") + common + " --resume=" + path);
   EXPECT_EQ(by_path.exit_code, 0) << by_path.output;
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
+}
+
+TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
+  const testing::TemporaryFolder folder;
+  const std::string run = " --run.dir=" + (folder / "run") + kSmall +
+                          " --train.max_epochs=0 --ckpt.save_optimizer=false" +
+                          " --ckpt.save_schedule=false --ckpt.every_steps=2 --ckpt.begin=5 --ckpt.keep_last=9" +
+                          " --ckpt.keep_best=0 --sched.rule=cosine";
+  ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=9").exit_code, 0);
+  EXPECT_EQ(checkpoints::list(folder / "run/ckpt"), (std::vector<std::int64_t>{6, 8, 9}));
+  const checkpoints::Archive archive = checkpoints::read(folder / "run/ckpt/step-000000000009");
+  EXPECT_TRUE(archive.groups_in("/model").size() == 2 && archive.groups_in("/optim").empty());
+  const std::vector<std::string> hooks = archive.groups_in("/hooks");
+  EXPECT_EQ(std::count(hooks.begin(), hooks.end(), "schedule"), 0);
+
+  const std::string longer = "train" + run + " --train.max_steps=12 --resume=must";
+  const Outcome refused = run_ranks(2, longer);
+  EXPECT_EQ(refused.exit_code, 4) << refused.output;
+  EXPECT_NE(refused.output.find("it does not contain an optimizer"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("resume.reset=optim"), std::string::npos) << refused.output;
+  const Outcome resumed = run_ranks(2, longer + " --resume.reset=optim");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(checkpoints::list(folder / "run/ckpt").back(), 12);
 }
 
 TEST(ResumeChoiceTest, AFinishedRunHasNothingLeftAndAnExtendedOneContinues) {

@@ -36,6 +36,7 @@ class CheckpointHook : public Hook {
   }
 
   void before_step(RunView& run) override {
+    if (run.progress.step + 1 < settings_.begin) return;
     const double elapsed = seconds_since(saved_at_);
     if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
       run.requests.save();
@@ -45,10 +46,11 @@ class CheckpointHook : public Hook {
     saver_.poll();
     note_saves(run);
     const Progress& at = run.progress;
-    const bool by_steps = settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
+    const bool has_begun = at.step >= settings_.begin;
+    const bool by_steps = has_begun && settings_.every_steps > 0 && at.step % settings_.every_steps == 0;
     const bool by_epochs =
-        settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
-    const bool is_best = note_best(run);
+        has_begun && settings_.every_epochs > 0 && at.step_in_epoch == 0 && at.epoch % settings_.every_epochs == 0;
+    const bool is_best = has_begun && note_best(run);
     if (!by_steps && !by_epochs && !is_best && !report.is_save_due) return;
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
     saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return state_of(run); });

@@ -66,7 +66,9 @@ SaverOptions saver_options(const SavingSettings& settings, std::string directory
           .is_async = settings.is_async,
           .is_single_file = settings.mode == "single",
           .writers = settings.mode == "sharded" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
-          .retention = {.keep_last = settings.keep_last, .keep_every = settings.keep_every},
+          .retention = {.keep_last = settings.keep_last,
+                        .keep_every = settings.keep_every,
+                        .keep_age_hours = settings.keep_age_hours},
           .verify_every = settings.verify_every,
           .max_failures = settings.max_failures};
 }

@@ -24,11 +24,15 @@ struct SavingSettings {
   std::int64_t every_steps = 0;   ///< 0 = off
   std::int64_t every_epochs = 0;  ///< 0 = off
   double every_seconds = 900;     ///< 0 = off
+  std::int64_t begin = 0;         ///< first step at which checkpoints are saved
+  bool has_optimizer = true;      ///< whether checkpoints contain the state of the optimizer
+  bool has_schedule = true;       ///< whether they contain the rules of the schedule and their state
   bool is_async = true;
   std::string mode = "replicated";  ///< replicated, sharded or single
   int writers = 0;                  ///< of a sharded checkpoint; 0 = one for each host
   std::int64_t keep_last = 3;
   std::int64_t keep_every = 0;  ///< 0 = none
+  double keep_age_hours = 0;    ///< 0 = none
   BestSettings best = {};
   std::int64_t verify_every = 10;  ///< 0 = none
   std::int64_t max_failures = 5;

@@ -87,10 +87,12 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::normal, timer_hook(interval));
   trainer.add_hook(Priority::below_normal, log_hook(interval));
   if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
-  trainer.add_hook(Priority::very_low, checkpoint_hook(saving, world, request.checkpoint_directory,
-                                                       [&trainer, config_ini = request.config_ini](bool is_writer) {
-                                                         return capture(trainer, config_ini, is_writer);
-                                                       }));
+  trainer.add_hook(Priority::very_low,
+                   checkpoint_hook(saving, world, request.checkpoint_directory,
+                                   [&trainer, config_ini = request.config_ini,
+                                    parts = CapturedParts{saving.has_optimizer, saving.has_schedule}](bool is_writer) {
+                                     return capture(trainer, config_ini, is_writer, parts);
+                                   }));
   trainer.add_hook(Priority::very_low, request_file_hook(RunSettings::from(sections.at("run")).dir));
   if (request.time_limit) trainer.add_hook(Priority::low, time_limit_hook(*request.time_limit));
   if (trainer.view().wrapper.options().reports_times) {

@@ -5,6 +5,7 @@
 #include <stdexcept>
 
 #include "engine/state/paths.hpp"
+#include "engine/state/run_state.hpp"
 
 namespace lockstep::engine {
 
@@ -20,29 +21,29 @@ void require_unique_names(const Components& components) {
 
 }  // namespace
 
-Components run_components(Run& run, const std::string& config_ini) {
+Components captured_components(Run& run, const std::string& config_ini, const CapturedParts& parts) {
   Strategy& strategy = run.strategy;
   parallel::DistributedDataParallel& wrapper = strategy.model();
   // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
   // the first gives the reason.
-  Components components = {
-      progress_state(run),
-      origin_state(run.origin, config_ini),
-      scaler_state(kScaler, strategy.optimizer(), strategy.world()),
-      model_state(wrapper.model(), {&wrapper}),
-      optimizer_state({.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.store()}),
-      ema_state(strategy),
-      random_state(strategy.world()),
-      comm_hook_state(strategy),
-      arithmetic_state(strategy),
-      buckets_state(strategy),
-      hooks_state(run),
-  };
+  Components components = {progress_state(run), origin_state(run.origin, config_ini)};
+  if (parts.has_optimizer) components.push_back(scaler_state(kScaler, strategy.optimizer(), strategy.world()));
+  components.push_back(model_state(wrapper.model(), {&wrapper}));
+  if (parts.has_optimizer) {
+    components.push_back(optimizer_state(
+        {.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.store()}));
+  }
+  const Components others = {ema_state(strategy),       random_state(strategy.world()),
+                             comm_hook_state(strategy), arithmetic_state(strategy),
+                             buckets_state(strategy),   hooks_state(run, parts.has_schedule ? "" : "schedule")};
+  components.insert(components.end(), others.begin(), others.end());
   for (const auto& [priority, hook] : run.hooks) {
     for (const auto& state : hook->states()) components.push_back(state);
   }
   require_unique_names(components);
   return components;
 }
+
+Components run_components(Run& run) { return captured_components(run, "", {}); }
 
 }  // namespace lockstep::engine

@@ -14,13 +14,18 @@
 // The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
 namespace lockstep::engine {
 
+struct CapturedParts;
+
 using Components = std::vector<std::shared_ptr<Stateful>>;
 
 /// All components of a run, in the order in which they are captured and restored: the built-in ones, then those that
 /// hooks add. The run outlives them.
-/// @param config_ini  the resolved configuration, which only captures need
 /// @throws std::logic_error  two components have the same name
-Components run_components(Run& run, const std::string& config_ini = "");
+Components run_components(Run& run);
+
+/// The components of a new checkpoint.
+/// @param config_ini  the resolved configuration
+Components captured_components(Run& run, const std::string& config_ini, const CapturedParts& parts);
 
 /// Parameters, trained or not, and buffers: group /model.
 /// @param wrappers  of the model, or of its children
@@ -65,8 +70,9 @@ std::shared_ptr<Stateful> progress_state(Run& run);
 /// Where the run comes from: group /meta. Stored for people and for the lineage, and not restored.
 std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini);
 
-/// What hooks have learned: group /hooks.
-std::shared_ptr<Stateful> hooks_state(Run& run);
+/// The states of hooks: group /hooks.
+/// @param omitted  name of a state that is not captured; "" = none
+std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted = "");
 
 /// Of a component that does not take all of its state from the checkpoint.
 inline Reproducibility incomplete_state() {

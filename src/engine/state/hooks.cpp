@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <utility>
 
 #include "engine/state/components.hpp"
 #include "engine/state/paths.hpp"
@@ -12,7 +13,7 @@ using checkpoints::Archive;
 
 class HooksState : public Stateful {
  public:
-  explicit HooksState(Run& run) : run_(&run) {}
+  HooksState(Run& run, std::string omitted) : run_(&run), omitted_(std::move(omitted)) {}
 
   std::string name() const override { return "hooks"; }
   bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
@@ -21,7 +22,8 @@ class HooksState : public Stateful {
     run_->hooks.each(&Hook::before_save, run_->view);
     for (const auto& [priority, hook] : run_->hooks) {
       const std::string name = hook->state_name();
-      if (writer.is_writer() && !name.empty()) hook->save_state(writer.archive(), path(kHooks, name));
+      if (writer.is_writer() && !name.empty() && name != omitted_)
+        hook->save_state(writer.archive(), path(kHooks, name));
     }
   }
 
@@ -38,10 +40,13 @@ class HooksState : public Stateful {
 
  private:
   Run* run_;
+  std::string omitted_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> hooks_state(Run& run) { return std::make_shared<HooksState>(run); }
+std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted) {
+  return std::make_shared<HooksState>(run, std::move(omitted));
+}
 
 }  // namespace lockstep::engine

@@ -45,10 +45,10 @@ void divide(checkpoints::RestoreTargets& shared, const mpi::Communicator& node_r
 
 }  // namespace
 
-Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer) {
+Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer, const CapturedParts& parts) {
   Archive archive;
   const StateWriter writer(archive, is_writer);
-  for (const auto& component : run_components(trainer.run(), config_ini)) component->capture(writer);
+  for (const auto& component : captured_components(trainer.run(), config_ini, parts)) component->capture(writer);
   return archive;
 }
 

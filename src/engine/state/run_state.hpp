@@ -16,10 +16,18 @@ namespace lockstep::engine {
 class Strategy;
 class Trainer;
 
+/// The parts of a run that a checkpoint can omit.
+struct CapturedParts {
+  bool has_optimizer = true;  ///< moments and update counts of the optimizer, and the loss scale
+  bool has_schedule = true;   ///< the rules of the schedule, and their state
+};
+
 /// Everything that a run needs to continue bit for bit. Collective; complete on ranks that write, empty elsewhere.
 /// The arrays of parameters and buffers borrow the live tensors: use the archive before the next step.
 /// @param config_ini  the resolved configuration
-checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer);
+/// @param parts       the same on every rank
+checkpoints::Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer,
+                             const CapturedParts& parts = {});
 
 /// The memory of the live run that a checkpoint's arrays can be read straight into, inside ParameterStore::write: those
 /// who share parameters read a part each. None with options under which the next checkpoint, should this one turn out

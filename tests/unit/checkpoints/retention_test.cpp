@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Which checkpoints stay, and why.
+#include <chrono>
+#include <filesystem>
+
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -37,6 +40,19 @@ TEST_F(RetentionTest, AskedForAndPinnedOnesStay) {
   put_bytes(directory_ / "step-000000000030.pin", "");
   retain(directory_.path(), {.keep_last = 1, .keep_steps = {10}});
   EXPECT_EQ(list(directory_.path()), (Steps{10, 30, 60}));
+}
+
+TEST_F(RetentionTest, YoungOnesStay) {
+  const auto now = std::filesystem::file_time_type::clock::now();
+  for (const int step : {10, 20, 30}) {
+    std::filesystem::last_write_time(directory_ / ("step-0000000000" + std::to_string(step)),
+                                     now - std::chrono::minutes(step == 20 ? 80 : 100));
+  }
+  const RetentionRule rule{.keep_last = 1, .keep_age_hours = 1.5};
+  EXPECT_EQ(reason_for(20, rule), "kept: it is younger than 1.5 hours");
+  EXPECT_EQ(reason_for(30, rule), "goes: no rule keeps it");
+  retain(directory_.path(), rule);
+  EXPECT_EQ(list(directory_.path()), (Steps{20, 40, 50, 60}));
 }
 
 TEST_F(RetentionTest, TheBestStay) {
