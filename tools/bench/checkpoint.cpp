@@ -33,8 +33,8 @@ namespace fs = std::filesystem;
 constexpr int kQuietSteps = 10;
 constexpr std::int64_t kBatch = 32;
 
-config::Config settings(const engine::Tables& tables) {
-  config::Config config(engine::all_keys(tables));
+config::Config settings(const engine::Registry& registry) {
+  config::Config config(engine::all_keys(registry));
   std::string hidden = "1024";
   for (int i = 1; i < 31; ++i) hidden += ",1024";
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"model.name", "mlp"},
@@ -75,10 +75,10 @@ class Bench {
  public:
   Bench(const mpi::Communicator& world, std::string folder)
       : folder_(std::move(folder)),
-        config_(settings(tables_)),
+        config_(settings(registry_)),
         splits_(data::open(config_.section("data"))),
-        strategy_(engine::make_strategy(config_.sections(), world, tables_)),
-        trainer_(config_.sections(), strategy_->prepare(splits_.train->task()), splits_, tables_),
+        strategy_(engine::make_strategy(config_.sections(), world, registry_)),
+        trainer_(config_.sections(), strategy_->prepare(splits_.train->task()), splits_, registry_),
         saver_(world, {.directory = folder_ + "/async", .retention = {.keep_last = 1}}),
         batch_{at::randn({kBatch, 784}), at::zeros({kBatch}, at::kLong)} {
     step();
@@ -145,7 +145,7 @@ class Bench {
   }
 
   std::string folder_;
-  engine::Tables tables_;
+  engine::Registry registry_;
   config::Config config_;
   data::Splits splits_;
   std::unique_ptr<engine::Strategy> strategy_;

@@ -198,8 +198,8 @@ models::ModelRow timed_row() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  engine::Tables tables;
-  tables.sources.push_back(noise_source());
-  tables.models.push_back(timed_row());
-  trainer::run(argc, argv, tables);
+  engine::Registry registry;
+  registry.sources.push_back(noise_source());
+  registry.models.push_back(timed_row());
+  trainer::run(argc, argv, registry);
 }

@@ -122,8 +122,8 @@ class BareLoopHook : public engine::Hook {
 }  // namespace
 
 int main(int argc, char** argv) {
-  engine::Tables tables;
-  tables.hooks.push_back(
+  engine::Registry registry;
+  registry.hooks.push_back(
       {.name = "bare_loop",
        .help = "takes turns with a bare loop and compares their times",
        .keys =
@@ -132,5 +132,5 @@ int main(int argc, char** argv) {
        .make = [](const Section& options, const engine::HookContext& context) {
          return std::make_unique<BareLoopHook>(context.run, options.integer("block"));
        }});
-  lockstep::trainer::run(argc, argv, tables);
+  lockstep::trainer::run(argc, argv, registry);
 }

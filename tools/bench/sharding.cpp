@@ -42,11 +42,11 @@ struct Row {
 };
 
 Row measure(const mpi::Communicator& world, const std::vector<std::pair<std::string, std::string>>& settings) {
-  const engine::Tables& tables = engine::builtin_tables();
-  config::Config config(engine::all_keys(tables));
+  const engine::Registry& registry = engine::builtin_registry();
+  config::Config config(engine::all_keys(registry));
   for (const auto& [key, value] : settings) config.set(key, value, "bench");
   const Task task{.sample_shape = {64}, .classes = 4096, .is_text = true};
-  const auto strategy = engine::make_strategy(config.sections(), world, tables);
+  const auto strategy = engine::make_strategy(config.sections(), world, registry);
   strategy->prepare(task);
   const at::Tensor tokens = torch::randint(4096, {1, 64}, at::kLong);
   const batch::Batch batch{tokens, torch::randint(4096, {1, 64}, at::kLong)};

@@ -31,13 +31,13 @@ constexpr double kStudent = 2.023;  // 97.5 % point of Student's t for kPairs - 
 class Wrapped {
  public:
   explicit Wrapped(const mpi::Communicator& world) {
-    tables_.models.push_back(bench::mlp6_row());
-    config::Config config(engine::all_keys(tables_));
+    registry_.models.push_back(bench::mlp6_row());
+    config::Config config(engine::all_keys(registry_));
     for (const auto& [key, value] : {std::pair{"model.name", "mlp6"}, {"optim.name", "sgd"}, {"optim.lr", "0.01"}}) {
       config.set(key, value, "bench");
     }
     const Task task{.sample_shape = {bench::kMlpWidth}, .classes = bench::kMlpWidth};
-    strategy_ = engine::make_strategy(config.sections(), world, tables_);
+    strategy_ = engine::make_strategy(config.sections(), world, registry_);
     strategy_->prepare(task);
   }
 
@@ -47,7 +47,7 @@ class Wrapped {
   models::Model& model() { return strategy_->model().model(); }
 
  private:
-  engine::Tables tables_;
+  engine::Registry registry_;
   std::unique_ptr<engine::Strategy> strategy_;
 };
 
