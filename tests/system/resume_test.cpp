@@ -132,6 +132,26 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
 }
 
+// 144 samples of an epoch of 480 are done. With batches of 64, two steps of the epoch count, and 16 samples are
+// repeated.
+TEST(ResumeChoiceTest, AnotherBatchSizeContinuesInTheEpoch) {
+  const testing::TemporaryFolder folder;
+  const std::string run = " --run.dir=" + (folder / "run") + kSmall + " --train.max_epochs=0";
+  ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=3").exit_code, 0);
+  const Outcome resumed =
+      run_ranks(2, "train" + run + " --train.max_steps=9 --resume=must --train.global_batch_size=64");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  for (const char* const words : {"sample 144 of its epoch, which is not a multiple of train.global_batch_size = 64: "
+                                  "the last 16 of these samples "
+                                  "are repeated",
+                                  "reproducibility: statistical, because train.global_batch_size differs"}) {
+    EXPECT_NE(resumed.output.find(words), std::string::npos) << words << resumed.output;
+  }
+  const checkpoints::Archive end = checkpoints::read(folder / "run/ckpt/step-000000000009");
+  EXPECT_EQ(end.integer("/", "epoch"), 1);  // 2 + 5 steps of 64 end the first epoch of 7
+  EXPECT_EQ(end.integer("/sampler", "samples_in_epoch"), 64);
+}
+
 TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   const testing::TemporaryFolder folder;
   const std::string run = " --run.dir=" + (folder / "run") + kSmall +

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/run.hpp"
 
-#include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
+#include <lockstep/log/log.hpp>
 
 #include <string>
 #include <utility>
@@ -73,15 +73,20 @@ void Run::plan() {
 
 void Run::resume_at(std::int64_t at_step, std::int64_t epoch, std::int64_t samples_in_epoch, std::int64_t samples) {
   const std::int64_t global_batch = data.layout().global_batch_size;
-  if (samples_in_epoch % global_batch != 0) {
-    throw CheckpointError("the checkpoint was written at sample " + std::to_string(samples_in_epoch) +
-                          " of its epoch, which is not a multiple of train.global_batch_size = " +
-                          std::to_string(global_batch) + "; resume with the global batch size of that run");
+  const std::int64_t repeated = samples_in_epoch % global_batch;
+  if (repeated != 0 && view.world.is_root()) {
+    log::warning("the checkpoint was written at sample " + std::to_string(samples_in_epoch) +
+                 " of its epoch, which is not a multiple of train.global_batch_size = " + std::to_string(global_batch) +
+                 ": the last " + std::to_string(repeated) + " of these samples are repeated");
   }
   progress.step = at_step;
   events.set_step(at_step);
   progress.epoch = epoch;
   progress.step_in_epoch = samples_in_epoch / global_batch;
+  if (progress.step_in_epoch >= progress.steps_per_epoch) {  // another batch size drops other samples at the end
+    ++progress.epoch;
+    progress.step_in_epoch = 0;
+  }
   progress.samples = samples;
   plan();
 }

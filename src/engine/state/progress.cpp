@@ -56,8 +56,14 @@ class ProgressState : public Stateful {
     });
   }
 
-  Reproducibility reproducibility(const Archive&, const RestoreOptions& options) override {
-    return options.resets_sched || options.resets_sampler ? incomplete_state() : Reproducibility();
+  Reproducibility reproducibility(const Archive& archive, const RestoreOptions& options) override {
+    if (options.resets_sched || options.resets_sampler) return incomplete_state();
+    const std::int64_t batch = run_->data.sampler().global_batch_size();
+    const bool is_known = archive.has_attribute(kHooks + "/schedule", "samples_per_step");
+    const bool is_other = is_known ? archive.integer(kHooks + "/schedule", "samples_per_step") != batch
+                                   : archive.integer(kSampler, "samples_in_epoch") % batch != 0;
+    if (!is_other) return {};
+    return {Reproducibility::Level::statistical, "train.global_batch_size differs"};
   }
 
  private:
