@@ -23,11 +23,11 @@ const Options kPlot = {{"out", "FILE.svg", "Output file. If not given, the image
                        {"bins", "N", "Number of bins of hist (default 60)"},
                        {"title", "TEXT", "Title of the plot"},
                        {"width", "N", "Width in pixels (default 720)"}};
-const Options kConvert = {{"to", "FILE", "Output file: .safetensors, .pt, .npz or .h5. It must not exist"},
-                          {"only", "PART", "Arrays to convert: model (default: parameters and buffers), ema or all"},
-                          {"rename", "FROM=TO",
-                           "Replace the prefix FROM of names by TO, or with re:FROM=TO the first match of a regular "
-                           "expression. May be repeated"}};
+const Options kConvert = {
+    {"to", "FILE", "Output file: .safetensors, .pt, .npz or .h5. It must not exist"},
+    {"only", "PART", "Arrays to convert: model (default: parameters and buffers), ema or all"},
+    {"rename", "FROM=TO",
+     "Replace the prefix FROM of names by TO; re:FROM=TO replaces a regular expression. May be repeated"}};
 const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
                         {"yes", "", "Delete the listed checkpoints"}};
 const OptionSpec kToFolder = {"to", "DIR", "Folder in which the new checkpoint is written as step-<step>"};

@@ -161,14 +161,14 @@ TEST(ResumeChoiceTest, ACheckpointCanOmitOptimizerAndSchedule) {
   ASSERT_EQ(run_ranks(2, "train" + run + " --train.max_steps=9").exit_code, 0);
   EXPECT_EQ(checkpoints::list(folder / "run/ckpt"), (std::vector<std::int64_t>{6, 8, 9}));
   const checkpoints::Archive archive = checkpoints::read(folder / "run/ckpt/step-000000000009");
-  EXPECT_TRUE(archive.groups_in("/model").size() == 2 && archive.groups_in("/optim").empty());
+  EXPECT_TRUE(archive.groups_in("/optim").empty());
   const std::vector<std::string> hooks = archive.groups_in("/hooks");
   EXPECT_EQ(std::count(hooks.begin(), hooks.end(), "schedule"), 0);
 
   const std::string longer = "train" + run + " --train.max_steps=12 --resume=must";
   const Outcome refused = run_ranks(2, longer);
   EXPECT_EQ(refused.exit_code, 4) << refused.output;
-  EXPECT_NE(refused.output.find("it does not contain an optimizer"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find("it does not contain the state of the optimizer"), std::string::npos) << refused.output;
   EXPECT_NE(refused.output.find("resume.reset=optim"), std::string::npos) << refused.output;
   const Outcome resumed = run_ranks(2, longer + " --resume.reset=optim");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;

@@ -17,7 +17,9 @@ class OptimizerComparison {
   OptimizerComparison(const OptimizerContext& place, const Archive& archive, CompatibilityReport& report)
       : place_(place), archive_(archive), report_(report) {}
 
-  bool has_optimizer() const { return place_.name.empty() || archive_.has_attribute(place_.group, "type"); }
+  bool has_optimizer() const {
+    return archive_.has_attribute(place_.group, "type") || archive_.has(place_.group + "/step");
+  }
 
   void add(const std::string& text) {
     report_.add({.kind = MismatchKind::optimizer, .text = text, .remedies = {Remedy::reset_optimizer}});
@@ -87,7 +89,10 @@ class OptimizerComparison {
 void compare_optimizer(const OptimizerContext& place, const Archive& archive, const RestoreOptions& options,
                        CompatibilityReport& report) {
   OptimizerComparison comparison(place, archive, report);
-  if (!comparison.has_optimizer()) return comparison.add("it does not contain an optimizer named " + place.name);
+  if (!comparison.has_optimizer()) {
+    return comparison.add(place.name.empty() ? "it does not contain the state of the optimizer"
+                                             : "it does not contain an optimizer named " + place.name);
+  }
   comparison.compare_update_counts();  // which are restored whether or not the parameters fit
   if (options.is_partial || !comparison.compare_rules()) return;
   comparison.compare_states();

@@ -59,10 +59,11 @@ class ProgressState : public Stateful {
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions& options) override {
     if (options.resets_sched || options.resets_sampler) return incomplete_state();
     const std::int64_t batch = run_->data.sampler().global_batch_size();
-    const bool is_known = archive.has_attribute(kHooks + "/schedule", "samples_per_step");
-    const bool is_other = is_known ? archive.integer(kHooks + "/schedule", "samples_per_step") != batch
-                                   : archive.integer(kSampler, "samples_in_epoch") % batch != 0;
-    if (!is_other) return {};
+    const std::string schedule = kHooks + "/schedule";
+    const std::int64_t stored =
+        archive.has_attribute(schedule, "samples_per_step") ? archive.integer(schedule, "samples_per_step") : 0;
+    const bool is_inside = archive.integer(kSampler, "samples_in_epoch") % batch != 0;
+    if (!is_inside && (stored == 0 || stored == batch)) return {};
     return {Reproducibility::Level::statistical, "train.global_batch_size differs"};
   }
 
