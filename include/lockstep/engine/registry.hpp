@@ -8,6 +8,7 @@
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optimizer.hpp>
+#include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/schedule/schedule.hpp>
 
 #include <vector>
@@ -25,6 +26,7 @@ struct Registry {
   std::vector<metrics::MeterRow> meters = metrics::builtin_meters();
   std::vector<StepRow> steps = builtin_steps();
   std::vector<HookRow> hooks = builtin_hooks();
+  std::vector<parallel::CommHookRow> comm_hooks = parallel::builtin_comm_hooks();
 };
 
 /// The registry with the built-in rows only.

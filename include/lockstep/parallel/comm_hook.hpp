@@ -80,16 +80,17 @@ struct ChosenHook {
   bool is_silent = false;
 };
 
-/// A row of the table of communication hooks.
+/// A row of the table of communication hooks. A program can append rows to engine::Registry::comm_hooks.
 struct CommHookRow {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< its own keys of section `ddp`
-  /// @throws ConfigError  options that do not fit each other
-  ChosenHook (*make)(const Section& ddp, mpi::Collectives& collectives);
+  /// Creates the hook. Called on every rank when the model is wrapped. Throws ConfigError if options contradict each
+  /// other.
+  std::function<ChosenHook(const Section& ddp, mpi::Collectives& collectives)> make;
 };
 
-/// all_reduce, fp16, bf16, powersgd, noop.
+/// The built-in hooks: fp16, bf16, powersgd, noop.
 const std::vector<CommHookRow>& builtin_comm_hooks();
 
 }  // namespace lockstep::parallel

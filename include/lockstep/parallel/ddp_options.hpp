@@ -78,10 +78,11 @@ struct DdpOptions {
   bool reports_times = false;  ///< train_step measures times, for `report`
 
   /// Reads section `ddp`. `auto` shares parameters if several ranks of a host use shared memory.
-  static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives);
+  static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives,
+                         const std::vector<CommHookRow>& comm_hooks = builtin_comm_hooks());
 };
 
 /// The keys of section `ddp`.
-KeySpecs ddp_keys();
+KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks = builtin_comm_hooks());
 
 }  // namespace lockstep::parallel

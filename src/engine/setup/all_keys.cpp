@@ -44,7 +44,7 @@ KeySpecs all_keys(const Registry& registry) {
   return joined(keys_of_rows(own, registry.steps),
                 {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
                  optim::optim_keys(registry.rules), optim::ema_keys(), schedule::sched_keys(registry.curves),
-                 parallel::ddp_keys(), mpi::CommSettings::keys(), StrategySettings::keys()});
+                 parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
 }
 
 }  // namespace lockstep::engine

@@ -9,8 +9,9 @@ namespace lockstep::engine {
 
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
                                      const StrategyRow& row, const StrategySettings& settings,
-                                     const mpi::Collectives& collectives) {
-  parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), collectives);
+                                     const mpi::Collectives& collectives,
+                                     const std::vector<parallel::CommHookRow>& comm_hooks) {
+  parallel::DdpOptions options = parallel::DdpOptions::from(sections.at("ddp"), collectives, comm_hooks);
   options.lanes = static_cast<int>(lanes);
   options.hosts = mpi::CommSettings::from(sections.at("comm")).hosts;
   options.autocast = precision.autocast;

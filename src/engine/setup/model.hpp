@@ -22,7 +22,8 @@ namespace lockstep::engine {
 /// @param lanes  0 = off
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
                                      const StrategyRow& row, const StrategySettings& settings,
-                                     const mpi::Collectives& collectives);
+                                     const mpi::Collectives& collectives,
+                                     const std::vector<parallel::CommHookRow>& comm_hooks);
 
 bool has_batch_norm(const models::Model& model);
 std::vector<optim::ModelAverage::NamedBuffer> buffers_in(const models::Model& model);

@@ -23,7 +23,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
     : sections_(sections),
       world_(&world),
       row_(&row),
-      tables_(&registry),
+      registry_(&registry),
       settings_(StrategySettings::from(sections.at("strategy"))),
       comm_hook_(sections.at("ddp").text("comm_hook")),
       loader_threads_(data::DataSettings::from(sections.at("data")).workers) {
@@ -65,7 +65,7 @@ Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
 std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shared_ptr<models::Model> given) const {
   const std::shared_ptr<models::Model> model =
       given ? std::move(given)
-            : models::build(sections_.at("model"), task, seed(), precision_.parameters, tables_->models);
+            : models::build(sections_.at("model"), task, seed(), precision_.parameters, registry_->models);
   model->to(device_);
   return model;
 }
@@ -77,7 +77,7 @@ void Strategy::wrap(std::shared_ptr<models::Model> model) {
         "forward pass");
   }
   const parallel::DdpOptions options =
-      wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_);
+      wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
   if (row_->is_alone) {
     model_ = std::make_unique<parallel::DataParallel>(std::move(model), std::vector<at::Device>{device_}, *world_,
                                                       *collectives_, options);
@@ -94,7 +94,7 @@ void Strategy::build_optimizer(Overrides overrides) {
   optim::OptimWrapper::WrapperOptions options;
   world_->all_or_throw([&] {
     if (overrides.rule == nullptr) {
-      overrides.rule = &chosen_rule(sections_.at("optim"), tables_->rules);
+      overrides.rule = &chosen_rule(sections_.at("optim"), registry_->rules);
       plan = plan_groups(sections_, *overrides.rule, model_->model(), world_->size());
       overrides.groups = std::move(plan.groups);
     }

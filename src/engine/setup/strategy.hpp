@@ -84,7 +84,7 @@ class Strategy {
   Sections sections_;
   const mpi::Communicator* world_;
   const StrategyRow* row_;
-  const Registry* tables_;
+  const Registry* registry_;
   StrategySettings settings_;
   std::string comm_hook_;
   int loader_threads_;

@@ -20,7 +20,8 @@ AnomalyCheck anomaly_check_of(const std::string& name) {
 
 }  // namespace
 
-DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collectives) {
+DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collectives,
+                            const std::vector<CommHookRow>& comm_hooks) {
   DdpOptions options;
   options.reducer.limits.bucket_bytes = ddp.integers("bucket_bytes");
   options.reducer.limits.last_bucket_bytes = ddp.integer("last_bucket_bytes");
@@ -33,7 +34,7 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.checks_writes = ddp.boolean("check_writes");
   options.reports_times = ddp.boolean("report");
   if (ddp.text("comm_hook") != "none") {
-    const CommHookRow& row = find_row(builtin_comm_hooks(), ddp.text("comm_hook"), ddp.cite("comm_hook"));
+    const CommHookRow& row = find_row(comm_hooks, ddp.text("comm_hook"), ddp.cite("comm_hook"));
     options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
   }
   const std::string& choice = ddp.text("shared_parameters");
@@ -43,10 +44,10 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   return options;
 }
 
-KeySpecs ddp_keys() {
+KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks) {
   std::vector<std::string> hooks = {"none"};
   std::string hook_help = "Gradient compression: none";
-  for (const CommHookRow& row : builtin_comm_hooks()) {
+  for (const CommHookRow& row : comm_hooks) {
     hooks.push_back(row.name);
     hook_help += ", " + row.name + " (" + row.help + ")";
   }
@@ -87,7 +88,7 @@ KeySpecs ddp_keys() {
                     "At the end of the run, print what limits the step time, and write the times of each bucket on the "
                     "slowest rank to ddp.svg"),
   };
-  return keys_of_rows(common, builtin_comm_hooks());
+  return keys_of_rows(common, comm_hooks);
 }
 
 }  // namespace lockstep::parallel

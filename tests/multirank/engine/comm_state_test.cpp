@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What gradients leave behind on their way between ranks, and what hooks have learned, survives a restart.
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -60,6 +61,33 @@ class CommStateTest : public ::testing::Test {
 
   mpi::Communicator world_ = mpi::Communicator::world();
 };
+
+// A program's own row, with a key of its own: averages, multiplied by a factor.
+TEST_F(CommStateTest, AProgramAddsCommunicationHooks) {
+  Registry registry;
+  registry.comm_hooks.push_back({.name = "scaled",
+                                 .help = "averages times ddp.factor",
+                                 .keys = {keys::real("ddp.factor", "1", "scaled: factor on the averages")},
+                                 .make = [](const Section& ddp, mpi::Collectives& collectives) {
+                                   parallel::CommHook average = parallel::all_reduce_hook(collectives);
+                                   return parallel::ChosenHook{.hook = [average, factor = ddp.real("factor")](
+                                                                           const parallel::GradBucket& bucket) {
+                                     return
+                                         [completion = average(bucket), factor] { return completion().mul_(factor); };
+                                   }};
+                                 }});
+  const auto losses = [&](const Settings& settings) {
+    SmallRun run(world_, with(kBase, settings), registry);
+    run.trainer.train();
+    return run.losses;
+  };
+  const Settings sgd = {{"optim.name", "sgd"}, {"optim.lr", "0.5"}};
+  const Settings half = {{"optim.name", "sgd"}, {"optim.lr", "0.25"}};
+  EXPECT_EQ(losses(with(sgd, {{"ddp.comm_hook", "scaled"}})), losses(sgd));
+  if (world_.size() > 1) {
+    EXPECT_EQ(losses(with(sgd, {{"ddp.comm_hook", "scaled"}, {"ddp.factor", "0.5"}})), losses(half));
+  }
+}
 
 TEST_F(CommStateTest, PowerSgdContinuesBitForBit) {
   for (const char* const is_batched : {"false", "true"}) {
