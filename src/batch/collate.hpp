@@ -21,9 +21,9 @@ Value collate(std::span<const Value> samples, std::int64_t samples_per_group = 1
 /// @throws DataError  as above, or a sample is no map
 Batch collated(std::span<const Value> samples, std::span<const Draw> draws);
 
-/// What the model on one device receives of a value: tensors moved to `device` (the same tensors where they are there
-/// already), containers replaced by what they hold for the only group, that of cpu_only ones not moved; all else as it
-/// is. The host does not wait for copies from page-locked memory.
+/// The value for the model on one device: tensors moved to `device` (the same tensors where they are there already),
+/// containers replaced by what they hold for the only group, that of cpu_only ones not moved; all else as it is. The
+/// host does not wait for copies from page-locked memory.
 /// @throws DataError  a container has several groups: all but one would be lost
 Value scatter(const Value& value, const at::Device& device);
 /// The same for every value of a batch. @throws DataError  naming the value

@@ -17,7 +17,8 @@ struct Tolerance {
   bool is_bitwise = false;  ///< the same bytes: -0.0 is not 0.0, and a NaN is the same as that very NaN
 };
 
-/// How two arrays of the same type and shape differ. The maxima are over all elements, within tolerance or not.
+/// The differences of two arrays with the same type and shape. The maxima are over all elements, within tolerance or
+/// not.
 struct Comparison {
   std::int64_t differing = 0;  ///< elements that are not the same
   double max_abs = 0.0;        ///< of |a - b|

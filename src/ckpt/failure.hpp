@@ -6,7 +6,7 @@
 
 namespace lockstep::ckpt {
 
-/// What `ckpt` returns.
+/// The exit codes of `ckpt`.
 enum class Exit : int {
   ok = 0,
   differences = 1,  ///< of diff alone

@@ -8,8 +8,8 @@
 
 namespace lockstep::ckpt {
 
-/// How many of an array's finite numbers lie in each of equally wide bins from `low` to `high`. A number between two
-/// bins belongs to the upper one, and `high` to the last.
+/// The number of finite values of an array in each of equally wide bins from `low` to `high`. A number between two bins
+/// belongs to the upper one, and `high` to the last.
 struct Histogram {
   double low = 0.0;
   double high = 1.0;
@@ -17,7 +17,7 @@ struct Histogram {
   std::uint64_t nans = 0;
   std::uint64_t infs = 0;
 
-  /// Where bin `i` begins; edge(counts.size()) is `high`.
+  /// The lower edge of bin `i`; edge(counts.size()) is `high`.
   double edge(std::size_t i) const {
     return low + (high - low) * static_cast<double>(i) / static_cast<double>(counts.size());
   }

@@ -36,7 +36,7 @@ struct Saved {
 /// Those of a folder, by step.
 std::vector<Saved> saved_in(const std::string& directory);
 
-/// Of a file, or of all files in a folder.
+/// The size of a file, or of all files in a folder.
 std::uint64_t bytes_of(const std::string& path);
 
 }  // namespace lockstep::ckpt

@@ -15,7 +15,7 @@ struct OptionSpec {
   std::string help;
 };
 
-/// What the words after `ckpt COMMAND` say.
+/// The arguments after `ckpt COMMAND`.
 class Request {
  public:
   std::vector<std::string> paths;  ///< the words that are no options

@@ -7,7 +7,7 @@
 
 namespace lockstep::ckpt {
 
-/// What a slice takes of one dimension: begin, begin + step, ..., `count` of them.
+/// The indices that a slice selects in one dimension: begin, begin + step, ..., `count` of them.
 struct Taken {
   std::int64_t begin = 0;
   std::int64_t count = 0;
@@ -25,10 +25,10 @@ using Slice = std::vector<Taken>;
 /// @throws Failure  malformed, too many dimensions, or an index beyond the end
 Slice parse_slice(const std::string& text, const std::vector<std::int64_t>& shape);
 
-/// Of what is left: the counts of the dimensions that did not fall away.
+/// The shape of the result: the counts of the dimensions that are not indexed by a single number.
 std::vector<std::int64_t> shape_of(const Slice& slice);
 
-/// Where the slice's elements lie in the whole array, in row-major order, at most `limit` of them.
+/// The positions of the elements of a slice in the whole array, in row-major order, at most `limit`.
 std::vector<std::int64_t> elements_of(const Slice& slice, const std::vector<std::int64_t>& shape, std::int64_t limit);
 
 /// "w[0:4]" in "w" and "[0:4]"; a name without brackets at its end has an empty slice.

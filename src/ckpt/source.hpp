@@ -16,13 +16,13 @@ namespace lockstep::ckpt {
 /// One array of a file.
 struct ArrayInfo {
   std::string path;   ///< "/model/params/conv1.weight"
-  std::string label;  ///< what it is called in every format: "conv1.weight" for that, the path for what is no model's
+  std::string label;  ///< name in every format: "conv1.weight" for this path; other paths are their own name
   DType dtype = DType::uint8;
   std::vector<std::int64_t> shape;
   std::uint64_t nbytes = 0;
   std::size_t order = 0;                 ///< place in the file's list
   std::string alias_of;                  ///< path of the array whose bytes these are; "" where they are its own
-  std::optional<std::string> digest;     ///< where the file holds it
+  std::optional<std::string> digest;     ///< digest, if the file contains it
   std::optional<Statistics> statistics;  ///< likewise
 };
 

@@ -11,7 +11,7 @@ namespace lockstep::ckpt {
 /// One line of `ckpt hash`.
 struct ArrayDigest {
   std::string label;
-  std::string digest;  ///< of type, shape and bytes
+  std::string digest;  ///< digest of type, shape and bytes
 };
 
 /// Whether what stands at `path` is part of the state: model, optimizer, schedulers, scaler, averages, sampler

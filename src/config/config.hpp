@@ -15,7 +15,7 @@
 /// written in a file: surrounding blanks do not count, and '#', which begins a comment there, is refused everywhere.
 namespace lockstep::config {
 
-/// What reading a text does with a key under a name that it had earlier (KeySpec::old_names).
+/// The treatment of former names of keys (KeySpec::old_names).
 enum class OldNames {
   refused,     ///< ConfigError with the new name: for what users write
   translated,  ///< it sets the key that has the new name: for what an earlier version stored

@@ -11,11 +11,11 @@
 
 namespace lockstep::config {
 
-/// What the words after `trainer` request.
+/// The arguments after `trainer`.
 struct Invocation {
   std::string command = "train";        ///< one of commands()
   Config config;                        ///< defaults, then the files in their order, then the keys of the command line
-  std::vector<std::string> files = {};  ///< of --config, in their order
+  std::vector<std::string> files = {};  ///< files of --config, in order
   std::map<std::string, std::string> switches = {};  ///< of the command, by name, with their values
   std::vector<std::string> words = {};               ///< behind the command, one for each of Command::words
   bool wants_version = false;                        ///< --version
@@ -25,7 +25,7 @@ struct Invocation {
 
 /// The configuration of an earlier run as it was stored, in the form of an INI file. Old names of keys are translated.
 struct IniText {
-  std::string source;  ///< what messages and origins call it
+  std::string source;  ///< name in messages and origins
   std::string text;
 };
 
@@ -39,7 +39,7 @@ struct IniText {
 Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& specs,
                  const std::vector<IniText>& base = {});
 
-/// What one command understands in addition to keys, such as `--from PATH`. It is no part of the configuration.
+/// An option of one command, such as `--from PATH`. It is not part of the configuration.
 struct Switch {
   std::string name;
   std::string value = {};  ///< what it takes, in a word for help; empty = nothing

@@ -15,8 +15,8 @@ VectorWidth widest_vectors();
 
 inline constexpr std::size_t kHalfBytes = 2;
 
-/// How 16-bit floats become float32, exactly, and are rounded back, ties to even: with the bits of core's functions,
-/// whatever the width. Nothing needs to be aligned.
+/// Conversion of 16-bit floats to float32 (exact) and back (ties to even), bitwise equal to the functions of core for
+/// any vector width. Alignment is not required.
 struct HalfFormat {
   void (*widen)(const std::byte* from, float* to, std::size_t count);
   void (*narrow)(const float* from, std::byte* to, std::size_t count);

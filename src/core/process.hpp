@@ -6,7 +6,7 @@ namespace lockstep {
 /// Most memory that this process has held so far (VmHWM), in MB of 2^20 bytes; 0 if unknown.
 double peak_memory_mb();
 
-/// What it holds now (VmRSS), likewise.
+/// The current memory of the process (VmRSS), likewise.
 double resident_memory_mb();
 
 }  // namespace lockstep

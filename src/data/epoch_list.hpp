@@ -25,8 +25,8 @@ class EpochList : public Order {
   mutable std::map<std::int64_t, std::shared_ptr<const List>> lists_;
 };
 
-/// What the numbers of an epoch's order are drawn for in addition to the order itself: the last argument of
-/// random::bits. In its low bits it may hold a class. The values are part of the checkpoint contract.
+/// The purposes of random numbers of an epoch, other than the order: the last argument of random::bits. In its low bits
+/// it may hold a class. The values are part of the checkpoint contract.
 enum class Draw : std::uint64_t {
   repeats = std::uint64_t{1} << 56,
   classes = std::uint64_t{2} << 56,

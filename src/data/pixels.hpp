@@ -6,7 +6,7 @@
 
 namespace lockstep::data {
 
-/// How bytes become numbers of about mean 0 and variance 1.
+/// The conversion of bytes to numbers with mean 0 and variance 1 (about).
 struct PixelScale {
   float mean;       ///< of byte / 255
   float deviation;  ///< of byte / 255

@@ -12,7 +12,7 @@ inline constexpr std::size_t kDigitPixels = std::size_t{kDigitSide} * kDigitSide
 
 using DigitImage = std::array<std::uint8_t, kDigitPixels>;  ///< row by row; 0 is paper, 255 full ink
 
-/// Which drawn digit: an image is a pure function of this.
+/// The identity of a drawn digit: the image is a pure function of it.
 struct DigitName {
   std::uint64_t seed;
   std::uint64_t split;  ///< 0 training, 1 test

@@ -19,7 +19,7 @@ class TokenRun {
   virtual const std::string& path() const = 0;  ///< of the file the tokens come from
 };
 
-/// How a run is cut into samples of `block` inputs, each with the token that follows as its target.
+/// The division of a text into samples of `block` inputs, with the next token as the target of each.
 enum class Cut {
   every_start,  ///< a sample begins at every token: for training
   end_to_end,   ///< every token but the run's first is a target exactly once: for validation. The last sample is moved

@@ -12,7 +12,7 @@
 
 namespace lockstep::metrics {
 
-/// How far confidence and accuracy are apart, by bins of equal width in the confidence.
+/// The difference of confidence and accuracy, in bins of equal width of the confidence.
 class Calibration {
  public:
   static constexpr std::size_t words_of(std::int64_t bins) {

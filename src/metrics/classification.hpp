@@ -8,7 +8,7 @@
 
 namespace lockstep::metrics {
 
-/// How many targets a batch has, and for how many of them the highest score is that of their class.
+/// The number of targets of a batch, and of correct ones (the highest score is that of the target).
 struct Answers {
   std::int64_t correct = 0;
   std::int64_t count = 0;  ///< targets that are not ignored (-100)

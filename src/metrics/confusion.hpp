@@ -10,7 +10,8 @@
 
 namespace lockstep::metrics {
 
-/// How often each class was taken for each. Counts of parts add up to those of the whole.
+/// The confusion matrix: the number of samples of each class that were predicted as each class. Counts of parts can be
+/// added.
 class Confusion {
  public:
   /// @param counts  [C, C]: rows are targets, columns predictions

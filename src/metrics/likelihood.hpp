@@ -11,8 +11,8 @@
 
 namespace lockstep::metrics {
 
-/// How well predicted probabilities foretold the targets. Means run over all counted targets, not over batches, and are
-/// NaN of none.
+/// Likelihoods of the targets for the predicted probabilities. Means are over all counted targets, not over batches,
+/// and NaN without targets.
 class Likelihood {
  public:
   static constexpr std::size_t kWords = 1 + ExactSum::kWords;

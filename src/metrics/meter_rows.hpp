@@ -5,7 +5,7 @@
 
 #include <cstdint>
 
-// What the rows of the table of meters make: see MeterRow::make.
+// The functions of the rows of the table of meters: see MeterRow::make.
 namespace lockstep::metrics {
 
 Meter top_k_meter(const Section& options, std::int64_t classes);

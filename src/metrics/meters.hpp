@@ -33,7 +33,7 @@ class Meters {
   void add(const SamplesOf& samples_of);
   /// The same for meters that all read the same.
   void add(const Samples& samples);
-  /// What `other`, of the same meters, has counted comes to this.
+  /// Adds the counts of `other`, which must have the same meters.
   void merge(const Meters& other);
 
   /// The counts, which add up: of the whole they are the sums of those of its parts.
@@ -53,7 +53,7 @@ class Meters {
 
  private:
   std::vector<Meter> meters_;
-  /// What meters that read the same have gathered.
+  /// The samples gathered for meters with equal Reads.
   struct Gathered {
     Reads reads;
     Samples samples = {};

@@ -10,7 +10,7 @@
 
 namespace lockstep::metrics {
 
-/// What one class's predictions came to. Counts of parts add up to those of the whole.
+/// The counts of the predictions of one class. Counts of parts can be added.
 struct ClassCounts {
   std::int64_t true_positives = 0;
   std::int64_t predicted = 0;  ///< true and false positives
@@ -27,7 +27,7 @@ struct PrecisionRecall {
 /// @param beta  how much more recall weighs than precision; 1 gives F1
 PrecisionRecall precision_recall(const ClassCounts& counts, double beta = 1);
 
-/// How classes come together.
+/// The averaging over classes.
 enum class Averaging {
   macro,     ///< mean of the classes' values: all classes weigh the same
   weighted,  ///< mean by support; 0 without any

@@ -11,7 +11,7 @@
 
 namespace lockstep::metrics {
 
-/// How far probabilities of "yes" are from what came. Means over counted labels; NaN of none.
+/// Scores of predicted probabilities of binary labels. Means are over counted labels; NaN without labels.
 class ProbabilityScores {
  public:
   static constexpr std::size_t kWords = 1 + 2 * ExactSum::kWords;

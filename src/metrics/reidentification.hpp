@@ -32,8 +32,8 @@ Matrix squared_distances(const Matrix& queries, const Matrix& gallery);
 /// @throws std::invalid_argument  different numbers of features
 Matrix cosine_distances(const Matrix& queries, const Matrix& gallery);
 
-/// How queries find their identity by rising distance. Of each query gallery entries of the same identity and the same
-/// camera are left out; queries without any other entry of their identity are not counted.
+/// The ranks at which queries find their identity by increasing distance. For each query, gallery entries with the same
+/// identity and camera are excluded; queries without other entries of their identity are not counted.
 struct Reidentification {
   std::vector<double> cmc;  ///< [max_rank] share of counted queries with a match among the first r + 1 entries
   std::vector<double> average_precisions;          ///< of counted queries: mean over matches of the precision there

@@ -9,7 +9,8 @@
 // need all samples at once: gather them by index.
 namespace lockstep::metrics {
 
-/// What is found as the threshold falls. Samples of equal score are found together, so their order decides nothing.
+/// The counts for a decreasing threshold. Samples with equal scores are counted at the same threshold, so their order
+/// has no influence.
 struct ThresholdCurve {
   std::vector<double> thresholds;            ///< the different scores, falling; a sample is found at its own
   std::vector<std::int64_t> true_positives;  ///< found up to there

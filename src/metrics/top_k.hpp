@@ -8,7 +8,7 @@
 
 namespace lockstep::metrics {
 
-/// What the k highest scores of each sample hold. Counts of parts add up to those of the whole.
+/// The counts of the k highest scores of each sample. Counts of parts can be added.
 struct TopKCounts {
   std::int64_t samples = 0;    ///< that have a target
   std::int64_t found = 0;      ///< of which at least one target is among the k
@@ -20,8 +20,8 @@ struct TopKCounts {
   double recall() const;                   ///< hits / positives; 0 of nothing
 };
 
-/// Counts samples of C scores, whose target is one class of C (or kIgnored), or a 0 or 1 for each class.
-/// Of equal scores the earlier class is the higher one; NaN is lower than any number.
+/// Counts samples of C scores, whose target is one class of C (or kIgnored), or a 0 or 1 for each class. Counts
+/// samples. For equal scores, the class with the lower number is first; NaN is lower than any number.
 /// @param k  guesses that a sample gets; 1 <= k <= C
 /// @throws DataError  a class outside [0, C), labels other than 0 and 1, or k > C
 /// Not collective.

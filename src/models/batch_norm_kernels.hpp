@@ -19,7 +19,7 @@ struct NormRange {
   std::int64_t end;
 };
 
-/// What follows the normalization.
+/// The operations after the normalization.
 struct NormTail {
   bool has_residual = false;  ///< is added
   bool has_relu = false;

@@ -11,7 +11,7 @@
 
 namespace lockstep::models {
 
-/// What a parameter is in its model.
+/// The role of a parameter in its model.
 struct ParameterRole {
   std::string name;
   at::Tensor tensor;

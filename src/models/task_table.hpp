@@ -9,7 +9,7 @@
 
 namespace lockstep::models {
 
-/// What follows from the kind of a task where neither the model nor the configuration says otherwise.
+/// The defaults of a kind of task, which the model and the configuration can override.
 struct TaskRow {
   TaskKind kind;
   std::string name;

@@ -21,8 +21,8 @@ double norm_of_parts(std::span<const double> norms, double norm_type);
 /// Whether no element of any gradient is infinite or NaN, the same on every rank. After
 /// FlatParameters::finish_gradients. Collective like FlatParameters::sum_over_owners.
 bool are_gradients_finite(FlatParameters& parameters);
-/// What clipping does to gradients whose norm is `norm`.
-/// Source of the factor max_norm / (norm + 1e-6), applied only where below 1: torch.nn.utils.clip_grad_norm_.
+/// The change of gradients with the norm `norm` by clipping. Source of the factor max_norm / (norm + 1e-6), applied
+/// only where below 1: torch.nn.utils.clip_grad_norm_.
 GradientChange change_by(const Clip& clip, double norm);
 
 }  // namespace lockstep::optim

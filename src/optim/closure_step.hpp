@@ -42,7 +42,7 @@ class ClosureStep {
     double loss = 0;
     Vector gradient;  ///< in memory of its own; 0 where a parameter has none
   };
-  /// Where the parameters are.
+  /// Evaluates the loss at the current parameters.
   Point evaluate();
   /// What has been evaluated so far.
   const ClosureResult& so_far() const noexcept { return so_far_; }

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-// What the rows of builtin_hooks are made by: one file each.
+// The functions that create the rows of builtin_hooks, one file each.
 namespace lockstep::engine {
 
 std::unique_ptr<Hook> early_stopping_hook(const Section& options, const HookContext& context);

@@ -29,7 +29,7 @@ struct Saves;
 ///                config or checkpoint
 std::unique_ptr<Hook> schedule_hook(const std::string& policy = "config");
 
-/// Where the average of weights begins; the keys are optim::ema_keys.
+/// The start of the average of weights; the keys are optim::ema_keys.
 struct EmaSettings {
   Cited<std::int64_t> begin = {0};        ///< step; 0 = with the first
   Cited<std::int64_t> begin_epoch = {0};  ///< 0 = as `begin` says
@@ -97,8 +97,8 @@ std::unique_ptr<Hook> request_file_hook(std::string run_directory);
 /// to it) + a margin of 5 % of the time limit, at most 30 s. While no save has been measured the margin is twice that.
 double stop_lead(double limit_seconds, const Saves& saves, double longest_step_seconds);
 
-/// What to say when a run is to stop with less time left than its longest save has taken: "12.0 s left of ..., but
-/// ..."; empty while there is enough.
+/// The warning for a run that must stop in less time than its longest save has taken: "12.0 s left of ..., but ...";
+/// empty while there is enough.
 std::string grace_warning(double seconds_left, const Saves& saves, const std::string& source);
 
 /// Asks for a stop when less than stop_lead is left; for rank 0. Does not count what checkpoints take as a step's time:

@@ -26,7 +26,7 @@ struct NonfiniteSettings {
   bool operator==(const NonfiniteSettings&) const = default;
 };
 
-/// What happens when a loss or a gradient is not finite, as train.nonfinite says:
+/// The actions of train.nonfinite when a loss or a gradient is not finite:
 ///
 ///     stop       the run ends; the last checkpoint is kept
 ///     skip       no parameter and no moment changes in that step, and the run continues; steps are counted

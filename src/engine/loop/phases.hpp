@@ -11,7 +11,7 @@
 
 namespace lockstep::engine {
 
-/// Which keys say when there are evaluations between epochs.
+/// The keys that define evaluations between epochs.
 struct PhaseSettings {
   Cited<std::string> pattern = {};  ///< train.phases: such as train:2,test; empty = as section `eval` says
   std::int64_t interval = 0;        ///< of section `eval`, as the following

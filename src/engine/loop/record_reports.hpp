@@ -8,14 +8,14 @@
 
 namespace lockstep::engine {
 
-/// Where the records of a run go.
+/// The receivers of the records of a run.
 class RecordReports {
  public:
   void add(Reporter reporter) { reporters_.push_back(std::move(reporter)); }
   /// Every rank remembers the numbers of records of kind "eval"; every reporter of rank 0 receives the record.
   /// @param step  after which it is reported
   void report(const Record& record, std::int64_t step, bool is_root);
-  /// Of the last step at which there was an evaluation.
+  /// The values of the latest evaluation.
   const Measured& measured() const noexcept { return measured_; }
 
  private:

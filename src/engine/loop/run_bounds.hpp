@@ -9,7 +9,7 @@
 
 namespace lockstep::engine {
 
-/// What ends a run.
+/// The limits of a run.
 struct RunBounds {
   std::int64_t max_steps = 0;   ///< 0 = no such bound
   std::int64_t max_epochs = 5;  ///< 0 = no such bound
@@ -19,7 +19,7 @@ struct RunBounds {
   /// @throws ConfigError  neither is given
   static RunBounds from(const Section& train);
 
-  /// Of the whole run, when it is as far as `at`.
+  /// The number of steps of the whole run, for the progress `at`.
   std::int64_t total_steps(const Progress& at) const;
 
   bool operator==(const RunBounds&) const = default;

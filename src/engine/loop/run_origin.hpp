@@ -7,7 +7,7 @@
 
 namespace lockstep::engine {
 
-/// Where a run came from. It is stored in every checkpoint and decides nothing.
+/// The origin of a run. It is stored in every checkpoint for information.
 struct RunOrigin {
   std::string run_id = {};            ///< 16 hexadecimal digits that no other run has
   std::string environment_json = {};  ///< of this start

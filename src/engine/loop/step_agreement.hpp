@@ -8,13 +8,13 @@
 #include <span>
 #include <vector>
 
-// What the ranks agree on at the end of a step. Each packs what it has to say into numbers, one all_reduce adds them
-// up, and each unpacks the sums.
+// The agreement of the ranks at the end of a step. Each rank packs its requests into numbers, one all_reduce sums them,
+// and each rank unpacks the sums.
 namespace lockstep::engine {
 
 class PerfStats;
 
-/// What one rank has to say.
+/// The requests of one rank.
 struct StepWishes {
   bool stops = false;  ///< of any rank
   bool saves = false;  ///< of rank 0, as `ends`; those of other ranks are ignored
@@ -22,7 +22,7 @@ struct StepWishes {
   bool has_failed = false;
 };
 
-/// What all ranks know then.
+/// The result of the agreement.
 struct StepAgreement {
   bool stops = false;
   bool saves = false;
@@ -31,7 +31,7 @@ struct StepAgreement {
   std::vector<double> losses;  ///< the sums of what the ranks know of the loss
 };
 
-/// How many ranks request a stop, what rank 0 requests, how many ranks have failed; then the losses.
+/// The number of ranks that request a stop, the requests of rank 0, the number of failed ranks, and the losses.
 std::vector<double> pack(const StepWishes& wishes, bool is_root, std::span<const double> losses);
 /// @param sums  of what all ranks have packed
 StepAgreement unpack(std::span<const double> sums);

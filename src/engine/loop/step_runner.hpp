@@ -24,7 +24,8 @@ class StepRunner {
 
   /// The next step, without the loss in its report. Collective as TrainStep is.
   StepReport run(data::Loader& loader);
-  /// What this rank knows of the step's loss, to be summed over ranks: a place for each lane, or its part of the mean.
+  /// The part of the loss of the step on this rank, to be summed over ranks: a place for each lane, or its part of the
+  /// mean.
   std::vector<double> loss_parts() const;
   /// The step's loss: the mean over the samples of the global batch.
   /// @param sums  of loss_parts, over ranks

@@ -23,14 +23,14 @@ class Trainer {
   /// @throws std::logic_error  another hook has a state of the same name
   void add_hook(Priority priority, std::unique_ptr<Hook> hook) { run_->hooks.add(priority, std::move(hook)); }
   void add_reporter(Reporter reporter) { run_->reports.add(std::move(reporter)); }
-  /// How a run goes back to its last checkpoint: restores this trainer; false when there is none. Collective. Without
-  /// it a run does not go back.
+  /// Sets the function that restores the last checkpoint in this trainer and returns false if there is none.
+  /// Collective. Without it, a run does not return to checkpoints.
   void set_roll_back(std::function<bool()> roll_back) { roll_back_ = std::move(roll_back); }
 
-  /// What checkpoints save and restore.
+  /// The state that checkpoints save and restore.
   Run& run() const noexcept { return *run_; }
   const Progress& progress() const noexcept { return run_->progress; }
-  /// What hooks see.
+  /// The view for hooks.
   RunView& view() const noexcept { return run_->view; }
 
   /// Runs to the end, or to an agreed stop. Collective.
@@ -43,7 +43,7 @@ class Trainer {
   void end_after_failure(std::size_t first, std::size_t begun) noexcept;
   bool is_over() const;
   bool complete_step(StepReport& report);
-  /// What is to become of the run after a step, the same on every rank.
+  /// The decision about the run after a step, equal on every rank.
   struct Verdict {
     std::optional<Outcome> outcome;  // the run is over
     bool goes_back = false;          // to its last checkpoint, instead of being advanced

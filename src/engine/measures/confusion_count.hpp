@@ -11,8 +11,8 @@
 
 namespace lockstep::engine {
 
-/// How often each class was taken for each, where every sample has one class and a score for each: the table that the
-/// meter "confusion" gives, without its numbers, and where samples are something else none.
+/// The confusion matrix, if every sample has one class and one score per class: the table of the meter "confusion"
+/// without its numbers. Otherwise none.
 class ConfusionCount {
  public:
   /// @param classes  0 = nothing is counted

@@ -22,7 +22,7 @@ namespace lockstep::engine {
 /// A key of that kind, which describes the rows.
 KeySpec metrics_key(const char* name, const char* help, const std::vector<metrics::MeterRow>& meters);
 
-/// Which data an evaluation takes.
+/// The amount of data of an evaluation.
 struct EvaluationLimits {
   std::int64_t batch_size = 1;   ///< samples of one forward on one rank; >= 1
   std::int64_t max_batches = 0;  ///< batches of all ranks together; 0 = the whole data set
@@ -50,7 +50,7 @@ struct EvalSettings {
 /// @throws ConfigError  the source does not have this part; the message names those that it has
 const data::Dataset& split_of(const data::Splits& splits, const Cited<std::string>& name);
 
-/// How many batches an evaluation has, over all ranks; >= 1.
+/// The number of batches of an evaluation over all ranks; >= 1.
 /// @throws DataError  the data set is empty; on every rank
 std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits);
 /// One of them, with its draws.
@@ -73,7 +73,7 @@ void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch:
 /// Brings what meters have counted on each rank to all of them, ready to be read. Collective.
 void sum_over_ranks(metrics::Meters& meters, mpi::Collectives& collectives);
 
-/// What an evaluation gave, the same on every rank.
+/// The result of an evaluation, equal on every rank.
 struct EvaluationResult {
   /// Means over all samples, or over what the model counts: "loss" first, which is the one that is trained.
   std::vector<std::pair<std::string, double>> losses = {{"loss", 0}};

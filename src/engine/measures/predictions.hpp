@@ -11,7 +11,7 @@
 
 namespace lockstep::engine {
 
-/// What the model predicts for each sample of a data set, in the order of the data set: one JSON object a line, such as
+/// Writes the predictions of the model for each sample of a data set, in order: one JSON object a line, such as
 /// {"index": 3, "classes": 7}. It contains the predictions and the other values of the samples (file names, sizes).
 /// Each rank runs its share of the batches; targets are not needed.
 /// @return  the lines on rank 0, nothing elsewhere

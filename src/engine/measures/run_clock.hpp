@@ -6,8 +6,8 @@
 
 namespace lockstep::engine {
 
-/// How the time of a run divides into steps and what is between them. Times are seconds of one clock, whose zero does
-/// not matter.
+/// The division of the time of a run into steps and the time between them. Times are seconds of one clock with any
+/// zero.
 class RunClock {
  public:
   /// @param warmup  first steps that are left out of the speed, >= 0

@@ -40,7 +40,7 @@ class OperatorTrace {
   OperatorTrace(const OperatorTrace&) = delete;
   OperatorTrace& operator=(const OperatorTrace&) = delete;
 
-  /// What there is so far.
+  /// Takes the spans recorded so far.
   std::vector<Span> take();
   std::size_t dropped() const;
 

@@ -13,7 +13,7 @@
 
 namespace lockstep::engine {
 
-/// Which of two values of a metric is the better one.
+/// The direction of a metric: which of two values is better.
 enum class BestRule { less, greater };
 
 /// By the words in a metric's name, in any case: "val/loss" -> less, "mAP_50" -> greater. None where there is no known
@@ -54,7 +54,7 @@ class BestValues {
 
   /// Attributes `metric` and `rule`; for each of the best a group 0, 1, ... with attributes `value` and `step`.
   void capture(checkpoints::Archive& archive, const std::string& group) const;
-  /// What was best by another metric or rule is forgotten.
+  /// Values of another metric or rule are discarded.
   /// @return  whether it was taken over
   bool restore(const checkpoints::Archive& archive, const std::string& group);
 

@@ -10,7 +10,7 @@
 
 namespace lockstep::engine {
 
-/// Which checkpoints stay because their evaluation is one of the best.
+/// The settings for keeping the best checkpoints.
 struct BestSettings {
   std::int64_t keep = 1;                 ///< 0 = none
   Cited<std::string> metric = {"auto"};  ///< auto: val/loss, where nobody knows the task

@@ -21,7 +21,7 @@ struct BatchSettings {
   bool operator==(const BatchSettings&) const = default;
 };
 
-/// How one rank's part of a global batch looks. Not collective.
+/// The layout of the part of a global batch on one rank. Not collective.
 /// @throws ConfigError  there is not one sample, or one lane, for each rank, or lanes have no equal sizes
 BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size);
 

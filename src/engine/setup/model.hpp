@@ -18,7 +18,7 @@
 // The model of a run and its wrapper, before its first step.
 namespace lockstep::engine {
 
-/// How the wrapper is to lay the model out: as sections `ddp`, `comm` and `model`, the precision and the strategy say.
+/// The options of the wrapper from sections `ddp`, `comm` and `model`, the precision and the strategy.
 /// @param lanes  0 = off
 parallel::DdpOptions wrapper_options(const Sections& sections, const Precision& precision, std::int64_t lanes,
                                      const StrategyRow& row, const StrategySettings& settings,

@@ -30,7 +30,7 @@ struct ClipSettings {
 /// @throws ConfigError  an unknown name, with the nearest known one
 const optim::Rule& chosen_rule(const Section& optim, const std::vector<optim::Rule>& rules);
 
-/// How the optimizer's wrapper updates.
+/// The options of the optimizer's wrapper.
 /// @param sections       train, ddp and optim are read
 /// @param micro_batches  forwards of this rank in a step
 /// @throws ConfigError  what the rule cannot do

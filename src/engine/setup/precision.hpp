@@ -14,7 +14,7 @@
 
 namespace lockstep::engine {
 
-/// What train.precision and the keys of loss scaling come to.
+/// The settings of train.precision and of loss scaling.
 struct Precision {
   Cited<std::string> name = {"fp32"};
   at::ScalarType parameters = at::kFloat;
@@ -27,8 +27,8 @@ struct Precision {
   static Precision from(const Section& train);
 };
 
-/// How GPUs multiply and convolve float32, in this process from now on: in TF32 with train.precision=tf32, else
-/// exactly.
+/// Sets the precision of float32 products and convolutions on GPUs in this process: in TF32 with train.precision=tf32,
+/// else exactly.
 /// @param precision  its name
 /// @return  what is to be said where the precision has no effect on `device`; else empty
 std::string set_float32_products(const std::string& precision, c10::Device device);

@@ -11,7 +11,7 @@
 #include "mpi/gpu.hpp"
 #include "mpi/topology.hpp"
 
-// What is set once for the whole process, from section `run`.
+// The settings of the whole process, from section `run`.
 namespace lockstep::engine {
 
 struct RunSettings {
@@ -31,7 +31,7 @@ struct RunSettings {
   bool operator==(const RunSettings&) const = default;
 };
 
-/// Where this rank computes, and with how many threads.
+/// The device and the number of threads of this rank.
 struct Processor {
   std::shared_ptr<const mpi::Gpu> gpu;  ///< null = the CPU
   int threads = 1;

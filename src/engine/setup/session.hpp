@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-// What a program calls to train or to evaluate, without seeing LibTorch.
+// The functions for training and evaluation, without LibTorch in the interface.
 namespace lockstep::engine {
 
 class EventStorage;
@@ -30,8 +30,8 @@ const Registry& builtin_registry();
 /// Every key of every module below the engine.
 KeySpecs all_keys(const Registry& registry);
 
-/// What a run's numbers may depend on in addition to its configuration, by name: versions of libraries and compiler,
-/// system, processor. Not collective.
+/// The facts on which the numbers of a run can depend in addition to its configuration, by name: versions of libraries
+/// and compiler, system, processor. Not collective.
 std::vector<std::pair<std::string, std::string>> platform_facts();
 
 /// When a run has to be over.
@@ -41,7 +41,7 @@ struct TimeLimit {
   std::string source;  ///< who says so, for messages
 };
 
-/// What a configuration comes to, before anything is trained.
+/// The plan of a configuration, before training.
 struct Plan {
   struct Parameter {
     std::string name;

@@ -61,7 +61,7 @@ class Strategy {
   /// After prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
-  /// Of past weights, as section `ema` requests; null = none.
+  /// The average of the weights (section `ema`); null = none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
 
   /// Number of elements of all parameters of the model, before any division among ranks.

@@ -31,7 +31,7 @@ struct StrategyRow {
   /// Null: any number of ranks. Not collective.
   /// @throws ConfigError  the strategy does not work on so many ranks
   void (*require)(const StrategySettings& settings, int world_size) = nullptr;
-  /// What the wrapper does beyond what section `ddp` says; null = nothing.
+  /// Changes the options of the wrapper in addition to section `ddp`; null = no change.
   void (*lay_out)(const StrategySettings& settings, parallel::DdpOptions& options) = nullptr;
   /// One rank alone: the wrapper is DataParallel.
   bool is_alone = false;

@@ -54,11 +54,11 @@ std::shared_ptr<Stateful> ema_state(Strategy& strategy);
 /// it; a user's code may.
 std::shared_ptr<Stateful> random_state(const mpi::Communicator& world);
 
-/// What the communication hook has learned: group /comm/hook. What each rank keeps for itself is lost when the number
-/// of ranks has changed.
+/// The state of the communication hook: group /comm/hook. The parts of each rank are lost if the number of ranks
+/// changes.
 std::shared_ptr<Stateful> comm_hook_state(Strategy& strategy);
 
-/// Which gradients are reduced together: group /comm/buckets.
+/// The gradient buckets: group /comm/buckets.
 std::shared_ptr<Stateful> buckets_state(Strategy& strategy);
 
 /// Ranks, threads, lanes, sharding and precision: they decide how results are rounded, and are not restored.
@@ -67,14 +67,14 @@ std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
 /// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
 std::shared_ptr<Stateful> progress_state(Run& run);
 
-/// Where the run comes from: group /meta. Stored for people and for the lineage, and not restored.
+/// The origin of the run: group /meta. It is stored for information and for the lineage, and not restored.
 std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini);
 
 /// The states of hooks: group /hooks.
 /// @param omitted  name of a state that is not captured; "" = none
 std::shared_ptr<Stateful> hooks_state(Run& run, std::string omitted = "");
 
-/// Of a component that does not take all of its state from the checkpoint.
+/// The reproducibility of a component that is not restored completely.
 inline Reproducibility incomplete_state() {
   return {Reproducibility::Level::statistical, "not all of the state was taken over"};
 }

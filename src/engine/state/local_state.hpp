@@ -34,7 +34,7 @@ void verify(const checkpoints::Archive& archive, const LocalState& local);
 void capture_block(const StateWriter& writer, const std::string& group, parallel::ParameterStore& store,
                    std::size_t block, std::span<std::byte> of_block, DType dtype);
 
-/// What this rank holds of an array that lies like one parameter of a block; nullopt = nothing.
+/// The part on this rank of an array with the layout of one parameter of a block; nullopt = none.
 /// @param group     of the array's path, which ends with the parameter's name
 /// @param of_block  the arrays of the whole block, as FlatParameters::allocate_state gave them
 std::optional<LocalState> local_state(const parallel::ParameterStore& store, const std::string& group,

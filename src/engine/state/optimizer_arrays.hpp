@@ -19,7 +19,7 @@ std::string state_path(const OptimizerContext& place, std::size_t block, std::si
 /// The shape, strides and type of a state array, as a meta tensor.
 at::Tensor meta_tensor_of(const optim::StateArray& state);
 
-/// What this rank holds of one state array of one parameter; nullopt = nothing.
+/// The part of one state array of one parameter on this rank; nullopt = none.
 std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot);
 

@@ -5,7 +5,7 @@
 
 #include <string>
 
-// Where the state of a run is in an archive. checkpoints/FORMAT.md is normative.
+// The paths of the state of a run in an archive. checkpoints/FORMAT.md is normative.
 namespace lockstep::engine {
 
 inline const std::string kModel = "/model";

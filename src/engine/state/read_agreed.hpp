@@ -15,7 +15,7 @@
 // Every rank reads and checks a checkpoint, and it is taken only if all ranks can read it.
 namespace lockstep::engine {
 
-/// Where a checkpoint is read to.
+/// The arguments of an agreed reading of a checkpoint.
 struct AgreedReading {
   const mpi::Communicator& world;
   parallel::ParameterStore& store;      ///< of the targets

@@ -42,7 +42,7 @@ checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptio
 std::vector<std::string> restore(Trainer& trainer, const checkpoints::Archive& archive,
                                  const RestoreOptions& options = {});
 
-/// How well a run that was restored from the archive reproduces the run that wrote it.
+/// How exactly a restored run reproduces the run that wrote the archive.
 Reproducibility reproducibility_of(Trainer& trainer, const checkpoints::Archive& archive,
                                    const RestoreOptions& options = {});
 

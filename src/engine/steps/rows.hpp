@@ -41,7 +41,7 @@ class UpdateTimer {
   PerfTimer update_;
 };
 
-/// What hooks see of the batch before its forward.
+/// The view of the batch for hooks before its forward.
 /// @param prepared  outlives what is returned
 LastBatch begin_batch(const StepContext& at, const batch::Batch& prepared);
 /// Forward and losses, as the model says; the hooks are notified of each.
