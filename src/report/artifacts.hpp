@@ -35,7 +35,7 @@ struct Artifacts {
 /// @throws DataError  one is damaged
 Artifacts read_artifacts(const std::string& folder);
 
-/// Keeps tables and images in a run's folder, in tables.json and images.json: of each group (names that are alike up to
+/// Keeps tables and images in a run's folder, in tables.json and pictures.json: of each group (names that are alike up to
 /// the last '/') those of the latest step. The files are replaced as a whole.
 ///
 /// For one rank only (the root).

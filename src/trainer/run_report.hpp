@@ -26,7 +26,7 @@ namespace lockstep::trainer {
 ExitCode exit_code_of(engine::Outcome outcome) noexcept;
 
 /// What people and scripts see of a training run: console lines, progress bar, metrics.jsonl, summary.csv,
-/// registry.json, images.json, TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
+/// tables.json, pictures.json, TensorBoard's event file, STATUS.json and the drawings. Lives on rank 0.
 class RunReport {
  public:
   /// @param has_tensorboard  whether there is a TensorBoard event file, too
@@ -36,7 +36,7 @@ class RunReport {
   void on_start(std::int64_t step, const std::optional<std::string>& checkpoint);
   void on_record(const Record& record);
   void on_step(const engine::StepReport& step);
-  /// Takes registry, images and histograms out of `events`.
+  /// Takes tables, images and histograms out of `events`.
   void on_artifacts(engine::EventStorage& events);
   void on_ddp_report(const parallel::DdpReport& report);
   void on_end(engine::Outcome outcome);

@@ -80,7 +80,7 @@ struct TrainRequest {
   Reporter reporter;                 ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
-  /// Where given, called on this rank after each step and after training, to take registry, images and histograms out.
+  /// Where given, called on this rank after each step and after training, to take tables, images and histograms out.
   std::function<void(EventStorage&)> on_artifacts = {};
   /// Called on rank 0 after training, with ddp.report.
   std::function<void(const parallel::DdpReport&)> on_report = {};
