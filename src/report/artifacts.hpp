@@ -35,13 +35,13 @@ struct Artifacts {
 /// @throws DataError  one is damaged
 Artifacts read_artifacts(const std::string& folder);
 
-/// Keeps tables and images in a run's folder, in tables.json and pictures.json: of each group (names that are alike up to
-/// the last '/') those of the latest step. The files are replaced as a whole.
+/// Keeps tables and images in a run's folder, in tables.json and pictures.json: of each group (names that are alike up
+/// to the last '/') those of the latest step. The files are replaced as a whole.
 ///
 /// For one rank only (the root).
 class ArtifactsWriter {
  public:
-  /// continues with what is there, as far as it can be read.
+  /// Continues with what is there, as far as it can be read.
   explicit ArtifactsWriter(std::string folder);
 
   /// Takes the place of one of the same name, and of what the group has of other steps.

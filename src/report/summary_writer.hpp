@@ -12,7 +12,7 @@ namespace lockstep::report {
 /// Keeps a CSV table with a header and one row per evaluation; the file is replaced as a whole at each row.
 class SummaryWriter {
  public:
-  /// continues with the table that is there.
+  /// Continues with the table that is there.
   explicit SummaryWriter(std::string path);
 
   /// A name that the table lacks becomes a new last column, empty in the rows above. In texts a comma, a quote or a
