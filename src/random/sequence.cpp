@@ -19,7 +19,8 @@ std::uint64_t join(std::uint32_t low_word, std::uint32_t high_word) {
 
 // Philox twice, since (stream, a, b, i) are wider than one counter: a and b, scrambled under the seed, make the key and
 // the upper half of the counter of the second call. For one key Philox is a bijection, so no (a, b) share a pair.
-Sequence::Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b) {
+Sequence::Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b, std::uint64_t first)
+    : i_(first) {
   const auto scrambled = philox({low(a), high(a), low(b), high(b)}, {low(seed), high(seed)});
   key_ = {scrambled[0], scrambled[1]};
   upper_ = {scrambled[2], scrambled[3] ^ static_cast<std::uint32_t>(stream)};

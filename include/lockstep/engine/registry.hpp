@@ -3,6 +3,7 @@
 
 #include <lockstep/data/dataset.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/data/transform.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
@@ -20,6 +21,7 @@ namespace lockstep::engine {
 struct Registry {
   std::vector<data::Source> sources = data::builtin_sources();
   std::vector<data::SamplerRow> samplers = data::builtin_samplers();
+  std::vector<data::TransformRow> transforms = data::builtin_transforms();
   std::vector<models::ModelRow> models = models::builtin_models();
   std::vector<optim::Rule> rules = optim::builtin_rules();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();

@@ -15,6 +15,8 @@ enum class Stream : std::uint32_t {
   digits = 3,          ///< the images of data source digits
   forward = 4,         ///< dropout and other random numbers of LibTorch in a forward pass
   compression = 5,     ///< initial values of the compression of gradients
+  augment = 6,         ///< parameters of the transforms of samples
+  mixing = 7,          ///< mixup and cutmix of batches
   user = 1000,         ///< first value for your own program
 };
 
@@ -28,7 +30,8 @@ std::uint64_t bits(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint
 /// A short sequence of random numbers for one key, without state to save. Number i is bits(seed, stream, a, b, i).
 class Sequence {
  public:
-  Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0);
+  /// @param first  the number with which the sequence begins
+  Sequence(std::uint64_t seed, Stream stream, std::uint64_t a, std::uint64_t b = 0, std::uint64_t first = 0);
 
   std::uint64_t next_bits();
   double uniform();                          ///< in [0, 1), 53 random bits

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// What each format provides to decode.cpp. Each codec writes grey pixels (1 channel) or RGB (3 channels), upright or
+// not.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "data/image/decode.hpp"
+
+namespace lockstep::data {
+
+using FileBytes = std::span<const std::byte>;
+
+/// A number of `count` bytes at `offset`. @throws DataError  beyond the end of the file
+std::uint32_t big_endian(FileBytes file, std::size_t offset, int count);
+std::uint32_t little_endian(FileBytes file, std::size_t offset, int count);
+/// Whether the bytes at `offset` are this text.
+bool has_text(FileBytes file, std::size_t offset, const char* text, std::size_t size);
+/// The orientation (1 to 8) in a block of EXIF data, which begins with a TIFF header; 1 if there is none.
+int exif_orientation(FileBytes tiff);
+
+ImageHeader read_jpeg_header(FileBytes file);
+ImageHeader read_png_header(FileBytes file);
+ImageHeader read_ppm_header(FileBytes file);
+ImageHeader read_bmp_header(FileBytes file);
+ImageHeader read_webp_header(FileBytes file);
+
+/// The state of libjpeg, which is reused.
+class JpegDecoder {
+ public:
+  JpegDecoder();
+  ~JpegDecoder();
+  JpegDecoder(const JpegDecoder&) = delete;
+  JpegDecoder& operator=(const JpegDecoder&) = delete;
+
+  /// Decodes a part of the reduced image. @return  number of warnings
+  int decode(FileBytes file, const ImageHeader& header, int reduction, const Box& part, Image& image,
+             Buffer<std::uint8_t>& rows);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+struct Workspace::Decoders {
+  JpegDecoder jpeg;
+};
+
+void decode_png(FileBytes file, const ImageHeader& header, Image& image);
+void decode_ppm(FileBytes file, const ImageHeader& header, Image& image);
+void decode_bmp(FileBytes file, const ImageHeader& header, Image& image);
+void decode_webp(FileBytes file, const ImageHeader& header, Image& image);
+
+/// Pillow's conversion of inverted CMYK pixels to RGB.
+void cmyk_to_rgb(const std::uint8_t* cmyk, std::size_t pixels, std::uint8_t* rgb);
+
+}  // namespace lockstep::data

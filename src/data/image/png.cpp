@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+
+#include <png.h>
+
+#include <csetjmp>
+#include <cstdio>
+#include <cstring>
+#include <string>
+#include <vector>
+
+#include "data/image/codecs.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::size_t kSignatureSize = 8;
+constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // after length and name of the first chunk
+
+/// One decoding, in plain types: the functions that use libpng are left by longjmp.
+struct PngJob {
+  const png_byte* bytes;
+  std::size_t size;
+  std::size_t at;
+  int height, width, channels;  // channels of the result
+  png_bytepp rows;
+  std::jmp_buf leave;
+  char message[200];
+};
+
+[[noreturn]] void on_png_error(png_structp png, png_const_charp message) {
+  auto* job = static_cast<PngJob*>(png_get_error_ptr(png));
+  std::snprintf(job->message, sizeof job->message, "%s", message);
+  std::longjmp(job->leave, 1);
+}
+
+void on_png_warning(png_structp, png_const_charp) {}
+
+void read_png_bytes(png_structp png, png_bytep out, std::size_t count) {
+  auto* job = static_cast<PngJob*>(png_get_io_ptr(png));
+  if (count > job->size - job->at) png_error(png, "the file is truncated");
+  std::memcpy(out, job->bytes + job->at, count);
+  job->at += count;
+}
+
+/// All kinds of pixels become 8 bits, grey or RGB, without alpha.
+void set_conversions(png_structp png, png_infop info) {
+  const png_byte type = png_get_color_type(png, info);
+  if (png_get_bit_depth(png, info) == 16) png_set_strip_16(png);
+  if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+  if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
+  png_set_strip_alpha(png);
+  png_set_interlace_handling(png);
+  png_read_update_info(png, info);
+}
+
+void read_png(png_structp png, png_infop info, PngJob* job) {
+  png_set_read_fn(png, job, read_png_bytes);
+  png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
+  png_set_user_limits(png, static_cast<png_uint_32>(job->width), static_cast<png_uint_32>(job->height));
+  png_read_info(png, info);
+  set_conversions(png, info);
+  const auto expected = static_cast<std::size_t>(job->width) * static_cast<std::size_t>(job->channels);
+  if (png_get_image_height(png, info) != static_cast<png_uint_32>(job->height) ||
+      png_get_rowbytes(png, info) != expected) {
+    png_error(png, "it has several headers");
+  }
+  png_read_image(png, job->rows);
+}
+
+/// Whether it worked. No C++ object lives here.
+bool run_png(PngJob* job) {
+  png_structp volatile png = nullptr;
+  png_infop volatile info = nullptr;
+  if (setjmp(job->leave) != 0) {
+    png_structp dead = png;
+    png_infop dead_info = info;
+    png_destroy_read_struct(&dead, &dead_info, nullptr);
+    return false;
+  }
+  png = png_create_read_struct(PNG_LIBPNG_VER_STRING, job, on_png_error, on_png_warning);
+  if (png == nullptr) return false;
+  info = png_create_info_struct(png);
+  if (info == nullptr) png_error(png, "no memory");
+  read_png(png, info, job);
+  png_structp done = png;
+  png_infop done_info = info;
+  png_destroy_read_struct(&done, &done_info, nullptr);
+  return true;
+}
+
+}  // namespace
+
+ImageHeader read_png_header(FileBytes file) {
+  ImageHeader header{.format = ImageFormat::png};
+  if (!has_text(file, kSignatureSize + 4, "IHDR", 4)) throw DataError("the PNG header is damaged; replace the file");
+  const std::uint32_t width = big_endian(file, kHeaderChunk, 4);
+  const std::uint32_t height = big_endian(file, kHeaderChunk + 4, 4);
+  if (width > 0x7FFFFFFF || height > 0x7FFFFFFF) throw DataError("the PNG header is damaged; replace the file");
+  header.width = static_cast<int>(width);
+  header.height = static_cast<int>(height);
+  header.bits = static_cast<int>(big_endian(file, kHeaderChunk + 8, 1));
+  const std::uint32_t type = big_endian(file, kHeaderChunk + 9, 1);
+  header.channels = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : type == 6 ? 4 : 3;
+  // A chunk with EXIF data stands before the pixels.
+  for (std::size_t at = kSignatureSize; at + 8 <= file.size() && !has_text(file, at + 4, "IDAT", 4);) {
+    const std::size_t length = big_endian(file, at, 4);
+    if (has_text(file, at + 4, "eXIf", 4) && length <= file.size() - at - 8) {
+      header.orientation = exif_orientation(file.subspan(at + 8, length));
+    }
+    at += 12 + length;
+  }
+  return header;
+}
+
+void decode_png(FileBytes file, const ImageHeader& header, Image& image) {
+  image.reshape(header.size(), header.channels <= 2 ? 1 : 3);
+  std::vector<png_bytep> rows(static_cast<std::size_t>(header.height));
+  for (int y = 0; y < header.height; ++y) rows[static_cast<std::size_t>(y)] = image.row(y);
+  PngJob job{.bytes = reinterpret_cast<const png_byte*>(file.data()),
+             .size = file.size(),
+             .at = 0,
+             .height = header.height,
+             .width = header.width,
+             .channels = image.channels,
+             .rows = rows.data(),
+             .leave = {},
+             .message = "no memory"};
+  if (run_png(&job)) return;
+  throw DataError(std::string("the PNG data are damaged (") + job.message + "); replace the file or exclude it");
+}
+
+}  // namespace lockstep::data
