@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/optim/average_rule.hpp>
 
 #include <algorithm>
 
 #include "core/table.hpp"
-#include "optim/model_average.hpp"
 
 namespace lockstep::optim {
 
@@ -39,7 +39,7 @@ AverageOptions AverageOptions::from(const Section& ema) {
   return options;
 }
 
-const std::vector<AverageRule>& average_rules() {
+const std::vector<AverageRule>& builtin_averages() {
   static const std::vector<AverageRule> rows = {
       {"ema", "exponential moving average with ema.decay", weight_of_ema},
       {"swa", "stochastic weight averaging: the mean of all weights", weight_of_swa},
@@ -49,13 +49,13 @@ const std::vector<AverageRule>& average_rules() {
   return rows;
 }
 
-const AverageRule* find_average(const Section& ema) {
-  return ema.text("kind") == "none" ? nullptr : &find_row(average_rules(), ema.text("kind"), ema.cite("kind"));
+const AverageRule* find_average(const Section& ema, const std::vector<AverageRule>& rules) {
+  return ema.text("kind") == "none" ? nullptr : &find_row(rules, ema.text("kind"), ema.cite("kind"));
 }
 
-KeySpecs ema_keys() {
+KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
   std::vector<std::string> kinds = {"none"};
-  for (const AverageRule& row : average_rules()) kinds.push_back(row.name);
+  for (const AverageRule& row : rules) kinds.push_back(row.name);
   return {
       keys::choice("ema.kind", "none",
                    "Running average of the weights, which is also saved and evaluated. swa = mean of all weights; ema "

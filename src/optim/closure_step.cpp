@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include "optim/piece_sums.hpp"
+#include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 
@@ -16,10 +17,14 @@ namespace {
 
 at::ScalarType type_of(const Block& block) { return block.dtype == DType::float64 ? at::kDouble : at::kFloat; }
 
-/// [count] Borrowed memory.
-at::Tensor flat(std::byte* values, std::int64_t count, at::ScalarType type) {
-  return at::from_blob(values, {count}, type);
+/// [count] Borrowed memory, of the type and device of `like`.
+at::Tensor flat(std::byte* values, std::int64_t count, const at::TensorOptions& like) {
+  return at::from_blob(
+      values, {count}, [](void*) {}, like.requires_grad(false), like.device());
 }
+
+/// A copy in float64.
+at::Tensor as_one(const Vector& vector) { return at::cat(vector).to(at::kDouble); }
 
 template <class T>
 double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t begin, std::int64_t count) {
@@ -29,7 +34,7 @@ double sum_of_products_at(const at::Tensor& a, const at::Tensor& b, std::int64_t
 }  // namespace
 
 ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const std::function<double()>& closure)
-    : optimizer_(&optimizer), parameters_(&parameters), closure_(&closure) {
+    : optimizer_(&optimizer), parameters_(&parameters), tensors_(parameters.as_tensors()), closure_(&closure) {
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     const Block& block = parameters.blocks()[b];
     for (std::size_t s = 0; s < block.segments.size(); ++s) {
@@ -37,8 +42,11 @@ ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const
       const std::size_t number = parameter_count_++;
       if (segment.own_begin == segment.own_end) continue;
       std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
-      owned_.push_back(
-          {.block = b, .segment = s, .number = number, .parameter = flat(values, segment.count, type_of(block))});
+      owned_.push_back({.block = b,
+                        .segment = s,
+                        .number = number,
+                        .parameter = tensors_ != nullptr ? tensors_->flat_parameter(b, s)
+                                                         : flat(values, segment.count, type_of(block))});
     }
   }
 }
@@ -49,7 +57,7 @@ Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
     const StateArray state = optimizer_->state_of(owned.block, owned.segment, slot).value();
     const std::int64_t count = owned.parameter.numel();
     std::byte* const values = state.values + row * count * static_cast<std::int64_t>(size_of(state.dtype));
-    rows.push_back(flat(values, count, owned.parameter.scalar_type()));
+    rows.push_back(flat(values, count, owned.parameter.options()));
   }
   return rows;
 }
@@ -57,14 +65,25 @@ Vector ClosureStep::state_row(std::size_t slot, std::int64_t row) const {
 ClosureStep::Point ClosureStep::evaluate() {
   Point point{.loss = (*closure_)(), .gradient = {}};
   parameters_->finish_gradients();
-  for (const OwnedParameter& owned : owned_) point.gradient.push_back(at::zeros_like(owned.parameter));
-  take_gradients(point.gradient);
+  point.gradient = tensors_ != nullptr ? gradient_tensors() : visited_gradients();
   parameters_->drop_gradients();
   if (so_far_.evaluations++ == 0) so_far_.grad_norm = std::sqrt(dot(point.gradient, point.gradient));
   return point;
 }
 
-void ClosureStep::take_gradients(const Vector& to) {
+Vector ClosureStep::gradient_tensors() {
+  Vector gradients;
+  for (const OwnedParameter& owned : owned_) {
+    const bool has_gradient = parameters_->has_gradient(owned.block, owned.segment);
+    gradients.push_back(has_gradient ? tensors_->flat_gradient(owned.block, owned.segment).clone()
+                                     : at::zeros_like(owned.parameter));
+  }
+  return gradients;
+}
+
+Vector ClosureStep::visited_gradients() {
+  Vector to;
+  for (const OwnedParameter& owned : owned_) to.push_back(at::zeros_like(owned.parameter));
   std::size_t i = 0;  // pieces come in the order of parameters
   parameters_->visit_gradients(
       [&](const GradientPiece& piece) {
@@ -74,6 +93,7 @@ void ClosureStep::take_gradients(const Vector& to) {
                     static_cast<std::size_t>(piece.count * bytes));
       },
       /*is_last=*/true);
+  return to;
 }
 
 Vector ClosureStep::position() const {
@@ -83,8 +103,11 @@ Vector ClosureStep::position() const {
 }
 
 void ClosureStep::move_to(const Vector& from, double factor, const Vector& along) {
+  Vector parameters;
+  for (const OwnedParameter& owned : owned_) parameters.push_back(owned.parameter);
   parameters_->write([&] {
-    for (std::size_t i = 0; i < owned_.size(); ++i) at::add_out(owned_[i].parameter, from[i], along[i], factor);
+    assign(parameters, from);
+    add(parameters, factor, along);
   });
 }
 
@@ -97,8 +120,31 @@ double ClosureStep::measure_part(const Measure& measure, std::size_t i, std::int
                                         : sum_of_products_at<float>(a, b, begin, count);
 }
 
+/// In float64, as the loops do. The host waits once, for all numbers.
+std::vector<double> ClosureStep::measure_tensors(std::span<const Measure> measures) const {
+  std::vector<at::Tensor> values;
+  std::vector<std::int64_t> are_products;
+  const at::Tensor zero = at::zeros({}, tensors_->flat_parameter(0, 0).options().dtype(at::kDouble));
+  for (const auto& [a, b] : measures) {
+    are_products.push_back(b != nullptr ? 1 : 0);
+    values.push_back(owned_.empty() ? zero
+                     : b != nullptr ? as_one(*a).mul_(as_one(*b)).sum()
+                                    : as_one(*a).abs_().max());
+  }
+  at::Tensor all = at::stack(values);
+  if (tensors_->is_divided()) {
+    const at::Tensor sums = all.clone();
+    tensors_->sum_over_ranks(sums);
+    tensors_->maximum_over_ranks(all);
+    all = at::where(at::tensor(are_products).to(all.device()) > 0, sums, all);
+  }
+  all = all.cpu();
+  return {all.const_data_ptr<double>(), all.const_data_ptr<double>() + measures.size()};
+}
+
 /// Parameters have one owner each, who sums their pieces.
 std::vector<double> ClosureStep::measure(std::span<const Measure> measures) const {
+  if (tensors_ != nullptr) return measure_tensors(measures);
   std::vector<double> values(measures.size() * parameter_count_);  // one row for each measure
   for (std::size_t i = 0; i < owned_.size(); ++i) {
     const std::int64_t count = owned_[i].parameter.numel();

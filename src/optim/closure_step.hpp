@@ -14,14 +14,13 @@
 #include <string>
 #include <vector>
 
-namespace lockstep::optim {
+#include "optim/vectors.hpp"
 
-/// As long as all parameters together: of each that this rank owns a flat tensor, as it lies in memory.
-using Vector = std::vector<at::Tensor>;
+namespace lockstep::optim {
 
 /// One step of a ClosureRule, which evaluates the loss any number of times. Vectors are held by the owners of the
 /// parameters; numbers have the same bits on every rank, so that all ranks decide alike. Functions that return a
-/// number, and move_to, are collective. On the CPU.
+/// number, and move_to, are collective. On a GPU the vectors are there too, and the host waits for the numbers alone.
 class ClosureStep {
  public:
   /// @param closure  see Optimizer::step_with_closure
@@ -69,11 +68,14 @@ class ClosureStep {
     at::Tensor parameter;  // [count]
   };
 
-  void take_gradients(const Vector& to);
+  Vector gradient_tensors();
+  Vector visited_gradients();
+  std::vector<double> measure_tensors(std::span<const Measure> measures) const;
   double measure_part(const Measure& measure, std::size_t i, std::int64_t begin, std::int64_t count) const;
 
   Optimizer* optimizer_;
   FlatParameters* parameters_;
+  TensorParameters* tensors_;  // where updates work on tensors, else null
   const std::function<double()>* closure_;
   std::vector<OwnedParameter> owned_;  // in the order of blocks and segments
   std::size_t parameter_count_ = 0;

@@ -17,31 +17,13 @@
 #include "optim/line_search.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
+#include "optim/vectors.hpp"
 
 namespace lockstep::optim {
 
 namespace {
 
 constexpr std::int64_t kMaxTries = 25;  // of one line search
-
-/// a + factor * b
-Vector sum(const Vector& a, double factor, const Vector& b) {
-  Vector result;
-  for (std::size_t i = 0; i < a.size(); ++i) result.push_back(a[i].add(b[i], factor));
-  return result;
-}
-
-Vector product(const Vector& a, double factor) {
-  Vector result;
-  for (const at::Tensor& part : a) result.push_back(part.mul(factor));
-  return result;
-}
-
-Vector signs(const Vector& a) {
-  Vector result;
-  for (const at::Tensor& part : a) result.push_back(part.sign());
-  return result;
-}
 
 class Lbfgs {
  public:

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "optim/lbfgs_history.hpp"
 
-#include <torch/types.h>
-
 #include <algorithm>
 #include <any>
 
@@ -14,10 +12,6 @@ using Measure = ClosureStep::Measure;
 
 constexpr double kMinCurvature = 1e-10;  // of a step that is learnt from
 
-void add(const Vector& to, double factor, const Vector& values) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].add_(values[i], factor);
-}
-
 /// Without the first row and the first column.
 void drop_first(std::vector<std::vector<double>>& matrix) {
   matrix.erase(matrix.begin());
@@ -25,10 +19,6 @@ void drop_first(std::vector<std::vector<double>>& matrix) {
 }
 
 }  // namespace
-
-void assign(const Vector& to, const Vector& from) {
-  for (std::size_t i = 0; i < to.size(); ++i) to[i].copy_(from[i]);
-}
 
 LbfgsHistory::LbfgsHistory(ClosureStep& step)
     : step_(&step), size_(static_cast<std::int64_t>(step.options().at("history_size"))) {
@@ -151,8 +141,7 @@ Vector LbfgsHistory::direction(const Vector& gradient, std::span<const Answers> 
     for (std::size_t j = 0; j < i; ++j) product += steps[j] * of_both[j][i];
     steps[i] = coefficients[i] - product / of_both[i][i];
   }
-  Vector direction;
-  for (const at::Tensor& part : gradient) direction.push_back(part.mul(-scale));
+  const Vector direction = product(gradient, -scale);
   for (std::size_t i = 0; i < count; ++i) {
     add(direction, -scale * coefficients[i], pairs_[i].change);
     add(direction, steps[i], pairs_[i].step);

@@ -14,9 +14,6 @@ namespace lockstep::optim {
 /// State arrays of lbfgs.
 enum LbfgsState : std::size_t { kDirection, kLastGradient, kSteps, kChanges };
 
-/// to = from, tensor by tensor.
-void assign(const Vector& to, const Vector& from);
-
 /// A step, and what it did to the gradient.
 struct Curvature {
   Vector step;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
-#include <lockstep/core/keys.hpp>
-#include <lockstep/core/section.hpp>
+#include <lockstep/optim/average_rule.hpp>
 #include <lockstep/optim/flat_parameters.hpp>
 
 #include <ATen/core/Tensor.h>
@@ -17,32 +16,6 @@
 #include <vector>
 
 namespace lockstep::optim {
-
-struct AverageOptions {
-  double decay = 0.9998;          ///< what stays of the average when new values come in; in (0, 1)
-  double gamma = 100;             ///< of annealing: updates until new values count little; > 0
-  std::int64_t interval = 1;      ///< every so many updates one counts; >= 1
-  bool averages_buffers = false;  ///< floating-point buffers too, else they are the model's own
-
-  /// From section `ema`.
-  /// @throws ConfigError  a decay outside of (0, 1)
-  static AverageOptions from(const Section& ema);
-};
-
-/// A row of the table of averages: average += weight * (values - average).
-struct AverageRule {
-  std::string name;
-  std::string help;
-  /// @param update  its number, a multiple of the interval, from 1: update 0 takes the values as they are
-  double (*weight)(const AverageOptions& options, std::int64_t update);
-};
-
-/// ema, swa, annealing.
-const std::vector<AverageRule>& average_rules();
-/// The row that ema.kind names; null for none.
-const AverageRule* find_average(const Section& ema);
-/// The keys of section `ema`.
-KeySpecs ema_keys();
 
 /// An average of a model's past weights, kept in addition to them: each rank averages its own parts, and those who
 /// share the parameters share it. Integer buffers are never averaged.

@@ -74,7 +74,8 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   if (before_update) before_update();
   if (is_in_closure_) {  // averages them now: collectives of others may follow before they are taken
     parameters_->finish_gradients();
-    parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
+    const bool waits_for_visit = parameters_->as_tensors() == nullptr;
+    if (waits_for_visit) parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
     return {};
   }
   step_begin_ = done_;

@@ -35,7 +35,7 @@ std::map<std::string, std::size_t> group_numbers(const std::vector<ParamGroup>& 
 
 Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters)
     : rule_(&rule), groups_(std::move(groups)), parameters_(&parameters) {
-  if (parameters.as_tensors() != nullptr && rule.tensor_form() == nullptr) {
+  if (parameters.as_tensors() != nullptr && !rule.supports_tensors()) {
     throw ConfigError("optim.name: " + rule.name + " does not support GPUs; use another optimizer or run.device=cpu");
   }
   name_states();

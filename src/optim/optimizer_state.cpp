@@ -76,7 +76,8 @@ void Optimizer::allocate_state(std::size_t block) {
       begins[slot].push_back(shape_of == nullptr ? segment.offset : end);
       if (shape_of == nullptr) continue;
       const std::optional<Shape> shape = shape_of(options_of(block, s), slot, segment.shape);
-      end += shape ? whole_lines(count_of(*shape), element) : 0;
+      const bool is_elsewhere = parameters_->is_divided() && segment.own_begin == segment.own_end;
+      end += shape && !is_elsewhere ? whole_lines(count_of(*shape), element) : 0;
     }
     const bool exists = slot < rule_states_ || of.is_half();
     begins[slot].push_back(shape_of != nullptr ? end : exists ? of.count : 0);

@@ -4,10 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <memory>
 #include <set>
 
 #include "optim/clip.hpp"
-#include "support/flat_parameters_double.hpp"
+#include "optim/tensor_parameters.hpp"
+#include "support/device_parameters_double.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
@@ -65,6 +67,24 @@ template <class T>
 void set_gradients(FlatParametersDouble& parameters, const std::map<std::string, Numbers>& gradients) {
   parameters.drop_gradients();
   for (const auto& [name, gradient] : gradients) parameters.set_gradient(name, narrowed<T>(gradient.data));
+}
+
+/// How a step updates: by loops over pieces, or by operations on tensors as on a GPU.
+enum class Path { loops, tensors };
+
+std::unique_ptr<FlatParametersDouble> make_parameters(Path path, DType dtype,
+                                                      const std::vector<FlatParametersDouble::Parameter>& parameters) {
+  if (path == Path::tensors) return std::make_unique<DeviceParametersDouble>(dtype, parameters);
+  return std::make_unique<FlatParametersDouble>(dtype, parameters);
+}
+
+/// Runs the case on both paths.
+template <class Run>
+void on_both_paths(const Run& run) {
+  for (const Path path : {Path::loops, Path::tensors}) {
+    SCOPED_TRACE(path == Path::loops ? "loops" : "tensors");
+    run(path);
+  }
 }
 
 /// A class of another library: our rule, and what it calls otherwise.
@@ -213,7 +233,7 @@ void expect_state(Optimizer& optimizer, std::size_t segment_index, const Class& 
 }
 
 template <class T>
-void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
+void run_optimizer(const Json& one_case, Path path, const Tolerance& tolerance) {
   SCOPED_TRACE(std::string(name_of(kDType<T>)));
   const Json& expected = one_case.at(std::string(name_of(kDType<T>)));
   require_known_fields(expected, {"params", "state"});
@@ -221,7 +241,8 @@ void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
       expected.at("state").size() != inputs().gradients.size()) {
     throw std::runtime_error("another number of steps than inputs.json");
   }
-  FlatParametersDouble parameters(kDType<T>, inputs().parameters);
+  const auto owner = make_parameters(path, kDType<T>, inputs().parameters);
+  FlatParametersDouble& parameters = *owner;
   for (const auto& [name, values] : inputs().initial) parameters.set_values(name, narrowed<T>(values.data));
   const Class known = find_class(one_case.at("class"));
   Optimizer optimizer(optim::find_rule(known.rule), groups_of(one_case, known), parameters);
@@ -229,7 +250,7 @@ void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
   for (std::size_t t = 0; t < inputs().gradients.size(); ++t) {
     set_gradients<T>(parameters, inputs().gradients[t]);
     for (const auto& [name, gradient] : inputs().gradients[t]) with_gradient.insert(name);
-    optimizer.step();
+    path == Path::tensors ? optimizer.step_tensors({}) : optimizer.step();
     const auto& segments = parameters.blocks()[0].segments;
     EXPECT_EQ(expected.at("params")[t].size(), segments.size());
     for (std::size_t s = 0; s < segments.size(); ++s) {
@@ -245,10 +266,12 @@ void run_optimizer(const Json& one_case, const Tolerance& tolerance) {
 
 void run_optimizers(const Json& one_case) {
   require_known_fields(one_case, {"name", "class", "args", "groups", "float32", "float64"});
-  // The order of multiply-adds inside a step is free: a few ulp in each of ten steps.
-  run_optimizer<float>(one_case, {.absolute = 2e-6, .relative = 2e-6});
-  // In double the same few ulp; the absolute part is for values that cancel to nearly nothing.
-  run_optimizer<double>(one_case, {.absolute = 1e-16, .relative = 1e-12});
+  on_both_paths([&](Path path) {
+    // The order of multiply-adds inside a step is free: a few ulp in each of ten steps.
+    run_optimizer<float>(one_case, path, {.absolute = 2e-6, .relative = 2e-6});
+    // In double the same few ulp; the absolute part is for values that cancel to nearly nothing.
+    run_optimizer<double>(one_case, path, {.absolute = 1e-16, .relative = 1e-12});
+  });
 }
 
 /// The gradients of a clipping case: its own `input_grad` of a parameter p, else those of inputs.json that the file
@@ -281,25 +304,36 @@ optim::Clip read_clip(const Json& one_case) {
 }
 
 template <class T>
-void run_clip(const Json& one_case, const Tolerance& tolerance) {
+void run_clip(const Json& one_case, Path path, const Tolerance& tolerance) {
   const std::map<std::string, Numbers> gradients = gradients_of(one_case);
   std::vector<FlatParametersDouble::Parameter> names;
   for (const auto& [name, gradient] : gradients) names.push_back({name, gradient.shape});
-  FlatParametersDouble parameters(kDType<T>, names);
+  const auto owner = make_parameters(path, kDType<T>, names);
+  FlatParametersDouble& parameters = *owner;
   set_gradients<T>(parameters, gradients);
   const optim::Clip clip = read_clip(one_case);
-  double norm = 0;
-  if (clip.max_norm > 0) {
-    norm = optim::gradient_norm(parameters, clip.norm_type);
-    expect_close({norm}, numbers(one_case.at("total_norm")).data, tolerance, "total_norm");
-  }
+  const bool has_norm = clip.max_norm > 0;
+  at::Tensor norm_tensor;
+  if (has_norm && path == Path::tensors) norm_tensor = optim::gradient_norm_tensor(parameters, clip.norm_type);
+  const double norm = !has_norm               ? 0
+                      : norm_tensor.defined() ? norm_tensor.item<double>()
+                                              : optim::gradient_norm(parameters, clip.norm_type);
+  if (has_norm) expect_close({norm}, numbers(one_case.at("total_norm")).data, tolerance, "total_norm");
   // From zero, one step of size 1 ends at the negative of what the clipped gradient is.
   Section section = Section::with_defaults("optim", optim::optim_keys());
   section.set("lr", "1", "test");
   const optim::Rule& rule = optim::find_rule("sgd");
   std::vector<optim::ParameterInfo> infos;
   for (const auto& [name, gradient] : gradients) infos.push_back({name, 1});
-  optim::Optimizer(rule, optim::build_groups(section, rule, infos), parameters).step(optim::change_by(clip, norm));
+  Optimizer optimizer(rule, optim::build_groups(section, rule, infos), parameters);
+  if (path == Path::tensors) {
+    optim::TensorChange change =
+        optim::change_by(clip, has_norm ? std::vector<at::Tensor>{norm_tensor} : std::vector<at::Tensor>());
+    change.is_void.reset();  // a void update does not show what clipping makes of the gradients
+    optimizer.step_tensors(change);
+  } else {
+    optimizer.step(optim::change_by(clip, norm));
+  }
   for (const auto& [name, gradient] : gradients) EXPECT_TRUE(one_case.at("grads").contains(name)) << name;
   for (const auto& [name, expected] : one_case.at("grads").items()) {
     EXPECT_EQ(expected.is_null(), !gradients.contains(name)) << name;
@@ -315,9 +349,10 @@ void run_clips(const Json& one_case) {
                one_case.value("max_norm", Json()).dump());
   const std::string dtype = one_case.at("dtype");
   if (dtype == "float32") {
-    run_clip<float>(one_case, {.relative = 2e-6});  // some ulp of a sum in another order
+    // Some ulp of a sum in another order.
+    on_both_paths([&](Path path) { run_clip<float>(one_case, path, {.relative = 2e-6}); });
   } else if (dtype == "float64") {
-    run_clip<double>(one_case, {.relative = 1e-12});
+    on_both_paths([&](Path path) { run_clip<double>(one_case, path, {.relative = 1e-12}); });
   } else {
     throw std::runtime_error("no test knows the dtype '" + dtype + "'");
   }
@@ -362,14 +397,15 @@ double rosenbrock(std::span<const T> x, std::span<T> gradient) {
 }
 
 template <class T>
-void run_lbfgs(const Json& one_case) {
+void run_lbfgs(const Json& one_case, Path path) {
   SCOPED_TRACE(std::string(name_of(kDType<T>)));
   const Json& expected = one_case.at(std::string(name_of(kDType<T>)));
   require_known_fields(expected, {"initial", "x_after_step", "loss_returned", "closure_calls_total"});
   const std::string function = one_case.at("function");
   if (function != "q" && function != "r") throw std::runtime_error("no test knows the function '" + function + "'");
   const std::vector<T> initial = narrowed<T>(numbers(expected.at("initial")).data);
-  FlatParametersDouble parameters(kDType<T>, {{"x", {static_cast<std::int64_t>(initial.size())}}});
+  const auto owner = make_parameters(path, kDType<T>, {{"x", {static_cast<std::int64_t>(initial.size())}}});
+  FlatParametersDouble& parameters = *owner;
   parameters.set_values<T>("x", initial);
   const std::span<const T> x = parameters.values<T>("x");
   Optimizer lbfgs = make_lbfgs(one_case.at("args"), parameters);
@@ -397,8 +433,10 @@ void run_lbfgs(const Json& one_case) {
 
 void run_lbfgs_cases(const Json& one_case) {
   require_known_fields(one_case, {"name", "args", "function", "float64", "float32"});
-  run_lbfgs<float>(one_case);
-  run_lbfgs<double>(one_case);
+  on_both_paths([&](Path path) {
+    run_lbfgs<float>(one_case, path);
+    run_lbfgs<double>(one_case, path);
+  });
 }
 
 TEST(OptimizersReference, EveryCaseOfEveryFile) {

@@ -81,8 +81,10 @@ class FlatParameters {
   virtual std::shared_ptr<std::byte> allocate(std::size_t bytes) = 0;
 
   /// From now on, every parameter has one owner that updates all of it.
-  /// @throws ConfigError  parameters are divided within (strategy.name=sharded)
+  /// @throws ConfigError  parameters are divided within (strategy.name=sharded without owners)
   virtual void own_whole_parameters() = 0;
+  /// Whether blocks and states exist on this rank for the parts that it owns only (strategy.name=sharded).
+  virtual bool is_divided() const noexcept { return false; }
 
   /// Returns when all ranks have contributed the gradients of this step. Collective over the ranks that train together.
   virtual void finish_gradients() {}

@@ -117,8 +117,8 @@ struct WholeRule {
   StateShape state_shape = nullptr;  ///< null = the shape of the parameter
 };
 
-/// A rule with steps that evaluate the loss several times and update all parameters as one vector. It has one group;
-/// every parameter has one owner.
+/// A rule with steps that evaluate the loss several times and update all parameters as one vector, on CPUs and GPUs. It
+/// has one group; every parameter has one owner.
 struct ClosureRule {
   void (*step)(ClosureStep& step);
   StateShape state_shape = nullptr;  ///< null = the shape of the parameter
@@ -145,10 +145,14 @@ struct Rule {
   bool uses_closure() const noexcept { return std::holds_alternative<ClosureRule>(kind); }
   /// Whether every parameter must have one owner.
   bool is_whole() const noexcept { return uses_closure() || std::holds_alternative<WholeRule>(kind); }
+  /// Whether every parameter must have one owner where updates work on tensors (GPUs): its sums are computed there.
+  bool is_whole_on_gpu() const noexcept { return is_whole() || std::holds_alternative<TensorRule>(kind); }
   /// The element rule; null for a WholeRule or ClosureRule.
   const ElementRule* elements() const noexcept;
-  /// The update for FlatParameters::as_tensors (GPUs); null = not supported.
+  /// The update for FlatParameters::as_tensors (GPUs); null = not supported, or a ClosureRule.
   TensorForm tensor_form() const noexcept;
+  /// Whether the rule updates FlatParameters::as_tensors. Every ClosureRule does.
+  bool supports_tensors() const noexcept { return uses_closure() || tensor_form() != nullptr; }
   /// The shape of state arrays; null = the shape of the parameter.
   StateShape state_shape() const noexcept;
 };

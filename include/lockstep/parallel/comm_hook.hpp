@@ -5,12 +5,14 @@
 #include <lockstep/mpi/collectives.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -78,6 +80,9 @@ struct ChosenHook {
   /// The hook does not communicate, and neither does the reducer: sparse gradients, use counts and errors about missing
   /// gradients are then local to each rank.
   bool is_silent = false;
+  /// The type of fp16_hook or bf16_hook, if the hook is one of them: a reducer of slices then rounds to this type
+  /// itself instead of calling the hook. Stages 2 and 3 of Sharding require it.
+  std::optional<at::ScalarType> rounding = {};
 };
 
 /// A row of the table of communication hooks. A program can append rows to engine::Registry::comm_hooks.

@@ -52,6 +52,8 @@ struct Sharding {
   bool prefetches = true;  ///< stage 3: gather the parameters of the next block during the computation of a block
   /// On a GPU: keep the optimizer state in host memory and update there.
   bool offloads = false;
+  /// Each parameter is in the slice of one rank, as rules that update whole parameters require.
+  bool owns_whole_parameters = false;
   bool is_as_on_gpu = false;  ///< for tests: use the code for GPUs on the CPU
 };
 

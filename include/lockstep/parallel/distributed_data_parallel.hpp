@@ -253,6 +253,7 @@ class DistributedDataParallel {
   void shard(const std::vector<NamedParameter>& parameters);
   std::unique_ptr<Reducer> make_reducer(std::vector<NamedParameter> parameters);
   void choose_hook();
+  std::optional<c10::ScalarType> rounding_of_hook();
   void begin_forward();
   void prepare_gradients();
   void end_forward();

@@ -8,6 +8,7 @@
 
 #include "parallel/comm_hooks/message_pool.hpp"
 #include "parallel/comm_hooks/power_sgd.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
 
@@ -15,7 +16,7 @@ namespace {
 
 CommHook reducing_hook(mpi::Collectives& collectives, mpi::ReduceOp op) {
   return [&collectives, op](const GradBucket& bucket) -> Completion {
-    const mpi::Ticket ticket = start_all_reduce(collectives, bucket.buffer, op);
+    const mpi::Ticket ticket = start_all_reduce(bucket.buffer, collectives, op);
     return [&collectives, buffer = bucket.buffer, ticket] {
       collectives.wait(ticket);
       return buffer;
@@ -72,11 +73,13 @@ const std::vector<CommHookRow>& builtin_comm_hooks() {
       {.name = "fp16",
        .help = "rounded to float16",
        .keys = {},
-       .make = [](const Section&, mpi::Collectives& all) { return ChosenHook{.hook = fp16_hook(all)}; }},
+       .make = [](const Section&,
+                  mpi::Collectives& all) { return ChosenHook{.hook = fp16_hook(all), .rounding = at::kHalf}; }},
       {.name = "bf16",
        .help = "rounded to bfloat16",
        .keys = {},
-       .make = [](const Section&, mpi::Collectives& all) { return ChosenHook{.hook = bf16_hook(all)}; }},
+       .make = [](const Section&,
+                  mpi::Collectives& all) { return ChosenHook{.hook = bf16_hook(all), .rounding = at::kBFloat16}; }},
       {.name = "powersgd",
        .help = "low rank",
        .keys = power_sgd_keys(),

@@ -5,8 +5,6 @@
 
 #include <algorithm>
 
-#include "parallel/sync/tensor_collectives.hpp"
-
 namespace lockstep::parallel {
 
 at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::TensorOptions& options) {
@@ -16,11 +14,6 @@ at::Tensor MessagePool::take(std::size_t slot, std::int64_t count, const at::Ten
   if (memory.bytes.size() < bytes) memory = collectives_->allocate_bucket(bytes);
   return at::from_blob(
       memory.bytes.data(), {count}, [owner = memory.owner](void*) {}, options, options.device());
-}
-
-mpi::Ticket start_all_reduce(mpi::Collectives& collectives, const at::Tensor& values, mpi::ReduceOp op) {
-  return collectives.start_all_reduce(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
-                                      dtype_of(values, "a bucket"), op);
 }
 
 }  // namespace lockstep::parallel

@@ -30,7 +30,4 @@ class MessagePool {
   std::vector<mpi::BucketMemory> memory_;  // by slot
 };
 
-/// Starts the reduction of a whole tensor that lies densely in memory.
-mpi::Ticket start_all_reduce(mpi::Collectives& collectives, const at::Tensor& values, mpi::ReduceOp op);
-
 }  // namespace lockstep::parallel

@@ -12,12 +12,31 @@
 
 namespace lockstep::parallel {
 
+namespace {
+
+void average_over(mpi::Collectives& ranks, ParameterStore& store) {
+  std::vector<at::Tensor> averages;
+  for (std::size_t i = 0; i < store.size(); ++i) {
+    averages.push_back(store.parameter(i).tensor.detach().clone());
+    all_reduce(averages.back(), ranks, mpi::ReduceOp::average);
+  }
+  store.write_whole([&] {
+    const torch::NoGradGuard no_grad;
+    for (std::size_t i = 0; i < store.size(); ++i) store.parameter(i).tensor.copy_(averages[i]);
+  });
+}
+
+}  // namespace
+
 class PostLocalSgd::Memory : public HookMemory {
  public:
   Memory(mpi::Collectives& all_ranks, mpi::Collectives& group_ranks, const PostLocalSgdOptions& given)
       : all(all_ranks), group(group_ranks), options(given) {
     if (options.start_step < 0) throw ConfigError("post-local SGD: start_step must not be negative");
-    if (options.period < 1) throw ConfigError("post-local SGD: period must be at least 1");
+    if (options.averages.empty()) throw ConfigError("post-local SGD: an average over all ranks is required");
+    for (const PostLocalSgdOptions::Average& average : options.averages) {
+      if (average.period < 1) throw ConfigError("post-local SGD: period must be at least 1");
+    }
   }
 
   HookState state() const override { return {.tensors = {}, .integers = {{"step", step}}}; }
@@ -52,16 +71,13 @@ void PostLocalSgd::after_update(DistributedDataParallel& wrapper) const {
         "ddp.shared_parameters=false");
   }
   const std::int64_t local_steps = memory_->step - 1 - memory_->options.start_step;
-  if (local_steps < 0 || local_steps % memory_->options.period != 0) return;
-  std::vector<at::Tensor> averages;
-  for (std::size_t i = 0; i < store.size(); ++i) {
-    averages.push_back(store.parameter(i).tensor.detach().clone());
-    all_reduce(averages.back(), memory_->all, mpi::ReduceOp::average);
+  mpi::Collectives* due = nullptr;
+  for (const PostLocalSgdOptions::Average& average : memory_->options.averages) {
+    if (local_steps >= 0 && local_steps % average.period == 0) due = average.ranks;
   }
-  store.write_whole([&] {
-    const torch::NoGradGuard no_grad;
-    for (std::size_t i = 0; i < store.size(); ++i) store.parameter(i).tensor.copy_(averages[i]);
-  });
+  if (due != nullptr) average_over(*due, store);
 }
+
+void PostLocalSgd::average_all(DistributedDataParallel& wrapper) const { average_over(memory_->all, wrapper.store()); }
 
 }  // namespace lockstep::parallel

@@ -7,18 +7,27 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace lockstep::parallel {
 
 struct PostLocalSgdOptions {
+  /// An average of the parameters: every `period` >= 1 steps, over `ranks`.
+  struct Average {
+    std::int64_t period = 4;
+    mpi::Collectives* ranks = nullptr;  ///< this rank's group, or all ranks; outlives the hook
+  };
+
   std::int64_t start_step = 100;  ///< gradients are averaged over all ranks before, over groups from here on; >= 0
-  std::int64_t period = 4;        ///< from start_step on, of the averages of parameters over all ranks, in steps; >= 1
+  /// From start_step on, the smallest group first, the last one of all ranks. If several are due, the last one of them
+  /// replaces the others.
+  std::vector<Average> averages;
 };
 
 /// Averages gradients inside groups of ranks, and between groups only parameters, now and then: for groups that fast
 /// links hold together, such as the ranks of a host.
 ///
-///     PostLocalSgd local(*all, *group, {});
+///     PostLocalSgd local(*all, *group, {.averages = {{4, all.get()}}});
 ///     DistributedDataParallel wrapper(model, world, *all, {.comm_hook = [&](auto&) { return local.choice(); }});
 ///     while (...) { wrapper.train_step(...); local.after_update(wrapper); }
 ///
@@ -34,9 +43,11 @@ class PostLocalSgd {
   /// The hook, with its number of steps for checkpoints.
   ChosenHook choice() const;
 
-  /// After every update: averages the parameters when their time has come. Collective.
+  /// After every update: averages the parameters if an average is due. Collective.
   /// @throws ConfigError  ranks of several groups share parameters
   void after_update(DistributedDataParallel& wrapper) const;
+  /// Averages the parameters over all ranks. Collective.
+  void average_all(DistributedDataParallel& wrapper) const;
 
  private:
   class Memory;

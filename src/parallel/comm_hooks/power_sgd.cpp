@@ -96,7 +96,7 @@ Completion PowerSgd::start(const GradBucket& bucket) {
     part.q = orthonormalized(fits ? warm->second : first_q(part, step));
     send(at::mm(part.matrix, part.q));
   }
-  const mpi::Ticket ticket = start_all_reduce(pool_.collectives(), message, mpi::ReduceOp::average);
+  const mpi::Ticket ticket = start_all_reduce(message, pool_.collectives(), mpi::ReduceOp::average);
   return [this, bucket, parts = std::move(parts), uncompressed = std::move(uncompressed), message, ticket]() mutable {
     pool_.collectives().wait(ticket);
     return finish(bucket, parts, uncompressed, message);
@@ -185,7 +185,7 @@ at::Tensor PowerSgd::finish(const GradBucket& bucket, std::vector<Part>& parts,
     next_of(qs, parts[i].q.sizes()).copy_(at::mm(parts[i].matrix.t(), ps[i]));
   }
   mpi::Collectives& collectives = pool_.collectives();
-  collectives.wait(start_all_reduce(collectives, qs, mpi::ReduceOp::average));
+  collectives.wait(start_all_reduce(qs, collectives, mpi::ReduceOp::average));
   begin = 0;
   for (std::size_t i = 0; i < parts.size(); ++i) {
     parts[i].q.copy_(next_of(qs, parts[i].q.sizes()));

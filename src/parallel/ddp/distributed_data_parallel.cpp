@@ -57,7 +57,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     replicate(parameters);
   }
   if (!reducer_) reducer_ = make_reducer(std::move(parameters));
-  if (options_.comm_hook) choose_hook();
+  if (options_.comm_hook && !divides_gradients) choose_hook();
   if (recorder_) {
     store_->record_into(*recorder_);
     reducer_->record(*recorder_);
@@ -101,7 +101,8 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
       std::reverse(units.members.begin(), units.members.end());  // into the order of forward
     }
   });
-  const std::vector<Unit> plan = plan_units(specs_of(parameters), units.members, collectives_->world_size());
+  const auto plan_of = sharding.owns_whole_parameters ? plan_owned_units : plan_units;
+  const std::vector<Unit> plan = plan_of(specs_of(parameters), units.members, collectives_->world_size());
   store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, plan, sharding);
   if (sharding.stage == 1) {
     const bool is_one_place =
@@ -109,9 +110,10 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
     slices_fit_ = is_one_place && store_->as_tensors() == nullptr;
     return;
   }
-  reducer_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, [this](std::size_t unit) {
+  const auto release = [this](std::size_t unit) {
     if (gathering_) store_->shards()->release(unit);
-  });
+  };
+  reducer_ = std::make_unique<ShardReducer>(parameters, plan, *collectives_, release, rounding_of_hook());
   if (sharding.stage == 3) {
     gathering_ = std::make_unique<BlockGathering>(*store_->shards(), groups, units.group_of);
   }
@@ -135,6 +137,17 @@ void DistributedDataParallel::choose_hook() {
   world_.all_or_throw([&] { chosen = options_.comm_hook(*collectives_); });
   hook_memory_ = std::move(chosen.memory);
   reducer_->set_comm_hook(std::move(chosen.hook), chosen.is_silent);
+}
+
+/// Where gradients are divided among ranks: the type to which they are rounded.
+std::optional<at::ScalarType> DistributedDataParallel::rounding_of_hook() {
+  if (!options_.comm_hook) return std::nullopt;
+  ChosenHook chosen;
+  world_.all_or_throw([&] {
+    chosen = options_.comm_hook(*collectives_);
+    require_shardable(chosen, options_.sharding);
+  });
+  return chosen.rounding;
 }
 
 void DistributedDataParallel::begin_forward() {

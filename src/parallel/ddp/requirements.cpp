@@ -56,14 +56,18 @@ void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptio
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options) {
   const std::string stage = "strategy.stage=" + std::to_string(options.sharding.stage);
   if (options.lanes > 0) throw ConfigError(stage + ": lanes require whole gradients; set train.lanes=0");
-  if (options.comm_hook && options.sharding.stage > 1) {
-    throw ConfigError(stage + ": gradients cannot be compressed; set ddp.comm_hook=none, or strategy.stage=1");
-  }
   for (const NamedParameter& parameter : parameters) {
     if (has_dense_gradient_of_own_type(parameter)) continue;
     throw ConfigError(stage + ": the gradient of '" + parameter.name +
                       "' must be dense and of the parameter's type; use strategy.name=ddp");
   }
+}
+
+void require_shardable(const ChosenHook& hook, const Sharding& sharding) {
+  if (hook.rounding) return;
+  throw ConfigError("strategy.stage=" + std::to_string(sharding.stage) +
+                    ": a rank receives its slices only, but this ddp.comm_hook needs whole buckets; use "
+                    "ddp.comm_hook=bf16 or fp16, or strategy.stage=1");
 }
 
 }  // namespace lockstep::parallel

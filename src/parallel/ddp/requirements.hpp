@@ -17,5 +17,7 @@ void require_one_device(const std::vector<NamedParameter>& parameters);
 void require_supported_on(at::Device device, const DdpOptions& options);
 void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptions& options, int world_size);
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options);
+/// @param sharding  stage 2 or 3
+void require_shardable(const ChosenHook& hook, const Sharding& sharding);
 
 }  // namespace lockstep::parallel

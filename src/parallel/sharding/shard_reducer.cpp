@@ -11,11 +11,13 @@
 namespace lockstep::parallel {
 
 ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units,
-                           mpi::Collectives& collectives, std::function<void(std::size_t)> on_reduced)
+                           mpi::Collectives& collectives, std::function<void(std::size_t)> on_reduced,
+                           std::optional<at::ScalarType> rounding)
     : parameters_(std::move(parameters)),
       units_(std::move(units)),
       collectives_(collectives),
       on_reduced_(std::move(on_reduced)),
+      rounding_(collectives.world_size() > 1 ? rounding : std::nullopt),
       positions_(parameters_.size()),
       has_arrived_(parameters_.size()),
       is_used_(parameters_.size()),
@@ -27,9 +29,8 @@ ShardReducer::ShardReducer(std::vector<NamedParameter> parameters, std::vector<U
     const Unit& unit = units_[u];
     for (const Slot& slot : unit.slots) positions_[slot.parameter] = {u, slot.offset};
     const at::Tensor& any = parameters_[unit.slots.front().parameter].tensor;
-    slices_.push_back(at::zeros({unit.slice}, any.options().requires_grad(false)));
-    const auto count = static_cast<std::size_t>(unit.count(collectives.world_size()));
-    max_bytes = std::max(max_bytes, count * size_of(unit.dtype));
+    slices_.push_back(at::zeros({unit.slice(collectives.rank())}, any.options().requires_grad(false)));
+    max_bytes = std::max(max_bytes, static_cast<std::size_t>(unit.count()) * c10::elementSize(type_in_transit(u)));
   }
   // Where nothing waits for a reduction, the next unit is packed meanwhile.
   stagings_.resize(collectives_.has_device_buckets() ? 2 : 1);
@@ -79,29 +80,47 @@ void ShardReducer::reduce(std::size_t unit) {
   Staging& staging = stagings_[turn_++ % stagings_.size()];
   settle(staging);
   pack(unit, staging.memory);
-  const bool is_first = contributions_[unit]++ == 0;
-  if (!is_first) staging.more = at::empty_like(slices_[unit]);
-  const at::Tensor all = at::from_blob(
-      staging.memory.bytes.data(), {units_[unit].count(collectives_.world_size())}, [](void*) {},
-      slices_[unit].options(), slices_[unit].device());
+  staging.is_added = contributions_[unit]++ > 0;
   staging.unit = unit;
-  staging.ticket = start_average_scatter(all, is_first ? slices_[unit] : staging.more, collectives_);
+  start(staging);
   staging.is_busy = true;
   if (stagings_.size() == 1) settle(staging);
   on_host_[unit].reset();
   on_reduced_(unit);
 }
 
+/// Slices of different sizes are cut from a reduction of the whole unit.
+void ShardReducer::start(Staging& staging) {
+  const Unit& unit = units_[staging.unit];
+  const at::Tensor& slice = slices_[staging.unit];
+  const at::TensorOptions options = slice.options().dtype(type_in_transit(staging.unit));
+  const at::Tensor all = at::from_blob(
+      staging.memory.bytes.data(), {unit.count()}, [](void*) {}, options, slice.device());
+  const mpi::ReduceOp op = rounding_ ? mpi::ReduceOp::sum : mpi::ReduceOp::average;
+  if (!unit.is_even()) {
+    staging.result = all.narrow(0, unit.begin(collectives_.rank()), slice.numel());
+    staging.ticket = start_all_reduce(all, collectives_, op);
+  } else {
+    staging.result = staging.is_added || rounding_ ? at::empty(slice.sizes(), options) : slice;
+    staging.ticket = start_reduce_scatter(all, staging.result, collectives_, op);
+  }
+}
+
+at::ScalarType ShardReducer::type_in_transit(std::size_t unit) const {
+  return rounding_.value_or(scalar_type_of(units_[unit].dtype));
+}
+
 /// Moves the gradients of a unit to where they are reduced.
 void ShardReducer::pack(std::size_t unit, const mpi::BucketMemory& memory) {
-  const std::size_t element = size_of(units_[unit].dtype);
+  const at::ScalarType type = type_in_transit(unit);
+  const std::size_t element = c10::elementSize(type);
   for (const Slot& slot : units_[unit].slots) {
     const at::Tensor& parameter = parameters_[slot.parameter].tensor;
     at::Tensor& gradient = parameter.mutable_grad();
     const at::Tensor view =
-        view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, memory.owner);
+        view_of(memory.bytes.data() + static_cast<std::size_t>(slot.offset) * element, parameter, type, memory.owner);
     if (gradient.defined()) {
-      view.copy_(gradient);
+      view.copy_(rounding_ ? gradient.mul(1.0 / collectives_.world_size()) : gradient);
       is_used_[slot.parameter] = 1;
     } else {
       view.zero_();
@@ -114,7 +133,13 @@ void ShardReducer::pack(std::size_t unit, const mpi::BucketMemory& memory) {
 void ShardReducer::settle(Staging& staging) {
   if (!std::exchange(staging.is_busy, false)) return;
   collectives_.wait(staging.ticket);
-  if (staging.more.defined()) slices_[staging.unit].add_(std::exchange(staging.more, at::Tensor()));
+  const at::Tensor result = std::exchange(staging.result, at::Tensor());
+  const at::Tensor& slice = slices_[staging.unit];
+  if (staging.is_added) {
+    slice.add_(result);
+  } else if (!result.is_same(slice)) {
+    slice.copy_(result);
+  }
 }
 
 void ShardReducer::settle_all() {
@@ -134,7 +159,7 @@ void ShardReducer::finish() {
 
 std::int64_t ShardReducer::in_slice(std::size_t parameter, std::int64_t element) const {
   const auto [unit, offset] = positions_[parameter];
-  return offset + element - units_[unit].slice * collectives_.rank();
+  return offset + element - units_[unit].begin(collectives_.rank());
 }
 
 void ShardReducer::visit(std::size_t parameter, std::int64_t begin, std::int64_t end, const Visit& visit,

@@ -4,10 +4,12 @@
 #include <lockstep/mpi/collectives.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "parallel/reducers/accumulator_hooks.hpp"
@@ -24,6 +26,9 @@ namespace lockstep::parallel {
 /// parameter without a gradient on some rank counts as zero there; a parameter without a gradient on all ranks has
 /// none.
 ///
+/// With `rounding`, gradients travel in 16 bits, with the values of fp16_hook and bf16_hook: they are divided by the
+/// number of ranks, rounded, summed and rounded again, once for every micro-batch.
+///
 /// On GPUs, nothing waits for a reduction before the gradients are needed, or their memory is needed again.
 class ShardReducer : public Reducer, private AccumulatorListener {
  public:
@@ -32,8 +37,10 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   /// @param units        of all parameters, in the order in which forward uses them; reduced in the opposite order
   /// @param collectives  outlives the reducer
   /// @param on_reduced   called when backward no longer needs the parameters of a unit
+  /// @param rounding     at::kHalf or at::kBFloat16: gradients are compressed; nullopt = they are not. One rank alone
+  ///                     communicates nothing and ignores it
   ShardReducer(std::vector<NamedParameter> parameters, std::vector<Unit> units, mpi::Collectives& collectives,
-               std::function<void(std::size_t unit)> on_reduced);
+               std::function<void(std::size_t unit)> on_reduced, std::optional<at::ScalarType> rounding = {});
 
   /// Reduces what the previous backward left. The slices are the same in every mode.
   void prepare(Synchronization mode) override;
@@ -58,7 +65,8 @@ class ShardReducer : public Reducer, private AccumulatorListener {
     bool is_busy = false;
     mpi::Ticket ticket = {};
     std::size_t unit = 0;
-    at::Tensor more = {};  // of a unit whose slice holds an earlier contribution: the result, which is to be added
+    at::Tensor result = {};  // the slice, or what is to be copied or added to it
+    bool is_added = false;   // the slice holds an earlier contribution
   };
 
   void on_accumulated(std::size_t parameter, bool has_gradient) override;
@@ -66,7 +74,9 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   void begin_round();
   void flush();
   void reduce(std::size_t unit);
+  void start(Staging& staging);
   void pack(std::size_t unit, const mpi::BucketMemory& memory);
+  at::ScalarType type_in_transit(std::size_t unit) const;
   void settle(Staging& staging);
   void settle_all();
   bool is_reduced(std::size_t unit) const { return unit >= next_; }
@@ -77,6 +87,7 @@ class ShardReducer : public Reducer, private AccumulatorListener {
   std::vector<Unit> units_;
   mpi::Collectives& collectives_;
   std::function<void(std::size_t)> on_reduced_;
+  std::optional<at::ScalarType> rounding_;
   std::vector<Position> positions_;  // by parameter
   std::vector<at::Tensor> slices_;   // by unit: averages of this step, added
   std::vector<Staging> stagings_;    // take turns

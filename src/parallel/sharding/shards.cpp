@@ -75,14 +75,14 @@ Shards::Shards(std::vector<NamedParameter> parameters, std::vector<Unit> units, 
   for (std::size_t u = 0; u < units_.size(); ++u) {
     const Unit& unit = units_[u];
     const at::TensorOptions like = parameters_[unit.slots.front().parameter].tensor.options().requires_grad(false);
-    const at::Tensor whole = at::zeros({unit.count(collectives.world_size())}, like);
+    const at::Tensor whole = at::zeros({unit.count()}, like);
     for (const Slot& slot : unit.slots) {
       at::Tensor& parameter = parameters_[slot.parameter].tensor;
       const at::Tensor view = whole.as_strided(parameter.sizes(), parameter.strides(), slot.offset);
       view.copy_(parameter);
       parameter.set_data(view);
     }
-    const at::Tensor own = whole.narrow(0, unit.slice * collectives.rank(), unit.slice);
+    const at::Tensor own = whole.narrow(0, unit.begin(collectives.rank()), unit.slice(collectives.rank()));
     slices_.push_back(options_.frees ? own.clone() : own);
     wholes_.push_back(whole);
     if (options_.frees) release(u);
@@ -116,13 +116,24 @@ void Shards::request(std::size_t unit) {
   const at::Tensor all = at::from_blob(
       coming_[unit].storage().mutable_data(), wholes_[unit].sizes(), [](void*) {}, wholes_[unit].options(),
       wholes_[unit].device());
-  if (worker_) {
+  if (worker_ && !units_[unit].is_even()) {
+    arrivals_[unit] = worker_->start(
+        [this, unit, mine = slices_[unit], all] { all_gather(mine, all, units_[unit].borders, *own_collectives_); });
+  } else if (worker_) {
     arrivals_[unit] = worker_->start(
         [this, mine = bytes_of(slices_[unit]), all = bytes_of(all)] { own_collectives_->all_gather(mine, all); });
+  } else if (!units_[unit].is_even()) {
+    all_gather(slices_[unit], all, units_[unit].borders, *collectives_);
   } else {
     tickets_[unit] = start_all_gather(slices_[unit], all, *collectives_);
-    if (!options_.prefetches) collectives_->wait(tickets_[unit]);
+    if (!options_.prefetches) collectives_->wait(*std::exchange(tickets_[unit], std::nullopt));
   }
+}
+
+/// Returns when they are gathered.
+void Shards::gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all) {
+  if (units_[unit].is_even()) return collectives_->wait(start_all_gather(mine, all, *collectives_));
+  all_gather(mine, all, units_[unit].borders, *collectives_);
 }
 
 void Shards::gather(std::size_t unit) {
@@ -130,8 +141,8 @@ void Shards::gather(std::size_t unit) {
   if (states_[unit] != State::requested) return;
   if (arrivals_[unit].valid()) {
     arrivals_[unit].get();
-  } else {
-    collectives_->wait(tickets_[unit]);
+  } else if (tickets_[unit]) {
+    collectives_->wait(*std::exchange(tickets_[unit], std::nullopt));
   }
   wholes_[unit].storage().set_data_ptr_noswap(
       coming_[unit].storage().set_data_ptr(at::DataPtr(nullptr, wholes_[unit].device())));
@@ -166,22 +177,25 @@ void Shards::bring_back() {
 
 void Shards::publish() {
   for (std::size_t u = 0; u < units_.size(); ++u) {
-    const at::Tensor mine = slices_[u].clone();  // a slice lies inside of what is gathered
-    collectives_->wait(start_all_gather(mine, wholes_[u], *collectives_));
+    if (units_[u].is_even()) {
+      gather_slices(u, slices_[u].clone(), wholes_[u]);  // a slice lies inside of what is gathered
+    } else {
+      gather_slices(u, slices_[u], wholes_[u]);
+    }
   }
 }
 
 void Shards::take_slices() {
   const torch::NoGradGuard no_grad;
   for (std::size_t u = 0; options_.frees && u < units_.size(); ++u) {  // else they are parts of the whole units
-    slices_[u].copy_(wholes_[u].narrow(0, units_[u].slice * collectives_->rank(), units_[u].slice));
+    slices_[u].copy_(wholes_[u].narrow(0, units_[u].begin(collectives_->rank()), slices_[u].numel()));
   }
   for (std::size_t u = 0; u < offloaded_.size(); ++u) offloaded_[u].copy_(slices_[u]);
 }
 
 at::Tensor Shards::whole(std::size_t unit, const at::Tensor& mine) {
-  const at::Tensor all = at::empty({units_[unit].count(collectives_->world_size())}, mine.options());
-  collectives_->wait(start_all_gather(mine, all, *collectives_));
+  const at::Tensor all = at::empty({units_[unit].count()}, mine.options());
+  gather_slices(unit, mine, all);
   return all;
 }
 

@@ -10,6 +10,7 @@
 #include <future>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "parallel/sharding/shard_plan.hpp"
@@ -71,7 +72,7 @@ class Shards {
   void take_slices();
 
   /// [count] What all ranks hold of a unit, laid out like it.
-  /// @param mine  [slice] of any type
+  /// @param mine  [slice of this rank] of any type
   /// Collective.
   at::Tensor whole(std::size_t unit, const at::Tensor& mine);
 
@@ -79,6 +80,7 @@ class Shards {
   enum class State { released, requested, gathered };
 
   at::DataPtr take_memory(std::size_t unit);
+  void gather_slices(std::size_t unit, const at::Tensor& mine, const at::Tensor& all);
   void offload();
 
   std::vector<NamedParameter> parameters_;
@@ -91,10 +93,10 @@ class Shards {
   std::vector<at::Tensor> slices_;
   std::vector<at::Tensor> offloaded_;  // copies of the slices
   std::vector<State> states_;
-  std::vector<std::future<void>> arrivals_;       // of requested units, by the worker
-  std::vector<mpi::Ticket> tickets_;              // of requested units, without one
-  std::vector<at::Tensor> coming_;                // their values
-  std::multimap<std::size_t, at::DataPtr> free_;  // memory that was given back, by bytes
+  std::vector<std::future<void>> arrivals_;          // of requested units, by the worker
+  std::vector<std::optional<mpi::Ticket>> tickets_;  // of requested units, without one; none = nothing is under way
+  std::vector<at::Tensor> coming_;                   // their values
+  std::multimap<std::size_t, at::DataPtr> free_;     // memory that was given back, by bytes
 };
 
 }  // namespace lockstep::parallel

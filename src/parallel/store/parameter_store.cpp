@@ -119,6 +119,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
       are_tensors_(device_.is_cuda() || sharding.is_as_on_gpu),
+      owns_whole_(sharding.owns_whole_parameters),
       checks_writes_(false),
       host_(world.split(world.rank())),
       node_ranks_(&collectives) {
@@ -203,9 +204,10 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
 
 void ParameterStore::own_whole_parameters() {
   if (shards_) {
+    if (owns_whole_) return;
     throw ConfigError(
-        "optim.name: this optimizer updates whole parameters, which strategy.name=sharded does not support; use "
-        "another optimizer or strategy.name=ddp");
+        "optim.name: this optimizer updates whole parameters, but the shards divide them; set "
+        "Sharding::owns_whole_parameters, or use another optimizer or strategy.name=ddp");
   }
   owns_whole_ = true;
   if (is_shared()) divide_whole();
@@ -377,7 +379,7 @@ std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span
   std::int64_t first = 0;
   if (shards_) {
     all = shards_->whole(block, all);
-    first = of.count * node_ranks_->rank();
+    first = shards_->units()[block].begin(node_ranks_->rank());
   }
   std::vector<at::Tensor> segments;
   for (std::size_t s = 0; s < of.segments.size(); ++s) {
@@ -385,6 +387,11 @@ std::vector<at::Tensor> ParameterStore::segments_of(std::size_t block, std::span
     segments.push_back(all.as_strided(like.sizes(), like.strides(), first + of.segments[s].offset));
   }
   return segments;
+}
+
+void ParameterStore::broadcast_from_owner(std::size_t block, std::size_t segment, const at::Tensor& values) {
+  const Unit& unit = shards_->units()[block];
+  broadcast(values, *node_ranks_, unit.owner_of(unit.slots[segment]));
 }
 
 void ParameterStore::meet() const {

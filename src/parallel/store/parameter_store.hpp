@@ -75,6 +75,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
   void own_whole_parameters() override;
+  bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
   void finish_gradients() override;
   /// Of a parameter that is held: false.
   bool has_gradient(std::size_t block, std::size_t segment) const override;
@@ -97,6 +98,10 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @param of_block  as allocate_state gave it, or bytes_of_block, or a state of the optimizer
   /// @param dtype     of its elements
   std::vector<at::Tensor> segments_of(std::size_t block, std::span<std::byte> of_block, DType dtype);
+  /// Where each parameter is in the slice of one rank: gives all ranks the values that the owner of a segment has.
+  /// Collective.
+  /// @param values  without gaps, on the device of the parameters
+  void broadcast_from_owner(std::size_t block, std::size_t segment, const at::Tensor& values);
 
   /// The ranks that share this rank's copy (this rank alone when nothing is shared).
   const mpi::Communicator& node_ranks() const noexcept { return host_; }
@@ -115,7 +120,6 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   bool is_on_gpu() const noexcept { return device_.is_cuda(); }
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) override;
   at::Tensor flat_gradient(std::size_t block, std::size_t segment) override;
-  bool is_divided() const noexcept override { return shards_ != nullptr && node_ranks_->world_size() > 1; }
   void sum_over_ranks(const at::Tensor& values) override;
   void maximum_over_ranks(const at::Tensor& values) override;
   void add_block(DType dtype, const std::vector<std::size_t>& members);

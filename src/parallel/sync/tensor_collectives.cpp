@@ -98,15 +98,32 @@ mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi:
   return {};
 }
 
-mpi::Ticket start_average_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives) {
+void all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
+                mpi::Collectives& collectives) {
+  const torch::NoGradGuard no_grad;
+  for (int rank = 0; rank < collectives.world_size(); ++rank) {
+    const std::int64_t begin = borders[static_cast<std::size_t>(rank)];
+    const at::Tensor part = all.narrow(0, begin, borders[static_cast<std::size_t>(rank) + 1] - begin);
+    if (part.numel() == 0) continue;
+    if (rank == collectives.rank() && part.const_data_ptr() != mine.const_data_ptr()) part.copy_(mine);
+    collectives.broadcast(bytes_of(part), rank);
+  }
+}
+
+mpi::Ticket start_reduce_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives,
+                                 mpi::ReduceOp op) {
   if (collectives.world_size() > 1) {
     return collectives.start_reduce_scatter(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
-                                            dtype_of(values, "a tensor"), mpi::ReduceOp::average,
-                                            slice.mutable_data_ptr());
+                                            dtype_of(values, "a tensor"), op, slice.mutable_data_ptr());
   }
   const torch::NoGradGuard no_grad;
   slice.copy_(values);
   return {};
+}
+
+mpi::Ticket start_all_reduce(const at::Tensor& values, mpi::Collectives& collectives, mpi::ReduceOp op) {
+  return collectives.start_all_reduce(values.mutable_data_ptr(), static_cast<std::size_t>(values.numel()),
+                                      dtype_of(values, "a tensor"), op);
 }
 
 void all_reduce(const at::Tensor& tensor, mpi::Collectives& collectives, mpi::ReduceOp op) {

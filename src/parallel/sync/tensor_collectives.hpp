@@ -44,10 +44,20 @@ void broadcast(const at::Tensor& tensor, mpi::Collectives& collectives, int root
 /// @param all   [world_size * count] of the same type
 mpi::Ticket start_all_gather(const at::Tensor& mine, const at::Tensor& all, mpi::Collectives& collectives);
 
-/// Averages, and gives each rank its slice: see Collectives::start_reduce_scatter. A rank alone copies. Collective.
+/// The same for slices of any sizes: rank r has the elements [borders[r], borders[r + 1]) of `all`. Returns when `all`
+/// can be used. Collective.
+/// @param mine  may lie at its place in `all`
+void all_gather(const at::Tensor& mine, const at::Tensor& all, std::span<const std::int64_t> borders,
+                mpi::Collectives& collectives);
+
+/// Gives each rank its slice of the result: see Collectives::start_reduce_scatter. A rank alone copies. Collective.
 /// @param values  [world_size * count] on the device of `slice`
 /// @param slice   [count] of the same type
-mpi::Ticket start_average_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives);
+mpi::Ticket start_reduce_scatter(const at::Tensor& values, const at::Tensor& slice, mpi::Collectives& collectives,
+                                 mpi::ReduceOp op);
+
+/// Starts the reduction of a tensor without gaps, in place. Collective.
+mpi::Ticket start_all_reduce(const at::Tensor& values, mpi::Collectives& collectives, mpi::ReduceOp op);
 
 /// Reduces a tensor of any layout in place. Collective.
 void all_reduce(const at::Tensor& tensor, mpi::Collectives& collectives, mpi::ReduceOp op);

@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 
 #include "parallel/comm_hooks/post_local_sgd.hpp"
+#include "parallel/store/parameter_store.hpp"
 #include "training.hpp"
 
 namespace lockstep::parallel {
@@ -132,11 +133,39 @@ std::vector<at::Tensor> mean_of(const std::vector<std::vector<at::Tensor>>& list
   return means;
 }
 
+// Every element of the parameters of rank r is r before the averages, which are then exact.
+TEST_F(GroupsTest, PostLocalSgdAveragesHierarchically) {
+  if (size() != 4) GTEST_SKIP() << "two groups of two ranks";
+  const auto alone = collectives_->split(rank());
+  const auto pair = collectives_->split(rank() / 2);
+  const PostLocalSgd local(*collectives_, *alone,
+                           {.start_step = 0, .averages = {{2, pair.get()}, {4, collectives_.get()}}});
+  auto model = std::make_shared<TwoLayers>();
+  auto wrapper = wrap(model, {.comm_hook = [&](mpi::Collectives&) { return local.choice(); }});
+  auto optimizer = optimizer_of(*wrapper, "sgd", 0);
+  // The first step counts as step 0, which both periods divide.
+  const double expected[] = {1.5, 0, rank() / 2 * 2 + 0.5, 0, 1.5};
+  for (int step = 0; step < 5; ++step) {
+    wrapper->store().write_whole([&] {
+      const torch::NoGradGuard no_grad;
+      for (const at::Tensor& parameter : model->parameters()) parameter.fill_(rank());
+    });
+    wrapper->train_step(samples_of(rank(), step), optimizer);
+    local.after_update(*wrapper);
+    const double value = step % 2 == 0 ? expected[step] : rank();
+    for (const at::Tensor& parameter : model->parameters()) {
+      EXPECT_TRUE(at::equal(parameter, at::full_like(parameter, value))) << step;
+    }
+  }
+  local.average_all(*wrapper);
+  EXPECT_TRUE(is_same_everywhere(*model));
+}
+
 TEST_F(GroupsTest, PostLocalSgdAveragesGradientsInGroupsAndParametersNowAndThen) {
-  constexpr PostLocalSgdOptions kOptions{.start_step = 2, .period = 3};
+  const PostLocalSgdOptions options{.start_step = 2, .averages = {{3, collectives_.get()}}};
   const int colors = std::min(2, size());
   const auto group = collectives_->split(rank() % 2);
-  const PostLocalSgd local(*collectives_, *group, kOptions);
+  const PostLocalSgd local(*collectives_, *group, options);
   auto model = std::make_shared<TwoLayers>();
   auto wrapper = wrap(model, {.comm_hook = [&](mpi::Collectives&) { return local.choice(); }});
   auto optimizer = optimizer_of(*wrapper, "sgd", kLr);
@@ -177,7 +206,8 @@ TEST_F(GroupsTest, PostLocalSgdAveragesGradientsInGroupsAndParametersNowAndThen)
   }
   EXPECT_TRUE(is_same_everywhere(model->first->weight.grad()));
   EXPECT_THROW(wrapper->hook_memory()->load_state({}), CheckpointError);
-  EXPECT_THROW(PostLocalSgd(*collectives_, *group, {.period = 0}), ConfigError);
+  EXPECT_THROW(PostLocalSgd(*collectives_, *group, {.averages = {{0, collectives_.get()}}}), ConfigError);
+  EXPECT_THROW(PostLocalSgd(*collectives_, *group, {}), ConfigError);
 
   auto sharing = wrap(std::make_shared<TwoLayers>(), {.shares_parameters = true});
   EXPECT_THROW(local.after_update(*sharing), ConfigError);

@@ -29,6 +29,11 @@ const std::vector<Training>& trainings() {
        {.accumulation_steps = 3, .clip = {.max_norm = 0.5, .norm_type = kInfinite}}},
       {{{"name", "adamw"}, {"lr", "0.01"}, {"no_decay", "norms_biases"}},
        {.accumulation_steps = 2, .clip = {.max_norm = 0.25, .max_value = 0.01, .is_by_group = true}}},
+      {{{"name", "lars"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}}, {.clip = {.max_norm = 0.5}}},
+      {{{"name", "larc"}, {"lr", "0.1"}, {"momentum", "0.75"}, {"weight_decay", "0.01"}}},
+      {{{"name", "lamb"}, {"lr", "0.01"}, {"weight_decay", "0.1"}}, {.clip = {.max_norm = 0.5}}},
+      {{{"name", "muon"}, {"lr", "0.01"}, {"momentum", "0.95"}, {"ns_bf16", "false"}}, {.clip = {.max_norm = 0.5}}},
+      {{{"name", "adafactor"}, {"lr", "0.01"}}, {.accumulation_steps = 3}},
   };
   return all;
 }
@@ -55,12 +60,15 @@ class ShardedTensorsTest : public ParallelTest {
     const auto model = std::make_shared<Layers>(kWidths);
     DdpOptions options;
     options.sharding = sharding;
+    const bool by_tensors = sharding.is_as_on_gpu && !sharding.offloads;
+    const optim::Rule& rule = optim::find_rule(training.optim.at("name"));
+    options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
     if (sharding.stage == 3) options.sharding.blocks = {"l0", "l2"};
     options.reducer.limits = {.bucket_bytes = {40000}, .last_bucket_bytes = 0};
     DistributedDataParallel wrapper(model, world_, collectives, options);
     ParameterStore& store = wrapper.store();
     optim::OptimWrapper optimizer = make_optimizer(store, training.optim, training.wrapping);
-    optim::ModelAverage average(optim::average_rules().front(), {.decay = 0.5}, store,
+    optim::ModelAverage average(optim::builtin_averages().front(), {.decay = 0.5}, store,
                                 [] { return std::vector<optim::ModelAverage::NamedBuffer>(); });
     Outcome outcome;
     for (int step = 0; step < kSteps; ++step) {

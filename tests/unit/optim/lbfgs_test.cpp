@@ -9,6 +9,7 @@
 #include <limits>
 
 #include "make_optimizer.hpp"
+#include "support/device_parameters_double.hpp"
 #include "support/leaf_parameters.hpp"
 
 namespace lockstep::optim {
@@ -153,6 +154,71 @@ TEST(LbfgsTest, RanksMeetTwiceInAnIteration) {
     optimizer.step_with_closure(evaluate);
     EXPECT_EQ(parameters.sums, 1 + 1 + 2 * 4) << history;
   }
+}
+
+/// Smooth, not convex, of two parameters with 5003 elements in all, several pieces: sum of c * (1 - cos(v - t)) + v^4.
+/// @return  the loss at its current values, with gradients set
+double evaluate_waves(FlatParametersDouble& parameters) {
+  double loss = 0;
+  int at = 0;
+  for (const char* const name : {"w", "b"}) {
+    const auto values = parameters.values<double>(name);
+    std::vector<double> gradient(values.size());
+    for (std::size_t i = 0; i < values.size(); ++i, ++at) {
+      const double c = 1 + 0.5 * std::sin(0.7 * at);
+      const double off = values[i] - std::cos(0.3 * at);
+      loss += c * (1 - std::cos(off)) + std::pow(values[i], 4) / 40;
+      gradient[i] = c * std::sin(off) + std::pow(values[i], 3) / 10;
+    }
+    parameters.set_gradient<double>(name, gradient);
+  }
+  return loss;
+}
+
+// On a GPU: the tensors come to where the loops come, with as many evaluations.
+TEST(LbfgsTest, TensorsDoWhatTheLoopsDo) {
+  const std::vector<FlatParametersDouble::Parameter> shapes = {{"w", {100, 50}}, {"b", {3}}, {"unused", {2}}};
+  for (const Settings& more : {Settings{{"line_search_fn", "strong_wolfe"}, {"max_iter", "4"}, {"history_size", "3"}},
+                               Settings{{"lr", "0.5"}, {"max_iter", "5"}}}) {
+    FlatParametersDouble looped(DType::float64, shapes);
+    testing::DeviceParametersDouble tensors(DType::float64, shapes);
+    Optimizer by_loops = make_optimizer(lbfgs(more), looped);
+    Optimizer by_tensors = make_optimizer(lbfgs(more), tensors);
+    const double first = evaluate_waves(looped);
+    for (int step = 0; step < 6; ++step) {
+      const ClosureResult expected = by_loops.step_with_closure([&] { return evaluate_waves(looped); });
+      const ClosureResult actual = by_tensors.step_with_closure([&] { return evaluate_waves(tensors); });
+      EXPECT_EQ(actual.evaluations, expected.evaluations) << step;
+      EXPECT_NEAR(actual.grad_norm, expected.grad_norm, 1e-12 * expected.grad_norm) << step;
+      for (std::size_t i = 0; i < 5000; ++i) {
+        const double value = looped.values<double>("w")[i];
+        EXPECT_NEAR(tensors.values<double>("w")[i], value, 1e-12 * std::max(1.0, std::abs(value))) << step << " " << i;
+      }
+    }
+    EXPECT_LT(evaluate_waves(tensors), 0.5 * first);
+    EXPECT_EQ(by_tensors.numbers().at("learnt"), by_loops.numbers().at("learnt"));
+    EXPECT_EQ(tensors.values<double>("unused")[0], 0);
+  }
+}
+
+/// Another rank owns "y", as long as "x", with the same values and gradients.
+class DividedParameters : public testing::DeviceParametersDouble {
+ public:
+  using DeviceParametersDouble::DeviceParametersDouble;
+  bool is_divided() const noexcept override { return true; }
+  void sum_over_ranks(const at::Tensor& values) override { values.mul_(2); }
+};
+
+// (x - 4)^2 / 2 twice: the first step goes down the gradient -4 by min(1, 1 / 8).
+TEST(LbfgsTest, TensorsOfOtherRanksCount) {
+  DividedParameters parameters(DType::float64, {{"x", {1}}});
+  Optimizer optimizer = make_optimizer(lbfgs({{"max_iter", "1"}}), parameters);
+  const ClosureResult result = optimizer.step_with_closure([&parameters] {
+    parameters.set_gradient<double>("x", {parameters.values<double>("x")[0] - 4});
+    return std::pow(parameters.values<double>("x")[0] - 4, 2);
+  });
+  EXPECT_DOUBLE_EQ(result.grad_norm, std::sqrt(32));
+  EXPECT_DOUBLE_EQ(parameters.values<double>("x")[0], 0.5);
 }
 
 // f(x) = x where x >= 0.5, else not a number: the search stays where there are numbers.

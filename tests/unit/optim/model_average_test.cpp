@@ -9,8 +9,7 @@
 
 #include <cmath>
 
-#include "optim/tensor_parameters.hpp"
-#include "support/flat_parameters_double.hpp"
+#include "support/device_parameters_double.hpp"
 
 namespace lockstep::optim {
 namespace model_average_test {
@@ -89,7 +88,7 @@ TEST(ModelAverageTest, ForgetsByHalves) {
 TEST(ModelAverageTest, EqualWeightsStayAsTheyAre) {
   FlatParametersDouble parameters(DType::float32, {{"w", {2}}});
   parameters.set_values<float>("w", {0.1F, -3.7F});
-  for (const AverageRule& row : average_rules()) {
+  for (const AverageRule& row : builtin_averages()) {
     ModelAverage average = average_of(parameters, row.name, {.decay = 0.9998});
     for (int i = 0; i < 100; ++i) average.update();
     EXPECT_EQ(averaged<float>(average, 2), (std::vector<float>{0.1F, -3.7F})) << row.name;
@@ -175,22 +174,8 @@ TEST(ModelAverageTest, ContinuesFromACount) {
   EXPECT_EQ(average.updates(), 3);
 }
 
-/// CPU memory that is treated as a GPU's.
-class DeviceParameters : public FlatParametersDouble, public TensorParameters {
- public:
-  using FlatParametersDouble::FlatParametersDouble;
-
-  TensorParameters* as_tensors() noexcept override { return this; }
-  at::Tensor flat_parameter(std::size_t, std::size_t segment) override {
-    const Segment& of = blocks()[0].segments[segment];
-    std::byte* const begin = blocks()[0].parameters + static_cast<std::size_t>(of.offset) * size_of(blocks()[0].dtype);
-    return at::from_blob(begin, {of.count}, at::kDouble);
-  }
-  at::Tensor flat_gradient(std::size_t, std::size_t) override { return {}; }
-};
-
 TEST(ModelAverageTest, AsTensorsItIsTheSame) {
-  DeviceParameters parameters(DType::float64, {{"a", {3}}, {"b", {2}}});
+  testing::DeviceParametersDouble parameters(DType::float64, {{"a", {3}}, {"b", {2}}});
   ModelAverage average = average_of(parameters, "swa", {});
   for (int i = 1; i <= 3; ++i) {
     const double value = i;

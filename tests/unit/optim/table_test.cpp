@@ -144,6 +144,7 @@ TEST(OptimTableTest, EveryRuleHasWhatItsKindNeeds) {
   EXPECT_NE(find_rule("muon").tensor_form(), nullptr);
   EXPECT_NE(find_rule("lbfgs").state_shape(), nullptr);
   EXPECT_EQ(find_rule("lbfgs").tensor_form(), nullptr);
+  for (const Rule& rule : builtin_rules()) EXPECT_TRUE(rule.supports_tensors()) << rule.name;
 }
 
 TEST(OptimTableTest, NesterovNeedsMomentumWithoutDampening) {

@@ -11,35 +11,13 @@
 #include <limits>
 
 #include "make_optimizer.hpp"
-#include "optim/tensor_parameters.hpp"
-#include "support/flat_parameters_double.hpp"
+#include "support/device_parameters_double.hpp"
 #include "support/sentence.hpp"
 
 namespace lockstep::optim {
 namespace tensor_update_test {
 
-/// CPU memory that is treated as a GPU's.
-class DeviceParameters : public testing::FlatParametersDouble, public TensorParameters {
- public:
-  using FlatParametersDouble::FlatParametersDouble;
-
-  TensorParameters* as_tensors() noexcept override { return this; }
-  void visit_gradients(const std::function<void(const GradientPiece&)>&, bool) override {
-    ADD_FAILURE() << "the host does not see gradients";
-  }
-  at::Tensor flat_parameter(std::size_t, std::size_t segment) override {
-    const Segment& of = blocks()[0].segments[segment];
-    return over(blocks()[0].parameters + static_cast<std::size_t>(of.offset) * size_of(blocks()[0].dtype), of);
-  }
-  at::Tensor flat_gradient(std::size_t block, std::size_t segment) override {
-    return over(const_cast<std::byte*>(gradient(block, segment)), blocks()[0].segments[segment]);
-  }
-
- private:
-  at::Tensor over(std::byte* values, const Segment& segment) const {
-    return at::from_blob(values, {segment.count}, blocks()[0].dtype == DType::float32 ? at::kFloat : at::kDouble);
-  }
-};
+using DeviceParameters = testing::DeviceParametersDouble;
 
 const std::vector<testing::FlatParametersDouble::Parameter> kShapes = {{"w", {50, 100}}, {"b", {7}}, {"unused", {3}}};
 
@@ -216,10 +194,12 @@ TEST(TensorRuleTest, AdafactorDoesTheSameToEveryLayout) {
 
 TEST(TensorRuleTest, OthersAreRefusedOnAGpu) {
   DeviceParameters parameters(DType::float32, kShapes);
-  EXPECT_EQ(testing::sentence_of<ConfigError>([&] {
-              make_optimizer({{"name", "lbfgs"}}, parameters);
-            }),
-            "optim.name: lbfgs does not support GPUs; use another optimizer or run.device=cpu");
+  const std::vector<ParamGroup> groups = make_optimizer({}, parameters).groups();
+  Rule loops_alone = find_rule("sgd");
+  loops_alone.name = "mine";
+  std::get<ElementRule>(loops_alone.kind).update_tensors = nullptr;
+  EXPECT_EQ(testing::sentence_of<ConfigError>([&] { Optimizer(loops_alone, groups, parameters); }),
+            "optim.name: mine does not support GPUs; use another optimizer or run.device=cpu");
 }
 
 TEST(TensorNormTest, IsTheNormOfAllGradients) {
