@@ -81,6 +81,24 @@ void require_named_after(std::uint64_t step, const std::string& state_file) {
   }
 }
 
+constexpr std::size_t kCopiedAtOnce = std::size_t{8} << 20;
+
+/// Copies a file and makes the copy durable.
+void copy_file(const std::string& from, const std::string& to, const std::stop_token& stop) {
+  const ExistingFile source(from);
+  NewFile target(to);
+  target.reserve(source.size());
+  std::vector<std::byte> bytes(std::min<std::uint64_t>(source.size(), kCopiedAtOnce));
+  for (std::uint64_t at = 0; at < source.size(); at += bytes.size()) {
+    if (stop.stop_requested()) throw CheckpointError(to, "the copy was interrupted");
+    const std::span<std::byte> piece(bytes.data(), std::min<std::uint64_t>(bytes.size(), source.size() - at));
+    source.read(at, piece);
+    target.write(at, piece);
+  }
+  target.sync();
+  target.close();
+}
+
 /// Removes a temporary folder when the write that made it fails.
 class TemporaryFolder {
  public:
@@ -204,6 +222,28 @@ std::string write(const std::string& directory, std::int64_t step, const Archive
                           std::string("could not be saved; earlier checkpoints are not affected: ") + error.what());
   }
   return commit(directory, staged, step, {});
+}
+
+std::string copy(const std::string& checkpoint, const std::string& directory, const std::stop_token& stop) {
+  const std::vector<std::string> files = state_files(checkpoint);
+  const std::int64_t step = step_of(fs::path(checkpoint).filename().string()).value();
+  const auto parts = static_cast<std::uint32_t>(files.size());
+  const std::string staged = stage(directory, step);
+  try {
+    for (std::uint32_t i = 0; i < parts; ++i) copy_file(files[i], staged + "/" + part_name(i, parts), stop);
+  } catch (const CheckpointError&) {
+    abandon(staged);
+    throw;
+  }
+  return commit(directory, staged, step, {.parts = parts, .is_single_file = checkpoint.ends_with(kSingle)});
+}
+
+void remove(const std::string& checkpoint) {
+  const fs::path path(checkpoint);
+  const std::string directory = path.parent_path().string();
+  discard(directory, path.filename().string());
+  std::error_code ignored;  // LATEST is a help for people
+  if (!latest(directory)) fs::remove(directory + "/" + kHint, ignored);
 }
 
 Archive read(const std::string& path, const RestoreTargets& targets) {

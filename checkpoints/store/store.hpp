@@ -9,6 +9,7 @@
 #include <map>
 #include <optional>
 #include <span>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -96,6 +97,14 @@ Archive read(const std::string& path, const RestoreTargets& targets = {});
 
 /// The checks of read(), in little memory.
 void verify(const std::string& path, int threads = io_threads());
+
+/// Copies a committed checkpoint to another directory of checkpoints and commits it there, as write() does.
+/// @param stop  a request on it ends the copy with an error
+/// @return  the committed folder or file
+std::string copy(const std::string& checkpoint, const std::string& directory, const std::stop_token& stop = {});
+
+/// Removes a committed checkpoint.
+void remove(const std::string& checkpoint);
 
 /// Renames a checkpoint that cannot be read to `.bad-step-...`, which nobody reads or deletes.
 /// @return  its new path

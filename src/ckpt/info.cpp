@@ -102,6 +102,7 @@ Json document(const Source& source) {
   if (!learning_rates(source).empty()) root["lr"] = learning_rates(source);
   if (!average(source).empty()) root["average"] = average(source);
   if (!best_evaluation(source).empty()) root["best"] = best_evaluation(source);
+  for (const auto& [name, value] : source.attributes("/extra")) root["extra"][escaped(name)] = json_of(value);
   const auto add = [&root](const char* list, const auto& totals) {
     root[list] = Json::array();
     for (const auto& [name, total] : totals) {
@@ -131,6 +132,9 @@ Exit info(const Request& request) {
   if (!learning_rates(source).empty()) facts.add({"lr", learning_rates(source)});
   if (!average(source).empty()) facts.add({"average", average(source)});
   if (!best_evaluation(source).empty()) facts.add({"best", best_evaluation(source)});
+  for (const auto& [name, value] : source.attributes("/extra")) {
+    facts.add({"extra " + escaped(name), attribute_text(value)});
+  }
   for (const auto& [dtype, total] : totals_by_dtype(source)) {
     facts.add({source.is_own() ? "parameters" : "elements",
                fmt::format("{} {} in {} arrays", total.elements, dtype, total.arrays)});

@@ -163,7 +163,7 @@ void set_attribute(Archive& archive, const std::string& rule) {
   if (group == "/" && attribute == "step") throw usage_error("--set step: the step cannot be changed");
   const auto& known = archive.attributes_of(group);
   const auto old = known.find(attribute);
-  if (old == known.end() && group != "/") {
+  if (old == known.end() && group != "/" && group != "/extra") {
     throw Failure(Exit::not_found, escaped(archive.origin()) + ": the attribute " + escaped(name) + " does not exist");
   }
   archive.set(group, attribute, old == known.end() ? text : parsed_like(old->second, text, name));

@@ -137,6 +137,7 @@ Examples
   trainer eval --from runs/a
   trainer config --config gpt-char.ini --groups
   trainer schedule --config gpt-char.ini --plot schedule.svg
+  trainer lr-find --config gpt-char.ini --curve lr.svg
 )";
 
 }  // namespace

@@ -21,12 +21,14 @@ struct Known {
 };
 
 // In the order of the page; evaluations' metrics come behind the loss.
-constexpr std::array<Known, 7> kKnown = {{{"lr", "Learning rate", "lr"},
+constexpr std::array<Known, 9> kKnown = {{{"lr", "Learning rate", "lr"},
                                           {"grad_norm", "Norm of the gradients", "norm"},
                                           {"samples_per_second", "Throughput", "samples/s"},
                                           {"tokens_per_second", "Throughput in tokens", "tokens/s"},
                                           {"seconds_per_step", "Time of a step", "s"},
                                           {"data_wait", "Waiting for data", "fraction of the time"},
+                                          {"memory_mb", "Peak memory of rank 0", "MB"},
+                                          {"mfu", "Model FLOPs utilization", "fraction of the peak"},
                                           {"loss_scale", "Loss scale", "factor"}}};
 
 constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};

@@ -24,6 +24,15 @@ namespace lockstep::trainer {
 
 namespace {
 
+/// "lr/<group>" of a record, by group.
+std::vector<std::pair<std::string, double>> group_lrs(const Record& record) {
+  std::vector<std::pair<std::string, double>> rates;
+  for (const auto& [name, value] : record.values) {
+    if (name.starts_with("lr/")) rates.emplace_back(name.substr(3), record.number(name).value_or(0));
+  }
+  return rates;
+}
+
 /// " val/loss 0.2500 val/accuracy 0.9000": the loss and the other metrics of the task, with four significant digits.
 std::string evaluation_line(const Record& record) {
   std::string text = fmt::format(" val/loss {:#.4g}", record.number("val/loss").value_or(0));
@@ -90,10 +99,13 @@ void RunReport::on_record(const Record& record) {
                                      .epoch = progress_.epoch,
                                      .loss = number("loss"),
                                      .lr = number("lr"),
+                                     .group_lrs = group_lrs(record),
                                      .throughput = number(is_text ? "tokens_per_second" : "samples_per_second"),
                                      .throughput_unit = is_text ? "tokens/s" : "samples/s",
                                      .data_wait_share = number("data_wait"),
                                      .grad_norm = record.number("grad_norm"),
+                                     .memory_mb = record.number("memory_mb"),
+                                     .mfu = record.number("mfu"),
                                      .eta_seconds = eta_seconds_}));
 }
 

@@ -119,7 +119,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   world.all_or_throw([&] {
     if (world.is_root()) report::make_run_folder(folder);
   });
-  engine::check_resume(world, settings.resume, checkpoints);
+  engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
   std::unique_ptr<RunReport> report;
   world.all_or_throw([&] {
     fs::create_directories(folder + "/logs");

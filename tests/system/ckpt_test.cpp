@@ -220,6 +220,8 @@ TEST_F(CkptTest, EditsAttributes) {
   EXPECT_EQ(info["attributes"]["run_id"], "other");
   EXPECT_EQ(info["optimizer"], "sgd");
   EXPECT_EQ(json_of("info " + a)["optimizer"], "adamw");
+  ASSERT_EQ(ckpt("edit " + a + " --to " + to + "1 --set /extra@ticket=12").exit_code, 0);
+  EXPECT_EQ(json_of("info " + to + "1")["extra"]["ticket"], "12");
   expect_refusal("edit " + a + " --to " + to + "2 --set step=3", kUsage, "the step cannot be changed");
   expect_refusal("edit " + a + " --to " + to + "2 --set epoch=x", kUsage, "does not have the type of the attribute");
   expect_refusal("edit " + a + " --to " + to + "2 --set /none@x=1", kNotFound, "does not exist");

@@ -40,10 +40,12 @@ const std::vector<Kind> kKinds = {{"async", ""},
                                   {"sync", " --ckpt.async=false"},
                                   {"sharded", " --ckpt.mode=sharded --ckpt.writers=2"},
                                   {"sharded sync", " --ckpt.mode=sharded --ckpt.writers=2 --ckpt.async=false"},
-                                  {"single", " --ckpt.mode=single"}};
+                                  {"single", " --ckpt.mode=single"},
+                                  {"local", " --ckpt.keep_last=99 --ckpt.local_dir="}};
 
 std::string arguments_of(const std::string& folder, const Kind& kind) {
-  return "train --run.dir=" + folder + kRun + kind.options + " --resume=auto";
+  const std::string local = kind.name == "local" ? folder + "-local" : "";
+  return "train --run.dir=" + folder + kRun + kind.options + local + " --resume=auto";
 }
 
 /// Starts a run and kills one of its ranks, or all, after `seconds`.
@@ -121,6 +123,15 @@ TEST(CrashTest, AKilledRunContinuesBitForBit) {
     const checkpoints::Archive reached = checkpoints::read(checkpoints::checkpoint_of(run + "/ckpt", kSteps));
     EXPECT_EQ(testing::differences(expected, reached), "") << what;
     EXPECT_EQ(stale_files_in(run), "") << what;
+    if (kind.name == "local") {
+      for (int step = 3; step <= kSteps; step += 3) {
+        EXPECT_TRUE(fs::exists(checkpoints::checkpoint_of(run + "/ckpt", step))) << what << ", step " << step;
+      }
+      for (const auto& entry : fs::directory_iterator(run + "-local")) {
+        EXPECT_TRUE(fs::is_empty(entry.path())) << what;
+      }
+      fs::remove_all(run + "-local");
+    }
     fs::remove_all(run);
   }
   EXPECT_GT(killed_early, 0) << "no run was hit before its end";

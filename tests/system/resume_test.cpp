@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
@@ -117,6 +118,28 @@ TEST(ResumeElsewhereTest, WithLanesAnyNumberOfRanksContinuesBitForBit) {
             report::read_series(straight + "/metrics.jsonl", "val/loss").back());
 }
 
+// Without dropout and batch norm, lanes change only the rounding of sums.
+TEST(ResumeElsewhereTest, WithLanesARunContinuesWithoutThemAndBack) {
+  const testing::TemporaryFolder folder;
+  const std::string common = kSmall + " --train.precision=fp64 --train.max_epochs=0 ";
+  const std::string straight = folder.path("straight");
+  const std::string changed = folder.path("changed");
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + straight + common + "--train.max_steps=18").exit_code, 0);
+  ASSERT_EQ(run_ranks(2, "--run.dir=" + changed + common + "--train.lanes=8 --train.max_steps=6").exit_code, 0);
+  const std::string resume = "--resume=must --run.dir=" + changed + common;
+  const Outcome without = run_ranks(2, resume + "--train.max_steps=12");
+  EXPECT_EQ(without.exit_code, 0) << without.output;
+  EXPECT_NE(without.output.find("statistical, because train.lanes is 0 and was 8"), std::string::npos);
+  const Outcome back = run_ranks(2, resume + "--train.lanes=8 --train.max_steps=18");
+  EXPECT_EQ(back.exit_code, 0) << back.output;
+  const auto expected = report::read_series(straight + "/metrics.jsonl", "loss");
+  const auto losses = report::read_series(changed + "/metrics.jsonl", "loss");
+  ASSERT_EQ(losses.size(), expected.size());
+  for (std::size_t i = 0; i < losses.size(); ++i) {
+    EXPECT_NEAR(losses[i].second, expected[i].second, 1e-10 * expected[i].second) << i;
+  }
+}
+
 TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
@@ -130,6 +153,28 @@ TEST(ResumeChoiceTest, AStepOrAPathNamesTheCheckpoint) {
   const Outcome by_path = run_ranks(1, "--run.dir=" + folder.path("other") + common + " --resume=" + path);
   EXPECT_EQ(by_path.exit_code, 0) << by_path.output;
   EXPECT_NE(by_path.output.find("resumed at step 3"), std::string::npos) << by_path.output;
+}
+
+TEST(ResumeChoiceTest, DataOfTheUserStayWithTheRun) {
+  const testing::TemporaryFolder folder;
+  const std::string run = "--run.dir=" + folder.path("run") + kSmall;
+  const auto extra = [&](std::int64_t step) {
+    const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(folder.path("run/ckpt"), step));
+    std::map<std::string, std::string> texts;
+    for (const auto& [name, value] : archive.attributes_of("/extra")) texts[name] = std::get<std::string>(value);
+    return texts;
+  };
+  const Outcome first = run_ranks(2, run + " --train.max_steps=3 --run.extra=ticket=12 --run.extra=note=a=b");
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_EQ(extra(3), (std::map<std::string, std::string>{{"note", "a=b"}, {"ticket", "12"}}));
+  const Outcome second = run_ranks(2, run + " --train.max_steps=6 --resume=auto --run.extra=ticket=13");
+  ASSERT_EQ(second.exit_code, 0) << second.output;
+  EXPECT_EQ(extra(6), (std::map<std::string, std::string>{{"note", "a=b"}, {"ticket", "13"}}));
+  for (const char* const bad : {"x", "=1", "a/b=1"}) {
+    const Outcome refused = run_ranks(2, run + " --resume=auto --run.extra=" + std::string(bad));
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_NE(refused.output.find("is not NAME=VALUE"), std::string::npos) << refused.output;
+  }
 }
 
 // 144 samples of an epoch of 480 are done. With batches of 64, two steps of the epoch count, and 16 samples are

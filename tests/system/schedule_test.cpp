@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <sstream>
 
 #include "report/metrics_reader.hpp"
@@ -153,6 +154,28 @@ TEST(ShortRecipeTest, ARuleThatBeginsAfterTheEndIsReportedAndNotUsed) {
                           "the run (3)"),
       std::string::npos)
       << outcome.output;
+}
+
+TEST(LrFindTest, SuggestsARateAndWritesOnlyThePlot) {
+  const testing::TemporaryFolder folder;
+  const std::string find =
+      "cd " + folder.path() + " && " + testing::mpirun_command(2) + " " + testing::trainer_program();
+  const std::string options =
+      " lr-find --model.name=mlp --data.train_size=960 --optim.name=sgd --lowest=1e-3 --steps=60 --curve=lr.svg";
+  const Outcome found = testing::run_shell(find + options);
+  EXPECT_EQ(found.exit_code, 0) << found.output;
+  const std::string label = "the loss decreases fastest with --optim.lr=";
+  const std::size_t at = found.output.find(label);
+  ASSERT_NE(at, std::string::npos) << found.output;
+  const double rate = std::stod(found.output.substr(at + label.size()));
+  EXPECT_GT(rate, 1e-3);
+  EXPECT_LT(rate, 10);
+  EXPECT_NE(testing::read_file(folder.path("lr.svg")).find("Suggested learning rate"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(folder.path("runs")));
+  for (const char* const bad : {"--steps=1", "--lowest=0", "--highest=1e-9", "--lowest=x", "--optim.lr=0"}) {
+    const Outcome refused = run_ranks(2, "lr-find " + std::string(bad));
+    EXPECT_EQ(refused.exit_code, 2) << bad << refused.output;
+  }
 }
 
 }  // namespace schedule_test

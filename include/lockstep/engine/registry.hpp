@@ -8,6 +8,7 @@
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/models/model.hpp>
+#include <lockstep/optim/average_rule.hpp>
 #include <lockstep/optim/optimizer.hpp>
 #include <lockstep/parallel/comm_hook.hpp>
 #include <lockstep/schedule/schedule.hpp>
@@ -24,6 +25,7 @@ struct Registry {
   std::vector<data::TransformRow> transforms = data::builtin_transforms();
   std::vector<models::ModelRow> models = models::builtin_models();
   std::vector<optim::Rule> rules = optim::builtin_rules();
+  std::vector<optim::AverageRule> averages = optim::builtin_averages();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();
   std::vector<metrics::MeterRow> meters = metrics::builtin_meters();
   std::vector<StepRow> steps = builtin_steps();

@@ -6,6 +6,8 @@
 
 #include <cstdint>
 #include <exception>
+#include <map>
+#include <string>
 #include <utility>
 
 namespace c10 {
@@ -92,11 +94,14 @@ struct RunView {
   DrawSeeds draws;
 
   ScheduleControl& schedule;
-  EventStorage& events;      ///< measurements of hooks and steps
-  PerfStats* perf;           ///< times of the sections of steps; null = not measured
-  RunRequests& requests;     ///< stop, save, end, finish, fail
-  Saves& saves;              ///< committed checkpoints
-  RunOrigin& origin;         ///< origin of the run and of this start
+  EventStorage& events;   ///< measurements of hooks and steps
+  PerfStats* perf;        ///< times of the sections of steps; null = not measured
+  RunRequests& requests;  ///< stop, save, end, finish, fail
+  Saves& saves;           ///< committed checkpoints
+  RunOrigin& origin;      ///< origin of the run and of this start
+  /// Data of the user by name: the values of `run.extra`, and those that hooks add, equal on every rank. In every
+  /// checkpoint. A resumed run gets them back, except those that its configuration sets.
+  std::map<std::string, std::string>& extra;
   const Measured& measured;  ///< values of the latest evaluation
   RecordReports& reports;    ///< see `report`
   HookList& hooks;           ///< see `notify` and the two functions below it

@@ -33,7 +33,7 @@ struct RestoreOptions {
 };
 
 /// The part of a run that a mismatch concerns. Messages list mismatches in this order.
-enum class MismatchKind { model, optimizer, data, generators, average, arithmetic, other };
+enum class MismatchKind { model, optimizer, data, generators, average, other };
 
 /// A setting with which a run resumes despite a mismatch. Messages list remedies in this order.
 enum class Remedy { partial_model, rename, reset_average, reset_optimizer, reset_generators, reset_sampler };

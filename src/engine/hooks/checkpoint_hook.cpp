@@ -10,7 +10,6 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/saving/best_values.hpp"
 #include "engine/saving/checkpoint_saver.hpp"
-#include "engine/saving/replicas.hpp"
 #include "engine/saving/saves.hpp"
 #include "mpi/topology.hpp"
 
@@ -53,7 +52,7 @@ class CheckpointHook : public Hook {
     const bool is_best = has_begun && note_best(run);
     if (!by_steps && !by_epochs && !is_best && !report.is_save_due) return;
     // Who counts steps or epochs expects each of these checkpoints, and so does the best one; the clock can wait.
-    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return state_of(run); });
+    saver_.save(at.step, !by_steps && !by_epochs && !is_best, [&] { return capture_(saver_.is_writer()); });
     saved_at_ = Clock::now();
     note_saves(run);
   }
@@ -67,7 +66,7 @@ class CheckpointHook : public Hook {
     if (outcome == Outcome::failed) return;
     const std::int64_t step = run.progress.step;
     if (step == first_step_) return;
-    saver_.save_now(step, [&] { return state_of(run); });
+    saver_.save_now(step, [&] { return capture_(saver_.is_writer()); });
     note_saves(run);
   }
 
@@ -93,11 +92,6 @@ class CheckpointHook : public Hook {
     return is_best;
   }
 
-  checkpoints::Archive state_of(RunView& run) const {
-    require_equal_replicas(run.world, run.wrapper.store());
-    return capture_(saver_.is_writer());
-  }
-
   /// Other hooks look at what is committed, and how long it takes.
   void note_saves(RunView& run) const {
     if (saver_.saved_step() >= 0) run.saves.note(saver_.saved_step(), saver_.longest_seconds());
@@ -117,9 +111,12 @@ std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi:
                                       std::string directory, CaptureState capture) {
   const int hosts = mpi::Topology::of(world).host_count;
   std::optional<BestValues> best;
-  world.all_or_throw([&] { best.emplace(settings.best); });
-  return std::make_unique<CheckpointHook>(settings, world, saver_options(settings, std::move(directory), hosts),
-                                          *std::move(best), std::move(capture));
+  SaverOptions options;
+  world.all_or_throw([&] {
+    best.emplace(settings.best);
+    options = saver_options(settings, std::move(directory), hosts);
+  });
+  return std::make_unique<CheckpointHook>(settings, world, std::move(options), *std::move(best), std::move(capture));
 }
 
 }  // namespace lockstep::engine

@@ -38,8 +38,8 @@ class EvaluateHook : public Hook {
   void between_steps(RunView& run, const StepReport&) override {
     const Progress& at = run.progress;
     if (settings_.when == "end" && at.step < at.total_steps) return;
-    const bool is_due = settings_.interval == 0 ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
-                                                : at.step % settings_.interval == 0;
+    const bool is_due = settings_.interval.is_off() ? at.step_in_epoch == 0 && phases_.is_test_due(at.epoch, false)
+                                                    : settings_.interval.is_due(at.step);
     if (is_due || at.step == at.total_steps) evaluate_now(run);
   }
 

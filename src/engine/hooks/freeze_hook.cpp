@@ -10,6 +10,7 @@
 
 #include "core/option_list.hpp"
 #include "engine/hooks/hook_rows.hpp"
+#include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 

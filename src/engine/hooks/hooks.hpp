@@ -7,6 +7,8 @@
 #include <lockstep/metrics/meter.hpp>
 #include <lockstep/parallel/ddp_report.hpp>
 
+#include <c10/core/ScalarType.h>
+
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -18,6 +20,10 @@
 #include "engine/measures/meter_names.hpp"
 #include "engine/saving/saving_settings.hpp"
 #include "engine/setup/session.hpp"
+
+namespace lockstep::parallel {
+class PostLocalSgd;
+}
 
 namespace lockstep::engine {
 
@@ -64,6 +70,18 @@ bool is_log_due(const Progress& progress, std::int64_t interval);
 /// Measures throughput and the share of time spent waiting for data between two lines of the log, and leaves them in
 /// the run's events. Priority::normal.
 std::unique_ptr<Hook> timer_hook(std::int64_t interval);
+
+/// Averages the parameters as post-local SGD does: after steps, and before evaluations and checkpoints, which also make
+/// the state of the optimizer that of rank 0. Priority::highest. Collective.
+/// @param averages  outlives the hook
+std::unique_ptr<Hook> post_local_hook(parallel::PostLocalSgd& averages);
+
+/// Puts the memory and the model FLOPs utilization of the steps since the last line of the log into the run's events.
+/// The operations of a step are three times those of the forward, which are counted in the first step of this start.
+/// Priority::normal.
+/// @param peak_flops  operations per second of one device; 0 = no utilization; none = measured at the first line
+/// @param type        of the products that are measured
+std::unique_ptr<Hook> utilization_hook(std::int64_t interval, std::optional<double> peak_flops, c10::ScalarType type);
 
 /// Reports a "ranks" record with mean, least and greatest value over ranks of what each of them put with
 /// EventStorage::put_of_rank since the last line of the log, times of steps among it. The numbers travel while training

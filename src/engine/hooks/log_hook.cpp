@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/optim/optim_wrapper.hpp>
+
+#include <utility>
+#include <vector>
 
 #include "engine/hooks/hooks.hpp"
 
@@ -18,6 +22,9 @@ class LogHook : public Hook {
         .kind = "train",
         .values = {
             {"step", at.step}, {"epoch", at.epoch}, {"samples", at.samples}, {"loss", report.loss}, {"lr", report.lr}}};
+    for (const auto& [name, lr] : rates_of(run.optimizer.optimizer().groups())) {
+      record.values.emplace_back("lr/" + name, lr);
+    }
     if (report.grad_norm) record.values.emplace_back("grad_norm", *report.grad_norm);
     if (report.loss_scale) {
       record.values.emplace_back("loss_scale", *report.loss_scale);
@@ -31,6 +38,17 @@ class LogHook : public Hook {
   }
 
  private:
+  /// The learning rates of the parameter groups, if they differ.
+  static std::vector<std::pair<std::string, double>> rates_of(const std::vector<optim::ParamGroup>& groups) {
+    std::vector<std::pair<std::string, double>> rates;
+    bool differ = false;
+    for (const optim::ParamGroup& group : groups) {
+      rates.emplace_back(group.name, group.options.at("lr"));
+      differ = differ || rates.back().second != rates.front().second;
+    }
+    return differ ? rates : std::vector<std::pair<std::string, double>>();
+  }
+
   std::int64_t interval_;
   std::size_t seen_ = 0;  // cursor of the events
 };

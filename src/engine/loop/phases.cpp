@@ -44,8 +44,8 @@ KeySpecs PhaseSettings::keys() {
 
 PhaseSettings PhaseSettings::from(const Section& train, const Section& eval) {
   return {.pattern = cited_text(train, "phases"),
-          .interval = eval.integer("interval"),
-          .every_epochs = eval.integer("every_epochs"),
+          .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
+          .every_epochs = Intervals::parse(eval.text("every_epochs"), 1, eval.cite("every_epochs")),
           .begin_epoch = eval.integer("begin_epoch")};
 }
 
@@ -64,7 +64,7 @@ Phases::Phases(const PhaseSettings& settings) : every_(settings.every_epochs), b
       pattern_.back() = true;
     }
   }
-  if (every_ != 1 || begin_ != 1 || settings.interval != 0) {
+  if (every_ != Intervals(1) || begin_ != 1 || !settings.interval.is_off()) {
     throw ConfigError(cited +
                       " defines the evaluations; do not set eval.interval, eval.every_epochs and eval.begin_epoch");
   }
@@ -73,7 +73,7 @@ Phases::Phases(const PhaseSettings& settings) : every_(settings.every_epochs), b
 bool Phases::is_test_due(std::int64_t epochs, bool is_last) const {
   if (is_last) return true;
   if (epochs < 1) return false;
-  if (pattern_.empty()) return epochs >= begin_ && epochs % every_ == 0;
+  if (pattern_.empty()) return epochs >= begin_ && every_.is_due(epochs);
   return pattern_[static_cast<std::size_t>(epochs - 1) % pattern_.size()];
 }
 

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "core/cited.hpp"
+#include "engine/loop/intervals.hpp"
 
 namespace lockstep::engine {
 
 /// The keys that define evaluations between epochs.
 struct PhaseSettings {
   Cited<std::string> pattern = {};  ///< train.phases: such as train:2,test; empty = as section `eval` says
-  std::int64_t interval = 0;        ///< of section `eval`, as the following
-  std::int64_t every_epochs = 1;
+  Intervals interval = 0;           ///< of section `eval`, as the following
+  Intervals every_epochs = 1;
   std::int64_t begin_epoch = 1;
 
   /// Key phases of section `train`; the others are those of EvalSettings.
@@ -44,7 +45,7 @@ class Phases {
 
  private:
   std::vector<bool> pattern_;  // for each epoch of it, whether an evaluation follows; empty = by the numbers below
-  std::int64_t every_ = 1;
+  Intervals every_ = 1;
   std::int64_t begin_ = 1;
 };
 

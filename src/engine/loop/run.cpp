@@ -57,6 +57,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Regi
            .requests = requests,
            .saves = saves,
            .origin = origin,
+           .extra = extra,
            .measured = reports.measured(),
            .reports = reports,
            .hooks = hooks} {

@@ -51,6 +51,7 @@ struct Run {
   RecordReports reports = {};
   Saves saves = {};
   RunOrigin origin = {};
+  std::map<std::string, std::string> extra = {};
   HookList hooks = {};
   RunView view;  // of all these
 

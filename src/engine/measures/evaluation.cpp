@@ -194,12 +194,12 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
                    {"regular", "end", "never"}),
       keys::choice("eval.split", "val", "Split of the data that is evaluated, during training and by `trainer eval`",
                    {"train", "val", "test"}),
-      keys::integer("eval.interval", "0",
-                    "Steps between evaluations. 0 = evaluate at the end of epochs (see eval.every_epochs)", 0,
-                    kMaxSteps),
-      keys::integer("eval.every_epochs", "1",
-                    "Epochs between evaluations if eval.interval is 0; the last epoch is always evaluated", 1,
-                    kMaxSteps),
+      keys::text("eval.interval", "0",
+                 "Steps between evaluations. 500,10000:100 = every 500 steps, and from step 10000 on every 100. 0 = "
+                 "evaluate at the end of epochs (see eval.every_epochs)"),
+      keys::text("eval.every_epochs", "1",
+                 "Epochs between evaluations if eval.interval is 0; can change like eval.interval. The last epoch is "
+                 "always evaluated"),
       keys::integer("eval.begin_epoch", "1", "First epoch that is evaluated if eval.interval is 0", 1, kMaxSteps),
       keys::integer("eval.batch_size", "200", "Samples per forward pass and rank during evaluation", 1, 1 << 30),
       keys::integer("eval.max_batches", "0",
@@ -215,9 +215,7 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
 EvalSettings EvalSettings::from(const Section& eval) {
   return {.when = eval.text("when"),
           .split = cited_text(eval, "split"),
-          .interval = eval.integer("interval"),
-          .every_epochs = eval.integer("every_epochs"),
-          .begin_epoch = eval.integer("begin_epoch"),
+          .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
           .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
           .weights = cited_text(eval, "weights")};

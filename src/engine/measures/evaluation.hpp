@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/cited.hpp"
+#include "engine/loop/intervals.hpp"
 #include "engine/measures/meter_names.hpp"
 #include "metrics/meters.hpp"
 
@@ -33,9 +34,7 @@ struct EvaluationLimits {
 struct EvalSettings {
   std::string when = "regular";  ///< regular, end or never
   Cited<std::string> split = {"val"};
-  std::int64_t interval = 0;  ///< steps; 0 = see PhaseSettings
-  std::int64_t every_epochs = 1;
-  std::int64_t begin_epoch = 1;
+  Intervals interval = 0;  ///< steps; 0 = see PhaseSettings
   EvaluationLimits limits = {200};
   MeterNames metrics = {};
   Cited<std::string> weights = {"auto"};  ///< auto, trained or average

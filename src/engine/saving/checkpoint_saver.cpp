@@ -62,7 +62,14 @@ std::uint64_t bytes_of(const checkpoints::Archive& archive) {
 }  // namespace
 
 SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts) {
+  if (!settings.local_dir.empty() && settings.mode == "sharded") {
+    throw ConfigError(
+        "ckpt.local_dir with ckpt.mode=sharded is not supported: the parts would be on the local disks of several "
+        "hosts; choose ckpt.mode=replicated or single");
+  }
+  std::string local = local_folder(settings.local_dir, directory);
   return {.directory = std::move(directory),
+          .local = std::move(local),
           .is_async = settings.is_async,
           .is_single_file = settings.mode == "single",
           .writers = settings.mode == "sharded" ? (settings.writers == 0 ? hosts : settings.writers) : 1,
@@ -85,6 +92,7 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
     }
     checkpoints::remove_stale_files(options_.directory);
     checkpoints::probe(options_.directory);
+    if (!options_.local.empty()) copies_ = std::make_unique<LocalCopies>(options_.local, options_.directory);
   });
 }
 
@@ -100,7 +108,7 @@ void CheckpointSaver::save(std::int64_t step, bool can_wait, const std::function
     ++passed_over_;
     if (world_.is_root()) {
       log::warning("checkpoint at step " + std::to_string(step) + " skipped: the checkpoint of step " +
-                   std::to_string(job_->step) + " is still being written (" + std::to_string(passed_over_) +
+                   std::to_string(job_->what.step) + " is still being written (" + std::to_string(passed_over_) +
                    " skipped so far)");
     }
     return;
@@ -117,6 +125,14 @@ void CheckpointSaver::save_now(std::int64_t step, const std::function<checkpoint
   }
   world_.all_or_throw([&] {
     if (world_.is_root() && saved_step_ != step) throw CheckpointError(last_failure_);
+    if (copies_) copies_->finish();
+  });
+}
+
+void CheckpointSaver::finish() {
+  if (job_) complete();
+  world_.all_or_throw([&] {
+    if (copies_) copies_->finish();
   });
 }
 
@@ -124,10 +140,10 @@ void CheckpointSaver::save_now(std::int64_t step, const std::function<checkpoint
 void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture) {
   const auto began = Clock::now();
   job_ = std::make_unique<Job>();
-  job_->step = step;
+  job_->what = {.step = step,
+                .is_verified = options_.verify_every > 0 && saves_ % options_.verify_every == 0,
+                .best_steps = best_steps_};
   job_->began = began;
-  job_->best_steps = best_steps_;
-  job_->is_verified = options_.verify_every > 0 && saves_ % options_.verify_every == 0;
   checkpoints::Archive live = capture();
   // Who writes at once needs no copy. Without memory for one the save is not asynchronous.
   bool is_copied = options_.is_async;
@@ -140,7 +156,7 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
       is_copied = false;
     }
     try {
-      if (world_.is_root()) job_->staged = checkpoints::stage(options_.directory, step);
+      if (world_.is_root()) stage(*job_);
     } catch (const std::exception&) {
       job_->failure = std::current_exception();
     }
@@ -160,47 +176,82 @@ void CheckpointSaver::begin(std::int64_t step, const std::function<checkpoints::
   job_->stalled_seconds = seconds_between(began, Clock::now());
 }
 
+/// Rank 0: makes the folder that the checkpoint is written in, on the local disk if there is one.
+void CheckpointSaver::stage(Job& job) {
+  const bool is_local = copies_ && job.directory.empty();
+  job.directory = is_local ? options_.local : options_.directory;
+  try {
+    job.staged = checkpoints::stage(job.directory, job.what.step);
+  } catch (const CheckpointError& error) {
+    if (!is_local) throw;
+    log::warning(std::string("the local disk is not used for this checkpoint: ") + error.what());
+    stage(job);
+  }
+}
+
 /// On a thread of its own: this rank's part, and where no other rank writes, everything up to the end.
 void CheckpointSaver::write(Job& job) {
   try {
     leave_the_core_of_the_rank();
-    const TransferLines progress("saving " + checkpoints::folder_name(job.step),
+    const TransferLines progress("saving " + checkpoints::folder_name(job.what.step),
                                  bytes_of(job.archive) / static_cast<std::uint64_t>(options_.writers),
                                  checkpoints::bytes_written);
-    checkpoints::write_part(job.staged, job.step, job.archive, *part_, threads());
-    if (options_.writers == 1) job.committed = commit(job);
+    try {
+      write_and_commit(job);
+    } catch (const CheckpointError& error) {
+      if (!copies_ || job.directory == options_.directory) throw;
+      log::warning(std::string("the local disk is not used for this checkpoint: ") + error.what());
+      checkpoints::abandon(job.staged);
+      stage(job);
+      write_and_commit(job);
+    }
   } catch (const std::exception&) {
     job.failure = std::current_exception();
   }
   job.is_done = true;
 }
 
-std::string CheckpointSaver::commit(const Job& job) {
-  std::string folder = checkpoints::commit(
-      options_.directory, job.staged, job.step,
-      {.parts = static_cast<std::uint32_t>(options_.writers), .is_single_file = options_.is_single_file});
-  if (job.is_verified) {
-    try {
-      checkpoints::verify(folder, threads());
-    } catch (const CheckpointError& error) {
-      checkpoints::quarantine(folder);
-      throw CheckpointError(std::string("the saved checkpoint could not be verified: ") + error.what());
-    }
-    verified_step_ = job.step;
-  }
-  retain(job);
-  return folder;
+void CheckpointSaver::write_and_commit(Job& job) {
+  checkpoints::write_part(job.staged, job.what.step, job.archive, *part_, threads());
+  if (options_.writers == 1) job.committed = commit(job);
 }
 
-void CheckpointSaver::retain(const Job& job) {
+std::string CheckpointSaver::commit(const Job& job) {
+  std::string checkpoint = checkpoints::commit(
+      job.directory, job.staged, job.what.step,
+      {.parts = static_cast<std::uint32_t>(options_.writers), .is_single_file = options_.is_single_file});
+  if (job.directory == options_.directory) {
+    check_and_retain(checkpoint, job.what);
+  } else {
+    copies_->add(checkpoint, [this, what = job.what](const std::string& copy) { check_and_retain(copy, what); });
+  }
+  return checkpoint;
+}
+
+/// Verifies a checkpoint in the run's folder if it is its turn, and deletes those that no rule keeps.
+void CheckpointSaver::check_and_retain(const std::string& checkpoint, const Committed& what) {
+  const std::lock_guard lock(retaining_);
+  if (what.is_verified) {
+    try {
+      checkpoints::verify(checkpoint, threads());
+    } catch (const CheckpointError& error) {
+      checkpoints::quarantine(checkpoint);
+      throw CheckpointError(std::string("the saved checkpoint could not be verified: ") + error.what());
+    }
+    verified_step_ = what.step;
+  }
+  retain(what);
+}
+
+void CheckpointSaver::retain(const Committed& what) {
   checkpoints::RetentionRule rule = options_.retention;
-  rule.best_steps = job.best_steps;
+  rule.best_steps = what.best_steps;
   rule.origin_step = origin_step_;
   const std::vector<std::int64_t> there = checkpoints::list(options_.directory);
-  const bool are_there = std::all_of(job.best_steps.begin(), job.best_steps.end(), [&there](std::int64_t step) {
+  const bool are_there = std::all_of(what.best_steps.begin(), what.best_steps.end(), [&there](std::int64_t step) {
     return std::binary_search(there.begin(), there.end(), step);
   });
-  if (are_there) kept_steps_ = job.best_steps;
+  if (are_there) kept_steps_ = what.best_steps;
   rule.keep_steps = kept_steps_;
   if (verified_step_) rule.keep_steps.push_back(*verified_step_);
   checkpoints::retain(options_.directory, rule);
@@ -238,12 +289,15 @@ void CheckpointSaver::complete() {
   const double stalled = job_->stalled_seconds + seconds_between(began, end);
   const std::unique_ptr<Job> job = std::move(job_);
   // Every rank learns how it ended: what comes next depends on it.
-  const std::int64_t failed = world_.is_root() && !failure.empty() ? 1 : 0;
-  const bool is_failed = (world_.size() > 1 ? world_.all_reduce(failed, mpi::Op::max) : failed) != 0;
-  if (is_failed) {
+  const bool has_lost_copies = copies_ && copies_->failures() >= options_.max_failures;
+  std::int64_t failed = has_lost_copies ? 2 : world_.is_root() && !failure.empty() ? 1 : 0;
+  if (world_.size() > 1) failed = world_.all_reduce(failed, mpi::Op::max);
+  if (failed == 2) {
+    end_run(copies_ ? copies_->last_failure() : "");
+  } else if (failed == 1) {
     note_failure(failure);
   } else {
-    saved_step_ = job->step;
+    saved_step_ = job->what.step;
     ++saves_;
     failures_ = 0;
     longest_seconds_ = std::max(longest_seconds_, seconds_between(job->began, end));
@@ -258,15 +312,18 @@ void CheckpointSaver::note_failure(const std::string& what) {
   last_failure_ = what;
   const std::int64_t doublings = std::min(failures_++, kMaxDoublings);
   retry_at_ = Clock::now() + kFirstRetryAfter * (1 << doublings);
-  if (failures_ >= options_.max_failures) {
-    const std::string all = world_.broadcast(what);
-    throw_agreed(ExitCode::checkpoint, "ckpt.max_failures = " + std::to_string(options_.max_failures) +
-                                           " consecutive saves failed. The last error was: " + all);
-  }
+  if (failures_ >= options_.max_failures) end_run(what);
   if (world_.is_root()) {
     log::error("training continues without this checkpoint (failure " + std::to_string(failures_) + " of " +
                std::to_string(options_.max_failures) + " in a row): " + what);
   }
+}
+
+/// @param what  the last error, on rank 0
+void CheckpointSaver::end_run(const std::string& what) {
+  const std::string all = world_.broadcast(what);
+  throw_agreed(ExitCode::checkpoint, "ckpt.max_failures = " + std::to_string(options_.max_failures) +
+                                         " consecutive saves failed. The last error was: " + all);
 }
 
 bool CheckpointSaver::is_retry_due() const { return failures_ > 0 && !job_ && Clock::now() >= retry_at_; }

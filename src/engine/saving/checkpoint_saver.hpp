@@ -9,6 +9,7 @@
 #include <exception>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <thread>
@@ -18,12 +19,14 @@
 #include "checkpoints/store/retention.hpp"
 #include "checkpoints/store/snapshot.hpp"
 #include "checkpoints/store/store.hpp"
+#include "engine/saving/local_copies.hpp"
 #include "engine/saving/saving_settings.hpp"
 
 namespace lockstep::engine {
 
 struct SaverOptions {
-  std::string directory;  ///< the run's folder of checkpoints
+  std::string directory;   ///< the run's folder of checkpoints
+  std::string local = {};  ///< folder on the local disk of rank 0, where they are written first; empty = none
   bool is_async = true;
   bool is_single_file = false;
   int writers = 1;  ///< ranks that write a part each
@@ -33,6 +36,7 @@ struct SaverOptions {
 };
 
 /// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
+/// @throws ConfigError  ckpt.local_dir with ckpt.mode=sharded
 SaverOptions saver_options(const SavingSettings& settings, std::string directory, int hosts);
 
 /// Writes checkpoints while training continues, one at a time.
@@ -40,6 +44,9 @@ SaverOptions saver_options(const SavingSettings& settings, std::string directory
 /// A save is a copy of the state at a step boundary; a thread of each writing rank writes it, and when all have, rank 0
 /// commits. No thread uses MPI: what they have done is agreed on at step boundaries. A save that fails changes nothing
 /// on the disk, is tried again, and ends the run only after `max_failures` in a row.
+///
+/// With a local disk a save ends when the checkpoint is complete there; a thread of rank 0 copies it to the run's
+/// folder (LocalCopies). If the local disk is full, the checkpoint is written to the run's folder directly.
 class CheckpointSaver {
  public:
   /// Takes the lease of the directory and proves that it can be written to. Collective.
@@ -57,19 +64,18 @@ class CheckpointSaver {
   void save(std::int64_t step, bool can_wait, const std::function<checkpoints::Archive()>& capture);
   /// At every step boundary: takes note of what the writers have done. Collective while a save is under way.
   void poll();
+  /// Waits until what is being written is in the run's folder, or has failed. Collective.
+  void finish();
   /// Waits for a save under way, then for one of `step` unless there is one, tried up to three times. Collective.
   /// @throws CheckpointError  it failed
-  /// Waits until what is being written is committed, or has failed. Collective.
-  void finish() {
-    if (job_) complete();
-  }
   void save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
 
   /// Whether a save failed that should be tried again now. On rank 0.
   bool is_retry_due() const;
   std::int64_t saved_step() const noexcept { return saved_step_; }
-  /// From the boundary at which it began to its end, of the longest save so far; 0 before the first.
-  double longest_seconds() const noexcept { return longest_seconds_; }
+  /// From the boundary at which it began until it is in the run's folder, of the longest save so far; 0 before the
+  /// first.
+  double longest_seconds() const { return longest_seconds_ + (copies_ ? copies_->longest_seconds() : 0); }
   /// From the next save on the checkpoints of these steps stay. Until all of them are there, those stay, too, that
   /// stayed before: who names a better one has not saved it yet.
   void keep_best(std::vector<std::int64_t> steps) { best_steps_ = std::move(steps); }
@@ -79,12 +85,18 @@ class CheckpointSaver {
  private:
   using Clock = std::chrono::steady_clock;
 
-  struct Job {
+  /// A checkpoint when it is committed.
+  struct Committed {
     std::int64_t step = 0;
+    bool is_verified = false;
+    std::vector<std::int64_t> best_steps = {};  // that stay
+  };
+
+  struct Job {
+    Committed what;
+    std::string directory;  // where it is written: the run's folder, or the local one
     std::string staged;
     checkpoints::Archive archive;  // empty on ranks that do not write
-    bool is_verified = false;
-    std::vector<std::int64_t> best_steps;  // that stay when it is committed
     Clock::time_point began;
     double stalled_seconds = 0;  // what training lost to it
     std::string committed;       // rank 0, one writer
@@ -97,10 +109,14 @@ class CheckpointSaver {
   /// That write a part: training has the other cores.
   int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
   void write(Job& job);
-  void retain(const Job& job);
+  void write_and_commit(Job& job);
+  void stage(Job& job);
   std::string commit(const Job& job);
+  void check_and_retain(const std::string& checkpoint, const Committed& what);
+  void retain(const Committed& what);
   void complete();
   void note_failure(const std::string& what);
+  [[noreturn]] void end_run(const std::string& what);
 
   const mpi::Communicator& world_;
   SaverOptions options_;
@@ -110,8 +126,9 @@ class CheckpointSaver {
   std::unique_ptr<Job> job_;
   std::int64_t saved_step_ = -1;
   std::vector<std::int64_t> best_steps_;
-  std::vector<std::int64_t> kept_steps_;  // the best ones when all of them were there last; of the thread that commits
   std::optional<std::int64_t> origin_step_;
+  std::mutex retaining_;                       // of the next two, and of deleting checkpoints
+  std::vector<std::int64_t> kept_steps_;       // the best ones when all of them were there last
   std::optional<std::int64_t> verified_step_;  // newest that was read back
   std::int64_t saves_ = 0;
   std::int64_t passed_over_ = 0;
@@ -119,6 +136,7 @@ class CheckpointSaver {
   Clock::time_point retry_at_;
   double longest_seconds_ = 0;
   std::string last_failure_;
+  std::unique_ptr<LocalCopies> copies_;  // on rank 0 with a local disk; last: its thread uses what is above
 };
 
 }  // namespace lockstep::engine

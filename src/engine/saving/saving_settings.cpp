@@ -22,6 +22,9 @@ KeySpecs when_keys() {
       keys::boolean("ckpt.save_schedule", "true",
                     "Save the rules of the schedule and their state. If false, a resumed run uses the configured rules "
                     "from their initial state"),
+      keys::text("ckpt.local_dir", "",
+                 "Folder on a fast local disk of rank 0. Checkpoints are first written there and then copied to the "
+                 "run's folder while training continues. Empty = disabled"),
       keys::boolean("ckpt.async", "true",
                     "Write checkpoints while training continues. Requires memory for an additional copy of the state"),
       keys::choice("ckpt.mode", "replicated",
@@ -71,6 +74,7 @@ SavingSettings SavingSettings::from(const Section& ckpt) {
           .begin = ckpt.integer("begin"),
           .has_optimizer = ckpt.boolean("save_optimizer"),
           .has_schedule = ckpt.boolean("save_schedule"),
+          .local_dir = ckpt.text("local_dir"),
           .is_async = ckpt.boolean("async"),
           .mode = ckpt.text("mode"),
           .writers = static_cast<int>(ckpt.integer("writers")),

@@ -45,8 +45,7 @@ const optim::Rule& chosen_rule(const Section& optim, const std::vector<optim::Ru
 }
 
 optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, const Precision& precision,
-                                                   std::int64_t micro_batches, const optim::Rule& rule,
-                                                   bool is_on_gpu) {
+                                                   std::int64_t micro_batches, const optim::Rule& rule) {
   const ClipSettings clip = ClipSettings::from(sections.at("train"));
   const NonfiniteSettings nonfinite = NonfiniteSettings::from(sections.at("train"));
   optim::OptimWrapper::WrapperOptions options{.accumulation_steps = micro_batches};
@@ -56,10 +55,6 @@ optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, con
   options.clip.is_by_group = clip.is_by_group;
   if (!rule.uses_closure()) return options;
   require_own_gradients(clip, precision, nonfinite, sections.at("ddp"), rule.name);
-  if (is_on_gpu) {
-    throw ConfigError(sections.at("optim").cite("name") + ": the steps of " + rule.name +
-                      " require the CPU; use run.device=cpu");
-  }
   return options;
 }
 

@@ -35,6 +35,6 @@ const optim::Rule& chosen_rule(const Section& optim, const std::vector<optim::Ru
 /// @param micro_batches  forwards of this rank in a step
 /// @throws ConfigError  what the rule cannot do
 optim::OptimWrapper::WrapperOptions update_options(const Sections& sections, const Precision& precision,
-                                                   std::int64_t micro_batches, const optim::Rule& rule, bool is_on_gpu);
+                                                   std::int64_t micro_batches, const optim::Rule& rule);
 
 }  // namespace lockstep::engine

@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <sys/resource.h>
 
+#include "core/parse_value.hpp"
+
 namespace lockstep::engine {
 
 namespace {
@@ -21,6 +23,29 @@ void raise_open_files_limit(std::uint64_t wanted) {
   if (getrlimit(RLIMIT_NOFILE, &files) != 0) return;
   files.rlim_cur = open_files_limit(files.rlim_cur, files.rlim_max, wanted);
   setrlimit(RLIMIT_NOFILE, &files);  // where it is refused the limit stays as it is
+}
+
+std::optional<double> peak_flops_in(const Section& run) {
+  if (run.text("peak_flops") == "auto") return std::nullopt;
+  const auto flops = parse_real(run.text("peak_flops"));
+  if (flops && *flops >= 0) return flops;
+  throw ConfigError(run.cite("peak_flops") + ": '" + run.text("peak_flops") +
+                    "' is neither auto nor a number of at least 0, such as 67e12");
+}
+
+/// The values of run.extra by name.
+std::map<std::string, std::string> extra_in(const Section& run) {
+  std::map<std::string, std::string> extra;
+  for (const std::string& text : run.texts("extra")) {
+    const std::size_t equals = text.find('=');
+    if (equals == 0 || equals == std::string::npos || text.find_first_of("/@") < equals) {
+      throw ConfigError(run.cite("extra") + ": '" + text + "' is not NAME=VALUE, with a NAME without '/' and '@'");
+    }
+    if (!extra.emplace(text.substr(0, equals), text.substr(equals + 1)).second) {
+      throw ConfigError(run.cite("extra") + ": the name '" + text.substr(0, equals) + "' is given twice");
+    }
+  }
+  return extra;
 }
 
 }  // namespace
@@ -50,6 +75,13 @@ KeySpecs RunSettings::keys() {
           "Accepted for compatibility with other configurations; must be false, because models are not compiled"),
       keys::integer("run.nofile_limit", "4096",
                     "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
+      keys::text(
+          "run.peak_flops", "auto",
+          "Floating-point operations per second of one device, for the model FLOPs utilization (mfu) in the log. "
+          "auto = measured with a matrix product; 0 = no mfu"),
+      keys::texts("run.extra", "",
+                  "NAME=VALUE: data of the user, stored in every checkpoint and printed by ckpt info. Has no effect on "
+                  "training"),
   };
 }
 
@@ -62,7 +94,9 @@ RunSettings RunSettings::from(const Section& run) {
           .has_cudnn_benchmark = run.boolean("cudnn_benchmark"),
           .draws_by_rank = run.boolean("diff_rank_seed"),
           .compile = cited_boolean(run, "compile"),
-          .max_open_files = static_cast<std::uint64_t>(run.integer("nofile_limit"))};
+          .max_open_files = static_cast<std::uint64_t>(run.integer("nofile_limit")),
+          .peak_flops = peak_flops_in(run),
+          .extra = extra_in(run)};
 }
 
 Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes, int loader_threads) {

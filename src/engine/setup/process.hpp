@@ -4,7 +4,9 @@
 #include <lockstep/core/keys.hpp>
 
 #include <cstdint>
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "core/cited.hpp"
@@ -24,6 +26,8 @@ struct RunSettings {
   bool draws_by_rank = true;      ///< ranks draw different dropout
   Cited<bool> compile = {false};  ///< refused
   std::uint64_t max_open_files = 4096;
+  std::optional<double> peak_flops = {};  ///< of one device, per second; 0 = utilization is off; none = measured
+  std::map<std::string, std::string> extra = {};  ///< data of the user, stored in every checkpoint
 
   /// All keys of section `run`; run.name is read by the program.
   static KeySpecs keys();

@@ -78,6 +78,9 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   }
   std::unique_ptr<Hook> evaluate;
   world.all_or_throw([&] { evaluate = evaluate_hook(sections, request.registry.meters); });
+  if (auto* const post_local = trainer.run().strategy.post_local()) {
+    trainer.add_hook(Priority::highest, post_local_hook(*post_local));
+  }
   trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
   trainer.add_hook(Priority::low, schedule_hook(schedule_policy));
   trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
@@ -85,6 +88,8 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
                    train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
   if (evaluate) trainer.add_hook(Priority::normal, std::move(evaluate));
   trainer.add_hook(Priority::normal, timer_hook(interval));
+  trainer.add_hook(Priority::normal, utilization_hook(interval, RunSettings::from(sections.at("run")).peak_flops,
+                                                      trainer.run().strategy.products()));
   trainer.add_hook(Priority::below_normal, log_hook(interval));
   if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
   trainer.add_hook(Priority::very_low,
@@ -165,6 +170,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   strategy->prepare(splits.train->task());
   Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
   trainer.view().origin.environment_json = request.environment_json;
+  trainer.view().extra = RunSettings::from(request.sections.at("run")).extra;
   trainer.add_reporter(request.reporter);
   add_hooks(trainer, world, request, resume.schedule);
   log_start(trainer, *strategy, request.sections);

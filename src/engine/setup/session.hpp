@@ -71,6 +71,9 @@ struct Plan {
 /// @throws ConfigError  what training would refuse
 Plan plan(const mpi::Communicator& world, const Sections& sections, const Registry& registry, std::int64_t points);
 
+struct LrRange;
+struct LrPoint;
+
 struct TrainRequest {
   const Sections& sections;
   const Registry& registry;
@@ -97,11 +100,20 @@ struct TrainRequest {
 /// @throws  an Error of any kind
 Outcome train(const mpi::Communicator& world, TrainRequest request);
 
+/// Trains with a learning rate that increases from step to step, until the loss diverges. Other groups keep their ratio
+/// to the first one. Writes no file. Collective.
+/// @return  a point for each step, the same on every rank
+/// @throws ConfigError  the range is empty
+std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                             const LrRange& range);
+
 /// Asks for an end after the current step. Safe in a signal handler.
 void request_stop() noexcept;
 
 /// Fails early, on every rank, when `resume` cannot be: see load_or_resume. Collective.
-void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& checkpoint_directory);
+/// @param local_dir  value of ckpt.local_dir
+void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& checkpoint_directory,
+                  const std::string& local_dir);
 
 /// The folder of the checkpoint that `from` names (a run's folder, its ckpt folder or a checkpoint), and the
 /// configuration inside it. Collective: rank 0 reads.

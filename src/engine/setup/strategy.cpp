@@ -13,10 +13,19 @@
 #include "engine/setup/model.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
+#include "engine/setup/post_local.hpp"
 #include "engine/setup/process.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
+
+namespace {
+
+const optim::Rule& configured_rule(const Sections& sections, const Registry& registry) {
+  return chosen_rule(sections.at("optim"), registry.rules);
+}
+
+}  // namespace
 
 Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
                    const Registry& registry)
@@ -50,14 +59,25 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   comm.gpu = processor.gpu;
   collectives_ = mpi::make_collectives(world, comm);
   if (row.require != nullptr) world.all_or_throw([&] { row.require(settings_, world.size()); });
+  world.all_or_throw([&] {
+    require_post_local(settings_.post_local, sections_, configured_rule(sections_, registry).uses_closure());
+  });
+  if (!settings_.post_local.averages.value.empty()) {
+    comm_hook_ = "post_local";
+    post_local_ = std::make_unique<PostLocal>(settings_.post_local, world, *collectives_);
+  }
 }
+
+Strategy::~Strategy() = default;
+
+parallel::PostLocalSgd* Strategy::post_local() noexcept { return post_local_ ? &post_local_->averages() : nullptr; }
 
 Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
   if (is_prepared()) return *this;
   std::shared_ptr<models::Model> model;
   world_->all_or_throw([&] { model = build_model(task, std::move(overrides.model)); });
   for (const at::Tensor& parameter : model->parameters()) parameter_count_ += parameter.numel();
-  wrap(std::move(model));
+  wrap(std::move(model), overrides.rule != nullptr ? *overrides.rule : configured_rule(sections_, *registry_));
   build_optimizer(std::move(overrides));
   return *this;
 }
@@ -70,14 +90,20 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
   return model;
 }
 
-void Strategy::wrap(std::shared_ptr<models::Model> model) {
+void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rule) {
   if (layout_.micro_batches > 1 && layout_.lanes == 0 && has_batch_norm(*model)) {
     log::warning(
         "train.micro_batch: batch norm uses the statistics of each micro-batch, so results differ from those of one "
         "forward pass");
   }
-  const parallel::DdpOptions options =
+  parallel::DdpOptions options =
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
+  const bool by_tensors = (device_.is_cuda() || options.sharding.is_as_on_gpu) && !options.sharding.offloads;
+  options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
+  if (post_local_) {
+    options.shares_parameters = false;
+    options.comm_hook = [this](mpi::Collectives&) { return post_local_->averages().choice(); };
+  }
   if (row_->is_alone) {
     model_ = std::make_unique<parallel::DataParallel>(std::move(model), std::vector<at::Device>{device_}, *world_,
                                                       *collectives_, options);
@@ -94,13 +120,13 @@ void Strategy::build_optimizer(Overrides overrides) {
   optim::OptimWrapper::WrapperOptions options;
   world_->all_or_throw([&] {
     if (overrides.rule == nullptr) {
-      overrides.rule = &chosen_rule(sections_.at("optim"), registry_->rules);
+      overrides.rule = &configured_rule(sections_, *registry_);
       plan = plan_groups(sections_, *overrides.rule, model_->model(), world_->size());
       overrides.groups = std::move(plan.groups);
     }
-    average = optim::find_average(sections_.at("ema"));
+    average = optim::find_average(sections_.at("ema"), registry_->averages);
     average_options = optim::AverageOptions::from(sections_.at("ema"));
-    options = update_options(sections_, precision_, layout_.micro_batches, *overrides.rule, device_.is_cuda());
+    options = update_options(sections_, precision_, layout_.micro_batches, *overrides.rule);
     if (overrides.rule->is_whole()) store.own_whole_parameters();  // here all ranks refuse together
   });
   if (world_->is_root()) {

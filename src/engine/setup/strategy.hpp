@@ -21,7 +21,13 @@
 #include "engine/setup/strategy_table.hpp"
 #include "optim/model_average.hpp"
 
+namespace lockstep::parallel {
+class PostLocalSgd;
+}
+
 namespace lockstep::engine {
+
+class PostLocal;
 
 /// The parts that a program provides; the configuration selects the others.
 struct Overrides {
@@ -46,6 +52,7 @@ class Strategy {
            const Registry& registry = builtin_registry());
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
+  ~Strategy();
 
   const std::string& name() const noexcept { return row_->name; }
 
@@ -63,6 +70,8 @@ class Strategy {
   optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
   /// The average of the weights (section `ema`); null = none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
+  /// The averages of post-local SGD (strategy.post_local); null = none.
+  parallel::PostLocalSgd* post_local() noexcept;
 
   /// Number of elements of all parameters of the model, before any division among ranks.
   std::int64_t parameter_count() const noexcept { return parameter_count_; }
@@ -74,11 +83,13 @@ class Strategy {
   int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
   const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
-  const at::Device& device() const noexcept { return device_; }                    ///< device of this rank
+  /// Type of matrix products in forward passes.
+  at::ScalarType products() const { return precision_.autocast.value_or(precision_.parameters); }
+  const at::Device& device() const noexcept { return device_; }  ///< device of this rank
 
  private:
   std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;
-  void wrap(std::shared_ptr<models::Model> model);
+  void wrap(std::shared_ptr<models::Model> model, const optim::Rule& rule);
   void build_optimizer(Overrides overrides);
 
   Sections sections_;
@@ -95,6 +106,7 @@ class Strategy {
   Precision precision_;
   BatchLayout layout_;
   std::unique_ptr<mpi::Collectives> collectives_;
+  std::unique_ptr<PostLocal> post_local_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
   std::unique_ptr<optim::OptimWrapper> optimizer_;
   std::unique_ptr<optim::ModelAverage> average_;

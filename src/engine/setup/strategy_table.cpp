@@ -54,7 +54,7 @@ const StrategyRow& chosen_strategy(const StrategySettings& settings, int world_s
 }
 
 KeySpecs StrategySettings::keys() {
-  return {
+  KeySpecs keys = {
       name_key(),
       keys::integer("strategy.stage", "3",
                     "State that strategy sharded divides among ranks. 1 = optimizer state; 2 = optimizer state and "
@@ -69,6 +69,8 @@ KeySpecs StrategySettings::keys() {
           "strategy.offload", "false",
           "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect on CPU runs"),
   };
+  for (KeySpec& key : PostLocalSettings::keys()) keys.push_back(std::move(key));
+  return keys;
 }
 
 StrategySettings StrategySettings::from(const Section& strategy) {
@@ -76,7 +78,8 @@ StrategySettings StrategySettings::from(const Section& strategy) {
           .stage = static_cast<int>(strategy.integer("stage")),
           .blocks = strategy.text("blocks"),
           .prefetches = strategy.boolean("prefetch"),
-          .offloads = strategy.boolean("offload")};
+          .offloads = strategy.boolean("offload"),
+          .post_local = PostLocalSettings::from(strategy)};
 }
 
 }  // namespace lockstep::engine

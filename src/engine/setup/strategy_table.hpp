@@ -11,12 +11,31 @@
 
 namespace lockstep::engine {
 
+/// Post-local SGD: gradients are averaged over groups of ranks, parameters over larger ones every few steps.
+struct PostLocalSettings {
+  struct Average {
+    std::int64_t period = 1;  ///< steps
+    std::int64_t ranks = 0;   ///< consecutive ranks; 0 = all
+
+    bool operator==(const Average&) const = default;
+  };
+  Cited<std::vector<Average>> averages = {};  ///< the last one is of all ranks; empty = disabled
+  std::int64_t begin = 100;                   ///< steps with gradients averaged over all ranks
+  Cited<std::int64_t> group = {-1};           ///< consecutive ranks that average gradients; -1 = those of a host
+
+  static KeySpecs keys();
+  /// @throws ConfigError  a value is malformed
+  static PostLocalSettings from(const Section& strategy);
+  bool operator==(const PostLocalSettings&) const = default;
+};
+
 struct StrategySettings {
   Cited<std::string> name = {"auto"};
   int stage = 3;            ///< sharded: what is divided among ranks, in [1, 3]
   std::string blocks = "";  ///< stage 3: names, separated by commas; empty = the outermost that consist of blocks
   bool prefetches = true;   ///< stage 3
   bool offloads = false;    ///< sharded, on GPUs
+  PostLocalSettings post_local = {};
 
   /// All keys of section `strategy`.
   static KeySpecs keys();

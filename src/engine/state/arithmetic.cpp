@@ -27,26 +27,21 @@ class ArithmeticState : public Stateful {
     writer.set("/", "precision", precision_);
   }
 
-  /// With lanes, the bits of a run do not depend on where it runs: what would change them is refused.
-  void compare(const Archive& archive, const RestoreOptions&, CompatibilityReport& report) override {
-    const std::int64_t lanes = archive.integer("/", "lanes");
-    if (lanes != lanes_) {
-      report.add({.kind = MismatchKind::arithmetic,
-                  .text = "its train.lanes is " + std::to_string(lanes) + ", the run's is " + std::to_string(lanes_)});
-    } else if (lanes > 0 && archive.integer("/", "threads") != threads_) {
-      report.add({.kind = MismatchKind::arithmetic,
-                  .text = "it was trained with run.threads = " + std::to_string(archive.integer("/", "threads")) +
-                          ", this run has " + std::to_string(threads_)});
-    }
-  }
-
   void restore(const Archive&, const RestoreOptions&) override {}
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
-    return worst_of({by_stage(archive), by_precision(archive), by_ranks(archive), by_threads(archive)});
+    return worst_of(
+        {by_lanes(archive), by_stage(archive), by_precision(archive), by_ranks(archive), by_threads(archive)});
   }
 
  private:
+  Reproducibility by_lanes(const Archive& archive) const {
+    const std::int64_t lanes = archive.integer("/", "lanes");
+    if (lanes == lanes_) return {};
+    return {Level::statistical, "train.lanes is " + std::to_string(lanes_) + " and was " + std::to_string(lanes) +
+                                    ", which changes batch norm, dropout and sums"};
+  }
+
   Reproducibility by_stage(const Archive& archive) const {
     const std::int64_t stage = archive.has_attribute("/", "sharding") ? archive.integer("/", "sharding") : 0;
     if (stage == stage_ || ranks_ == 1) return {};

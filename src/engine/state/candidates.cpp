@@ -10,6 +10,7 @@
 #include <system_error>
 
 #include "checkpoints/store/store.hpp"
+#include "engine/saving/local_copies.hpp"
 #include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
@@ -44,16 +45,17 @@ std::vector<std::string> newest_first(const std::vector<std::int64_t>& steps, co
   return paths;
 }
 
-void require_none(const std::vector<std::int64_t>& steps, const std::string& directory) {
-  if (steps.empty()) return;
-  throw ConfigError("run.dir already contains a checkpoint (" + checkpoints::checkpoint_of(directory, steps.back()) +
+void require_none(const std::string& directory) {
+  const auto newest = checkpoints::latest(directory);
+  if (!newest) return;
+  throw ConfigError("run.dir already contains a checkpoint (" + *newest +
                     "); resume it with --resume=auto, or choose another --run.dir");
 }
 
 std::vector<std::string> candidates(const std::string& source, const std::string& directory) {
   const std::vector<std::int64_t> steps = checkpoints::list(directory);
   if (source == "none") {
-    require_none(steps, directory);
+    require_none(directory);
     return {};
   }
   if (source == "must" && steps.empty()) {
@@ -83,8 +85,17 @@ std::vector<std::string> resume_candidates(const mpi::Communicator& world, const
   return agreed;
 }
 
-void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& directory) {
-  resume_candidates(world, resume, directory);
+void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& directory,
+                  const std::string& local_dir) {
+  bool has_local = false;
+  world.all_or_throw([&] {
+    if (!world.is_root() || local_dir.empty()) return;
+    const std::string local = local_folder(local_dir, directory);
+    if (resume == "none") require_none(local);
+    has_local = checkpoints::latest(local).has_value();
+  });
+  // The checkpoints on the local disk are copied to the run's folder before the run resumes.
+  if (world.agree(!has_local)) resume_candidates(world, resume, directory);
 }
 
 }  // namespace lockstep::engine

@@ -26,7 +26,7 @@ Components captured_components(Run& run, const std::string& config_ini, const Ca
   parallel::DistributedDataParallel& wrapper = strategy.model();
   // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
   // the first gives the reason.
-  Components components = {progress_state(run), origin_state(run.origin, config_ini)};
+  Components components = {progress_state(run), origin_state(run, config_ini)};
   if (parts.has_optimizer) components.push_back(scaler_state(kScaler, strategy.optimizer(), strategy.world()));
   components.push_back(model_state(wrapper.model(), {&wrapper}));
   if (parts.has_optimizer) {

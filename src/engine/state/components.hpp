@@ -67,8 +67,9 @@ std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
 /// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
 std::shared_ptr<Stateful> progress_state(Run& run);
 
-/// The origin of the run: group /meta. It is stored for information and for the lineage, and not restored.
-std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini);
+/// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
+/// user: group /extra.
+std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
 
 /// The states of hooks: group /hooks.
 /// @param omitted  name of a state that is not captured; "" = none

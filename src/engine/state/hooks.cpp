@@ -19,7 +19,6 @@ class HooksState : public Stateful {
   bool is_restored(const RestoreOptions& options) const override { return !options.is_partial; }
 
   void capture(const StateWriter& writer) override {
-    run_->hooks.each(&Hook::before_save, run_->view);
     for (const auto& [priority, hook] : run_->hooks) {
       const std::string name = hook->state_name();
       if (writer.is_writer() && !name.empty() && name != omitted_)

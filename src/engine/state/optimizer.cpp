@@ -65,6 +65,7 @@ class OptimizerState : public Stateful {
     if (at_.store->shards() == nullptr) {
       return visit_arrays([&](const LocalState& local) { writer.put(local.path, local.tensor); });
     }
+    if (at_.optimizer->rule().state_shape() != nullptr) return capture_owned_states(writer);
     const std::vector<std::string>& slots = at_.optimizer->state_names();
     for (std::size_t b = 0; b < at_.store->blocks().size(); ++b) {
       for (std::size_t slot = 0; slot < slots.size(); ++slot) {
@@ -74,6 +75,22 @@ class OptimizerState : public Stateful {
                       state->dtype);
       }
     }
+  }
+
+  /// States with shapes of their own, each of which one rank has.
+  void capture_owned_states(const StateWriter& writer) {
+    const torch::NoGradGuard no_grad;
+    for_each_segment(at_, [&](std::size_t b, std::size_t s) {
+      for (std::size_t slot = 0; slot < at_.optimizer->state_names().size(); ++slot) {
+        const auto state = at_.optimizer->state_of(b, s, slot);
+        if (!state) continue;
+        const at::Tensor like = meta_tensor_of(*state);
+        const at::Tensor values = at::empty_like(like, like.options().device(at_.store->device()));
+        if (const auto own = local_state(at_, b, s, slot)) values.copy_(own->tensor);
+        at_.store->broadcast_from_owner(b, s, values);
+        writer.put(state_path(at_, b, s, slot), values);
+      }
+    });
   }
 
   void capture_groups(const StateWriter& writer) const {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/components.hpp"
+#include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
 
@@ -9,29 +10,36 @@ using checkpoints::Archive;
 
 class OriginState : public Stateful {
  public:
-  OriginState(const RunOrigin& origin, std::string config_ini) : origin_(&origin), config_ini_(std::move(config_ini)) {}
+  OriginState(Run& run, std::string config_ini) : run_(&run), config_ini_(std::move(config_ini)) {}
 
   std::string name() const override { return "origin"; }
 
   void capture(const StateWriter& writer) override {
-    writer.set("/", "parent_digest", origin_->parent_digest);
-    writer.set("/", "run_id", origin_->run_id);
+    const RunOrigin& origin = run_->origin;
+    writer.set("/", "parent_digest", origin.parent_digest);
+    writer.set("/", "run_id", origin.run_id);
     writer.put("/meta/config_ini", checkpoints::text_array(config_ini_));
-    writer.put("/meta/env_json", checkpoints::text_array(origin_->environment_json));
-    writer.put("/meta/lineage", checkpoints::text_array(origin_->lineage));
+    writer.put("/meta/env_json", checkpoints::text_array(origin.environment_json));
+    writer.put("/meta/lineage", checkpoints::text_array(origin.lineage));
+    for (const auto& [name, value] : run_->extra) writer.set(kExtra, name, value);
   }
 
-  void restore(const Archive&, const RestoreOptions&) override {}
+  /// The names that this start sets keep their values.
+  void restore(const Archive& archive, const RestoreOptions&) override {
+    for (const auto& [name, value] : archive.attributes_of(kExtra)) {
+      if (const auto* const text = std::get_if<std::string>(&value)) run_->extra.emplace(name, *text);
+    }
+  }
 
  private:
-  const RunOrigin* origin_;
+  Run* run_;
   std::string config_ini_;
 };
 
 }  // namespace
 
-std::shared_ptr<Stateful> origin_state(const RunOrigin& origin, std::string config_ini) {
-  return std::make_shared<OriginState>(origin, std::move(config_ini));
+std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini) {
+  return std::make_shared<OriginState>(run, std::move(config_ini));
 }
 
 }  // namespace lockstep::engine

@@ -19,6 +19,7 @@ inline const std::string kScaler = "/scaler";
 inline const std::string kSampler = "/sampler";
 inline const std::string kSchedule = "/sched/0";
 inline const std::string kGenerators = "/rng/cpu";
+inline const std::string kExtra = "/extra";
 inline const std::string kHooks = "/hooks";
 inline const std::string kCommHook = "/comm/hook";
 inline const std::string kBuckets = "/comm/buckets";

@@ -2,6 +2,7 @@
 #include "engine/state/run_state.hpp"
 
 #include "engine/loop/trainer.hpp"
+#include "engine/saving/replicas.hpp"
 #include "engine/state/components.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/renames.hpp"
@@ -46,6 +47,9 @@ void divide(checkpoints::RestoreTargets& shared, const mpi::Communicator& node_r
 }  // namespace
 
 Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer, const CapturedParts& parts) {
+  RunView& view = trainer.view();
+  trainer.run().hooks.each(&Hook::before_save, view);
+  require_equal_replicas(view.world, view.wrapper.store());
   Archive archive;
   const StateWriter writer(archive, is_writer);
   for (const auto& component : captured_components(trainer.run(), config_ini, parts)) component->capture(writer);

@@ -75,7 +75,8 @@ class CapturingHook : public Hook {
 };
 
 struct AveragedRun : SmallRun {
-  AveragedRun(const mpi::Communicator& world, const Settings& settings) : SmallRun(world, settings) {
+  AveragedRun(const mpi::Communicator& world, const Settings& settings, const Registry& registry = builtin_registry())
+      : SmallRun(world, settings, registry) {
     trainer.add_hook(Priority::very_high, std::make_unique<WatchingHook>(trainer, steps));
     trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
     trainer.add_hook(Priority::normal, evaluate_hook(sections));
@@ -167,6 +168,21 @@ TEST_F(AverageTest, IsTheMeanOfTheWeightsInSharedAndInPrivateMemory) {
   for (const std::string begin : {"1", "3"}) {
     EXPECT_EQ(testing::differences(ends["true" + begin], ends["false" + begin]), "");
   }
+}
+
+// A program's own row: each update replaces the average by the weights.
+TEST_F(AverageTest, AProgramAddsAverages) {
+  Registry registry;
+  registry.averages.push_back({.name = "latest", .help = "the weights", .weight = [](const auto&, auto) { return 1; }});
+  AveragedRun run(world_, with(kCnn, {{"ema.kind", "latest"}}), registry);
+  run.trainer.train();
+  const Archive archive = through_a_file(run, "latest");
+  EXPECT_EQ(archive.text("/ema", "kind"), "latest");
+  std::size_t i = 0;
+  for (const auto& item : run.strategy.model().model().named_parameters()) {
+    EXPECT_TRUE(at::equal(tensor_in(archive, "/ema/params/" + item.key()), run.steps.back()[i++])) << item.key();
+  }
+  EXPECT_THROW(AveragedRun(world_, with(kCnn, {{"ema.kind", "latest"}})), ConfigError);
 }
 
 TEST_F(AverageTest, ChangesNoBitOfTheTraining) {

@@ -89,6 +89,80 @@ TEST_F(CommStateTest, AProgramAddsCommunicationHooks) {
   }
 }
 
+const Settings kPostLocal = {
+    {"strategy.post_local", "3:all"}, {"strategy.post_local_begin", "2"}, {"strategy.post_local_group", "1"}};
+
+/// Keeps the state after step 5.
+class CapturingHook : public Hook {
+ public:
+  CapturingHook(Trainer& trainer, Archive& state) : trainer_(&trainer), state_(&state) {}
+  void between_steps(RunView&, const StepReport& report) override {
+    if (report.progress.step != 5) return;
+    *state_ = capture(*trainer_, "", true).with_bytes([](const checkpoints::Array& array) {
+      const auto kept = std::make_shared<std::vector<std::byte>>(array.bytes.begin(), array.bytes.end());
+      return checkpoints::Array{.dtype = array.dtype, .shape = array.shape, .bytes = *kept, .owner = kept};
+    });
+  }
+
+ private:
+  Trainer* trainer_;
+  Archive* state_;
+};
+
+// At a checkpoint all ranks get the same weights and moments, so that a resumed run has what the run had.
+TEST_F(CommStateTest, PostLocalSgdContinuesBitForBit) {
+  Archive state;
+  SmallRun straight(world_, with(kBase, kPostLocal));
+  straight.trainer.add_hook(Priority::low, std::make_unique<CapturingHook>(straight.trainer, state));
+  straight.trainer.train();
+  EXPECT_EQ(state.text("/comm/hook", "type"), "post_local");
+  SmallRun resumed(world_, with(kBase, kPostLocal));
+  restore(resumed.trainer, state);
+  EXPECT_EQ(reproducibility_of(resumed.trainer, state, {}).text(), "bitwise");
+  resumed.trainer.train();
+  EXPECT_EQ(resumed.losses, std::vector<double>(straight.losses.begin() + 5, straight.losses.end()));
+  EXPECT_EQ(testing::differences(capture(straight.trainer, "", true), capture(resumed.trainer, "", true)), "");
+  if (world_.size() == 1) return;
+  SmallRun ddp(world_, kBase);
+  ddp.trainer.train();
+  EXPECT_EQ(std::vector<double>(ddp.losses.begin(), ddp.losses.begin() + 3),
+            std::vector<double>(straight.losses.begin(), straight.losses.begin() + 3));
+  EXPECT_NE(ddp.losses, straight.losses);
+}
+
+// Averages of equal weights over 2 or 4 ranks are exact.
+TEST_F(CommStateTest, PostLocalSgdOfOneGroupIsDdp) {
+  if (world_.size() == 3) GTEST_SKIP() << "a mean of three equal numbers is rounded";
+  SmallRun local(world_, with(kBase, with(kPostLocal, {{"strategy.post_local_group", std::to_string(world_.size())}})));
+  local.trainer.train();
+  SmallRun ddp(world_, kBase);
+  ddp.trainer.train();
+  EXPECT_EQ(local.losses, ddp.losses);
+}
+
+TEST_F(CommStateTest, PostLocalSgdRefusesWhatRequiresEqualWeights) {
+  const auto refusal = [&](const Settings& settings) -> std::string {
+    try {
+      const SmallRun run(world_, with(kBase, with(kPostLocal, settings)));
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  const Settings excluded = {{"train.lanes", "12"},     {"train.precision", "fp16"}, {"strategy.name", "sharded"},
+                             {"ddp.comm_hook", "bf16"}, {"ema.kind", "ema"},         {"optim.name", "lbfgs"}};
+  for (const auto& setting : excluded) {
+    EXPECT_NE(refusal({setting}).find("cannot be combined with"), std::string::npos) << setting.first;
+  }
+  const std::vector<std::pair<std::string, std::string>> malformed = {
+      {"4", "is not PERIOD:RANKS"},        {"0:all", "is not PERIOD:RANKS"}, {"4:x", "neither a positive number"},
+      {"4:2", "must be over all ranks"},   {"4:all,8:all", "must increase"}, {"8:2,4:all", "must increase"},
+      {"4:64,8:all", "groups of 64 ranks"}};
+  for (const auto& [value, part] : malformed) {
+    EXPECT_NE(refusal({{"strategy.post_local", value}}).find(part), std::string::npos) << value;
+  }
+}
+
 TEST_F(CommStateTest, PowerSgdContinuesBitForBit) {
   for (const char* const is_batched : {"false", "true"}) {
     const Settings settings = with(kPowerSgd, {{"ddp.powersgd_batched", is_batched}});

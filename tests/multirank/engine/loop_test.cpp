@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/measures/flop_counter.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {
@@ -112,6 +113,58 @@ TEST(LoopTest, MicroBatchesNotifyForwardAndLossAndTheLastOneTheRest) {
 }
 
 // Lower bands first, equal ones in the order of registration; the same at every moment.
+// An mlp multiplies each sample by every element of its matrices.
+TEST(LoopTest, TheForwardOfAnMlpHasTwoOperationsPerWeight) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, kTwelveSteps);
+  std::int64_t weights = 0;
+  for (const at::Tensor& parameter : run.strategy.model().model().parameters()) {
+    if (parameter.dim() == 2) weights += parameter.numel();
+  }
+  batch::Batch batch = run.splits.train->get(batch::draws_in_order(0, 5));
+  const FlopCounter counter;
+  run.strategy.model().forward(batch);
+  EXPECT_EQ(counter.count(), 2 * 5 * weights);
+}
+
+TEST(LoopTest, UtilizationIsInTheRecords) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun run(world, kTwelveSteps);
+  std::vector<double> utilization;
+  std::vector<double> memory;
+  run.trainer.add_reporter([&](const Record& record) {
+    if (record.kind != "train") return;
+    utilization.push_back(record.number("mfu").value_or(-1));
+    memory.push_back(record.number("memory_mb").value_or(-1));
+  });
+  run.trainer.add_hook(Priority::normal, utilization_hook(6, 1e12, at::kFloat));
+  run.trainer.add_hook(Priority::below_normal, log_hook(6));
+  run.trainer.train();
+  if (!world.is_root()) return;
+  ASSERT_EQ(utilization.size(), 2U);
+  for (const double each : utilization) EXPECT_GT(each, 0);
+  for (const double each : memory) EXPECT_GT(each, 1);
+}
+
+TEST(LoopTest, RatesOfGroupsAreInTheRecordsIfTheyDiffer) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const char* const factor : {"1", "2"}) {
+    SmallRun run(world, with(kTwelveSteps, {{"optim.paramwise", "bias_lr_mult=" + std::string(factor)}}));
+    std::vector<std::pair<std::string, double>> rates;
+    run.trainer.add_reporter([&](const Record& record) {
+      for (const auto& [name, value] : record.values) {
+        if (name.starts_with("lr/")) rates.emplace_back(name, record.number(name).value_or(-1));
+      }
+    });
+    run.trainer.add_hook(Priority::below_normal, log_hook(12));
+    run.trainer.train();
+    if (!world.is_root()) continue;
+    std::vector<std::pair<std::string, double>> expected;
+    if (std::string(factor) == "2") expected = {{"lr/rest", 0.01}, {"lr/lr*2", 0.02}};
+    EXPECT_EQ(rates, expected);
+  }
+}
+
 TEST(LoopTest, HooksKeepOneOrder) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEpochs);

@@ -8,7 +8,9 @@
 #include <filesystem>
 
 #include "engine/saving/checkpoint_saver.hpp"
+#include "engine/saving/local_copies.hpp"
 #include "engine/saving/replicas.hpp"
+#include "engine/setup/session.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
 #include "parallel/store/parameter_store.hpp"
@@ -125,6 +127,108 @@ TEST_F(SaverTest, AFailedSaveIsTriedAgainAndOnlyManyInARowEndTheRun) {
   if (world_.is_root()) {
     EXPECT_EQ(checkpoints::list(directory), (Steps{1, 4}));
   }
+}
+
+TEST_F(SaverTest, TheLocalDiskHoldsACheckpointOnlyUntilItIsCopied) {
+  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const std::string direct = train("direct/ckpt", every);
+  for (const char* mode : {"replicated", "single"}) {
+    const std::string name = mode;
+    const std::string local = shared_ + "/local-" + name;
+    const std::string copied = train(
+        name + "/ckpt", with(every, {{"ckpt.local_dir", local}, {"ckpt.mode", mode}, {"ckpt.verify_every", "1"}}));
+    if (!world_.is_root()) continue;
+    ASSERT_EQ(checkpoints::list(copied), (Steps{3, 6, 9, 12})) << mode;
+    for (const std::int64_t step : {3, 6, 9, 12}) {
+      EXPECT_EQ(testing::differences(checkpoints::read(checkpoints::checkpoint_of(direct, step)),
+                                     checkpoints::read(checkpoints::checkpoint_of(copied, step))),
+                "")
+          << mode << " at " << step;
+    }
+    const std::string folder = local_folder(local, copied);
+    EXPECT_TRUE(fs::path(folder).filename().string().starts_with(name + "-")) << folder;
+    EXPECT_TRUE(fs::is_empty(folder));
+  }
+}
+
+// The run was killed when the checkpoint of step 9 was complete on the local disk, but not in the run's folder.
+TEST_F(SaverTest, ALocalCheckpointIsCopiedBeforeTheRunResumes) {
+  const Settings every = {{"ckpt.every_steps", "3"}, {"ckpt.keep_last", "9"}};
+  const std::string directory = train("run/ckpt", with(every, {{"train.max_steps", "9"}}));
+  const std::string local = shared_ + "/local";
+  const std::string folder = local_folder(local, directory);
+  const auto move_to_local = [&](std::int64_t step) {
+    if (!world_.is_root()) return;
+    fs::create_directories(folder);
+    fs::rename(checkpoints::checkpoint_of(directory, step), folder + "/" + checkpoints::folder_name(step));
+  };
+  const auto resume = [&] {
+    world_.barrier();
+    SmallRun run(world_, with(kBase, {{"resume", "auto"}, {"ckpt.local_dir", local}}));
+    check_resume(world_, "must", directory, local);
+    const auto hook = run.checkpoint_hook(directory, "config");
+    const auto from = load_or_resume(run.trainer, run.sections, directory);
+    world_.barrier();
+    return from;
+  };
+  move_to_local(9);
+  EXPECT_EQ(resume(), directory + "/step-000000000009");
+  if (world_.is_root()) {
+    EXPECT_EQ(checkpoints::list(directory), (Steps{3, 6, 9}));
+    EXPECT_TRUE(fs::is_empty(folder));
+  }
+  EXPECT_THROW(check_resume(world_, "none", directory, local), ConfigError);
+
+  move_to_local(9);
+  if (world_.is_root()) {
+    fs::resize_file(folder + "/step-000000000009/state.h5", 1000);
+  }
+  EXPECT_EQ(resume(), directory + "/step-000000000006");
+  if (world_.is_root()) {
+    EXPECT_TRUE(fs::exists(folder + "/.bad-step-000000000009.1"));
+  }
+}
+
+// A file in the place of the local folder stands for a disk that is full.
+TEST_F(SaverTest, AFullLocalDiskIsNotUsed) {
+  const std::string local = shared_ + "/local";
+  const auto capture_nothing = [] { return checkpoints::Archive(); };
+  CheckpointSaver saver(world_, {.directory = shared_ + "/ckpt", .local = local});
+  world_.barrier();
+  if (world_.is_root()) {
+    fs::remove(local);
+    testing::write_file(local, "a file in the way");
+  }
+  saver.save_now(1, capture_nothing);
+  EXPECT_EQ(saver.saved_step(), 1);
+  if (world_.is_root()) {
+    EXPECT_EQ(checkpoints::list(shared_ + "/ckpt"), (Steps{1}));
+  }
+}
+
+TEST_F(SaverTest, ACheckpointThatCannotBeCopiedStaysOnTheLocalDisk) {
+  const std::string directory = shared_ + "/ckpt";
+  const std::string local = shared_ + "/local";
+  const auto capture_nothing = [] { return checkpoints::Archive(); };
+  CheckpointSaver saver(world_, {.directory = directory, .local = local});
+  world_.barrier();
+  if (world_.is_root()) {
+    fs::rename(directory, directory + ".away");
+    testing::write_file(directory, "a file in the way");
+  }
+  try {
+    saver.save_now(1, capture_nothing);
+    ADD_FAILURE() << "the copy did not fail";
+  } catch (const CheckpointError& error) {
+    EXPECT_NE(std::string(error.what()).find("it stays on the local disk"), std::string::npos) << error.what();
+  }
+  if (world_.is_root()) {
+    EXPECT_EQ(checkpoints::list(local), (Steps{1}));
+  }
+}
+
+TEST_F(SaverTest, ShardedCheckpointsOnALocalDiskAreRefused) {
+  EXPECT_THROW(train("run/ckpt", {{"ckpt.local_dir", shared_ + "/local"}, {"ckpt.mode", "sharded"}}), ConfigError);
 }
 
 // Such ranks train different models, and their checkpoint would hide it.

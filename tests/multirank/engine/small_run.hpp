@@ -82,6 +82,7 @@ struct SmallRun {
         made(make(sections, world, registry)),
         strategy(made->prepare(splits.train->task(), overrides_of(parameters_type))),
         trainer(sections, strategy, splits, registry) {
+    if (strategy.post_local() != nullptr) trainer.add_hook(Priority::highest, post_local_hook(*strategy.post_local()));
     trainer.add_hook(Priority::low, schedule_hook(sections.at("resume").text("schedule")));
     trainer.add_hook(Priority::normal, std::make_unique<NotingHook>(losses, norms));
   }

@@ -179,6 +179,10 @@ TEST_F(StatefulTest, TheReproducibilityOfARunIsThatOfItsWorstComponent) {
   EXPECT_EQ(text_of({}, stage), world_.size() == 1 ? by_ranks
                                                    : "order, because it was written by a run of sharding stage 2 (0: "
                                                      "none), which rounds sums otherwise");
+  Archive lanes = same;
+  lanes.set("/", "lanes", std::int64_t{4});
+  EXPECT_EQ(text_of({}, lanes),
+            "statistical, because train.lanes is 0 and was 4, which changes batch norm, dropout and sums");
   EXPECT_EQ(text_of(precision, stage), "statistical, because train.precision is bf16 and was fp32");
   EXPECT_EQ(text_of(with(precision, hook), stage), "statistical, because ddp.comm_hook is powersgd and was none");
   for (const RestoreOptions& options : {RestoreOptions{.is_partial = true}, RestoreOptions{.resets_optim = true},

@@ -35,7 +35,7 @@ TEST(CompatibilityTest, MismatchesAreListedByKindAndThenAsTheyCame) {
   const Archive archive;
   CompatibilityReport report(archive);
   EXPECT_EQ(refusal_of(report), "");
-  report.add({.kind = MismatchKind::arithmetic, .text = "lanes"});
+  report.add({.kind = MismatchKind::other, .text = "lanes"});
   report.add({.kind = MismatchKind::data, .text = "length", .remedies = {Remedy::reset_sampler}});
   report.add({.kind = MismatchKind::optimizer, .text = "rule", .remedies = {Remedy::reset_optimizer}});
   report.add({.kind = MismatchKind::data, .text = "seed", .remedies = {Remedy::reset_sampler}});

@@ -30,6 +30,11 @@ TEST(PhasesTest, PlansOfTheReferenceSystems) {
   EXPECT_EQ(phases_of("", 1000000).plan(3), "TTTt");
 }
 
+TEST(PhasesTest, TheIntervalOfEpochsCanChange) {
+  const Phases phases({.every_epochs = Intervals::parse("3,5:1", 1, ""), .begin_epoch = 1});
+  EXPECT_EQ(phases.plan(7), "TTTtTTtTtTt");
+}
+
 TEST(PhasesTest, APatternIsRepeated) {
   EXPECT_EQ(phases_of("train:2,test").plan(5), "TTtTTtTt");
   EXPECT_EQ(phases_of("train,test,train:3,test").plan(9), "TtTTTtTtTTTtTt");

@@ -33,6 +33,21 @@ TEST(ConsoleLineTest, HasAFixedOrder) {
             "step 120/2000 epoch 1 loss 0.3214 lr 0.00100 samples/s 10234 data-wait 1.2% grad-norm 0.53 eta 0:01:23");
 }
 
+TEST(ConsoleLineTest, ShowsGroupsMemoryAndUtilization) {
+  ConsoleValues values = sample();
+  values.memory_mb = 512.4;
+  values.mfu = 0.414;
+  values.group_lrs = {{"decay", 0.001}, {"head", 0.01}};
+  EXPECT_EQ(console_line(values),
+            "step 120/2000 epoch 1 loss 0.3214 lr decay 0.00100 head 0.0100 samples/s 10234 data-wait 1.2% grad-norm "
+            "0.53 mem 512M mfu 41% eta 0:01:23");
+  values.memory_mb = 1536;
+  values.group_lrs = {{"a", 0.001}, {"b", 0.01}, {"c", 1e-5}, {"d", 0.002}};
+  const std::string line = console_line(values);
+  EXPECT_NE(line.find(" lr 1.00e-05 to 0.0100 "), std::string::npos) << line;
+  EXPECT_NE(line.find(" mem 1.5G "), std::string::npos) << line;
+}
+
 TEST(ConsoleLineTest, LeavesOutWhatIsNotKnown) {
   ConsoleValues values = sample();
   values.total_steps = 0;
