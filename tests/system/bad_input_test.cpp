@@ -100,10 +100,6 @@ TEST_P(BadInputTest, WhatLbfgsCannotDo) {
   expect_refusal(lbfgs + "--train.clip_grad=norm:1", kConfiguration, {"train.clip_grad", why});
   expect_refusal(lbfgs + "--train.precision=fp16", kConfiguration, {"train.precision", why});
   expect_refusal(lbfgs + "--ddp.comm_hook=powersgd", kConfiguration, {"ddp.comm_hook", why});
-  for (const char* stage : {"1", "2", "3"}) {
-    expect_refusal(lbfgs + "--strategy.name=sharded --strategy.stage=" + stage, kConfiguration,
-                   {"optim.name", "whole parameters"});
-  }
 }
 
 struct Misuse {
@@ -115,7 +111,6 @@ struct Misuse {
 TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
   const std::vector<Misuse> rows = {
       {"--strategy.name=single", {"strategy.name", "single requires one rank, but there are"}, 2},
-      {"--strategy.name=sharded --optim.name=muon", {"optim.name", "whole parameters", "strategy.name=ddp"}, 2},
       {"--optim.name=rmsprop --optim.paramwise=custom:weight,centered=true --optim.paramwise=custom:bias,momentum=0.9",
        {"optim.paramwise", "different states of rule 'rmsprop'"}},
       {"--optim.name=sgd --sched.rule=constant,of=momentum,base=0.9", {"sched.rule", "sgd keeps no momentum_buffer"}},

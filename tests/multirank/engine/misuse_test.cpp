@@ -82,7 +82,6 @@ INSTANTIATE_TEST_SUITE_P(
     kName);
 
 const Settings kSgd = {{"optim.name", "sgd"}};
-const Settings kSharded = {{"strategy.name", "sharded"}};
 const Settings kFp16 = {{"train.precision", "fp16"}};
 
 INSTANTIATE_TEST_SUITE_P(
@@ -114,8 +113,6 @@ INSTANTIATE_TEST_SUITE_P(
     Strategies, RunMisuseTest,
     ::testing::Values(
         Misuse{"Model", {{"model.name", "lenet"}}, "model.name (test): 'lenet' is unknown; choose one of: "},  // 3.3.1
-        Misuse{"WholeParameters", with(kSharded, {{"optim.name", "muon"}}),
-               "optim.name: this optimizer updates whole parameters", 2},
         Misuse{"DifferentStates",
                {{"optim.name", "rmsprop"},
                 {"optim.paramwise", "custom:weight,centered=true"},
