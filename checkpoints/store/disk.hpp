@@ -25,6 +25,7 @@ class NewFile {
 
   /// Takes the space now, so that a full disk is noticed before anything is written; some file systems cannot.
   void reserve(std::uint64_t bytes);
+  /// The disk begins to write large pieces at once.
   void write(std::uint64_t offset, std::span<const std::byte> bytes);
   /// After a failure the file must be given up: a second fsync may succeed although data was lost.
   void sync();
