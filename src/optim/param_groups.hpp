@@ -106,19 +106,22 @@ class ParamGroupBuilder {
 struct LrScaleSettings {
   std::int64_t base_batch = 0;        ///< samples of a step for which optim.lr is meant; 0 = lrs are not scaled
   bool includes_accumulation = true;  ///< a whole step counts; else one forward of all ranks
+  bool is_square_root = false;        ///< lrs follow the square root of the batch
 
   static KeySpecs keys();
   /// @throws ConfigError  optim.auto_scale_lr without optim.base_batch_size
   static LrScaleSettings from(const Section& optim);
 };
 
-/// How learning rates follow the batch: lr * batch / base_batch.
-/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1.
+/// How learning rates follow the batch: lr * batch / base_batch, or lr * sqrt(batch / base_batch).
+/// Source: Goyal et al., "Accurate, large minibatch SGD", 2017, section 2.1; of the square root: Krizhevsky, "One weird
+/// trick for parallelizing convolutional neural networks", 2014, section 5.
 struct LrScale {
   std::int64_t batch = 0;       ///< samples of a step that count
   std::int64_t base_batch = 0;  ///< for which the configured lr is meant; 0 = optim.auto_scale_lr is off
+  bool is_square_root = false;
 
-  double factor() const { return base_batch == 0 ? 1 : static_cast<double>(batch) / static_cast<double>(base_batch); }
+  double factor() const;
 };
 
 /// @param samples_per_step     over all ranks

@@ -185,7 +185,8 @@ struct HookRow {
   std::function<std::unique_ptr<Hook>(const Section& options, const HookContext& context)> make;
 };
 
-/// early_stopping, precise_bn, sync_buffers, freeze, memory, profiler, parameter_statistics, nan_output, run_time.
+/// early_stopping, precise_bn, sync_buffers, freeze, memory, profiler, parameter_statistics, nan_output,
+/// empty_cache, run_time.
 const std::vector<HookRow>& builtin_hooks();
 
 /// Creates the hooks of `train.hooks` ("early_stopping,metric=val/accuracy,patience=3"), in order, with the priority of

@@ -62,7 +62,10 @@ struct DdpOptions {
   BufferMode buffers = BufferMode::off;
   bool shares_parameters = false;        ///< one copy of the parameters per host
   int hosts = 0;                         ///< see Topology::of
-  bool synchronizes_batch_norm = false;  ///< use statistics of all ranks, see convert_to_sync_batch_norm
+  bool synchronizes_batch_norm = false;  ///< use statistics of several ranks, see convert_to_sync_batch_norm
+  /// > 0 = this many consecutive ranks share the statistics, the last ones possibly fewer; 0 = all ranks; -1 = the
+  /// ranks of a host.
+  int batch_norm_ranks = 0;
   AnomalyCheck anomaly_check = AnomalyCheck::off;
   std::vector<std::string> recompute = {};  ///< blocks to recompute in backward, see models::recompute_tap
   bool weighs_samples = false;              ///< train_step weights ranks by their number of samples instead of equally

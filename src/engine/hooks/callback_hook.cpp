@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "engine/hooks/callback_hook.hpp"
+#include <lockstep/engine/callback_hook.hpp>
 
 #include <utility>
 

@@ -3,6 +3,8 @@
 
 #include <lockstep/engine/hook.hpp>
 
+#include <cstdint>
+#include <functional>
 #include <memory>
 
 // The functions that create the rows of builtin_hooks, one file each.
@@ -16,6 +18,16 @@ std::unique_ptr<Hook> memory_hook(const Section& options, const HookContext& con
 std::unique_ptr<Hook> profiler_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> parameter_statistics_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> nan_output_hook(const Section& options, const HookContext& context);
+std::unique_ptr<Hook> empty_cache_hook(const Section& options, const HookContext& context);
 std::unique_ptr<Hook> run_time_hook(const Section& options, const HookContext& context);
+
+/// When the memory that LibTorch keeps for reuse is returned to the GPU.
+struct EmptyCacheTimes {
+  std::int64_t interval = 0;  ///< steps; 0 = not after steps
+  bool is_after_epochs = true;
+  bool is_after_evaluations = true;
+};
+
+std::unique_ptr<Hook> empty_cache_hook_at(const EmptyCacheTimes& times, std::function<void(RunView&)> empty);
 
 }  // namespace lockstep::engine

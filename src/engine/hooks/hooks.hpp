@@ -91,7 +91,8 @@ std::unique_ptr<Hook> rank_events_hook(std::int64_t interval, const mpi::Communi
 
 /// Reports a "train" record when is_log_due: progress, loss, lr, and what other hooks left in the run's events.
 /// Priority::below_normal.
-std::unique_ptr<Hook> log_hook(std::int64_t interval);
+/// @param window  number of latest steps over which the loss is averaged; >= 1
+std::unique_ptr<Hook> log_hook(std::int64_t interval, std::int64_t window = 1);
 
 /// Keeps tables, images and histograms in the run's events and shows the events to `visit` after each step and after
 /// training, behind those who leave them there: Priority::below_normal. May be on one rank alone.

@@ -13,15 +13,21 @@ namespace {
 
 class LogHook : public Hook {
  public:
-  explicit LogHook(std::int64_t interval) : interval_(interval) {}
+  LogHook(std::int64_t interval, std::int64_t window)
+      : interval_(interval), window_(static_cast<std::size_t>(window)), losses_(window_) {}
+
+  void after_roll_back(RunView&) override { losses_ = History(window_); }
 
   void after_step(RunView& run, const StepReport& report) override {
     const Progress& at = report.progress;
+    if (!report.is_skipped) losses_.add({.value = report.loss, .step = at.step});
     if (!is_log_due(at, interval_)) return;
-    Record record{
-        .kind = "train",
-        .values = {
-            {"step", at.step}, {"epoch", at.epoch}, {"samples", at.samples}, {"loss", report.loss}, {"lr", report.lr}}};
+    Record record{.kind = "train",
+                  .values = {{"step", at.step},
+                             {"epoch", at.epoch},
+                             {"samples", at.samples},
+                             {"loss", loss_of(report)},
+                             {"lr", report.lr}}};
     for (const auto& [name, lr] : rates_of(run.optimizer.optimizer().groups())) {
       record.values.emplace_back("lr/" + name, lr);
     }
@@ -38,6 +44,8 @@ class LogHook : public Hook {
   }
 
  private:
+  double loss_of(const StepReport& report) const { return report.is_skipped ? report.loss : losses_.mean(window_); }
+
   /// The learning rates of the parameter groups, if they differ.
   static std::vector<std::pair<std::string, double>> rates_of(const std::vector<optim::ParamGroup>& groups) {
     std::vector<std::pair<std::string, double>> rates;
@@ -50,6 +58,8 @@ class LogHook : public Hook {
   }
 
   std::int64_t interval_;
+  std::size_t window_;
+  History losses_;        // of the latest steps that were not skipped
   std::size_t seen_ = 0;  // cursor of the events
 };
 
@@ -59,6 +69,8 @@ bool is_log_due(const Progress& progress, std::int64_t interval) {
   return progress.step % interval == 0 || progress.step == progress.total_steps;
 }
 
-std::unique_ptr<Hook> log_hook(std::int64_t interval) { return std::make_unique<LogHook>(interval); }
+std::unique_ptr<Hook> log_hook(std::int64_t interval, std::int64_t window) {
+  return std::make_unique<LogHook>(interval, window);
+}
 
 }  // namespace lockstep::engine

@@ -13,6 +13,10 @@ KeySpecs LogSettings::keys() {
           "Lowest level of messages on the console. The files train.log and logs/rank_*.log contain all levels",
           {"debug", "info", "warning", "error"}),
       keys::integer("log.interval", "10", "Steps between lines of the log and of metrics.jsonl", 1, kMaxSteps),
+      keys::integer("log.window", "1",
+                    "Number of latest steps over which the loss of the log and of metrics.jsonl is averaged. 1 = the "
+                    "loss of the step",
+                    1, 1e6),
       keys::real("log.console_secs", "5",
                  "Minimum time in seconds between progress lines on the console. The files contain all lines", 0, 1e6),
       keys::boolean("log.tensorboard", "true",
@@ -29,6 +33,7 @@ KeySpecs LogSettings::keys() {
 
 LogSettings LogSettings::from(const Section& log) {
   return {.interval = log.integer("interval"),
+          .window = log.integer("window"),
           .pictures = log.integer("pictures"),
           .times_sections = log.boolean("sections")};
 }

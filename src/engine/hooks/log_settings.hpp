@@ -10,6 +10,7 @@ namespace lockstep::engine {
 
 struct LogSettings {
   std::int64_t interval = 10;   ///< steps; >= 1
+  std::int64_t window = 1;      ///< steps over which losses are averaged; >= 1
   std::int64_t pictures = 16;   ///< maximum number of samples that are shown; 0 = none
   bool times_sections = false;  ///< the sections of a step are measured
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_data.hpp>
 
-#include <algorithm>
-
 namespace lockstep::engine {
 
 data::Share BatchLayout::positions_of(std::int64_t part) const {
-  const std::int64_t begin = part * micro_batch_size;
-  return {share.begin + begin, std::min(micro_batch_size, share.count - begin)};
+  const data::Share positions = data::share_of(share.count, static_cast<int>(part), static_cast<int>(micro_batches));
+  return {share.begin + positions.begin, positions.count};
 }
 
 std::vector<batch::Draw> RunData::draws_of(std::int64_t position, std::int64_t part) const {

@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include <algorithm>
 #include <string>
 
 #include "mpi/lane_tree.hpp"
@@ -24,10 +25,10 @@ void require_lanes(const BatchSettings& settings, int world_size) {
     throw ConfigError(settings.lanes.cite + ": " + std::to_string(lanes) + " lanes are not enough for " +
                       std::to_string(world_size) + " ranks");
   }
-  if (settings.micro_batch.value != 0) {
-    throw ConfigError(settings.micro_batch.cite +
-                      " cannot be combined with train.lanes: a lane is one forward; raise " +
-                      "train.lanes for smaller ones");
+  const std::int64_t max_size = settings.micro_batch.value;
+  if (max_size != 0 && max_size < global_batch / lanes) {
+    throw ConfigError(settings.micro_batch.cite + ": a lane is one forward pass of " +
+                      std::to_string(global_batch / lanes) + " samples; raise train.lanes for smaller ones");
   }
 }
 
@@ -54,10 +55,12 @@ BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int
                       " samples are not enough for " + std::to_string(world_size) + " ranks");
   }
   const data::Share share = data::share_of(global_batch, rank, world_size);
-  const std::int64_t max_size = settings.micro_batch.value;
+  const std::int64_t largest_share = data::share_of(global_batch, 0, world_size).count;
+  const std::int64_t max_size = settings.micro_batch.value == 0 ? largest_share : settings.micro_batch.value;
+  const std::int64_t wanted = (largest_share + max_size - 1) / max_size;  // the same on all ranks
   return {.global_batch_size = global_batch,
-          .micro_batches = max_size == 0 ? 1 : (share.count + max_size - 1) / max_size,
-          .micro_batch_size = max_size == 0 ? share.count : max_size,
+          .micro_batches = std::min(wanted, share.count),
+          .micro_batch_size = (share.count + wanted - 1) / wanted,
           .share = share};
 }
 
@@ -81,6 +84,14 @@ BatchSettings BatchSettings::from(const Section& train) {
   return {.global_batch_size = cited_integer(train, "global_batch_size"),
           .micro_batch = cited_integer(train, "micro_batch"),
           .lanes = cited_integer(train, "lanes")};
+}
+
+void require_equal_forwards(const BatchSettings& settings, int world_size, const std::string& what) {
+  const std::int64_t global_batch = settings.global_batch_size.value;
+  if (settings.lanes.value > 0 || settings.micro_batch.value != 1 || global_batch % world_size == 0) return;
+  throw ConfigError(settings.micro_batch.cite + ": with 1 sample per forward pass, ranks have different numbers of " +
+                    "forward passes, but " + what + " requires equal numbers; use train.micro_batch=2, or a " +
+                    "train.global_batch_size that " + std::to_string(world_size) + " ranks divide");
 }
 
 BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size) {

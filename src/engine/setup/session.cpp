@@ -71,7 +71,8 @@ bool roll_back(Trainer& trainer, const TrainRequest& request, ResumeSettings res
 void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& request,
                const std::string& schedule_policy) {
   const Sections& sections = request.sections;
-  const std::int64_t interval = LogSettings::from(sections.at("log")).interval;
+  const LogSettings log = LogSettings::from(sections.at("log"));
+  const std::int64_t interval = log.interval;
   SavingSettings saving = SavingSettings::from(sections.at("ckpt"));
   if (saving.best.metric.value == "auto") {
     saving.best.metric.value = models::row_of(trainer.view().data.splits().train->task().kind).best_metric;
@@ -90,7 +91,7 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::normal, timer_hook(interval));
   trainer.add_hook(Priority::normal, utilization_hook(interval, RunSettings::from(sections.at("run")).peak_flops,
                                                       trainer.run().strategy.products()));
-  trainer.add_hook(Priority::below_normal, log_hook(interval));
+  trainer.add_hook(Priority::below_normal, log_hook(interval, log.window));
   if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
   trainer.add_hook(Priority::very_low,
                    checkpoint_hook(saving, world, request.checkpoint_directory,

@@ -98,6 +98,7 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
   }
   parallel::DdpOptions options =
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
+  world_->all_or_throw([&] { require_forwards(options); });
   const bool by_tensors = (device_.is_cuda() || options.sharding.is_as_on_gpu) && !options.sharding.offloads;
   options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
   if (post_local_) {
@@ -109,6 +110,17 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
                                                       *collectives_, options);
   } else {
     model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(model), *world_, *collectives_, options);
+  }
+}
+
+/// Ranks wait for each other in the passes of some settings.
+void Strategy::require_forwards(const parallel::DdpOptions& options) const {
+  const BatchSettings batch = BatchSettings::from(sections_.at("train"));
+  if (options.synchronizes_batch_norm) {
+    require_equal_forwards(batch, world_->size(), sections_.at("ddp").cite("sync_batch_norm"));
+  }
+  if (options.sharding.stage > 1) {
+    require_equal_forwards(batch, world_->size(), sections_.at("strategy").cite("stage"));
   }
 }
 

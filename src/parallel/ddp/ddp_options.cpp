@@ -29,6 +29,7 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reducer.has_static_graph = ddp.boolean("static_graph");
   options.buffers = buffer_mode(ddp.text("buffers"));
   options.synchronizes_batch_norm = ddp.boolean("sync_batch_norm");
+  options.batch_norm_ranks = static_cast<int>(ddp.integer("sync_batch_norm_ranks"));
   options.anomaly_check = anomaly_check_of(ddp.text("detect_anomalous_params"));
   options.weighs_samples = ddp.boolean("weigh_samples");
   options.checks_writes = ddp.boolean("check_writes");
@@ -71,7 +72,11 @@ KeySpecs ddp_keys(const std::vector<CommHookRow>& comm_hooks) {
                    {"off", "broadcast", "average"}),
       keys::choice("ddp.comm_hook", "none", hook_help, hooks),
       keys::boolean("ddp.sync_batch_norm", "false",
-                    "Synchronized batch norm: normalize training batches by statistics over all ranks"),
+                    "Synchronized batch norm: normalize training batches by statistics over several ranks"),
+      keys::integer("ddp.sync_batch_norm_ranks", "0",
+                    "Number of consecutive ranks that share the statistics of ddp.sync_batch_norm. 0 = all ranks; -1 = "
+                    "the ranks of a host",
+                    -1, 1 << 20),
       keys::choice(
           "ddp.detect_anomalous_params", "off",
           "Report trainable parameters that are not part of the graph of the loss, in the first step or in every step",

@@ -28,6 +28,22 @@
 
 namespace lockstep::parallel {
 
+namespace {
+
+/// By the statistics of the group of this rank.
+void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world, mpi::Collectives& collectives,
+                            const DdpOptions& options) {
+  const int ranks = options.batch_norm_ranks;
+  if (ranks == 0) {
+    convert_to_sync_batch_norm(model, collectives);
+    return;
+  }
+  const int group = ranks > 0 ? world.rank() / ranks : mpi::Topology::of(world, options.hosts).host_index;
+  convert_to_sync_batch_norm(model, *collectives.split(group));
+}
+
+}  // namespace
+
 DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> model, const mpi::Communicator& world,
                                                  mpi::Collectives& collectives, const DdpOptions& options)
     : model_(std::move(model)), world_(world.handle()), collectives_(&collectives), options_(options) {
@@ -35,7 +51,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   world_.all_or_throw([&] {
     if (!options_.recompute.empty()) recompute_ = models::recompute_tap(*model_, options_.recompute);
   });
-  if (options_.synchronizes_batch_norm) convert_to_sync_batch_norm(*model_, collectives);
+  if (options_.synchronizes_batch_norm) synchronize_batch_norm(*model_, world_, collectives, options_);
   std::vector<NamedParameter> parameters;
   world_.all_or_throw([&] {
     parameters = trained_parameters(*model_, options_.ignored);

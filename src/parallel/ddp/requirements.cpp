@@ -42,6 +42,11 @@ void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptio
                       std::to_string(world_size) + " ranks");
   }
   if (!parameters.front().tensor.is_cpu()) throw ConfigError("ddp: lanes require the CPU");
+  if (options.synchronizes_batch_norm) {
+    throw ConfigError(
+        "ddp: with lanes, each lane is normalized by its own statistics, so that results do not depend on "
+        "the number of ranks; set ddp.sync_batch_norm=false");
+  }
   if (options.comm_hook) {
     throw ConfigError("ddp: with lanes, gradients cannot be compressed; set ddp.comm_hook=none");
   }

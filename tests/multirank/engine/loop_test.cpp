@@ -165,6 +165,28 @@ TEST(LoopTest, RatesOfGroupsAreInTheRecordsIfTheyDiffer) {
   }
 }
 
+TEST(LoopTest, TheLossOfTheLogIsAMeanOverItsWindow) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  for (const std::int64_t window : {1, 3, 100}) {
+    SmallRun run(world, kTwelveSteps);
+    std::vector<double> logged;
+    run.trainer.add_reporter([&](const Record& record) {
+      if (record.kind == "train") logged.push_back(record.number("loss").value_or(-1));
+    });
+    run.trainer.add_hook(Priority::below_normal, log_hook(5, window));  // after steps 5, 10 and 12
+    run.trainer.train();
+    if (!world.is_root()) continue;
+    ASSERT_EQ(logged.size(), 3U);
+    std::size_t i = 0;
+    for (const std::int64_t step : {5, 10, 12}) {
+      const std::int64_t count = std::min(window, step);
+      double sum = 0;
+      for (std::int64_t s = step - count; s < step; ++s) sum += run.losses[static_cast<std::size_t>(s)];
+      EXPECT_NEAR(logged[i++], sum / static_cast<double>(count), 1e-12) << "step " << step << ", window " << window;
+    }
+  }
+}
+
 TEST(LoopTest, HooksKeepOneOrder) {
   const mpi::Communicator world = mpi::Communicator::world();
   SmallRun run(world, kTwoEpochs);

@@ -82,6 +82,7 @@ INSTANTIATE_TEST_SUITE_P(
     kName);
 
 const Settings kSgd = {{"optim.name", "sgd"}};
+const Settings kSharded = {{"strategy.name", "sharded"}};
 const Settings kFp16 = {{"train.precision", "fp16"}};
 
 INSTANTIATE_TEST_SUITE_P(
@@ -123,6 +124,8 @@ INSTANTIATE_TEST_SUITE_P(
                {{"train.global_batch_size", "1"}},
                "train.global_batch_size (test): 1 samples are not enough for",
                2},
+        Misuse{"UnequalForwards", with(kSharded, {{"train.global_batch_size", "13"}, {"train.micro_batch", "1"}}),
+               "train.micro_batch (test): with 1 sample per forward pass, ranks have different numbers", 2},
         Misuse{"Compile", {{"run.compile", "true"}}, "run.compile (test): LibTorch cannot compile models"},  // 3.3.2
         Misuse{"LaterThanTheEnd",
                {{"ema.kind", "swa"}, {"ema.begin", "13"}},

@@ -107,5 +107,76 @@ TEST(MicroBatchTest, TheLossCurveDoesNotDependOnMicroBatches) {
   for (std::size_t i = 0; i < whole.losses.size(); ++i) EXPECT_LE(relative(parts.losses[i], whole.losses[i]), 1e-10);
 }
 
+/// Records the number of forward passes of each step on this rank.
+class CountingHook : public Hook {
+ public:
+  explicit CountingHook(std::vector<std::int64_t>& counts) : counts_(&counts) {}
+  void before_step(RunView&) override { counts_->push_back(0); }
+  void on_forward(RunView&, const LastBatch& last) override {
+    if (last.is_training) ++counts_->back();
+  }
+
+ private:
+  std::vector<std::int64_t>* counts_;
+};
+
+// No rank runs out of data while others continue: an engine run needs no parallel::Join.
+TEST(UnevenDataTest, AllRanksHaveTheSameForwardsInEveryStep) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const char* const samplers[] = {"default", "infinite", "torch"};
+  for (const char* const sampler : samplers) {
+    for (const char* const drop_last : {"true", "false"}) {
+      for (const char* const samples : {"23", "25", "31"}) {
+        for (const char* const micro_batch : {"0", "2", "3"}) {
+          SmallRun run(world, {{"model.name", "mlp"},
+                               {"model.hidden", "4"},
+                               {"data.train_size", samples},
+                               {"data.sampler", sampler},
+                               {"data.drop_last", drop_last},
+                               {"data.workers", "0"},
+                               {"train.max_epochs", "2"},
+                               {"train.global_batch_size", "7"},
+                               {"train.micro_batch", micro_batch},
+                               {"run.threads", "1"}});
+          std::vector<std::int64_t> counts;
+          run.trainer.add_hook(Priority::normal, std::make_unique<CountingHook>(counts));
+          run.trainer.train();
+          EXPECT_EQ(static_cast<std::int64_t>(counts.size()), run.trainer.progress().total_steps);
+          std::vector<std::int64_t> of_root = counts;
+          world.broadcast(std::span<std::int64_t>(of_root));
+          EXPECT_EQ(counts, of_root) << sampler << ", drop_last=" << drop_last << ", " << samples
+                                     << " samples, micro_batch=" << micro_batch;
+        }
+      }
+    }
+  }
+}
+
+// Stages 2 and 3 reduce and gather in every forward: 7 samples on 2 ranks are two micro-batches on both.
+TEST(UnevenDataTest, ShardsTrainOnSharesThatDiffer) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  const auto losses_with = [&world](const Settings& more) {
+    SmallRun run(world, with({{"model.name", "mlp"},
+                              {"model.hidden", "8"},
+                              {"train.precision", "fp64"},
+                              {"data.train_size", "70"},
+                              {"data.workers", "0"},
+                              {"train.max_steps", "6"},
+                              {"train.max_epochs", "0"},
+                              {"train.global_batch_size", "7"},
+                              {"train.micro_batch", "3"},
+                              {"run.threads", "1"}},
+                             more));
+    run.trainer.train();
+    return run.losses;
+  };
+  const std::vector<double> expected = losses_with({});
+  for (const char* const stage : {"2", "3"}) {
+    const std::vector<double> losses = losses_with({{"strategy.name", "sharded"}, {"strategy.stage", stage}});
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_LE(relative(losses[i], expected[i]), 1e-10);
+  }
+}
+
 }  // namespace world_size_test
 }  // namespace lockstep::engine

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/callback_hook.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
 #include <map>
 
-#include "engine/hooks/callback_hook.hpp"
 #include "engine/state/run_state.hpp"
 #include "hooked_run.hpp"
 #include "parallel/store/parameter_store.hpp"

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Hooks come in the order of their priorities, equal ones in that of registration, and at every moment the same.
+#include <lockstep/engine/callback_hook.hpp>
+
 #include <gtest/gtest.h>
 
 #include <map>
 
-#include "engine/hooks/callback_hook.hpp"
 #include "hooked_run.hpp"
 
 namespace lockstep::engine {

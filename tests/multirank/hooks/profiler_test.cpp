@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/callback_hook.hpp>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -8,7 +9,6 @@
 #include <map>
 #include <set>
 
-#include "engine/hooks/callback_hook.hpp"
 #include "hooked_run.hpp"
 #include "support/program.hpp"
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
+#include <lockstep/parallel/distributed_data_parallel.hpp>
 #include <lockstep/parallel/sync_batch_norm.hpp>
 
 #include <gtest/gtest.h>
@@ -8,10 +9,13 @@
 #include <torch/nn/modules/batchnorm.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <string>
 #include <vector>
 
+#include "mpi/topology.hpp"
 #include "support/counting_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -191,6 +195,32 @@ TEST_F(SyncBatchNormTest, ASubGroupSharesStatistics) {
     if (static_cast<int>(r) % 2 == rank() % 2) members.push_back(all[r]);
   }
   expect_as_one_process(*model, members, {});
+}
+
+// Every rank has the values rank - 1 and rank + 1: a group has the mean of its ranks.
+TEST_F(SyncBatchNormTest, AKeySetsTheRanksThatShareStatistics) {
+  const mpi::Topology two_hosts = mpi::Topology::of(world_, std::min(2, size()));
+  for (const int ranks : {0, 1, 2, 3, -1}) {
+    Section ddp("ddp");
+    for (const KeySpec& key : ddp_keys()) ddp.declare(key);
+    ddp.set("sync_batch_norm", "true", "test");
+    ddp.set("sync_batch_norm_ranks", std::to_string(ranks), "test");
+    DdpOptions options = DdpOptions::from(ddp, *collectives_);
+    options.hosts = std::min(2, size());
+    const auto model = std::make_shared<OneLayer>(1, BatchNormOptions{.momentum = 1}, at::kDouble);
+    DistributedDataParallel wrapper(model, world_, *collectives_, options);
+    wrapper.forward(torch::tensor({rank() - 1.0, rank() + 1.0}, at::kDouble).view({2, 1})).sum().backward();
+    double sum = 0;
+    int members = 0;
+    for (int r = 0; r < size(); ++r) {
+      const bool is_of_host = two_hosts.host_of_rank[static_cast<std::size_t>(r)] == two_hosts.host_index;
+      const bool is_member = ranks > 0 ? r / ranks == rank() / ranks : ranks == 0 || is_of_host;
+      if (!is_member) continue;
+      sum += r;
+      ++members;
+    }
+    EXPECT_DOUBLE_EQ(model->layer->running_mean.item<double>(), sum / members) << ranks;
+  }
 }
 
 // Case 87.

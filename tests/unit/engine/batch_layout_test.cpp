@@ -45,9 +45,57 @@ TEST(BatchLayoutTest, AMicroBatchIsTheShareOfTheRankUnlessItIsLimited) {
   EXPECT_EQ(whole.micro_batch_size, 6);
   const BatchLayout limited = layout_of(settings_of(13, 4), 1, 2);
   EXPECT_EQ(limited.micro_batches, 2);
-  EXPECT_EQ(limited.positions_of(0).count, 4);
-  EXPECT_EQ(limited.positions_of(1).count, 2);
-  EXPECT_EQ(limited.positions_of(1).begin, 11);
+  EXPECT_EQ(limited.positions_of(0).count, 3);
+  EXPECT_EQ(limited.positions_of(1).count, 3);
+  EXPECT_EQ(limited.positions_of(1).begin, 10);
+}
+
+bool have_equal_forwards(const BatchSettings& settings, int world_size) {
+  const std::int64_t of_first = layout_of(settings, 0, world_size).micro_batches;
+  for (int rank = 1; rank < world_size; ++rank) {
+    if (layout_of(settings, rank, world_size).micro_batches != of_first) return false;
+  }
+  return true;
+}
+
+// A forward can then be collective, and no rank runs out of data before the others.
+TEST(BatchLayoutTest, AllRanksHaveTheSameNumberOfForwards) {
+  for (int world_size = 1; world_size <= 8; ++world_size) {
+    for (std::int64_t global_batch = world_size; global_batch <= 41; ++global_batch) {
+      for (std::int64_t micro_batch = 0; micro_batch <= global_batch + 1; ++micro_batch) {
+        const BatchSettings settings = settings_of(global_batch, micro_batch);
+        const bool are_equal = micro_batch != 1 || global_batch % world_size == 0;
+        ASSERT_EQ(have_equal_forwards(settings, world_size), are_equal)
+            << global_batch << " samples, " << world_size << " ranks, at most " << micro_batch;
+        std::string refused;
+        try {
+          require_equal_forwards(settings, world_size, "a test");
+        } catch (const ConfigError& error) {
+          refused = error.what();
+        }
+        ASSERT_EQ(refused.empty(), are_equal) << refused;
+      }
+    }
+  }
+}
+
+TEST(BatchLayoutTest, ForwardsAreNoMoreThanNeededAndOfNearlyOneSize) {
+  for (const std::int64_t micro_batch : {2, 3, 4, 5, 7}) {
+    for (std::int64_t global_batch = 3; global_batch <= 40; ++global_batch) {
+      const BatchLayout layout = layout_of(settings_of(global_batch, micro_batch), 0, 3);
+      EXPECT_EQ(layout.micro_batches, (layout.share.count + micro_batch - 1) / micro_batch);
+      const std::int64_t first = layout.positions_of(0).count;
+      const std::int64_t last = layout.positions_of(layout.micro_batches - 1).count;
+      EXPECT_LE(first, micro_batch);
+      EXPECT_LE(first - last, 1);
+    }
+  }
+}
+
+TEST(BatchLayoutTest, ALaneMayBeAsLargeAsAMicroBatch) {
+  for (const std::int64_t micro_batch : {2, 5}) {
+    EXPECT_EQ(layout_of(settings_of(12, micro_batch, 6), 1, 2).micro_batch_size, 2);
+  }
 }
 
 TEST(BatchLayoutTest, LanesAreForwardsOfOneSize) {
@@ -70,7 +118,8 @@ TEST(BatchLayoutTest, WhatDoesNotFitCitesItsKey) {
   EXPECT_EQ(refusal(settings_of(3, 0), 4), "train.global_batch_size (test): 3 samples are not enough for 4 ranks");
   EXPECT_TRUE(refusal(settings_of(12, 0, 5), 2).starts_with("train.lanes (test): 12 samples"));
   EXPECT_EQ(refusal(settings_of(12, 0, 3), 4), "train.lanes (test): 3 lanes are not enough for 4 ranks");
-  EXPECT_TRUE(refusal(settings_of(12, 2, 6), 2).starts_with("train.micro_batch (test) cannot be combined"));
+  EXPECT_EQ(refusal(settings_of(12, 1, 6), 2),
+            "train.micro_batch (test): a lane is one forward pass of 2 samples; raise train.lanes for smaller ones");
   EXPECT_EQ(refusal(settings_of(4, 0), 4), "");
 }
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
+#include <lockstep/engine/callback_hook.hpp>
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/train_step.hpp>
@@ -9,7 +10,6 @@
 #include <algorithm>
 #include <memory>
 
-#include "engine/hooks/callback_hook.hpp"
 #include "small_run.hpp"
 
 namespace lockstep::engine {

@@ -229,6 +229,13 @@ TEST(ScaleLrTest, FollowsTheEffectiveBatch) {
   }
 }
 
+TEST(ScaleLrTest, MayFollowTheSquareRootOfTheBatch) {
+  const Section optim = with_texts({}, {{"auto_scale_lr", "true"}, {"base_batch_size", "16"}, {"lr_scaling", "sqrt"}});
+  EXPECT_EQ(lr_scale(optim, 64, 64).factor(), 2);
+  EXPECT_EQ(lr_scale(optim, 4, 4).factor(), 0.5);
+  EXPECT_EQ(lr_scale(with_texts({}, {{"lr_scaling", "sqrt"}}), 64, 64).factor(), 1);
+}
+
 TEST(ScaleLrTest, ItIsOffUnlessAskedForAndNeedsItsBase) {
   EXPECT_EQ(lr_scale(with_texts({}, {{"base_batch_size", "16"}}), 64, 64).factor(), 1);
   try {

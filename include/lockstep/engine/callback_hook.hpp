@@ -9,7 +9,7 @@
 
 namespace lockstep::engine {
 
-/// A function for each moment of a hook; those that are empty are skipped.
+/// A function for each event of a hook; empty ones are skipped.
 struct Callbacks {
   std::function<void(RunView&)> before_train = {};
   std::function<void(RunView&)> before_epoch = {};
@@ -30,8 +30,8 @@ struct Callbacks {
   bool reads_gradients = false;  ///< see Hook::reads_gradients
 };
 
-/// For a program of a user's: TrainRequest::hooks takes it, or a row of Registry::hooks makes it. After after_train it
-/// releases its functions; later calls find it empty.
+/// Creates a hook from functions, for a row of Registry::hooks. It has no state in checkpoints. After after_train it
+/// releases its functions; later calls do nothing.
 std::unique_ptr<Hook> callback_hook(Callbacks callbacks);
 
 }  // namespace lockstep::engine
