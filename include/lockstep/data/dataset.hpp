@@ -67,6 +67,11 @@ class SampleDataset : public Dataset {
   ///             are added under other names are collated like the values of `sample`
   /// @throws DataError  it cannot be read
   virtual void fill(const batch::Draw& draw, batch::ValueMap& row) const;
+  /// Requests that the system reads the files of a sample in advance. The loader calls it some batches before the
+  /// sample is needed. By default, it does nothing.
+  virtual void read_ahead(const batch::Draw&) const {}
+  /// The position of a sample in warnings, such as the path of its file; empty = the index is enough.
+  virtual std::string place(const batch::Draw&) const { return ""; }
   /// @throws DataError  samples cannot be collated; the message states their indices
   batch::Batch get(std::span<const batch::Draw> draws) const final;
 };
