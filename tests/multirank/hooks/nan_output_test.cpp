@@ -79,7 +79,8 @@ TEST_F(NanOutputTest, AnEvaluationIsLookedAtToo) {
 }
 
 TEST_F(NanOutputTest, AFileThatCannotBeWrittenIsNoOtherError) {
-  HookedRun run(world_, with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}}));
+  HookedRun run(world_,
+                with_hook("nan_output", {{"run.dir", folder_.path() + "/missing"}, {"train.micro_batch", "2"}}));
   show(run, {1, 2, 3, is_last() ? kNan : 4});
   EXPECT_NE(
       agreed_error_of<NumericError>(world_, [&] { run.trainer.train(); }).find("; the batch could not be written: "),
