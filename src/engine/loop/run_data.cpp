@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_data.hpp>
 
+#include <algorithm>
+
 namespace lockstep::engine {
 
 data::Share BatchLayout::positions_of(std::int64_t part) const {
-  const data::Share positions = data::share_of(share.count, static_cast<int>(part), static_cast<int>(micro_batches));
-  return {share.begin + positions.begin, positions.count};
+  // As many samples as possible, but each later part has at least one.
+  const auto begin = [this](std::int64_t k) { return std::min(k * micro_batch_size, share.count - micro_batches + k); };
+  return {share.begin + begin(part), begin(part + 1) - begin(part)};
 }
 
 std::vector<batch::Draw> RunData::draws_of(std::int64_t position, std::int64_t part) const {

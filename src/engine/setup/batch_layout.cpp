@@ -48,7 +48,10 @@ BatchLayout layout_by_lanes(const BatchSettings& settings, int rank, int world_s
           .share = {first * size, own_lanes * size}};
 }
 
-BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int world_size) {
+std::int64_t passes(std::int64_t samples, std::int64_t max_size) { return (samples + max_size - 1) / max_size; }
+
+BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int world_size,
+                                    const std::string& common_passes) {
   const std::int64_t global_batch = settings.global_batch_size.value;
   if (global_batch < world_size) {
     throw ConfigError(settings.global_batch_size.cite + ": " + std::to_string(global_batch) +
@@ -57,11 +60,18 @@ BatchLayout layout_by_micro_batches(const BatchSettings& settings, int rank, int
   const data::Share share = data::share_of(global_batch, rank, world_size);
   const std::int64_t largest_share = data::share_of(global_batch, 0, world_size).count;
   const std::int64_t max_size = settings.micro_batch.value == 0 ? largest_share : settings.micro_batch.value;
-  const std::int64_t wanted = (largest_share + max_size - 1) / max_size;  // the same on all ranks
-  return {.global_batch_size = global_batch,
-          .micro_batches = std::min(wanted, share.count),
-          .micro_batch_size = (share.count + wanted - 1) / wanted,
-          .share = share};
+  BatchLayout layout{.global_batch_size = global_batch,
+                     .micro_batches = passes(share.count, max_size),
+                     .micro_batch_size = std::min(max_size, share.count),
+                     .share = share};
+  if (common_passes.empty()) return layout;
+  layout.micro_batches = passes(largest_share, max_size);
+  if (max_size == 1 && global_batch % world_size != 0) {
+    throw ConfigError(settings.micro_batch.cite + ": with 1 sample per forward pass, ranks have different numbers of " +
+                      "forward passes, but " + common_passes + " requires equal numbers; use train.micro_batch=2, or " +
+                      "a train.global_batch_size that " + std::to_string(world_size) + " ranks divide");
+  }
+  return layout;
 }
 
 }  // namespace
@@ -86,17 +96,9 @@ BatchSettings BatchSettings::from(const Section& train) {
           .lanes = cited_integer(train, "lanes")};
 }
 
-void require_equal_forwards(const BatchSettings& settings, int world_size, const std::string& what) {
-  const std::int64_t global_batch = settings.global_batch_size.value;
-  if (settings.lanes.value > 0 || settings.micro_batch.value != 1 || global_batch % world_size == 0) return;
-  throw ConfigError(settings.micro_batch.cite + ": with 1 sample per forward pass, ranks have different numbers of " +
-                    "forward passes, but " + what + " requires equal numbers; use train.micro_batch=2, or a " +
-                    "train.global_batch_size that " + std::to_string(world_size) + " ranks divide");
-}
-
-BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size) {
+BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size, const std::string& common_passes) {
   return settings.lanes.value > 0 ? layout_by_lanes(settings, rank, world_size)
-                                  : layout_by_micro_batches(settings, rank, world_size);
+                                  : layout_by_micro_batches(settings, rank, world_size, common_passes);
 }
 
 }  // namespace lockstep::engine

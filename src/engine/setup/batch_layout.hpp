@@ -22,16 +22,10 @@ struct BatchSettings {
   bool operator==(const BatchSettings&) const = default;
 };
 
-/// The layout of the part of a global batch on one rank. Without lanes, all ranks have the same number of forward
-/// passes of at most settings.micro_batch samples, unless a forward pass has one sample: a rank with fewer samples then
-/// has fewer forward passes. Not collective.
-/// @throws ConfigError  there is not one sample, or one lane, for each rank; lanes have no equal sizes, or have more
-///                      than settings.micro_batch samples
-BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size);
-
-/// For forward or backward passes in which ranks communicate. Not collective.
-/// @param what  the setting that requires equal numbers of forward passes on all ranks
-/// @throws ConfigError  their numbers differ
-void require_equal_forwards(const BatchSettings& settings, int world_size, const std::string& what);
+/// The layout of the part of a global batch on one rank. Not collective.
+/// @param common_passes  the setting that requires equal numbers of forward passes on all ranks; empty = none
+/// @throws ConfigError   there is not one sample, or one lane, for each rank; lanes have no equal sizes, or have more
+///                       than settings.micro_batch samples; numbers of forward passes cannot be equal
+BatchLayout layout_of(const BatchSettings& settings, int rank, int world_size, const std::string& common_passes = "");
 
 }  // namespace lockstep::engine

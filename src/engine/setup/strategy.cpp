@@ -25,6 +25,15 @@ const optim::Rule& configured_rule(const Sections& sections, const Registry& reg
   return chosen_rule(sections.at("optim"), registry.rules);
 }
 
+/// The setting with which ranks communicate in forward or backward passes, so that they require equal numbers of them;
+/// empty = none.
+std::string cite_of_common_passes(const Sections& sections, const StrategyRow& row, const StrategySettings& settings) {
+  if (sections.at("ddp").boolean("sync_batch_norm")) return sections.at("ddp").cite("sync_batch_norm");
+  parallel::DdpOptions options;
+  if (row.lay_out != nullptr) row.lay_out(settings, options);
+  return options.sharding.stage > 1 ? sections.at("strategy").cite("stage") : "";
+}
+
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
@@ -53,7 +62,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
     if (has_lanes && processor.gpu) {
       throw ConfigError(batch.lanes.cite + ": lanes require the CPU; use run.device=cpu");
     }
-    layout_ = layout_of(batch, world.rank(), world.size());
+    layout_ = layout_of(batch, world.rank(), world.size(), cite_of_common_passes(sections, row, settings_));
   });
   mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
   comm.gpu = processor.gpu;
@@ -98,7 +107,6 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
   }
   parallel::DdpOptions options =
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
-  world_->all_or_throw([&] { require_forwards(options); });
   const bool by_tensors = (device_.is_cuda() || options.sharding.is_as_on_gpu) && !options.sharding.offloads;
   options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
   if (post_local_) {
@@ -110,17 +118,6 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
                                                       *collectives_, options);
   } else {
     model_ = std::make_unique<parallel::DistributedDataParallel>(std::move(model), *world_, *collectives_, options);
-  }
-}
-
-/// Ranks wait for each other in the passes of some settings.
-void Strategy::require_forwards(const parallel::DdpOptions& options) const {
-  const BatchSettings batch = BatchSettings::from(sections_.at("train"));
-  if (options.synchronizes_batch_norm) {
-    require_equal_forwards(batch, world_->size(), sections_.at("ddp").cite("sync_batch_norm"));
-  }
-  if (options.sharding.stage > 1) {
-    require_equal_forwards(batch, world_->size(), sections_.at("strategy").cite("stage"));
   }
 }
 

@@ -90,7 +90,6 @@ class Strategy {
  private:
   std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;
   void wrap(std::shared_ptr<models::Model> model, const optim::Rule& rule);
-  void require_forwards(const parallel::DdpOptions& options) const;
   void build_optimizer(Overrides overrides);
 
   Sections sections_;
