@@ -5,14 +5,11 @@
 #include <ATen/ops/empty.h>
 
 #include <algorithm>
-#include <new>
-#include <optional>
 #include <stdexcept>
 
-#include "batch/collate.hpp"
-#include "core/message.hpp"
 #include "core/table.hpp"
 #include "data/roles.hpp"
+#include "data/sample_batch.hpp"
 #include "data/settings.hpp"
 #include "data/sources.hpp"
 
@@ -40,70 +37,11 @@ std::vector<double> Dataset::aspect_ratios() const {
   return std::vector<double>(static_cast<std::size_t>(size()), ratio);
 }
 
-namespace {
-
-/// What `call` returns. Whatever a user's code throws is a fault of the data.
-template <class Call>
-auto as_data_error(const Call& call) {
-  try {
-    return call();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& error) {
-    throw DataError(message_of(error));
-  }
-}
-
-/// Uninitialized tensors of a layout, for `count` samples, or without that dimension for one.
-batch::ValueMap tensors_of(const std::vector<Field>& layout, std::optional<std::int64_t> count) {
-  batch::ValueMap tensors;
-  for (const Field& field : layout) {
-    std::vector<std::int64_t> shape = field.shape;
-    if (count) shape.insert(shape.begin(), *count);
-    tensors[field.name] = at::empty(shape, field.dtype);
-  }
-  return tensors;
-}
-
-/// Takes the layout's tensors out of a row again, which must be the ones that were to be written.
-void take_fields(batch::ValueMap& row, const batch::ValueMap& given) {
-  for (const auto& [name, tensor] : given) {
-    const auto found = row.extract(name);
-    const bool is_given =
-        found && found.mapped().is<at::Tensor>() && found.mapped().as<at::Tensor>().is_same(tensor.as<at::Tensor>());
-    if (!is_given) throw DataError("fill must write to the tensor '" + name + "' that it receives, not replace it");
-  }
-}
-
-batch::Batch filled(const SampleDataset& dataset, const std::vector<Field>& layout,
-                    std::span<const batch::Draw> draws) {
-  batch::ValueMap whole = tensors_of(layout, std::ssize(draws));
-  std::vector<batch::Value> others;
-  for (std::size_t i = 0; i < draws.size(); ++i) {
-    batch::ValueMap given;
-    for (const auto& [name, tensor] : whole) {
-      given[name] = tensor.as<at::Tensor>().select(0, static_cast<std::int64_t>(i));
-    }
-    batch::ValueMap row = given;
-    as_data_error([&] { dataset.fill(draws[i], row); });
-    take_fields(row, given);
-    others.emplace_back(std::move(row));
-  }
-  const bool has_others = std::any_of(others.begin(), others.end(),
-                                      [](const batch::Value& row) { return !row.as<batch::ValueMap>().empty(); });
-  batch::Batch batch = has_others ? batch::collated(others, draws) : batch::Batch({}, std::ssize(draws));
-  for (auto& [name, tensor] : whole) batch.set(name, std::move(tensor));
-  return batch;
-}
-
-}  // namespace
-
 batch::ValueMap SampleDataset::sample(const batch::Draw& draw) const {
   const std::vector<Field> fields = layout();
   if (fields.empty()) throw std::logic_error("SampleDataset: override either sample, or layout and fill");
-  batch::ValueMap row = tensors_of(fields, std::nullopt);
+  batch::ValueMap row;
+  for (const Field& field : fields) row[field.name] = at::empty(field.shape, field.dtype);
   fill(draw, row);
   return row;
 }
@@ -113,11 +51,9 @@ void SampleDataset::fill(const batch::Draw&, batch::ValueMap&) const {
 }
 
 batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {
-  const std::vector<Field> fields = layout();
-  if (!fields.empty()) return filled(*this, fields, draws);
-  std::vector<batch::Value> samples;
-  for (const batch::Draw& draw : draws) samples.emplace_back(as_data_error([&] { return sample(draw); }));
-  return batch::collated(samples, draws);
+  SampleBatch batch(*this, draws, nullptr);
+  for (std::size_t i = 0; i < draws.size(); ++i) batch.load(i);
+  return batch.finish();
 }
 
 const std::vector<Source>& builtin_sources() {

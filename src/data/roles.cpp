@@ -44,6 +44,7 @@ class WithRoles : public Dataset {
         roles_(std::make_shared<const batch::Roles>(std::move(roles))),
         are_own_(are_own) {}
 
+  const Dataset& dataset() const noexcept { return *dataset_; }
   std::int64_t size() const override { return dataset_->size(); }
   Task task() const override { return dataset_->task(); }
   batch::Roles roles() const override { return *roles_; }
@@ -85,6 +86,11 @@ std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset
   }
   const bool are_own = roles == own;
   return std::make_shared<WithRoles>(std::move(dataset), std::move(roles), are_own);
+}
+
+const SampleDataset* samples_in(const Dataset& dataset) {
+  const auto* const wrapper = dynamic_cast<const WithRoles*>(&dataset);
+  return dynamic_cast<const SampleDataset*>(wrapper != nullptr ? &wrapper->dataset() : &dataset);
 }
 
 }  // namespace lockstep::data

@@ -25,4 +25,7 @@ struct ChosenRoles {
 ///                      has
 std::shared_ptr<const Dataset> with_roles(std::shared_ptr<const Dataset> dataset, const ChosenRoles& chosen);
 
+/// The data set of samples that `dataset` is, or whose batches it gives roles; null = there is none.
+const SampleDataset* samples_in(const Dataset& dataset);
+
 }  // namespace lockstep::data

@@ -12,14 +12,21 @@
 namespace lockstep::data {
 
 struct LoaderOptions {
-  int workers = 1;                    ///< threads that load batches in advance; 0 = load in the calling thread
+  int workers = 1;                    ///< threads that load samples in advance; 0 = load in the calling thread
   int prefetch = 4;                   ///< maximum number of batches loaded in advance; >= 1
   std::string name = "the data set";  ///< name of the data set in messages
   bool pins_memory = false;           ///< use page-locked memory, which allows asynchronous copies to a GPU
+  int read_ahead = 2;                 ///< SampleDataset::read_ahead is called this number of batches in advance
+  double stall_seconds = 60;          ///< time without any sample after which `warn` is called; 0 = never
+  std::function<void(const std::string&)> warn = {};  ///< receives warnings, in the thread that calls Loader::next
 };
 
 /// Loads a sequence of batches in advance. `plan` alone determines the samples of batch k, so the number of workers
 /// affects only the speed.
+///
+/// For a SampleDataset, all workers fill one batch together, sample by sample; other data sets are loaded batch by
+/// batch. The memory of a batch that SampleDataset::fill writes is used again for a later batch when the batch and
+/// everything that shares memory with it are gone.
 class Loader {
  public:
   /// The samples of batch k.
@@ -39,6 +46,8 @@ class Loader {
   batch::Batch next();
   /// Total time in seconds that `next` has waited.
   double wait_seconds() const noexcept;
+  /// Total time in seconds that all threads together have spent loading samples.
+  double work_seconds() const;
 
  private:
   class Impl;

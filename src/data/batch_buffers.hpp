@@ -1,0 +1,56 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/data/dataset.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep::data {
+
+/// The tensors of one batch and their views for each sample, which are allocated once and used for many batches.
+class BatchBuffer {
+ public:
+  BatchBuffer(const std::vector<Field>& layout, std::int64_t rows, bool pins_memory);
+
+  bool fits(const std::vector<Field>& layout, std::int64_t rows) const;
+  /// Whether nothing outside this buffer refers to its memory.
+  bool is_free() const;
+
+  /// The values for SampleDataset::fill of sample i.
+  batch::ValueMap& row(std::size_t i) { return rows_[i]; }
+  /// Removes and returns the values that `fill` added to row i.
+  /// @throws DataError  it replaced a tensor
+  batch::ValueMap take_additions(std::size_t i);
+  /// Makes row i what it was before `fill`.
+  void restore(std::size_t i);
+  /// Tensors of the first `rows` samples, which share the memory of the buffer.
+  batch::ValueMap tensors(std::int64_t rows) const;
+
+ private:
+  std::vector<Field> layout_;
+  std::int64_t row_count_;
+  std::vector<at::Tensor> whole_;               ///< for each field
+  std::vector<std::vector<at::Tensor>> views_;  ///< for each sample, one per field
+  std::vector<batch::ValueMap> rows_;           ///< the same tensors by name
+};
+
+/// Buffers for a sequence of batches. A buffer is used again when its last batch, and everything that shares memory
+/// with it, is gone.
+class BatchBuffers {
+ public:
+  /// @param max  number of buffers that are kept
+  BatchBuffers(std::size_t max, bool pins_memory) : max_(max), pins_memory_(pins_memory) {}
+
+  /// A buffer for a batch of `rows` samples. Not thread-safe.
+  std::shared_ptr<BatchBuffer> acquire(const std::vector<Field>& layout, std::int64_t rows);
+
+ private:
+  std::size_t max_;
+  bool pins_memory_;
+  std::vector<std::shared_ptr<BatchBuffer>> buffers_;  ///< the most recently used one is the last
+};
+
+}  // namespace lockstep::data
