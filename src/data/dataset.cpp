@@ -12,6 +12,7 @@
 #include "data/sample_batch.hpp"
 #include "data/settings.hpp"
 #include "data/sources.hpp"
+#include "data/stores/image_splits.hpp"
 
 namespace lockstep::data {
 
@@ -57,16 +58,54 @@ batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {
 }
 
 const std::vector<Source>& builtin_sources() {
-  static const std::vector<Source> rows = {digits_source(), idx_source(), text_source(), tokens_source()};
+  static const std::vector<Source> rows = {digits_source(),  idx_source(),      text_source(),
+                                           tokens_source(),  folder_source(),   list_source(),
+                                           cifar10_source(), cifar100_source(), synthetic_source()};
   return rows;
 }
 
-Splits open(const Section& data, const std::vector<Source>& sources) {
-  const DataSettings settings = DataSettings::from(data);
-  const Splits splits = find_row(sources, settings.source, data.cite("name")).open(data);
-  return {.train = with_roles(splits.train, settings.roles),
-          .val = with_roles(splits.val, settings.roles),
-          .test = with_roles(splits.test, settings.roles)};
+namespace {
+
+const Source& chosen_source(const Section& data, const std::vector<Source>& sources) {
+  return find_row(sources, DataSettings::from(data).source, data.cite("name"));
+}
+
+/// Whether the images of a source run through a pipeline.
+bool has_pipeline(const Section& data, const Source& source) {
+  return source.open_images && (!source.open || sets_image_keys(data));
+}
+
+}  // namespace
+
+ImageSplits open_images(const Section& data, const std::vector<Source>& sources) {
+  const Source& source = chosen_source(data, sources);
+  if (!source.open_images) {
+    std::vector<std::string> names;
+    for (const Source& each : sources) {
+      if (each.open_images) names.push_back(each.name);
+    }
+    throw ConfigError(data.cite("name") + ": '" + source.name +
+                      "' does not provide image files; choose one of: " + joined(names));
+  }
+  return with_splits(source.open_images(data), data);
+}
+
+Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
+  const Source& source = chosen_source(data, sources);
+  if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
+  const ChosenRoles roles = DataSettings::from(data).roles;
+  Splits splits = has_pipeline(data, source)
+                      ? with_pipelines(open_images(data, sources), data, options, source.normalise)
+                      : source.open(data);
+  for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
+  return splits;
+}
+
+void prepare(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
+  const Source& source = chosen_source(data, sources);
+  if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
+  if (!has_pipeline(data, source)) return;
+  check_images(with_pipelines(open_images(data, sources), data, options, source.normalise), data);
 }
 
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }

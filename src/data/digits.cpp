@@ -82,7 +82,7 @@ Source digits_source() {
       .keys = {keys::integer("data.train_size", "12000", "digits: number of training images", 1),
                keys::renamed(keys::integer("data.val_size", "2000", "digits: number of validation images", 1),
                              "data.test_size"),
-               keys::integer("data.seed", "0", "digits: seed of the generated images", 0)},
+               keys::integer("data.seed", "0", "digits, synthetic: seed of the generated images", 0)},
       .open = open_digits};
 }
 

@@ -8,6 +8,7 @@
 #include <array>
 #include <filesystem>
 #include <mutex>
+#include <span>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -22,6 +23,9 @@ namespace lockstep::data {
 namespace {
 
 constexpr PixelScale kMnistScale = {0.1307F, 0.3081F};  // mean and deviation of MNIST's training images
+
+/// The smallest number of classes that data.classes = 0 stands for, because earlier versions assumed MNIST's.
+constexpr std::int64_t kMinClasses = 10;
 
 // Images of one channel (three dimensions in the file) or of several (four), held as bytes.
 class Images : public Dataset {
@@ -94,7 +98,14 @@ std::string find_file(const std::string& folder, const std::string& stem, const 
                               "t10k-images-idx3-ubyte and t10k-labels-idx1-ubyte, each plain or with .gz");
 }
 
-std::shared_ptr<const Images> open_split(const std::string& folder, const std::string& split, std::int64_t classes) {
+/// The files of one split.
+struct IdxSplit {
+  IdxArray images;
+  std::vector<std::uint8_t> labels;
+};
+
+/// @param classes  0 = unlimited
+IdxSplit read_split(const std::string& folder, const std::string& split, std::int64_t classes) {
   const std::string image_path = find_file(folder, split + "-images", {"idx3-ubyte", "idx4-ubyte"});
   const std::string label_path = find_file(folder, split + "-labels", {"idx1-ubyte"});
   IdxArray images = read_idx(image_path);
@@ -111,31 +122,110 @@ std::shared_ptr<const Images> open_split(const std::string& folder, const std::s
     throw DataError(label_path, "has " + std::to_string(labels.shape.front()) + " labels, but " + image_path + " has " +
                                     std::to_string(images.shape.front()) + " images");
   }
-  const auto bad =
-      std::find_if(labels.bytes.begin(), labels.bytes.end(), [classes](auto label) { return label >= classes; });
+  const auto bad = std::find_if(labels.bytes.begin(), labels.bytes.end(),
+                                [classes](auto label) { return classes > 0 && label >= classes; });
   if (bad != labels.bytes.end()) {
     throw DataError(label_path, "label " + std::to_string(*bad) + " at index " +
                                     std::to_string(bad - labels.bytes.begin()) + " is beyond data.classes = " +
                                     std::to_string(classes) + ", with labels 0 to " + std::to_string(classes - 1));
   }
-  return std::make_shared<Images>(std::move(images), std::move(labels.bytes), classes);
+  return {.images = std::move(images), .labels = std::move(labels.bytes)};
 }
 
-Splits open_idx(const Section& data) {
+/// Both splits and their number of classes.
+struct IdxSplits {
+  IdxSplit train;
+  IdxSplit val;
+  std::int64_t classes;
+};
+
+IdxSplits read_splits(const Section& data) {
   const std::string& folder = required_path(data, "a folder of IDX files");
   std::error_code unreadable;
   if (!std::filesystem::is_directory(folder, unreadable)) {
     throw DataError(folder,
                     "is not a folder; data.path must be a folder of IDX files, such as train-images-idx3-ubyte");
   }
-  const auto train = open_split(folder, "train", data.integer("classes"));
-  const auto val = open_split(folder, "t10k", data.integer("classes"));
-  if (train->task().sample_shape != val->task().sample_shape) {
-    throw DataError(folder, "its training images are " + words_of(train->task().sample_shape) +
-                                " (channels x height x width), but those of t10k are " +
-                                words_of(val->task().sample_shape));
+  std::int64_t classes = data.integer("classes");
+  IdxSplit train = read_split(folder, "train", classes);
+  if (classes == 0) {
+    const auto largest = *std::max_element(train.labels.begin(), train.labels.end());
+    classes = std::max<std::int64_t>(kMinClasses, std::int64_t{largest} + 1);
   }
-  return {.train = train, .val = val};
+  IdxSplit val = read_split(folder, "t10k", classes);
+  const auto sample_shape = [](const IdxSplit& split) {
+    return std::vector<std::int64_t>(split.images.shape.begin() + 1, split.images.shape.end());
+  };
+  if (sample_shape(train) != sample_shape(val)) {
+    const auto text = [](std::vector<std::int64_t> shape) {
+      if (shape.size() == 2) shape.insert(shape.begin(), 1);
+      return words_of(shape);
+    };
+    throw DataError(folder, "its training images are " + text(sample_shape(train)) +
+                                " (channels x height x width), but those of t10k are " + text(sample_shape(val)));
+  }
+  return {.train = std::move(train), .val = std::move(val), .classes = classes};
+}
+
+Splits open_idx(const Section& data) {
+  IdxSplits splits = read_splits(data);
+  const auto dataset = [&](IdxSplit& split) {
+    return std::make_shared<Images>(std::move(split.images), std::move(split.labels), splits.classes);
+  };
+  return {.train = dataset(splits.train), .val = dataset(splits.val)};
+}
+
+/// The images for a pipeline.
+class IdxStore : public ImageStore {
+ public:
+  IdxStore(IdxSplit split, std::string name, std::int64_t classes)
+      : split_(std::move(split)), name_(std::move(name)), classes_(classes) {
+    const std::vector<std::int64_t>& shape = split_.images.shape;
+    const bool has_channels = shape.size() == 4;
+    shape_ = {.height = static_cast<int>(shape[has_channels ? 2 : 1]),
+              .width = static_cast<int>(shape[has_channels ? 3 : 2]),
+              .channels = has_channels ? static_cast<int>(shape[1]) : 1};
+    if (shape_.channels == 1 || shape_.channels == 3) return;
+    throw DataError(name_ + " has " + std::to_string(shape_.channels) +
+                    " channels per image, but transforms require 1 or 3; remove data.transform");
+  }
+
+  std::int64_t size() const override { return split_.images.shape.front(); }
+  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override {
+    const std::size_t count = split_.images.bytes.size() / static_cast<std::size_t>(size());
+    const std::span<const std::uint8_t> planes =
+        std::span(split_.images.bytes).subspan(static_cast<std::size_t>(index) * count, count);
+    if (shape_.channels == 1) return {.pixels = planes, .shape = shape_};
+    if (buffer.bytes.size() < count) buffer.bytes.resize(count);
+    auto* const pixels = reinterpret_cast<std::uint8_t*>(buffer.bytes.data());
+    const auto channels = static_cast<std::size_t>(shape_.channels);
+    for (std::size_t i = 0; i < count; ++i) pixels[i] = planes[i % channels * (count / channels) + i / channels];
+    return {.pixels = {pixels, count}, .shape = shape_};
+  }
+  std::int64_t label(std::int64_t index) const override { return split_.labels[static_cast<std::size_t>(index)]; }
+  std::string name(std::int64_t index) const override { return name_ + ":" + std::to_string(index); }
+  std::int64_t classes() const override { return classes_; }
+  std::optional<PixelShape> shape() const override { return shape_; }
+  std::uint64_t digest() const override {
+    std::call_once(digested_, [this] {
+      digest_ = hash_of({hash_of(split_.images.bytes), hash_of(split_.labels), static_cast<std::uint64_t>(classes_)});
+    });
+    return digest_;
+  }
+
+ private:
+  IdxSplit split_;
+  std::string name_;
+  std::int64_t classes_;
+  PixelShape shape_;
+  mutable std::once_flag digested_;
+  mutable std::uint64_t digest_ = 0;
+};
+
+ImageSplits open_idx_images(const Section& data) {
+  IdxSplits splits = read_splits(data);
+  return {.train = std::make_shared<IdxStore>(std::move(splits.train), "train-images", splits.classes),
+          .val = std::make_shared<IdxStore>(std::move(splits.val), "t10k-images", splits.classes)};
 }
 
 }  // namespace
@@ -145,8 +235,10 @@ Source idx_source() {
       .name = "idx",
       .help =
           "Images and labels from IDX files with the names of the MNIST files, plain or .gz, in the folder data.path",
-      .keys = {keys::integer("data.classes", "10", "idx: number of classes", 1, 256)},
-      .open = open_idx};
+      .keys = image_keys(),
+      .open = open_idx,
+      .open_images = open_idx_images,
+      .normalise = "normalise,mean=0.1307,std=0.3081"};
 }
 
 }  // namespace lockstep::data

@@ -22,4 +22,11 @@ struct DataSettings {
   static DataSettings from(const Section& data);
 };
 
+/// Whether the value of a key is its default, wherever it was set.
+bool has_default_value(const Section& data, const std::string& key);
+
+/// Refuses keys of other sources that are not at their default, except data.classes.
+/// @throws ConfigError  the message names the sources that have the key
+void refuse_unknown_keys(const Section& data, const Source& chosen, const std::vector<Source>& sources);
+
 }  // namespace lockstep::data

@@ -9,6 +9,15 @@ Source digits_source();
 Source idx_source();
 Source text_source();
 Source tokens_source();
+Source folder_source();
+Source list_source();
+Source cifar10_source();
+Source cifar100_source();
+Source synthetic_source();
+
+// Keys that several of these sources have.
+KeySpec val_path_key();
+KeySpec cache_key();
 
 /// The value of `data.path`.
 /// @param wanted  what it must name, such as "a text file"

@@ -65,5 +65,7 @@ void check_augment_tables();
 void check_normalise();
 void check_pipelines();
 void check_malformed();
+void check_sources();
+void check_malformed_sources();
 
 }  // namespace lockstep::testing::reference

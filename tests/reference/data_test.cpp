@@ -19,6 +19,7 @@ TEST(ReferenceData, Files) {
                 {.file = "normalise.json", .extra_fields = {"sets"}},
                 {.file = "pipelines.json", .extra_fields = {"train", "eval", "timm_eval"}},
                 {.file = "resize.json", .extra_fields = {"resized_crop", "rule"}, .run = run_resize_case},
+                {.file = "sources.json", .extra_fields = {"cifar", "folder"}},
             });
 }
 
@@ -37,6 +38,8 @@ TEST(ReferenceData, AugmentTables) { check(check_augment_tables); }
 TEST(ReferenceData, Normalise) { check(check_normalise); }
 TEST(ReferenceData, Pipelines) { check(check_pipelines); }
 TEST(ReferenceData, Malformed) { check(check_malformed); }
+TEST(ReferenceData, Sources) { check(check_sources); }
+TEST(ReferenceData, MalformedSources) { check(check_malformed_sources); }
 
 }  // namespace data_test
 }  // namespace lockstep::testing::reference

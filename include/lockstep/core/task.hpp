@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 namespace lockstep {
@@ -25,6 +26,7 @@ struct Task {
   std::int64_t predictions_per_sample = 1;  ///< 1 for a labeled image, `block` for text
   bool is_text = false;                     ///< inputs are int64 token numbers instead of numbers of the model's dtype
   TaskKind kind = TaskKind::classification;
+  std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
 };
 
 }  // namespace lockstep

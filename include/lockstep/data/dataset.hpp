@@ -5,6 +5,8 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
+#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/sample_errors.hpp>
 
 #include <c10/core/ScalarType.h>
 
@@ -19,6 +21,8 @@ namespace lockstep::data {
 
 /// Targets with this value are ignored by the loss and the metrics (PyTorch's ignore_index).
 inline constexpr std::int64_t kIgnored = -100;
+
+struct TransformRow;
 
 /// A finite, indexed set of samples. All members must be thread-safe.
 class Dataset {
@@ -39,6 +43,8 @@ class Dataset {
   /// task.
   /// @throws DataError  samples are not images
   virtual std::vector<double> aspect_ratios() const;
+  /// The name of a sample in predictions: the path of its file, for example. By default, it has none.
+  virtual std::string sample_name(std::int64_t) const { return ""; }
   /// A digest of the content, for checkpoints: equal data sets have equal digests, different data sets almost surely
   /// different ones.
   virtual std::uint64_t digest() const = 0;
@@ -81,6 +87,8 @@ struct Splits {
   std::shared_ptr<const Dataset> train;
   std::shared_ptr<const Dataset> val = nullptr;
   std::shared_ptr<const Dataset> test = nullptr;
+  std::vector<std::string> notes = {};             ///< remarks for the log
+  std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples of all splits; null = errors are thrown
 };
 
 /// A row of the table of data sources. A program can append rows to engine::Registry::sources.
@@ -89,15 +97,44 @@ struct Source {
   std::string help;
   KeySpecs keys;  ///< of section `data`, in addition to the common ones
   /// @throws DataError, ConfigError  not collective: each rank opens the data independently
-  std::function<Splits(const Section& data)> open;
+  std::function<Splits(const Section& data)> open = {};
+  /// For sources of images: the lines `data.transform` convert the images to tensors. `keys` should contain
+  /// image_keys(). A source without `val` and `test` is divided as `data.val_fraction` states. If `open` is given as
+  /// well, it is used while the keys of image_keys() have their defaults.
+  std::function<ImageSplits(const Section& data)> open_images = {};
+  /// For sources of images: the line that converts to float32 where data.transform has none. If empty, lines without a
+  /// conversion give values in [0, 1], and without any lines the images are normalized as those of ImageNet.
+  std::string normalise = {};
 };
 
-/// The built-in sources: digits, idx, text, tokens.
+/// The built-in sources: digits, idx, text, tokens, folder, list, cifar10, cifar100, synthetic.
 const std::vector<Source>& builtin_sources();
 
+/// The keys of section `data` for sources of images: transforms, decoding, checks and classes.
+KeySpecs image_keys();
+
+/// Facts for the opening of a source, in addition to section `data`.
+struct OpenOptions {
+  std::uint64_t seed = 0;                                 ///< `run.seed`, for augmentations
+  const std::vector<TransformRow>* transforms = nullptr;  ///< null = builtin_transforms()
+  bool refuses_unknown_keys = true;  ///< refuse keys of other sources that are not at their default
+};
+
 /// Opens the data source that `data.name` selects.
-/// @throws ConfigError  the name is unknown (the message lists the known names); also the errors of the source
-Splits open(const Section& data, const std::vector<Source>& sources = builtin_sources());
+/// @throws ConfigError  the name is unknown (the message lists the known names), or a key is set that belongs to other
+///                      sources; also the errors of the source
+Splits open(const Section& data, const std::vector<Source>& sources = builtin_sources(),
+            const OpenOptions& options = {});
+
+/// Opens the source of images that `data.name` selects, divided into splits, without a pipeline.
+/// @throws ConfigError  the source does not provide images; also the errors of the source
+ImageSplits open_images(const Section& data, const std::vector<Source>& sources = builtin_sources());
+
+/// Does what one process per host can do for all of them before they call `open`: lists the files of an image source
+/// into `data.cache`, and checks images as `data.check` states. Other sources need no preparation.
+/// @throws ConfigError, DataError  as `open`, or an image is damaged
+void prepare(const Section& data, const std::vector<Source>& sources = builtin_sources(),
+             const OpenOptions& options = {});
 
 /// The keys of section `data`: the common ones and those of every source.
 KeySpecs data_keys(const std::vector<Source>& sources = builtin_sources());

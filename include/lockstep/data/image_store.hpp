@@ -32,6 +32,14 @@ struct ReadBuffer {
   std::vector<std::byte> bytes;
 };
 
+/// The kind of the targets of a store.
+enum class TargetKind {
+  classes,     ///< every image has one class
+  label_sets,  ///< every image has any number of classes
+  numbers,     ///< every image has a real number
+  none         ///< images have no targets
+};
+
 /// A finite, indexed set of images, without decoding and without transforms. All members must be thread-safe.
 class ImageStore {
  public:
@@ -41,12 +49,18 @@ class ImageStore {
   /// @param buffer  can hold the result, which is valid until the next call with the same buffer
   /// @throws DataError  the image cannot be read
   virtual StoredImage read(std::int64_t index, ReadBuffer& buffer) const = 0;
-  /// The class of an image, in [0, classes()).
+  virtual TargetKind target_kind() const { return TargetKind::classes; }
+  /// The class of an image, in [0, classes()), where the targets are classes.
   virtual std::int64_t label(std::int64_t index) const = 0;
+  /// The classes of an image. By default, its class.
+  virtual std::vector<std::int64_t> labels(std::int64_t index) const { return {label(index)}; }
+  /// The real number of an image, where the targets are numbers.
+  virtual double number(std::int64_t) const { return 0; }
   /// The name of an image in messages, predictions and lists: its path below the root of the data, for example.
   virtual std::string name(std::int64_t index) const = 0;
   /// The position of an image in messages: the path of its file, for example. By default, its name.
   virtual std::string place(std::int64_t index) const { return name(index); }
+  /// The number of classes; 0 where the targets are not classes.
   virtual std::int64_t classes() const = 0;
   /// The name of each class; empty if the classes have none.
   virtual std::vector<std::string> class_names() const { return {}; }
@@ -63,6 +77,7 @@ struct ImageSplits {
   std::shared_ptr<const ImageStore> train;
   std::shared_ptr<const ImageStore> val = nullptr;
   std::shared_ptr<const ImageStore> test = nullptr;
+  std::vector<std::string> notes = {};  ///< remarks for the log
 };
 
 }  // namespace lockstep::data

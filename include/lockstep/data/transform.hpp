@@ -158,7 +158,7 @@ struct TransformRow {
   std::function<std::unique_ptr<Transform>(const Section& options, const TransformContext& context)> make;
 };
 
-/// The built-in transforms, see docs/data.md.
+/// The built-in transforms, see docs/images.md.
 const std::vector<TransformRow>& builtin_transforms();
 
 }  // namespace lockstep::data

@@ -27,6 +27,8 @@ ImageHeader read_png_header(FileBytes file);
 ImageHeader read_ppm_header(FileBytes file);
 ImageHeader read_bmp_header(FileBytes file);
 ImageHeader read_webp_header(FileBytes file);
+/// Whether this build reads WebP files.
+bool reads_webp() noexcept;
 
 /// The state of libjpeg, which is reused.
 class JpegDecoder {

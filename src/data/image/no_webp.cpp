@@ -6,6 +6,8 @@
 
 namespace lockstep::data {
 
+bool reads_webp() noexcept { return false; }
+
 ImageHeader read_webp_header(FileBytes) {
   throw DataError(
       "this build does not read WebP files; install libwebp-dev and build again, or convert the file to "

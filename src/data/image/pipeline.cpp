@@ -235,17 +235,22 @@ void Pipeline::to_tensor(std::span<float> out, Workspace& workspace) const {
   }
 }
 
+void Pipeline::run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
+                        int crop) const {
+  run_pixels(stored, draw, workspace, crop);
+  to_tensor(out, workspace);
+}
+
 void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,
                    Workspace& workspace) const {
   for (std::size_t crop = 0; crop < out.size(); ++crop) {
-    run_pixels(stored, draw, workspace, static_cast<int>(crop));
-    to_tensor(out[crop], workspace);
+    run_crop(stored, draw, out[crop], workspace, static_cast<int>(crop));
   }
 }
 
 void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
                    Workspace& workspace) const {
-  run(stored, draw, std::span<const std::span<float>>(&out, 1), workspace);
+  run_crop(stored, draw, out, workspace, 0);
 }
 
 std::string Pipeline::drawn_text(const Workspace& workspace, int crop) const {

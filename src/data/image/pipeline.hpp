@@ -58,7 +58,10 @@ class Pipeline {
   ///                    does not contain a file name
   void run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,
            Workspace& workspace) const;
-  /// The same with one crop.
+  /// The same for one of the crops.
+  void run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
+                int crop) const;
+  /// The same for the first crop.
   void run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace) const;
   /// The pixels before the tensor transforms, for `data.output=uint8` and contact sheets. The result is in
   /// workspace.patch.image, height x width x channels.

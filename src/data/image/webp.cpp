@@ -13,6 +13,8 @@ const std::uint8_t* webp_bytes(FileBytes file) { return reinterpret_cast<const s
 
 }  // namespace
 
+bool reads_webp() noexcept { return true; }
+
 ImageHeader read_webp_header(FileBytes file) {
   WebPBitstreamFeatures features;
   if (WebPGetFeatures(webp_bytes(file), file.size(), &features) != VP8_STATUS_OK) {

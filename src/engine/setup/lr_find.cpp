@@ -11,6 +11,7 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/lr_range.hpp"
+#include "engine/setup/run_splits.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
 
@@ -44,7 +45,6 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
                              const LrRange& range) {
   const std::string origin = "lr-find";
   Sections sections = configured;
-  data::Splits splits;
   world.all_or_throw([&] {
     const bool is_valid = range.lowest > 0 && range.highest > range.lowest && range.steps >= 2;
     if (!is_valid) throw ConfigError("lr-find: the rates must satisfy 0 < lowest < highest, with at least 2 steps");
@@ -53,8 +53,8 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
     train.set("max_steps", std::to_string(range.steps), origin);
     train.set("max_epochs", "0", origin);
     train.set("nonfinite", "skip", origin);
-    splits = data::open(sections.at("data"), registry.sources);
   });
+  data::Splits splits = open_splits(world, sections.at("data"), registry, open_options(sections, registry));
   const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
   strategy->prepare(splits.train->task());
   Trainer trainer(sections, *strategy, std::move(splits), registry);

@@ -11,6 +11,7 @@
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/setup/run_splits.hpp"
 #include "engine/setup/session.hpp"
 #include "optim/option_limits.hpp"
 
@@ -84,7 +85,7 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
   const std::int64_t global_batch = BatchSettings::from(train).global_batch_size.value;
-  const data::Splits splits = data::open(sections.at("data"), registry.sources);
+  const data::Splits splits = data::open(sections.at("data"), registry.sources, open_options(sections, registry));
   const data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
   const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);

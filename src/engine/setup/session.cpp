@@ -18,6 +18,7 @@
 #include "engine/measures/evaluation.hpp"
 #include "engine/measures/predictions.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
@@ -32,10 +33,10 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The data of a run. What eval.split names is there, unless nothing is evaluated.
-data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Registry& registry) {
-  data::Splits splits;
+data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                       const data::OpenOptions& options) {
+  data::Splits splits = open_splits(world, sections.at("data"), registry, options);
   world.all_or_throw([&] {
-    splits = data::open(sections.at("data"), registry.sources);
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     if (eval.when != "never") split_of(splits, eval.split);
   });
@@ -166,7 +167,8 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   ResumeSettings resume;
   world.all_or_throw([&] { resume = ResumeSettings::from(request.sections); });
-  data::Splits splits = open_data(world, request.sections, request.registry);
+  data::Splits splits =
+      open_data(world, request.sections, request.registry, open_options(request.sections, request.registry));
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
   strategy->prepare(splits.train->task());
   Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
@@ -197,7 +199,9 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
 
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
                                const std::string& checkpoint, bool wants_predictions) {
-  const data::Splits splits = open_data(world, sections, registry);
+  data::OpenOptions options = open_options(sections, registry);
+  options.refuses_unknown_keys = false;  // the configuration of the run can contain keys of another source
+  const data::Splits splits = open_data(world, sections, registry, options);
   const std::unique_ptr<Strategy> made = make_strategy(sections, world, registry);
   Strategy& strategy = made->prepare(splits.train->task());
   const EvalSettings eval = EvalSettings::from(sections.at("eval"));

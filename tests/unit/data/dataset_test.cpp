@@ -10,11 +10,13 @@ namespace lockstep::data {
 namespace dataset_test {
 
 TEST(SourcesTest, AnUnknownNameListsTheKnownOnes) {
-  EXPECT_EQ(sentence_of<ConfigError>([] {
-              open_with({{"name", "digit"}});
-            }),
-            "data.name (command line): 'digit' is unknown; choose one of: digits, idx, text, tokens; did you mean "
-            "'digits'?");
+  EXPECT_EQ(
+      sentence_of<ConfigError>([] {
+        open_with({{"name", "digit"}});
+      }),
+      "data.name (command line): 'digit' is unknown; choose one of: digits, idx, text, tokens, folder, list, cifar10, "
+      "cifar100, synthetic; did you mean "
+      "'digits'?");
 }
 
 TEST(SourcesTest, AUserAddsARowWithItsOwnKeys) {

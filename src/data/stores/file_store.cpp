@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/file_store.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+
+#include "data/hash.hpp"
+#include "data/stores/file_reader.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::int64_t kFiles = 16;  // whose content is part of the digest
+
+std::uint64_t hash_of_text(std::string_view text) {
+  return hash_of(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
+}
+
+}  // namespace
+
+std::string FileStore::place(std::int64_t index) const {
+  const std::string path = name(index);
+  return path.starts_with('/') || options_.root.empty() ? path : options_.root + "/" + path;
+}
+
+StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const {
+  const std::string path = place(index);
+  const auto bytes = read_file(path, options_.max_file_bytes, buffer.bytes);
+  // Without bytes, `file` would mean that pixels are given.
+  if (bytes.empty()) throw DataError(path, "the file is empty; replace the file or exclude it");
+  return {.file = bytes};
+}
+
+TargetKind FileStore::target_kind() const {
+  if (lines_->options().target == ListTarget::none) return TargetKind::none;
+  if (lines_->options().target == ListTarget::numbers) return TargetKind::numbers;
+  return options_.has_label_sets ? TargetKind::label_sets : TargetKind::classes;
+}
+
+std::int64_t FileStore::label(std::int64_t index) const { return lines_->label(index); }
+
+void FileStore::read_ahead(std::int64_t index) const { read_file_ahead(place(index)); }
+
+// A few files stand for the content of all.
+std::uint64_t FileStore::digest() const {
+  std::call_once(digested_, [this] {
+    std::uint64_t hash = hash_of({static_cast<std::uint64_t>(size()), static_cast<std::uint64_t>(classes())});
+    for (std::int64_t i = 0; i < size(); ++i) {
+      const ListLine line = lines_->line(i);
+      hash = hash_of({hash, hash_of_text(line.path), hash_of_text(line.label)});
+    }
+    ReadBuffer buffer;
+    for (std::int64_t i = 0; i < std::min(kFiles, size()); ++i) {
+      const std::int64_t index = size() <= kFiles ? i : (size() - 1) / (kFiles - 1) * i;
+      std::uint64_t content = 0;  // of a file that cannot be read
+      try {
+        const auto bytes = read_file(place(index), options_.max_file_bytes, buffer.bytes);
+        content = sampled_hash_of({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+      } catch (const DataError&) {
+      }
+      hash = hash_of({hash, content});
+    }
+    digest_ = hash;
+  });
+  return digest_;
+}
+
+}  // namespace lockstep::data

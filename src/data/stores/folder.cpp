@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <set>
+#include <system_error>
+
+#include "core/text.hpp"
+#include "data/sources.hpp"
+#include "data/stores/file_store.hpp"
+#include "data/stores/list_cache.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_folder(const std::string& path) {
+  std::error_code unreadable;  // counts as missing
+  return fs::is_directory(path, unreadable);
+}
+
+/// A store of a folder's images, with the class numbers of the training split.
+class FolderStore : public FileStore {
+ public:
+  /// @param numbers  class number in the training split for each number in the list
+  FolderStore(std::unique_ptr<const ListLines> lines, Options options, std::vector<std::int64_t> numbers)
+      : FileStore(std::move(lines), std::move(options)), numbers_(std::move(numbers)) {}
+
+  std::int64_t label(std::int64_t index) const override {
+    return numbers_.at(static_cast<std::size_t>(FileStore::label(index)));
+  }
+  std::vector<std::int64_t> labels(std::int64_t index) const override { return {label(index)}; }
+
+ private:
+  std::vector<std::int64_t> numbers_;
+};
+
+struct FolderRequest {
+  std::string cache;
+  std::int64_t max_file_bytes = 0;
+  bool allows_empty = false;
+};
+
+struct OpenedFolder {
+  std::shared_ptr<const ImageStore> store;
+  std::vector<std::string> notes;
+};
+
+std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& root) {
+  if (list.empty_classes.size() == list.classes.size()) {
+    throw DataError(root, "contains no images; data.name = folder requires one subfolder of images per class");
+  }
+  return std::make_unique<const ListLines>(
+      std::move(list.text),
+      ListLines::Options{.classes = static_cast<std::int64_t>(list.classes.size()), .rule = "class folders"});
+}
+
+/// @param classes  those of the training split; empty = this is the training split
+OpenedFolder open_folder_split(const std::string& root, const std::vector<std::string>& classes,
+                               const FolderRequest& request) {
+  FolderList list = cached_list(root, request.cache);
+  const bool is_train = classes.empty();
+  if (is_train && !list.empty_classes.empty() && !request.allows_empty) {
+    throw DataError(root + "/" + list.empty_classes.front(),
+                    "the class '" + list.empty_classes.front() +
+                        "' has no images; remove the folder, or set data.allow_empty = true to keep its number");
+  }
+  OpenedFolder opened;
+  if (!list.passed_over.empty()) opened.notes.push_back(root + ": skipped " + list.passed_over);
+  const std::vector<std::string>& all = is_train ? list.classes : classes;
+  std::vector<std::int64_t> numbers;
+  for (const std::string& name : list.classes) {
+    const auto found = std::lower_bound(all.begin(), all.end(), name);
+    const bool is_known = found != all.end() && *found == name;
+    const bool is_empty =
+        std::find(list.empty_classes.begin(), list.empty_classes.end(), name) != list.empty_classes.end();
+    if (!is_known && !is_empty) {
+      throw DataError(root + "/" + name,
+                      "the class '" + name + "' does not occur in the training part; rename or remove the folder");
+    }
+    numbers.push_back(is_known ? found - all.begin() : -1);
+  }
+  std::vector<std::string> missing;
+  for (const std::string& name : all) {
+    if (!std::binary_search(list.classes.begin(), list.classes.end(), name)) missing.push_back(name);
+  }
+  if (!missing.empty()) opened.notes.push_back(root + ": has no images of the classes " + joined(missing));
+  const FileStore::Options options{.root = root,
+                                   .classes = static_cast<std::int64_t>(all.size()),
+                                   .class_names = all,
+                                   .max_file_bytes = request.max_file_bytes};
+  opened.store = std::make_shared<FolderStore>(lines_of(list, root), options, std::move(numbers));
+  return opened;
+}
+
+/// The folders of the splits; empty = there is none.
+struct SplitFolders {
+  std::string train;
+  std::string val;
+  std::string test;
+  std::vector<std::string> notes = {};
+};
+
+SplitFolders find_splits(const Section& data) {
+  const std::string& path = required_path(data, "a folder with one subfolder of images per class");
+  const std::string& val_path = data.text("val_path");
+  if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
+  SplitFolders folders{.train = path, .val = val_path, .test = ""};
+  if (!is_folder(path + "/train")) return folders;
+  folders.train = path + "/train";
+  if (is_folder(path + "/test")) folders.test = path + "/test";
+  for (const char* name : {"val", "valid", "validation"}) {
+    if (folders.val.empty() && is_folder(path + "/" + name)) folders.val = path + "/" + name;
+  }
+  if (folders.val.empty() && !folders.test.empty()) {
+    folders.val = folders.test;
+    folders.notes.push_back(path + ": has no folder val, so that test is used for validation");
+  }
+  return folders;
+}
+
+ImageSplits open_folder(const Section& data) {
+  const FolderRequest request{.cache = cache_folder(data.text("cache")),
+                              .max_file_bytes = data.integer("max_image_bytes"),
+                              .allows_empty = data.boolean("allow_empty")};
+  const SplitFolders folders = find_splits(data);
+  OpenedFolder train = open_folder_split(folders.train, {}, request);
+  ImageSplits splits{.train = train.store, .notes = folders.notes};
+  const auto add_notes = [&splits](const OpenedFolder& opened) {
+    splits.notes.insert(splits.notes.end(), opened.notes.begin(), opened.notes.end());
+  };
+  add_notes(train);
+  const std::vector<std::string> classes = train.store->class_names();
+  if (!folders.val.empty()) {
+    const OpenedFolder val = open_folder_split(folders.val, classes, request);
+    add_notes(val);
+    splits.val = val.store;
+  }
+  if (folders.test == folders.val) {
+    splits.test = splits.val;
+  } else if (!folders.test.empty()) {
+    const OpenedFolder test = open_folder_split(folders.test, classes, request);
+    add_notes(test);
+    splits.test = test.store;
+  }
+  return splits;
+}
+
+}  // namespace
+
+KeySpec val_path_key() {
+  return keys::text("data.val_path", "", "folder, list: folder or list of the validation part; empty = see data.path");
+}
+
+KeySpec cache_key() {
+  return keys::text("data.cache", "auto",
+                    "Folder that keeps the lists of files, so that folders are not listed again. auto = "
+                    "$XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; off = none");
+}
+
+Source folder_source() {
+  KeySpecs keys = image_keys();
+  const KeySpecs own = {
+      val_path_key(), cache_key(),
+      keys::boolean("data.allow_empty", "false", "folder: accept classes without images. They keep their numbers")};
+  keys.insert(keys.end(), own.begin(), own.end());
+  return {.name = "folder",
+          .help = "Images in one subfolder per class below data.path, or below its folders train, val and test",
+          .keys = std::move(keys),
+          .open_images = open_folder};
+}
+
+}  // namespace lockstep::data

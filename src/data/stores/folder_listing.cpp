@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/folder_listing.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <chrono>
+#include <dirent.h>
+#include <exception>
+#include <fcntl.h>
+#include <mutex>
+#include <sys/stat.h>
+#include <system_error>
+#include <thread>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "data/image/codecs.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::size_t kThreads = 8;
+constexpr std::size_t kNamedFiles = 3;
+constexpr std::array<const char*, 7> kImageEndings = {"jpg", "jpeg", "png", "ppm", "bmp", "pgm", "webp"};
+constexpr std::array<const char*, 2> kRefusedEndings = {"tif", "tiff"};
+
+using DeviceAndNode = std::pair<dev_t, ino_t>;
+
+std::int64_t modified_ns(const struct stat& status) {
+  return std::int64_t{status.st_mtim.tv_sec} * 1000000000 + status.st_mtim.tv_nsec;
+}
+
+/// The part after the last dot, in lower case.
+std::string ending_of(const std::string& name) {
+  const std::size_t dot = name.rfind('.');
+  if (dot == std::string::npos) return "";
+  std::string ending = name.substr(dot + 1);
+  for (char& c : ending) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return ending;
+}
+
+bool is_one_of(const std::string& ending, const auto& endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](const char* each) { return ending == each; });
+}
+
+class Directory {
+ public:
+  explicit Directory(const std::string& path) : handle_(::opendir(path.c_str())) {
+    if (handle_ == nullptr) {
+      throw DataError(path, "cannot be listed (" + std::generic_category().message(errno) + "); check data.path");
+    }
+    if (::fstat(::dirfd(handle_), &status_) != 0) status_ = {};
+  }
+  ~Directory() { ::closedir(handle_); }
+  Directory(const Directory&) = delete;
+  Directory& operator=(const Directory&) = delete;
+
+  /// The next entry except "." and ".."; null at the end.
+  const dirent* next() {
+    while (const dirent* entry = ::readdir(handle_)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") return entry;
+    }
+    return nullptr;
+  }
+  /// Whether an entry is a folder, or a link to one.
+  bool is_folder(const dirent& entry) const {
+    if (entry.d_type == DT_DIR) return true;
+    if (entry.d_type != DT_UNKNOWN && entry.d_type != DT_LNK) return false;
+    struct stat status {};
+    return ::fstatat(::dirfd(handle_), entry.d_name, &status, 0) == 0 && S_ISDIR(status.st_mode);
+  }
+  std::int64_t modified_ns() const { return data::modified_ns(status_); }
+  DeviceAndNode node() const { return {status_.st_dev, status_.st_ino}; }
+
+ private:
+  DIR* handle_;
+  struct stat status_ {};
+};
+
+/// The images of one folder.
+struct FolderImages {
+  std::string path;  ///< below the root
+  std::vector<std::string> names;
+};
+
+/// The parts of one class.
+struct ClassListing {
+  std::vector<FolderImages> images;
+  std::vector<ListedFolder> folders;
+  std::vector<std::string> passed_over;
+};
+
+class Walk {
+ public:
+  Walk(const std::string& root, std::atomic<std::int64_t>& count) : root_(root), count_(count) {}
+
+  ClassListing list(const std::string& class_name) {
+    visit(class_name);
+    return std::move(listing_);
+  }
+
+ private:
+  void visit(const std::string& path) {
+    FolderImages images{.path = path, .names = {}};
+    std::vector<std::string> subfolders;
+    {
+      Directory directory(root_ + "/" + path);
+      const DeviceAndNode node = directory.node();
+      if (std::find(ancestors_.begin(), ancestors_.end(), node) != ancestors_.end()) return;  // a link to its parent
+      ancestors_.push_back(node);
+      listing_.folders.push_back({path, directory.modified_ns()});
+      while (const dirent* entry = directory.next()) {
+        const std::string name = entry->d_name;
+        if (directory.is_folder(*entry)) {
+          subfolders.push_back(name);
+        } else {
+          add_file(path, name, images);
+        }
+      }
+    }
+    count_ += static_cast<std::int64_t>(images.names.size());
+    if (!images.names.empty()) listing_.images.push_back(std::move(images));
+    for (const std::string& name : subfolders) visit(path + "/" + name);
+    ancestors_.pop_back();
+  }
+
+  void add_file(const std::string& path, const std::string& name, FolderImages& images) {
+    const std::string ending = ending_of(name);
+    const bool is_refused = is_one_of(ending, kRefusedEndings) || (ending == "webp" && !reads_webp());
+    if (is_refused) {
+      throw DataError(root_ + "/" + path + "/" + name,
+                      (ending == "webp" ? "WebP" : "TIFF") + std::string(" images are not supported by this build; "
+                                                                         "convert them, for example with 'mogrify "
+                                                                         "-format png FILE', or move them away"));
+    }
+    const bool is_image = is_one_of(ending, kImageEndings) && name.find('\n') == std::string::npos;
+    (is_image ? images.names : listing_.passed_over).push_back(name);
+  }
+
+  const std::string& root_;
+  std::atomic<std::int64_t>& count_;
+  ClassListing listing_;
+  std::vector<DeviceAndNode> ancestors_;
+};
+
+/// Lists all classes with several threads. The error of the first class that has one is thrown.
+std::vector<ClassListing> list_classes(const std::string& root, const std::vector<std::string>& classes) {
+  std::vector<ClassListing> listings(classes.size());
+  std::vector<std::exception_ptr> errors(classes.size());
+  std::atomic<std::size_t> next = 0;
+  std::atomic<std::int64_t> count = 0;
+  std::atomic<std::size_t> running = 0;
+  const auto begin = std::chrono::steady_clock::now();
+  {
+    std::vector<std::jthread> threads;
+    const std::size_t thread_count = std::min(kThreads, classes.size());
+    running = thread_count;
+    for (std::size_t t = 0; t < thread_count; ++t) {
+      threads.emplace_back([&] {
+        for (std::size_t i = next++; i < classes.size(); i = next++) {
+          try {
+            listings[i] = Walk(root, count).list(classes[i]);
+          } catch (...) {
+            errors[i] = std::current_exception();
+          }
+        }
+        --running;
+      });
+    }
+    for (int wait_ms = 1; running > 0; wait_ms = std::min(2 * wait_ms, 200)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(wait_ms));
+      const double seconds = seconds_since(begin);
+      if (seconds < 1) continue;
+      const std::string advice = seconds < 30 ? "" : "; data.cache keeps the list for the next run";
+      log::status("listing " + root + ": " + std::to_string(count) + " files, " + std::to_string(std::lround(seconds)) +
+                  " s" + advice);
+    }
+  }
+  log::status("");
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return listings;
+}
+
+/// A path as the line of a list: a leading '#' would make it a comment.
+std::string as_line(const std::string& path) { return path.starts_with('#') ? "./" + path : path; }
+
+void append_lines(ClassListing& listing, std::size_t label, std::string& lines) {
+  std::sort(listing.images.begin(), listing.images.end(),
+            [](const FolderImages& a, const FolderImages& b) { return a.path < b.path; });
+  const std::string end = " " + std::to_string(label) + "\n";
+  for (FolderImages& folder : listing.images) {
+    std::sort(folder.names.begin(), folder.names.end());
+    const std::string start = as_line(folder.path) + "/";
+    for (const std::string& name : folder.names) lines += start + name + end;
+  }
+}
+
+}  // namespace
+
+std::int64_t modified_ns_of(const std::string& folder) noexcept {
+  struct stat status {};
+  return ::stat(folder.c_str(), &status) == 0 && S_ISDIR(status.st_mode) ? modified_ns(status) : -1;
+}
+
+FolderListing list_folder(const std::string& root) {
+  FolderListing all;
+  bool has_images = false;
+  {
+    Directory directory(root);
+    all.folders.push_back({".", directory.modified_ns()});
+    while (const dirent* entry = directory.next()) {
+      const std::string name = entry->d_name;
+      if (directory.is_folder(*entry)) {
+        if (name.find('\n') != std::string::npos) {
+          throw DataError(root, "a class folder has a name with a line break; rename it");
+        }
+        all.classes.push_back(name);
+      } else {
+        has_images = has_images || is_one_of(ending_of(name), kImageEndings);
+        ++all.passed_over_count;
+        all.passed_over.push_back(name);
+      }
+    }
+  }
+  if (all.classes.empty()) {
+    throw DataError(root, std::string("contains no class folders") + (has_images ? ", only files" : "") +
+                              "; data.name = folder requires one subfolder of images per class");
+  }
+  std::sort(all.classes.begin(), all.classes.end());
+  std::vector<ClassListing> listings = list_classes(root, all.classes);
+  for (std::size_t label = 0; label < listings.size(); ++label) {
+    ClassListing& listing = listings[label];
+    if (listing.images.empty()) all.empty_classes.push_back(all.classes[label]);
+    append_lines(listing, label, all.lines);
+    all.folders.insert(all.folders.end(), listing.folders.begin(), listing.folders.end());
+    all.passed_over_count += static_cast<std::int64_t>(listing.passed_over.size());
+    all.passed_over.insert(all.passed_over.end(), listing.passed_over.begin(), listing.passed_over.end());
+    std::sort(all.passed_over.begin(), all.passed_over.end());
+    if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
+    listing = {};
+  }
+  return all;
+}
+
+}  // namespace lockstep::data

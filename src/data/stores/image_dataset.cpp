@@ -1,0 +1,197 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/image_dataset.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "data/image/decode.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr int kMaxReplacements = 16;
+
+Task image_task(const ImageStore& store, const ImageDataset::Options& options, int channels, ImageSize size) {
+  Task task{.sample_shape = {channels, size.height, size.width},
+            .classes = options.classes,
+            .class_names = options.class_names};
+  if (store.target_kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
+  if (store.target_kind() == TargetKind::numbers) {
+    task.kind = TaskKind::regression;
+    task.classes = 1;
+  }
+  if (store.target_kind() == TargetKind::none) task.classes = std::max<std::int64_t>(task.classes, 1);
+  return task;
+}
+
+Field label_field(const ImageStore& store, std::int64_t classes) {
+  switch (store.target_kind()) {
+    case TargetKind::label_sets:
+      return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
+    case TargetKind::numbers:
+      return {.name = "label", .shape = {1}, .dtype = at::kFloat};
+    default:
+      return {.name = "label", .shape = {}, .dtype = at::kLong};
+  }
+}
+
+std::string crop_name(int crop) { return crop == 0 ? "data" : "crop" + std::to_string(crop); }
+
+std::string size_text(ImageSize size) { return std::to_string(size.height) + " x " + std::to_string(size.width); }
+
+}  // namespace
+
+/// Memory that a thread reuses.
+struct ImageDataset::Scratch {
+  Workspace workspace;
+  ReadBuffer buffer;
+  std::vector<float> values;  // where a tensor is not contiguous
+};
+
+ImageDataset::Scratch& ImageDataset::scratch() {
+  thread_local Scratch scratch;
+  return scratch;
+}
+
+ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, Options options)
+    : store_(std::move(store)),
+      errors_(std::move(options.errors)),
+      max_bytes_(options.pipeline.max_bytes),
+      pipeline_(options.pipeline, *options.rows) {
+  if (store_->size() < 1) throw DataError("a split has no samples");
+  std::optional<ImageSize> stored;
+  if (const auto shape = store_->shape()) stored = ImageSize{shape->height, shape->width};
+  for (int crop = 0; crop < pipeline_.crops(); ++crop) {
+    const auto fixed = pipeline_.size(stored, crop);
+    const ImageSize size = fixed ? *fixed : size_of_first(crop);
+    sizes_.push_back(size);
+    fields_.push_back({.name = crop_name(crop), .shape = {pipeline_.channels(), size.height, size.width}});
+  }
+  task_ = image_task(*store_, options, pipeline_.channels(), sizes_.front());
+  fields_.push_back(label_field(*store_, task_.classes));
+}
+
+template <class Call>
+void ImageDataset::with_place(std::int64_t index, const Call& call) const {
+  try {
+    call();
+  } catch (const DataError& error) {
+    throw DataError(store_->place(index), error.what());
+  }
+}
+
+ImageSize ImageDataset::size_of_first(int crop) const {
+  Scratch& memory = scratch();
+  for (std::int64_t index = 0;; ++index) {
+    try {
+      const StoredImage stored = store_->read(index, memory.buffer);
+      with_place(index, [&] { pipeline_.run_pixels(stored, {.index = index}, memory.workspace, crop); });
+      return memory.workspace.patch.image.size();
+    } catch (const DataError&) {
+      if (!errors_ || index + 1 == std::min<std::int64_t>(kMaxReplacements, size())) throw;
+    }
+  }
+}
+
+void ImageDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
+  Scratch& memory = scratch();
+  std::int64_t index = draw.index;
+  for (int replaced = 0;; ++replaced) {
+    try {
+      return fill_from(index, draw, row, memory);
+    } catch (const DataError& error) {
+      if (!errors_) throw;
+      errors_->add({store_->name(index), error.what()});
+      if (replaced == kMaxReplacements) {
+        throw DataError(
+            "none of " + std::to_string(kMaxReplacements) +
+            " samples in a row can be read, so that there is no replacement; the last one: " + error.what());
+      }
+      index = (index + 1) % size();
+    }
+  }
+}
+
+void ImageDataset::fill_from(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& memory) const {
+  const StoredImage stored = store_->read(index, memory.buffer);  // its errors contain the path
+  for (int crop = 0; crop < pipeline_.crops(); ++crop) {
+    const Field& field = fields_[static_cast<std::size_t>(crop)];
+    const auto& tensor = row.at(field.name).as<at::Tensor>();
+    const auto count = static_cast<std::size_t>(tensor.numel());
+    const bool is_direct = tensor.is_contiguous();
+    if (!is_direct) memory.values.resize(count);
+    float* const out = is_direct ? tensor.mutable_data_ptr<float>() : memory.values.data();
+    with_place(index, [&] {
+      pipeline_.run_crop(stored, draw, {out, count}, memory.workspace, crop);
+      const ImageSize size = memory.workspace.patch.image.size();
+      const ImageSize wanted = sizes_[static_cast<std::size_t>(crop)];
+      if (size != wanted) {
+        throw DataError("the transformed image has " + size_text(size) + " pixels (height x width), but " +
+                        size_text(wanted) +
+                        " are required, because all images must have one size; add resize and center_crop, for "
+                        "example");
+      }
+    });
+    if (!is_direct) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
+  }
+  fill_label(index, row.at("label").as<at::Tensor>());
+}
+
+void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label) const {
+  switch (store_->target_kind()) {
+    case TargetKind::classes:
+      *label.mutable_data_ptr<std::int64_t>() = store_->label(index);
+      return;
+    case TargetKind::none:
+      *label.mutable_data_ptr<std::int64_t>() = kIgnored;
+      return;
+    case TargetKind::numbers:
+      *label.mutable_data_ptr<float>() = static_cast<float>(store_->number(index));
+      return;
+    case TargetKind::label_sets: {
+      auto* const values = label.mutable_data_ptr<float>();
+      std::fill_n(values, label.numel(), 0.0F);
+      for (const std::int64_t c : store_->labels(index)) values[c] = 1;
+      return;
+    }
+  }
+}
+
+std::vector<std::int64_t> ImageDataset::labels() const {
+  const TargetKind kind = store_->target_kind();
+  if (kind == TargetKind::label_sets || kind == TargetKind::numbers) {
+    throw DataError("the samples do not have one class each; choose another data.sampler");
+  }
+  std::vector<std::int64_t> labels(static_cast<std::size_t>(size()), kIgnored);
+  if (kind == TargetKind::none) return labels;
+  for (std::size_t i = 0; i < labels.size(); ++i) labels[i] = store_->label(static_cast<std::int64_t>(i));
+  return labels;
+}
+
+std::vector<double> ImageDataset::aspect_ratios() const {
+  if (store_->shape()) return Dataset::aspect_ratios();
+  std::vector<double> ratios;
+  Scratch& memory = scratch();
+  for (std::int64_t index = 0; index < size(); ++index) {
+    try {
+      const StoredImage stored = store_->read(index, memory.buffer);
+      with_place(index, [&] {
+        const ImageSize size = read_image_header(stored.file, max_bytes_).size();
+        ratios.push_back(static_cast<double>(size.width) / size.height);
+      });
+    } catch (const DataError&) {
+      if (!errors_) throw;
+      ratios.push_back(1);
+    }
+  }
+  return ratios;
+}
+
+}  // namespace lockstep::data

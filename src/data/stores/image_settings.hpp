@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/section.hpp>
+#include <lockstep/data/image_store.hpp>
+#include <lockstep/data/transform.hpp>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "data/image/pipeline.hpp"
+
+namespace lockstep::data {
+
+/// The lines that convert the images of the splits.
+struct TransformLines {
+  std::vector<std::string> train;
+  std::vector<std::string> val;
+};
+
+/// The lines of data.transform and data.val_transform, else those of data.preset. Without any, `train` is the line
+/// `normalise` and, without data.val_transform, `val` has the lines of `train` that convert to float32 without random
+/// numbers.
+/// @param normalise     line that is used where no line is given
+/// @param is_always_normalised  add this line also to lines without a conversion to float32
+TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalise,
+                               bool is_always_normalised);
+
+/// Channels of the tensors: data.channels, or those of the stored pixels, or 3 for files.
+int channels_of(const Section& data, const ImageStore& store);
+
+/// The options of a pipeline without lines and statistics.
+PipelineOptions pipeline_options(const Section& data, const ImageStore& store, std::uint64_t seed, bool is_training);
+
+}  // namespace lockstep::data

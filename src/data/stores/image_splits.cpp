@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/image_splits.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/text.hpp"
+#include "data/settings.hpp"
+#include "data/stores/class_names.hpp"
+#include "data/stores/image_check.hpp"
+#include "data/stores/image_dataset.hpp"
+#include "data/stores/image_settings.hpp"
+#include "data/stores/image_statistics.hpp"
+#include "data/stores/store_views.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::size_t kNamedClasses = 12;
+
+/// Number and names of the classes.
+struct Classes {
+  std::int64_t count = 0;
+  std::vector<std::string> names;
+};
+
+/// The classes that section `data` and the training part state.
+/// @throws ConfigError  they contradict each other
+Classes classes_of(const Section& data, const ImageStore& train) {
+  Classes classes{.count = train.classes(), .names = train.class_names()};
+  const std::int64_t wanted = data.integer("classes");
+  if (train.target_kind() == TargetKind::none) classes.count = wanted;
+  if (train.target_kind() == TargetKind::numbers) return {};
+  if (wanted > 0 && classes.count != wanted) {
+    if (wanted < classes.count) {
+      throw ConfigError(data.cite("classes") + " = " + std::to_string(wanted) + ", but the data have " +
+                        std::to_string(classes.count) + " classes; set data.classes = 0 or correct it");
+    }
+    classes.count = wanted;
+    classes.names.clear();
+  }
+  const std::string& path = data.text("class_names");
+  if (!path.empty()) classes.names = read_class_names(path);
+  if (!classes.names.empty() && static_cast<std::int64_t>(classes.names.size()) != classes.count) {
+    throw DataError(path, "contains " + std::to_string(classes.names.size()) + " class names, but there are " +
+                              std::to_string(classes.count) + " classes");
+  }
+  return classes;
+}
+
+std::string classes_text(const Classes& classes) {
+  std::vector<std::string> names = classes.names;
+  const bool has_more = names.size() > kNamedClasses;
+  if (has_more) names.resize(kNamedClasses);
+  return std::to_string(classes.count) + " classes: " + joined(names) + (has_more ? ", ..." : "");
+}
+
+std::string statistics_text(const ChannelStatistics& statistics) {
+  const auto text = [](const std::vector<double>& values) {
+    std::vector<std::string> words;
+    for (const double value : values) words.push_back(number_text(value, 4));
+    return joined(words, "/");
+  };
+  return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (measured)";
+}
+
+/// The line for images without one; averages of ImageNet's numbers for grey images.
+std::string default_line(const std::string& normalise, int channels) {
+  if (!normalise.empty()) return normalise;
+  return channels == 1 ? "normalise,mean=0.449,std=0.226" : "normalise";
+}
+
+}  // namespace
+
+bool sets_image_keys(const Section& data) {
+  const KeySpecs keys = image_keys();
+  return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
+    const std::string key = spec.name.substr(data.name().size() + 1);
+    return key != "classes" && key != "check" && !has_default_value(data, key);
+  });
+}
+
+ImageSplits with_splits(ImageSplits splits, const Section& data) {
+  if (!splits.train) throw DataError("data.name = " + data.text("name") + " has no training part");
+  if (!splits.val && !splits.test) {
+    ImageSplits parts =
+        divided(splits.train, data.real("val_fraction"), static_cast<std::uint64_t>(data.integer("split_seed")));
+    splits.train = std::move(parts.train);
+    splits.val = std::move(parts.val);
+  }
+  const std::string& exclude = data.text("exclude");
+  if (exclude.empty()) return splits;
+  std::int64_t found = 0;
+  const bool tests_val = splits.test == splits.val;
+  splits.train = without_listed(splits.train, exclude, found);
+  if (splits.val) splits.val = without_listed(splits.val, exclude, found);
+  if (tests_val) {
+    splits.test = splits.val;
+  } else if (splits.test) {
+    splits.test = without_listed(splits.test, exclude, found);
+  }
+  splits.notes.push_back("data.exclude leaves out " + std::to_string(found) + " images");
+  return splits;
+}
+
+Splits with_pipelines(const ImageSplits& stores, const Section& data, const OpenOptions& options,
+                      const std::string& normalise) {
+  const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
+  const Classes classes = classes_of(data, *stores.train);
+  const int channels = channels_of(data, *stores.train);
+  const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
+  Splits splits;
+  splits.notes = stores.notes;
+  if (data.text("on_error") == "replace") splits.errors = std::make_shared<SampleErrors>(data.integer("max_errors"));
+  if (!classes.names.empty()) splits.notes.push_back(classes_text(classes));
+  std::optional<ChannelStatistics> statistics;
+  if (needs_statistics(lines.train) || needs_statistics(lines.val)) {
+    statistics = measured_statistics(*stores.train, pipeline_options(data, *stores.train, options.seed, false),
+                                     splits.errors != nullptr);
+    splits.notes.push_back(statistics_text(*statistics));
+  }
+  const auto dataset = [&](const StorePtr& store, bool is_training) -> std::shared_ptr<const Dataset> {
+    if (!store) return nullptr;
+    PipelineOptions pipeline = pipeline_options(data, *store, options.seed, is_training);
+    pipeline.lines = is_training ? lines.train : lines.val;
+    pipeline.statistics = statistics;
+    return std::make_shared<ImageDataset>(store, ImageDataset::Options{.pipeline = std::move(pipeline),
+                                                                       .rows = &rows,
+                                                                       .errors = splits.errors,
+                                                                       .classes = classes.count,
+                                                                       .class_names = classes.names});
+  };
+  splits.train = dataset(stores.train, true);
+  splits.val = dataset(stores.val, false);
+  splits.test = stores.test == stores.val ? splits.val : dataset(stores.test, false);
+  return splits;
+}
+
+void check_images(const Splits& splits, const Section& data) {
+  const std::string& check = data.text("check");
+  if (check == "off" || splits.errors) return;
+  const auto check_split = [&](const std::shared_ptr<const Dataset>& dataset, const std::string& name) {
+    const auto* const images = dynamic_cast<const ImageDataset*>(dataset.get());
+    if (images == nullptr) return;
+    check == "full" ? check_all(*images, name) : check_some(*images);
+  };
+  check_split(splits.train, "the training part");
+  check_split(splits.val, "the validation part");
+  if (splits.test != splits.val) check_split(splits.test, "the test part");
+}
+
+}  // namespace lockstep::data

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/list_text.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "core/text.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+constexpr std::int64_t kMaxClasses = std::int64_t{1} << 24;
+constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
+constexpr const char* kNoLabels = "-";  // an image without any of several classes
+
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+std::string_view without_end_blanks(std::string_view text) {
+  while (!text.empty() && (is_blank(text.back()) || text.back() == '\r')) text.remove_suffix(1);
+  return text;
+}
+
+std::optional<std::int64_t> integer_in(std::string_view text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+std::optional<double> number_in(std::string_view text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size() || !std::isfinite(value)) return std::nullopt;
+  return value;
+}
+
+template <class Call>
+void for_each_word(std::string_view text, const Call& call) {
+  while (true) {
+    const std::size_t comma = std::min(text.find(','), text.size());
+    call(text.substr(0, comma));
+    if (comma == text.size()) return;
+    text.remove_prefix(comma + 1);
+  }
+}
+
+std::string_view whole_line(std::string_view text, std::size_t start) {
+  return text.substr(start, std::min(text.find('\n', start), text.size()) - start);
+}
+
+bool is_skipped(std::string_view line) { return line.starts_with('#') || without_end_blanks(line).empty(); }
+
+/// Calls `call(start, line)` for every line.
+template <class Call>
+void for_each_line(std::string_view text, const Call& call) {
+  std::size_t start = text.starts_with(kByteOrderMark) ? kByteOrderMark.size() : 0;
+  while (start < text.size()) {
+    const std::string_view line = whole_line(text, start);
+    if (!call(start, line)) return;
+    start += line.size() + 1;
+  }
+}
+
+[[noreturn]] void fail(const std::string& list, std::int64_t number, const std::string& fault) {
+  throw DataError(list + ": line " + std::to_string(number), fault);
+}
+
+}  // namespace
+
+ListLines::ListLines(ListText text, const Options& options) : text_(std::move(text)), options_(options) {
+  const std::string_view all = text_.text();
+  starts_.reserve(static_cast<std::size_t>(std::count(all.begin(), all.end(), '\n')) + 1);
+  std::int64_t number = 0;
+  for_each_line(all, [&](std::size_t start, std::string_view line) {
+    ++number;
+    if (is_skipped(line)) return true;
+    if (std::memchr(line.data(), 0, line.size()) != nullptr) {
+      fail(text_.name(), number, "contains a zero byte, but a list is a text in UTF-8; convert the file");
+    }
+    check(line_at(start), number);
+    starts_.push_back(start);
+    return true;
+  });
+  if (starts_.empty()) throw DataError(text_.name(), "contains no samples; a list has lines of the form 'PATH LABEL'");
+}
+
+void ListLines::check(const ListLine& line, std::int64_t number) {
+  if (options_.target == ListTarget::none) return;
+  if (line.path.empty()) {
+    fail(text_.name(), number,
+         "'" + std::string(line.label) + "' has no label; write 'PATH LABEL', or set data.unlabelled = true");
+  }
+  if (options_.target == ListTarget::numbers) {
+    if (!number_in(line.label)) {
+      fail(text_.name(), number,
+           "'" + std::string(line.label) + "' is not a finite number, which data.target = real requires");
+    }
+    return;
+  }
+  if (line.label == kNoLabels) {
+    has_several_ = true;
+    return;
+  }
+  for_each_word(line.label, [&](std::string_view word) { check_class(word, line, number); });
+  has_several_ = has_several_ || line.label.find(',') != std::string_view::npos;
+}
+
+void ListLines::check_class(std::string_view word, const ListLine& line, std::int64_t number) {
+  const auto label = integer_in(word);
+  if (!label) {
+    const std::string hint = number_in(line.label) ? "; for real numbers, set data.target = real"
+                                                   : "; write 'PATH LABEL' with an integer as the label";
+    fail(text_.name(), number, "the label '" + std::string(line.label) + "' is not an integer" + hint);
+  }
+  const std::int64_t limit = options_.classes > 0 ? options_.classes : kMaxClasses;
+  if (*label < 0 || *label >= limit) {
+    const std::string reason =
+        options_.classes > 0 ? " (" + options_.rule + " = " + std::to_string(options_.classes) + ")" : "";
+    fail(text_.name(), number,
+         "the label " + std::to_string(*label) + " is outside [0, " + std::to_string(limit - 1) + "]" + reason);
+  }
+  max_label_ = std::max(max_label_, *label);
+}
+
+ListLine ListLines::line_at(std::size_t start) const {
+  const std::string_view line = without_end_blanks(whole_line(text_.text(), start));
+  if (options_.target == ListTarget::none) return {.path = line, .label = {}};
+  std::size_t end = line.size();
+  while (end > 0 && !is_blank(line[end - 1])) --end;
+  return {.path = without_end_blanks(line.substr(0, end)), .label = line.substr(end)};
+}
+
+ListLine ListLines::line(std::int64_t index) const { return line_at(starts_.at(static_cast<std::size_t>(index))); }
+
+std::int64_t ListLines::label(std::int64_t index) const { return integer_in(line(index).label).value_or(-1); }
+
+std::vector<std::int64_t> ListLines::labels(std::int64_t index) const {
+  std::vector<std::int64_t> labels;
+  const std::string_view text = line(index).label;
+  if (text == kNoLabels) return labels;
+  for_each_word(text, [&](std::string_view word) { labels.push_back(integer_in(word).value_or(-1)); });
+  return labels;
+}
+
+double ListLines::number(std::int64_t index) const { return number_in(line(index).label).value_or(0); }
+
+std::vector<std::string> leading_comments(std::string_view text) {
+  std::vector<std::string> comments;
+  for_each_line(text, [&](std::size_t, std::string_view line) {
+    if (!line.starts_with('#')) return false;
+    comments.push_back(trimmed(std::string(line.substr(1))));
+    return true;
+  });
+  return comments;
+}
+
+}  // namespace lockstep::data

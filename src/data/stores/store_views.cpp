@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "data/stores/store_views.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/random/random.hpp>
+
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "data/hash.hpp"
+#include "data/stores/list_text.hpp"
+
+namespace lockstep::data {
+
+namespace {
+
+class StoreView : public ImageStore {
+ public:
+  explicit StoreView(StorePtr store) : store_(std::move(store)) {}
+
+  StoredImage read(std::int64_t index, ReadBuffer& buffer) const override { return store_->read(at(index), buffer); }
+  TargetKind target_kind() const override { return store_->target_kind(); }
+  std::int64_t label(std::int64_t index) const override { return store_->label(at(index)); }
+  std::vector<std::int64_t> labels(std::int64_t index) const override { return store_->labels(at(index)); }
+  double number(std::int64_t index) const override { return store_->number(at(index)); }
+  std::string name(std::int64_t index) const override { return store_->name(at(index)); }
+  std::string place(std::int64_t index) const override { return store_->place(at(index)); }
+  std::int64_t classes() const override { return store_->classes(); }
+  std::vector<std::string> class_names() const override { return store_->class_names(); }
+  std::optional<PixelShape> shape() const override { return store_->shape(); }
+  void read_ahead(std::int64_t index) const override { store_->read_ahead(at(index)); }
+
+ protected:
+  const ImageStore& store() const { return *store_; }
+  /// The index in the store.
+  virtual std::int64_t at(std::int64_t index) const = 0;
+
+ private:
+  StorePtr store_;
+};
+
+class PermutedPart : public StoreView {
+ public:
+  PermutedPart(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count)
+      : StoreView(std::move(store)),
+        permutation_(static_cast<std::uint64_t>(this->store().size()), key),
+        key_(key),
+        begin_(begin),
+        count_(count) {}
+
+  std::int64_t size() const override { return count_; }
+  std::uint64_t digest() const override {
+    return hash_of({store().digest(), key_, static_cast<std::uint64_t>(begin_), static_cast<std::uint64_t>(count_)});
+  }
+
+ private:
+  std::int64_t at(std::int64_t index) const override {
+    return static_cast<std::int64_t>(permutation_(static_cast<std::uint64_t>(begin_ + index)));
+  }
+
+  random::Permutation permutation_;
+  std::uint64_t key_;
+  std::int64_t begin_;
+  std::int64_t count_;
+};
+
+class ChosenPart : public StoreView {
+ public:
+  ChosenPart(StorePtr store, std::vector<std::int64_t> chosen)
+      : StoreView(std::move(store)), chosen_(std::move(chosen)) {}
+
+  std::int64_t size() const override { return static_cast<std::int64_t>(chosen_.size()); }
+  std::uint64_t digest() const override {
+    std::uint64_t hash = store().digest();
+    for (const std::int64_t index : chosen_) hash = hash_of({hash, static_cast<std::uint64_t>(index)});
+    return hash;
+  }
+
+ private:
+  std::int64_t at(std::int64_t index) const override { return chosen_.at(static_cast<std::size_t>(index)); }
+
+  std::vector<std::int64_t> chosen_;
+};
+
+std::set<std::string> listed_names(const std::string& path) {
+  const ListLines lines(ListText(path), {.target = ListTarget::none});
+  std::set<std::string> names;
+  for (std::int64_t i = 0; i < lines.size(); ++i) {
+    const std::string line(lines.line(i).path);
+    names.insert(line);
+    const std::size_t blank = line.find_last_of(" \t");  // "path label"
+    if (blank != std::string::npos) names.insert(line.substr(0, blank));
+  }
+  return names;
+}
+
+}  // namespace
+
+StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count) {
+  return std::make_shared<PermutedPart>(std::move(store), key, begin, count);
+}
+
+ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
+  const std::int64_t size = store->size();
+  const auto val = static_cast<std::int64_t>(std::floor(static_cast<double>(size) * fraction));
+  if (val == 0) return {.train = store};
+  if (val == size) throw DataError("no training samples remain after data.val_fraction; lower it");
+  return {.train = permuted_part(store, key, 0, size - val), .val = permuted_part(store, key, size - val, val)};
+}
+
+StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen) {
+  return std::make_shared<ChosenPart>(std::move(store), std::move(chosen));
+}
+
+StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& found) {
+  const std::set<std::string> names = listed_names(path);
+  std::vector<std::int64_t> kept;
+  for (std::int64_t i = 0; i < store->size(); ++i) {
+    if (!names.contains(store->name(i))) kept.push_back(i);
+  }
+  const auto count = static_cast<std::int64_t>(kept.size());
+  found += store->size() - count;
+  if (count == store->size()) return store;
+  if (count == 0) throw DataError(path, "names all samples of a split; none remain for data.exclude");
+  return chosen_part(std::move(store), std::move(kept));
+}
+
+}  // namespace lockstep::data

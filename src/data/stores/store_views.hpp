@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Parts of a store.
+#pragma once
+
+#include <lockstep/data/image_store.hpp>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lockstep::data {
+
+using StorePtr = std::shared_ptr<const ImageStore>;
+
+/// The images at positions [begin, begin + count) of a keyed permutation of a store. Needs no memory per image.
+StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count);
+
+/// Divides a store: the last floor(size * fraction) images of a keyed permutation are `val`, which is null if there are
+/// none.
+ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key);
+
+/// The images of a store with these indices, in this order.
+StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen);
+
+/// A store without the images that a list file names, either with or without labels.
+/// @param found  is increased by the number of these images
+/// @throws DataError  the file cannot be read, or no image remains
+StorePtr without_listed(StorePtr store, const std::string& path, std::int64_t& found);
+
+}  // namespace lockstep::data

@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <fstream>
+#include <thread>
+
+#include "data/stores/list_cache.hpp"
+#include "unit/data/image_files.hpp"
+
+namespace lockstep::data {
+namespace image_sources_test {
+
+using Names = std::vector<std::string>;
+using Labels = std::vector<std::int64_t>;
+using Values = std::map<std::string, std::string>;
+
+ImageSplits stores(const Values& values) { return open_images(section(values)); }
+
+std::string refusal(const Values& values) {
+  return sentence_of<DataError>([&] { open_with(values); });
+}
+
+std::string config_refusal(const Values& values) {
+  return sentence_of<ConfigError>([&] { open_with(values); });
+}
+
+bool has_note(const std::vector<std::string>& notes, const std::string& text) {
+  return std::any_of(notes.begin(), notes.end(),
+                     [&](const std::string& note) { return note.find(text) != std::string::npos; });
+}
+
+/// Two classes, b with two images and a with one, of 4 x 4 pixels.
+class FolderTest : public ::testing::Test {
+ protected:
+  FolderTest() {
+    write_file(folder, "train/b/2.ppm", ppm(4, 4, 20, 20, 20));
+    write_file(folder, "train/b/10.ppm", ppm(4, 4, 10, 10, 10));
+    write_file(folder, "train/a/x.ppm", ppm(4, 4, 255, 0, 51));
+    write_file(folder, "train/readme.txt", "");
+  }
+
+  Values values(const Values& more = {}) const {
+    Values all = {{"name", "folder"}, {"path", folder.path()}, {"cache", "off"}};
+    for (const auto& [key, value] : more) all[key] = value;
+    return all;
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(FolderTest, SamplesAreSortedByClassFolderAndName) {
+  write_file(folder, "train/b/c/1.ppm", ppm(4, 4, 0, 0, 0));
+  write_file(folder, "train/b/c d/1.ppm", ppm(4, 4, 0, 0, 0));
+  const ImageSplits splits = stores(values({{"val_fraction", "0"}}));
+  EXPECT_EQ(names_in(*splits.train), (Names{"a/x.ppm", "b/10.ppm", "b/2.ppm", "b/c/1.ppm", "b/c d/1.ppm"}));
+  EXPECT_EQ(labels_in(*splits.train), (Labels{0, 1, 1, 1, 1}));
+  EXPECT_EQ(splits.train->class_names(), (Names{"a", "b"}));
+  EXPECT_TRUE(has_note(splits.notes, "skipped 1 files: readme.txt"));
+}
+
+TEST_F(FolderTest, ImagesBecomeTensors) {
+  const Splits splits = open_with(values({{"transform", "to_float"}, {"val_fraction", "0"}}));
+  EXPECT_EQ(splits.train->task().sample_shape, (Labels{3, 4, 4}));
+  EXPECT_EQ(splits.train->task().classes, 2);
+  EXPECT_EQ(splits.train->task().class_names, (Names{"a", "b"}));
+  EXPECT_EQ(splits.train->labels(), (Labels{0, 1, 1}));
+  EXPECT_EQ(splits.train->sample_name(0), "a/x.ppm");
+  const batch::Batch batch = get(*splits.train, {0, 2});
+  const std::vector<float> pixels = values_of<float>(batch.input());
+  ASSERT_EQ(pixels.size(), 2U * 3 * 16);
+  EXPECT_EQ(pixels[0], 1.0F);
+  EXPECT_EQ(pixels[16], 0.0F);
+  EXPECT_EQ(pixels[32], 0.2F);
+  EXPECT_EQ(pixels[48], 20.0F / 255.0F);
+  EXPECT_EQ(values_of<std::int64_t>(batch.target()), (Labels{0, 1}));
+}
+
+TEST_F(FolderTest, ValidationTakesTheFolderThatIsThere) {
+  write_file(folder, "test/a/1.ppm", ppm(4, 4, 0, 0, 0));
+  const ImageSplits with_test = stores(values());
+  EXPECT_EQ(with_test.val, with_test.test);
+  EXPECT_TRUE(has_note(with_test.notes, "test is used for validation"));
+  EXPECT_TRUE(has_note(with_test.notes, "has no images of the classes b"));
+  write_file(folder, "val/b/1.ppm", ppm(4, 4, 0, 0, 0));
+  write_file(folder, "val/b/2.ppm", ppm(4, 4, 0, 0, 0));
+  const ImageSplits with_val = stores(values());
+  EXPECT_EQ(labels_in(*with_val.val), (Labels{1, 1}));
+  EXPECT_EQ(labels_in(*with_val.test), (Labels{0}));
+  const ImageSplits chosen = stores(values({{"val_path", folder.path("test")}}));
+  EXPECT_EQ(chosen.val->size(), 1);
+}
+
+TEST_F(FolderTest, APartIsDividedByAKeyedPermutation) {
+  for (int i = 0; i < 37; ++i) write_file(folder, "train/a/y" + std::to_string(i) + ".ppm", ppm(4, 4, 0, 0, 0));
+  const ImageSplits splits = stores(values({{"val_fraction", "0.25"}}));
+  EXPECT_EQ(splits.val->size(), 10);
+  EXPECT_EQ(splits.train->size(), 30);
+  std::set<std::string> all;
+  for (const auto& store : {splits.train, splits.val}) {
+    for (const std::string& name : names_in(*store)) all.insert(name);
+  }
+  EXPECT_EQ(all.size(), 40U);
+  EXPECT_EQ(names_in(*stores(values({{"val_fraction", "0.25"}})).val), names_in(*splits.val));
+  EXPECT_NE(names_in(*stores(values({{"val_fraction", "0.25"}, {"split_seed", "1"}})).val), names_in(*splits.val));
+}
+
+TEST_F(FolderTest, FaultsAreNamed) {
+  EXPECT_EQ(refusal({{"name", "folder"}, {"path", folder.path("none")}}),
+            folder.path("none") + ": is not a folder that can be read; check data.path");
+  std::filesystem::create_directories(folder.path("train/empty"));
+  EXPECT_NE(refusal(values()).find("the class 'empty' has no images"), std::string::npos);
+  EXPECT_EQ(stores(values({{"allow_empty", "true"}, {"val_fraction", "0"}})).train->classes(), 3);
+  write_file(folder, "val/new/1.ppm", ppm(4, 4, 0, 0, 0));
+  EXPECT_NE(refusal(values({{"allow_empty", "true"}})).find("the class 'new' does not occur in the training part"),
+            std::string::npos);
+  write_file(folder, "train/a/scan.TIF", "");
+  EXPECT_NE(refusal(values()).find("scan.TIF: TIFF images are not supported"), std::string::npos);
+}
+
+TEST_F(FolderTest, KeysOfOtherSourcesAreRefused) {
+  EXPECT_EQ(config_refusal(values({{"root", "x"}})),
+            "data.root (command line) is not a key of data.name = folder, only of: list; remove it or select another "
+            "source");
+  EXPECT_NO_THROW(open_with(values({{"root", ""}, {"train_size", "12000"}, {"val_fraction", "0"}})));
+}
+
+TEST_F(FolderTest, ImagesOfSeveralSizesNeedATransform) {
+  write_file(folder, "train/b/3.ppm", ppm(8, 2, 0, 0, 0));
+  const Splits splits = open_with(values({{"val_fraction", "0"}}));
+  const std::string message = sentence_of<DataError>([&] { get(*splits.train, {3}); });
+  EXPECT_NE(message.find("train/b/3.ppm: the transformed image has 2 x 8 pixels"), std::string::npos) << message;
+  const Splits resized = open_with(values({{"val_fraction", "0"}, {"transform", "resize,size=2/2"}}));
+  EXPECT_EQ(get(*resized.train, {0, 3}).input().numel(), 2 * 3 * 4);
+}
+
+TEST_F(FolderTest, StatisticsAreMeasured) {
+  TemporaryFolder two;
+  write_file(two, "a/1.ppm", ppm(2, 2, 0, 51, 10));
+  write_file(two, "a/2.ppm", ppm(2, 2, 255, 153, 20));
+  const Splits splits = open_with({{"name", "folder"},
+                                   {"path", two.path()},
+                                   {"cache", "off"},
+                                   {"val_fraction", "0"},
+                                   {"transform", "normalise,mean=auto"}});
+  const std::vector<float> first = values_of<float>(get(*splits.train, {0}).input());
+  // Two equally frequent values are one standard deviation from their mean.
+  for (const float value : first) EXPECT_FLOAT_EQ(value, -1.0F);
+  EXPECT_TRUE(has_note(splits.notes, "normalise: mean=0.5/0.4/0.05882,std=0.5/0.2/0.01961 (measured)"));
+}
+
+TEST_F(FolderTest, ListsAreCachedUntilAFolderChanges) {
+  TemporaryFolder cache;
+  settle(folder.path());
+  const std::string root = folder.path("train");
+  EXPECT_EQ(names_in(*stores(values({{"cache", cache.path()}, {"val_fraction", "0"}})).train).size(), 3U);
+  ASSERT_EQ(cache.count(), 1U);
+  const std::string list = std::filesystem::directory_iterator(cache.path())->path();
+  const FolderList cached = cached_list(root, cache.path());
+  EXPECT_EQ(cached.text.name(), list);
+  EXPECT_EQ(cached.classes, (Names{"a", "b"}));
+  EXPECT_EQ(cached.passed_over, "1 files: readme.txt");
+  EXPECT_EQ(cached_list(root, "").text.text(), cached.text.text());
+  // It is a list, too.
+  const ImageSplits listed = stores({{"name", "list"}, {"path", list}, {"val_fraction", "0"}});
+  EXPECT_EQ(labels_in(*listed.train), (Labels{0, 1, 1}));
+  EXPECT_EQ(listed.train->place(0), root + "/a/x.ppm");
+  write_file(folder, "train/a/new.ppm", ppm(4, 4, 0, 0, 0));
+  EXPECT_EQ(names_in(*stores(values({{"cache", cache.path()}, {"val_fraction", "0"}})).train).size(), 4U);
+  // A folder that has just changed is not cached, and a damaged list is made again.
+  EXPECT_EQ(cached_list(root, cache.path()).text.name(), root);
+  settle(folder.path());
+  EXPECT_EQ(cached_list(root, cache.path()).text.name(), list);
+  std::filesystem::resize_file(list, std::filesystem::file_size(list) - 3);
+  EXPECT_EQ(names_in(*stores(values({{"cache", cache.path()}, {"val_fraction", "0"}})).train).size(), 4U);
+}
+
+TEST_F(FolderTest, BadImagesAreReplacedOrEndTheRun) {
+  write_file(folder, "train/b/10.ppm", "P6 4 4 255\ncut");
+  const Splits strict = open_with(values({{"val_fraction", "0"}}));
+  const std::string message = sentence_of<DataError>([&] { get(*strict.train, {1}); });
+  EXPECT_TRUE(message.starts_with(folder.path("train/b/10.ppm") + ": ")) << message;
+  const Splits tolerant =
+      open_with(values({{"val_fraction", "0"}, {"on_error", "replace"}, {"transform", "to_float"}}));
+  const batch::Batch batch = get(*tolerant.train, {1});
+  EXPECT_EQ(values_of<float>(batch.input()).front(), 20.0F / 255.0F);
+  get(*tolerant.train, {1});
+  const std::vector<BadSample> bad = tolerant.errors->take_new();
+  ASSERT_EQ(bad.size(), 1U);
+  EXPECT_EQ(bad[0].name, "b/10.ppm");
+  EXPECT_EQ(bad[0].reason, message);
+  // A deleted file; the last sample is replaced by the first.
+  std::filesystem::remove(folder.path("train/b/2.ppm"));
+  EXPECT_EQ(values_of<float>(get(*tolerant.train, {2}).input()).front(), 1.0F);
+  const Splits limited = open_with(values({{"val_fraction", "0"}, {"on_error", "replace"}, {"max_errors", "0"}}));
+  EXPECT_NE(sentence_of<DataError>([&] { get(*limited.train, {1}); }).find("more than data.max_errors = 0"),
+            std::string::npos);
+  write_file(folder, "bad.txt", "b/10.ppm\nb/2.ppm\n");
+  EXPECT_EQ(names_in(*stores(values({{"val_fraction", "0"}, {"exclude", folder.path("bad.txt")}})).train),
+            Names{"a/x.ppm"});
+}
+
+TEST_F(FolderTest, CheckFindsBadImages) {
+  write_file(folder, "train/b/2.ppm", "");
+  for (const char* check : {"quick", "full"}) {
+    const std::string message = sentence_of<DataError>([&] {
+      prepare(section(values({{"check", check}, {"val_fraction", "0"}})));
+    });
+    EXPECT_TRUE(message.starts_with(folder.path("train/b/2.ppm") + ": the file is empty")) << message;
+  }
+  EXPECT_NO_THROW(prepare(section(values({{"check", "off"}, {"val_fraction", "0"}}))));
+}
+
+TEST_F(FolderTest, ClassNamesComeFromAFile) {
+  folder.write("names.txt", "first\nsecond\n\n");
+  EXPECT_EQ(open_with(values({{"class_names", folder.path("names.txt")}})).train->task().class_names,
+            (Names{"first", "second"}));
+  folder.write("names.txt", "first\n");
+  EXPECT_NE(refusal(values({{"class_names", folder.path("names.txt")}})).find("contains 1 class names"),
+            std::string::npos);
+  EXPECT_NE(config_refusal(values({{"classes", "1"}})).find("data.classes (command line) = 1, but the data have 2"),
+            std::string::npos);
+}
+
+TEST_F(FolderTest, CropsAreNamedValues) {
+  const Splits splits =
+      open_with(values({{"val_fraction", "0"}, {"transform", "multi_crop,crops=1/2,sizes=4/2,scales=0.5/1/0.1/0.5"}}));
+  const batch::Batch batch = get(*splits.train, {0, 1});
+  EXPECT_EQ(batch.tensor("data").sizes(), (Labels{2, 3, 4, 4}));
+  EXPECT_EQ(batch.tensor("crop1").sizes(), (Labels{2, 3, 2, 2}));
+  EXPECT_EQ(batch.tensor("crop2").sizes(), (Labels{2, 3, 2, 2}));
+}
+
+TEST_F(FolderTest, SamplesDoNotDependOnTheThread) {
+  const Splits splits = open_with(values({{"val_fraction", "0"}, {"transform", "random_crop,size=3,padding=2"}}));
+  const std::vector<batch::Draw> draws = {{0, 0, 0}, {1, 0, 1}, {2, 0, 2}, {0, 1, 3}, {1, 5, 4}};
+  const std::vector<float> together = values_of<float>(splits.train->get(draws).input());
+  std::vector<std::vector<float>> apart(draws.size());
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < draws.size(); ++i) {
+      threads.emplace_back([&, i] { apart[i] = values_of<float>(splits.train->get(std::span(&draws[i], 1)).input()); });
+    }
+  }
+  std::vector<float> joined;
+  for (const auto& part : apart) joined.insert(joined.end(), part.begin(), part.end());
+  EXPECT_EQ(joined, together);
+}
+
+class ListTest : public ::testing::Test {
+ protected:
+  ListTest() {
+    write_file(folder, "images/a b.ppm", ppm(4, 4, 1, 1, 1));
+    write_file(folder, "images/c.ppm", ppm(4, 4, 2, 2, 2));
+  }
+
+  Values values(const std::string& text, const Values& more = {}) const {
+    folder.write("train.txt", text);
+    Values all = {{"name", "list"}, {"path", folder.path("train.txt")}, {"val_fraction", "0"}};
+    for (const auto& [key, value] : more) all[key] = value;
+    return all;
+  }
+  std::string fault(const std::string& text, const Values& more = {}) const {
+    const std::string message = refusal(values(text, more));
+    const std::string start = folder.path("train.txt") + ": ";
+    EXPECT_TRUE(message.starts_with(start)) << message;
+    return message.substr(std::min(start.size(), message.size()));
+  }
+
+  TemporaryFolder folder;
+};
+
+TEST_F(ListTest, TheLastBlankSeparates) {
+  const std::string text = "\xEF\xBB\xBF# comment\r\n\r\nimages/a b.ppm 1\r\n\n  \nimages/c.ppm\t0";
+  const ImageSplits splits = stores(values(text));
+  EXPECT_EQ(names_in(*splits.train), (Names{"images/a b.ppm", "images/c.ppm"}));
+  EXPECT_EQ(labels_in(*splits.train), (Labels{1, 0}));
+  EXPECT_EQ(splits.train->classes(), 2);
+  EXPECT_EQ(splits.train->place(0), folder.path("images/a b.ppm"));
+  EXPECT_EQ(stores(values("a b.ppm 0\n", {{"root", folder.path("images")}})).train->place(0),
+            folder.path("images/a b.ppm"));
+}
+
+TEST_F(ListTest, FaultsStateTheLine) {
+  EXPECT_EQ(fault("# only a comment\n"), "contains no samples; a list has lines of the form 'PATH LABEL'");
+  EXPECT_EQ(fault("\nimages/c.ppm\n"),
+            "line 2: 'images/c.ppm' has no label; write 'PATH LABEL', or set data.unlabelled = true");
+  EXPECT_EQ(fault("images/c.ppm 0\nimages/c.ppm -1\n", {{"classes", "3"}}),
+            "line 2: the label -1 is outside [0, 2] (data.classes = 3)");
+  EXPECT_EQ(fault("images/c.ppm 0.5\n"),
+            "line 1: the label '0.5' is not an integer; for real numbers, set data.target = real");
+  EXPECT_EQ(fault(std::string("a\0b 1\n", 6)),
+            "line 1: contains a zero byte, but a list is a text in UTF-8; convert the file");
+}
+
+TEST_F(ListTest, TargetsCanBeSetsNumbersOrMissing) {
+  const Splits sets = open_with(values("images/a b.ppm 0,3\nimages/c.ppm -\n"));
+  EXPECT_EQ(sets.train->task().kind, TaskKind::multilabel);
+  EXPECT_EQ(values_of<float>(get(*sets.train, {0, 1}).target()), (std::vector<float>{1, 0, 0, 1, 0, 0, 0, 0}));
+  const Splits numbers = open_with(values("images/a b.ppm 0.25\nimages/c.ppm -3e2\n", {{"target", "real"}}));
+  EXPECT_EQ(numbers.train->task().kind, TaskKind::regression);
+  EXPECT_EQ(values_of<float>(get(*numbers.train, {0, 1}).target()), (std::vector<float>{0.25F, -300}));
+  const Splits bare = open_with(values("images/a b.ppm\nimages/c.ppm\n", {{"unlabelled", "true"}}));
+  EXPECT_EQ(values_of<std::int64_t>(get(*bare.train, {0, 1}).target()), (Labels{kIgnored, kIgnored}));
+  EXPECT_EQ(bare.train->sample_name(0), "images/a b.ppm");
+}
+
+TEST(SyntheticSource, MakesImagesOfAnySize) {
+  const Values values = {{"name", "synthetic"}, {"shape", "3,6,8"}, {"size", "40"}, {"transform", "to_float"}};
+  const Splits splits = open_with(values);
+  EXPECT_EQ(splits.train->size(), 36);
+  EXPECT_EQ(splits.val->size(), 4);
+  EXPECT_EQ(splits.train->task().sample_shape, (Labels{3, 6, 8}));
+  EXPECT_EQ(splits.train->task().classes, 10);
+  const auto pixels = values_of<float>(get(*splits.train, {0, 1}).input());
+  EXPECT_NE(std::vector<float>(pixels.begin(), pixels.begin() + 144),
+            std::vector<float>(pixels.begin() + 144, pixels.end()));
+  EXPECT_EQ(values_of<float>(get(*open_with(values).train, {0, 1}).input()), pixels);
+  Values constant = values;
+  constant["synthetic"] = "constant";
+  const auto same = values_of<float>(get(*open_with(constant).train, {0, 1}).input());
+  EXPECT_EQ(std::vector<float>(same.begin(), same.begin() + 144), std::vector<float>(same.begin() + 144, same.end()));
+}
+
+TEST(CifarSource, PythonVersionIsRefused) {
+  TemporaryFolder folder;
+  folder.write("data_batch_1", "\x80\x02}q");
+  EXPECT_NE(refusal({{"name", "cifar10"}, {"path", folder.path()}}).find("the Python version"), std::string::npos);
+}
+
+}  // namespace image_sources_test
+}  // namespace lockstep::data
