@@ -87,6 +87,19 @@ void Batch::change_each(const std::function<void(const std::string& key, Value& 
   for (auto& [key, value] : values_) change(key, value);
 }
 
+void Batch::drop_first(std::int64_t count) {
+  const std::int64_t left = size_ - count;
+  for (auto& [key, value] : values_) {
+    if (auto* const tensor = std::get_if<at::Tensor>(&value.kind)) {
+      if (tensor->dim() > 0 && tensor->size(0) == size_) *tensor = tensor->narrow(0, count, left);
+    } else if (auto* const list = std::get_if<ValueList>(&value.kind)) {
+      if (std::ssize(*list) == size_) list->erase(list->begin(), list->begin() + count);
+    }
+  }
+  if (std::ssize(draws_) == size_) draws_.erase(draws_.begin(), draws_.begin() + count);
+  size_ = left;
+}
+
 Batch Batch::share() const {
   Batch shared;
   shared.values_ = values_;

@@ -223,6 +223,7 @@ class Loader::Impl {
       }
       slot.batch.set_draws(std::move(slot.draws));
       slot.samples.reset();
+      if (options_.change) slot.batch = options_.change(std::move(slot.batch), slot.k);
       if (options_.pins_memory) slot.batch = batch::pinned(std::move(slot.batch));
     } catch (...) {
       slot.error = std::current_exception();

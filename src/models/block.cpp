@@ -89,6 +89,9 @@ batch::Outputs run(Model& model, const batch::Batch& batch) {
 
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
   try {
+    if (const Loss& loss = model.loss()) {
+      return {{"loss", loss(outputs.main(), batch.target(), model.is_training())}};
+    }
     return model.losses_of(outputs, batch);
   } catch (const Error&) {
     throw;

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/task_table.hpp"
 
+#include <lockstep/models/loss.hpp>
+
 #include <torch/types.h>
 
 #include <algorithm>
@@ -11,7 +13,7 @@ namespace lockstep::models {
 namespace {
 
 LossMap class_losses(const at::Tensor& output, const at::Tensor& target) {
-  return {{"loss", cross_entropy(output, target)}};
+  return {{"loss", target.is_floating_point() ? soft_cross_entropy(output, target) : cross_entropy(output, target)}};
 }
 
 /// @param output  [N, C, H, W] scores

@@ -16,6 +16,9 @@ TEST(ReferenceData, Files) {
                 {.file = "decoding.json", .extra_fields = {"scaled"}, .run = run_decoding_case},
                 {.file = "geometry.json", .run = run_geometry_case},
                 {.file = "malformed.json", .extra_fields = {"verdicts"}},
+                {.file = "mixing.json",
+                 .extra_fields = {"inputs", "labels", "classes", "boxes", "label_smoothing"},
+                 .run = run_mixing_case},
                 {.file = "normalise.json", .extra_fields = {"sets"}},
                 {.file = "pipelines.json", .extra_fields = {"train", "eval", "timm_eval"}},
                 {.file = "resize.json", .extra_fields = {"resized_crop", "rule"}, .run = run_resize_case},
@@ -34,6 +37,8 @@ TEST(ReferenceData, ResizedCrops) { check(check_resized_crops); }
 TEST(ReferenceData, SizeRule) { check(check_size_rule); }
 TEST(ReferenceData, Crops) { check(check_crops); }
 TEST(ReferenceData, ColorJitter) { check(check_color_jitter); }
+TEST(ReferenceData, MixingBoxes) { check(check_mixing_boxes); }
+TEST(ReferenceData, LabelSmoothing) { check(check_label_smoothing); }
 TEST(ReferenceData, AugmentTables) { check(check_augment_tables); }
 TEST(ReferenceData, Normalise) { check(check_normalise); }
 TEST(ReferenceData, Pipelines) { check(check_pipelines); }

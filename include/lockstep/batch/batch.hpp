@@ -79,6 +79,11 @@ class Batch {
   /// Calls `change` for every value; it can replace the value.
   void change_each(const std::function<void(const std::string& key, Value& value)>& change);
 
+  /// Removes the first samples: their rows of tensors, their elements of lists with one element per sample, and their
+  /// draws. The tensors keep their memory.
+  /// @param count  in [0, size()]
+  void drop_first(std::int64_t count);
+
   /// A second batch with the same tensors and values; the tensors share memory.
   Batch share() const;
 

@@ -16,8 +16,10 @@ struct LoaderOptions {
   int prefetch = 4;                   ///< maximum number of batches loaded in advance; >= 1
   std::string name = "the data set";  ///< name of the data set in messages
   bool pins_memory = false;           ///< use page-locked memory, which allows asynchronous copies to a GPU
-  int read_ahead = 2;                 ///< SampleDataset::read_ahead is called this number of batches in advance
-  double stall_seconds = 60;          ///< time without any sample after which `warn` is called; 0 = never
+  /// Changes batch k before `next` returns it, in a thread that loads. Empty = no change.
+  std::function<batch::Batch(batch::Batch batch, std::int64_t k)> change = {};
+  int read_ahead = 2;         ///< SampleDataset::read_ahead is called this number of batches in advance
+  double stall_seconds = 60;  ///< time without any sample after which `warn` is called; 0 = never
   std::function<void(const std::string&)> warn = {};  ///< receives warnings, in the thread that calls Loader::next
 };
 

@@ -7,6 +7,7 @@
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/metrics/meter.hpp>
+#include <lockstep/models/loss.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/average_rule.hpp>
 #include <lockstep/optim/optimizer.hpp>
@@ -24,6 +25,7 @@ struct Registry {
   std::vector<data::SamplerRow> samplers = data::builtin_samplers();
   std::vector<data::TransformRow> transforms = data::builtin_transforms();
   std::vector<models::ModelRow> models = models::builtin_models();
+  std::vector<models::LossRow> losses = models::builtin_losses();
   std::vector<optim::Rule> rules = optim::builtin_rules();
   std::vector<optim::AverageRule> averages = optim::builtin_averages();
   std::vector<schedule::Curve> curves = schedule::builtin_curves();

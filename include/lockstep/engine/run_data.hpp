@@ -11,6 +11,10 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::data {
+class Mixing;
+}
+
 namespace lockstep::engine {
 
 /// The division of a global batch among ranks, and on each rank among forward passes (micro-batches or lanes).
@@ -30,8 +34,14 @@ struct BatchLayout {
 /// The data of a run: its splits, and the samples of each step.
 class RunData {
  public:
-  RunData(data::Splits splits, data::Sampler sampler, const BatchLayout& layout, data::LoaderOptions loader)
-      : splits_(std::move(splits)), sampler_(std::move(sampler)), layout_(layout), loader_(std::move(loader)) {}
+  /// @param mixing  mixes the samples of training batches; null = they are not mixed
+  RunData(data::Splits splits, data::Sampler sampler, const BatchLayout& layout, data::LoaderOptions loader,
+          std::shared_ptr<const data::Mixing> mixing = nullptr)
+      : splits_(std::move(splits)),
+        sampler_(std::move(sampler)),
+        layout_(layout),
+        loader_(std::move(loader)),
+        mixing_(std::move(mixing)) {}
 
   const data::Splits& splits() const noexcept { return splits_; }
   const data::Sampler& sampler() const noexcept { return sampler_; }
@@ -41,6 +51,9 @@ class RunData {
   /// @param position  number of steps since the start of the first epoch
   /// @param part      number of the micro-batch in the step, in [0, layout().micro_batches)
   std::vector<batch::Draw> draws_of(std::int64_t position, std::int64_t part) const;
+  /// The samples that a loader reads for a mixed batch: the sample before the first one in the global batch, where the
+  /// last one precedes the first, and then those of draws_of.
+  std::vector<batch::Draw> draws_to_mix(std::int64_t position, std::int64_t part) const;
   /// Opens a loader of the remaining micro-batches of this rank.
   std::unique_ptr<data::Loader> open_loader(const Progress& progress) const;
 
@@ -49,6 +62,7 @@ class RunData {
   data::Sampler sampler_;
   BatchLayout layout_;
   data::LoaderOptions loader_;
+  std::shared_ptr<const data::Mixing> mixing_;
 };
 
 }  // namespace lockstep::engine

@@ -7,6 +7,7 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/models/block.hpp>
+#include <lockstep/models/loss.hpp>
 
 #include <ATen/core/Tensor.h>
 #include <torch/nn/module.h>
@@ -131,8 +132,12 @@ class Model : public Block {
   /// The preprocessing of the first input by default; empty = none.
   using InputChange = std::function<at::Tensor(const batch::Value& input)>;
   void set_input_change(InputChange change) { input_change_ = std::move(change); }
+  /// The loss that replaces losses_of; empty = none does.
+  void set_loss(Loss loss) { loss_ = std::move(loss); }
+  const Loss& loss() const noexcept { return loss_; }
 
  private:
+  Loss loss_;
   InputChange input_change_;
   TaskKind task_kind_ = TaskKind::classification;
 };
@@ -141,7 +146,7 @@ class Model : public Block {
 /// @throws ConfigError  like `run` of a block
 batch::Outputs run(Model& model, const batch::Batch& batch);
 
-/// The losses of the model for its outputs.
+/// The losses for the outputs of the model: that of Model::set_loss as "loss", or those of the model.
 /// @throws DataError  the model threw an exception other than an error of Lockstep; the message states the samples of
 ///                    the batch
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch);

@@ -49,6 +49,12 @@ class Sequence {
   std::uint64_t i_ = 0;
 };
 
+/// A number with the distribution Beta(alpha, beta). Uses a bounded count of numbers of the sequence.
+/// Source: Marsaglia and Tsang, "A simple method for generating gamma variables", 2000.
+/// @param alpha, beta  > 0
+/// @return             in [0, 1]
+double beta_variate(Sequence& sequence, double alpha, double beta);
+
 /// A keyed bijection of [0, size): the order of samples, evaluated at any position without storing it.
 ///
 /// A balanced Feistel network over the next even power of two, with cycle walking for positions beyond `size`.

@@ -4,10 +4,12 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <memory>
 #include <string>
 #include <utility>
 
 #include "core/table.hpp"
+#include "data/mixing.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/steps/rows.hpp"
 
@@ -15,15 +17,27 @@ namespace lockstep::engine {
 
 namespace {
 
-RunData make_data(const Section& data, data::Splits splits, const Strategy& strategy, const Registry& registry) {
+std::shared_ptr<const data::Mixing> make_mixing(const Sections& sections, const data::Dataset& train,
+                                                std::uint64_t seed) {
+  data::MixSettings settings = data::MixSettings::from(sections.at("train"));
+  if (settings.rules.value.empty()) return nullptr;
+  const double smoothing = sections.at("loss").real("label_smoothing");
+  return std::make_shared<const data::Mixing>(
+      data::Mixing::Options{.settings = std::move(settings), .smoothing = smoothing, .seed = seed}, train.task(),
+      train.roles());
+}
+
+RunData make_data(const Sections& sections, data::Splits splits, const Strategy& strategy, const Registry& registry) {
   const BatchLayout& layout = strategy.layout();
-  data::Sampler sampler = data::make_sampler(
-      data, {splits.train.get(), layout.global_batch_size, strategy.draws().seed}, registry.samplers);
+  const std::uint64_t seed = strategy.draws().seed;
+  data::Sampler sampler =
+      data::make_sampler(sections.at("data"), {splits.train.get(), layout.global_batch_size, seed}, registry.samplers);
+  std::shared_ptr<const data::Mixing> mixing = make_mixing(sections, *splits.train, seed);
   const data::LoaderOptions loader{.workers = strategy.loader_threads(),
                                    .prefetch = static_cast<int>(2 + layout.micro_batches),
                                    .name = "the training data",
                                    .pins_memory = strategy.device().is_cuda()};
-  return {std::move(splits), std::move(sampler), layout, loader};
+  return {std::move(splits), std::move(sampler), layout, loader, std::move(mixing)};
 }
 
 std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& registry, at::Device device) {
@@ -36,7 +50,7 @@ std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& r
 
 Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Registry& registry)
     : strategy(of),
-      data(make_data(sections.at("data"), std::move(splits), strategy, registry)),
+      data(make_data(sections, std::move(splits), strategy, registry)),
       bounds(RunBounds::from(sections.at("train"))),
       step(completed(chosen_step(sections.at("train"), registry.steps).make(sections.at("train")))),
       perf(make_perf(sections, registry, strategy.device())),

@@ -17,6 +17,7 @@
 
 #include "batch/sample_values.hpp"
 #include "core/text.hpp"
+#include "data/mixing.hpp"
 #include "engine/measures/evaluation_mode.hpp"
 #include "engine/measures/progress_lines.hpp"
 #include "engine/state/average.hpp"
@@ -313,7 +314,8 @@ void add_to(metrics::Meters& meters, const batch::Outputs& outputs, const batch:
   if (meters.is_empty()) return;
   meters.add([&](const metrics::Reads& reads) {
     const at::Tensor& output = reads.output.empty() ? outputs.main() : outputs.tensor(reads.output);
-    const at::Tensor& target = reads.target.empty() ? batch.target() : batch.tensor(reads.target);
+    const std::string& usual = batch.has(data::kMajorLabel) ? data::kMajorLabel : batch.target_key();
+    const at::Tensor& target = batch.tensor(reads.target.empty() ? usual : reads.target);
     metrics::Samples samples = metrics::samples_of(output, target, first);
     for (const std::string& name : reads.values) {
       samples.values[name] = repeated(sample_values(batch, name), samples.size());

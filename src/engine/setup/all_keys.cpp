@@ -41,11 +41,11 @@ KeySpecs all_keys(const Registry& registry) {
   };
   const KeySpecs own = joined(RunSettings::keys(), {train_keys(registry), EvalSettings::keys(registry.meters),
                                                     LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return joined(
-      keys_of_rows(own, registry.steps),
-      {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
-       optim::optim_keys(registry.rules), optim::ema_keys(registry.averages), schedule::sched_keys(registry.curves),
-       parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
+  return joined(keys_of_rows(own, registry.steps),
+                {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
+                 models::loss_keys(registry.losses), optim::optim_keys(registry.rules),
+                 optim::ema_keys(registry.averages), schedule::sched_keys(registry.curves),
+                 parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
 }
 
 }  // namespace lockstep::engine

@@ -89,6 +89,7 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   const data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
   const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);
+  model->set_loss(models::make_loss(sections.at("loss"), splits.train->task(), registry.losses));
   const optim::Rule& rule = chosen_rule(sections.at("optim"), registry.rules);
   const GroupPlan groups = plan_groups(sections, rule, *model, world_size);
 

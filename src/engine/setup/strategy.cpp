@@ -95,6 +95,7 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
   const std::shared_ptr<models::Model> model =
       given ? std::move(given)
             : models::build(sections_.at("model"), task, seed(), precision_.parameters, registry_->models);
+  model->set_loss(models::make_loss(sections_.at("loss"), task, registry_->losses));
   model->to(device_);
   return model;
 }

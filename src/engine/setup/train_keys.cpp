@@ -4,6 +4,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/registry.hpp>
 
+#include "data/mixing.hpp"
 #include "engine/loop/nonfinite.hpp"
 #include "engine/loop/phases.hpp"
 #include "engine/loop/run_bounds.hpp"
@@ -26,8 +27,9 @@ KeySpecs train_keys(const Registry& registry) {
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
                   registry.meters)};
   KeySpecs keys;
-  for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
-                               Precision::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {
+  for (const KeySpecs& more :
+       {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(), Precision::keys(),
+        data::MixSettings::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;

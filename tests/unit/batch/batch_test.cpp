@@ -3,7 +3,9 @@
 #include <lockstep/batch/outputs.hpp>
 #include <lockstep/core/error.hpp>
 
+#include <ATen/ops/arange.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
@@ -27,6 +29,23 @@ TEST(BatchTest, DataAndLabelAreInputAndTarget) {
   const Batch unlabeled(kData);
   EXPECT_FALSE(unlabeled.has_target());
   EXPECT_FALSE(unlabeled.has("label"));
+}
+
+TEST(BatchTest, TheFirstSamplesCanBeDropped) {
+  Batch batch({{"data", at::arange(6).view({3, 2})},
+               {"names", ValueList{"a", "b", "c"}},
+               {"of all", at::zeros({2})},
+               {"label", at::arange(3)}},
+              3);
+  batch.set_draws(testing::draws_of({7, 8, 9}));
+  batch.drop_first(2);
+  EXPECT_EQ(batch.size(), 1);
+  EXPECT_TRUE(batch.input().equal(at::tensor({4, 5}).view({1, 2})));
+  EXPECT_TRUE(batch.target().equal(at::tensor({2})));
+  EXPECT_EQ(batch.tensor("of all").size(0), 2);
+  ASSERT_EQ(batch.at("names").as<ValueList>().size(), 1U);
+  EXPECT_EQ(batch.at("names").as<ValueList>().front().as<std::string>(), "c");
+  EXPECT_EQ(batch.draws(), testing::draws_of({9}));
 }
 
 TEST(BatchTest, WhatIsNotThereIsNamed) {

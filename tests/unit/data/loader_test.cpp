@@ -58,6 +58,24 @@ TEST(LoaderTest, BatchesComeInOrderWhateverTheWorkers) {
   }
 }
 
+TEST(LoaderTest, BatchesAreChangedBeforeTheyAreTaken) {
+  const auto change = [](batch::Batch batch, std::int64_t k) {
+    if (k == 7) throw DataError("it cannot be changed");
+    batch.set("target of " + std::to_string(k), batch.target());
+    batch.drop_first(1);
+    return batch;
+  };
+  for (const int workers : {0, 3}) {
+    Loader loader(std::make_shared<Numbers>(), pair_draws, 5, 9, {.workers = workers, .change = change});
+    for (std::int64_t k = 5; k < 7; ++k) {
+      const batch::Batch batch = loader.next();
+      EXPECT_EQ(batch.draws(), draws_of({2 * k + 1}));
+      EXPECT_EQ(values_of<std::int64_t>(batch.tensor("target of " + std::to_string(k))), Indices({2 * k + 1}));
+    }
+    EXPECT_EQ(sentence_of<DataError>([&] { loader.next(); }), "it cannot be changed");
+  }
+}
+
 TEST(LoaderTest, BatchesKnowTheirDraws) {
   const auto plan = [](std::int64_t k) {
     return std::vector<batch::Draw>{{.index = 3 * k, .epoch = 7, .position = k}};

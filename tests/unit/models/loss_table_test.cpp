@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/models/loss.hpp>
+#include <lockstep/models/model.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <map>
+
+#include "support/sentence.hpp"
+
+namespace lockstep::models {
+namespace loss_table_test {
+
+using testing::sentence_of;
+
+const Task kClasses = {.sample_shape = {3}, .classes = 4};
+
+Section loss_section(const std::map<std::string, std::string>& values) {
+  Section loss = Section::with_defaults("loss", loss_keys());
+  for (const auto& [key, value] : values) loss.set(key, value, "here");
+  return loss;
+}
+
+Loss loss_of(const std::map<std::string, std::string>& values, const Task& task = kClasses) {
+  return make_loss(loss_section(values), task);
+}
+
+TEST(LossTableTest, AutoIsTheLossOfTheModel) {
+  EXPECT_FALSE(loss_of({}));
+  EXPECT_TRUE(loss_of({{"label_smoothing", "0.1"}}));
+  for (const char* name : {"cross_entropy", "bce"}) EXPECT_TRUE(loss_of({{"name", name}})) << name;
+}
+
+TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
+  const auto refusal = [](const std::map<std::string, std::string>& values, TaskKind kind) {
+    return sentence_of<ConfigError>([&] { loss_of(values, {.classes = 4, .kind = kind}); });
+  };
+  EXPECT_EQ(refusal({{"name", "bc"}}, TaskKind::classification),
+            "loss.name (here): 'bc' is unknown; choose one of: auto, cross_entropy, bce; did you mean 'bce'?");
+  EXPECT_EQ(refusal({{"name", "cross_entropy"}}, TaskKind::regression),
+            "loss.name (here): cross_entropy does not fit the task, which is regression; it is for: classification, "
+            "language model, segmentation");
+  EXPECT_EQ(refusal({{"name", "bce"}}, TaskKind::language),
+            "loss.name (here): bce does not fit the task, which is language model; it is for: classification, "
+            "multi-label");
+  EXPECT_EQ(refusal({{"name", "bce"}, {"label_smoothing", "0.1"}}, TaskKind::multilabel),
+            "loss.label_smoothing (here): targets of several labels cannot be smoothed; use 0");
+  EXPECT_EQ(refusal({{"label_smoothing", "0.1"}}, TaskKind::custom),
+            "loss.label_smoothing (here): targets of the task, which is custom, cannot be smoothed; use 0");
+}
+
+// With equal scores every class has the probability 1/4, so that the cross-entropy is ln 4 for any smoothing.
+TEST(LossTableTest, EqualScoresCostTheLogarithmOfTheClasses) {
+  const at::Tensor output = torch::zeros({3, 4}, torch::kDouble);
+  const at::Tensor target = torch::tensor({0, 3, 1}, torch::kLong);
+  for (const char* smoothing : {"0", "0.3"}) {
+    const Loss loss = loss_of({{"name", "cross_entropy"}, {"label_smoothing", smoothing}});
+    EXPECT_NEAR(loss(output, target, true).item<double>(), std::log(4), 1e-15);
+    EXPECT_NEAR(loss(output, torch::full({3, 4}, 0.25), true).item<double>(), std::log(4), 1e-15);
+  }
+  EXPECT_NEAR(loss_of({{"name", "bce"}})(output, target, true).item<double>(), std::log(2), 1e-15);
+}
+
+TEST(LossTableTest, OnlyTrainingIsSmoothed) {
+  const at::Tensor output = torch::tensor({{2.0, 0.0, -1.0, 0.5}});
+  const at::Tensor target = torch::tensor({0}, torch::kLong);
+  for (const char* name : {"cross_entropy", "bce"}) {
+    const Loss loss = loss_of({{"name", name}, {"label_smoothing", "0.2"}});
+    const double plain = loss_of({{"name", name}})(output, target, true).item<double>();
+    EXPECT_EQ(loss(output, target, false).item<double>(), plain) << name;
+    EXPECT_GT(loss(output, target, true).item<double>(), plain) << name;
+  }
+}
+
+// Targets that are ignored count neither in the sum nor in its divisor, even if their outputs are not finite.
+TEST(LossTableTest, IgnoredTargetsDoNotCount) {
+  const at::Tensor output = torch::tensor({{2.0, 0.0, -1.0, 0.5}, {1e30, 0.0, 0.0, 0.0}}).requires_grad_();
+  const at::Tensor both = torch::tensor({1, -100}, torch::kLong);
+  for (const char* name : {"cross_entropy", "bce"}) {
+    const Loss loss = loss_of({{"name", name}, {"label_smoothing", "0.2"}});
+    const at::Tensor value = loss(output, both, true);
+    EXPECT_EQ(value.item<double>(), loss(output.narrow(0, 0, 1), both.narrow(0, 0, 1), true).item<double>()) << name;
+    output.mutable_grad().reset();
+    value.backward();
+    EXPECT_EQ(output.grad()[1].abs().sum().item<double>(), 0) << name;
+  }
+}
+
+// The task's own loss takes probabilities too, in 16 bits as well.
+TEST(LossTableTest, ModelsAcceptProbabilities) {
+  const at::Tensor output = torch::tensor({{2.0, 0.0}, {0.0, 1.0}});
+  const at::Tensor soft = torch::tensor({{1.0, 0.0}, {0.0, 1.0}});
+  const at::Tensor hard = torch::tensor({0, 1}, torch::kLong);
+  Model model;
+  EXPECT_NEAR(total_loss(model.losses(output, soft)).item<double>(),
+              total_loss(model.losses(output, hard)).item<double>(), 1e-7);
+  EXPECT_EQ(soft_cross_entropy(output.to(torch::kBFloat16), soft).scalar_type(), torch::kFloat);
+}
+
+TEST(LossTableTest, ARowOfAProgramIsUsed) {
+  std::vector<LossRow> rows = builtin_losses();
+  rows.push_back({.name = "twice",
+                  .help = "Twice the sum of the outputs",
+                  .keys = {keys::real("loss.factor", "2", "Factor")},
+                  .make = [](const Section& loss, const Task&) -> Loss {
+                    return [factor = loss.real("factor")](const at::Tensor& output, const at::Tensor&, bool) {
+                      return factor * output.sum();
+                    };
+                  }});
+  Section loss = Section::with_defaults("loss", loss_keys(rows));
+  loss.set("name", "twice", "here");
+  Model model;
+  model.set_loss(make_loss(loss, kClasses, rows));
+  const batch::Batch batch(torch::ones({2, 4}), torch::zeros({2}, torch::kLong));
+  const LossMap losses = losses_of(model, batch::Outputs(torch::ones({2, 4})), batch);
+  ASSERT_EQ(losses.size(), 1U);
+  EXPECT_EQ(losses.front().first, "loss");
+  EXPECT_EQ(total_loss(losses).item<double>(), 16);
+}
+
+}  // namespace loss_table_test
+}  // namespace lockstep::models
