@@ -2,7 +2,9 @@
 #include "optim/average_loops.hpp"
 
 #include <algorithm>
+#include <array>
 
+#include "core/half_format.hpp"
 #include "optim/kernel.hpp"
 
 namespace lockstep::optim {
@@ -35,9 +37,25 @@ void blend_as(std::byte* average, const std::byte* values, std::int64_t count, d
   }
 }
 
+/// Values of 16 bits, some at a time in float32.
+void blend_halves(DType dtype, std::byte* average, const std::byte* values, std::int64_t count, double weight) {
+  constexpr std::int64_t kChunk = 4096;
+  const HalfFormat format = half_format(dtype);
+  std::array<float, kChunk> wide;  // uninitialized: filled as far as it is used
+  for (std::int64_t begin = 0; begin < count; begin += kChunk) {
+    const std::int64_t n = std::min(kChunk, count - begin);
+    format.widen(values + begin * static_cast<std::int64_t>(kHalfBytes), wide.data(), static_cast<std::size_t>(n));
+    blend_as<float>(average + begin * static_cast<std::int64_t>(sizeof(float)),
+                    reinterpret_cast<const std::byte*>(wide.data()), n, weight);
+  }
+}
+
 }  // namespace
 
+DType average_type(DType dtype) { return size_of(dtype) == kHalfBytes ? DType::float32 : dtype; }
+
 void blend(DType dtype, std::byte* average, const std::byte* values, std::int64_t count, double weight) {
+  if (average_type(dtype) != dtype) return blend_halves(dtype, average, values, count, weight);
   dtype == DType::float32 ? blend_as<float>(average, values, count, weight)
                           : blend_as<double>(average, values, count, weight);
 }

@@ -9,13 +9,12 @@
 #include <stdexcept>
 
 #include "optim/piece_sums.hpp"
+#include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
 
 namespace {
-
-at::ScalarType type_of(const Block& block) { return block.dtype == DType::float64 ? at::kDouble : at::kFloat; }
 
 /// [count] Borrowed memory, of the type and device of `like`.
 at::Tensor flat(std::byte* values, std::int64_t count, const at::TensorOptions& like) {
@@ -46,7 +45,7 @@ ClosureStep::ClosureStep(Optimizer& optimizer, FlatParameters& parameters, const
                         .segment = s,
                         .number = number,
                         .parameter = tensors_ != nullptr ? tensors_->flat_parameter(b, s)
-                                                         : flat(values, segment.count, type_of(block))});
+                                                         : flat(values, segment.count, scalar_type_of(block.dtype))});
     }
   }
 }

@@ -6,12 +6,12 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
-#include <optional>
 #include <type_traits>
 
 #include "core/half_format.hpp"
 #include "optim/kernel.hpp"
 #include "optim/piece_sums.hpp"
+#include "optim/stochastic_rounding.hpp"
 
 namespace lockstep::optim {
 
@@ -190,23 +190,35 @@ void Optimizer::visit_range(const GradientPiece& piece, const GradientChange& ch
   auto* parameter = reinterpret_cast<T*>(block.parameters) + begin;
   const auto* gradient = reinterpret_cast<const T*>(piece.values);
   std::array<T, kPieceElements> changed;  // uninitialized: filled only where it is used
-  std::optional<HalfFormat> half;
+  std::array<T, kPieceElements> wide;     // likewise
   std::byte* const half_parameter = block.parameters + begin * static_cast<std::int64_t>(kHalfBytes);
   if constexpr (std::is_same_v<T, float>) {
     if (block.is_half()) {
-      half = half_format(block.dtype);
-      half->widen(piece.values, changed.data(), static_cast<std::size_t>(piece.count));
+      half_format(block.dtype).widen(piece.values, changed.data(), static_cast<std::size_t>(piece.count));
       gradient = changed.data();
-      parameter = state[rule_states_];
-      follow(half_parameter, parameter, piece.count, *half);
+      parameter = half_.has_masters ? state[rule_states_] : wide.data();
+      if (!rule_->is_whole()) widen_parameter(half_parameter, parameter, piece);
     }
   }
   gradient = changed_gradient(gradient, change, piece.count, changed.data());
   visit(piece,
         ElementRange<T>{.parameter = parameter, .gradient = gradient, .state = state.data(), .count = piece.count});
   if constexpr (std::is_same_v<T, float>) {
-    if (half && is_last) half->narrow(parameter, half_parameter, static_cast<std::size_t>(piece.count));
+    if (block.is_half() && is_last && !rule_->is_whole()) round_parameter(parameter, half_parameter, piece);
   }
+}
+
+void Optimizer::widen_parameter(const std::byte* from, float* to, const GradientPiece& piece) const {
+  const HalfFormat format = half_format(parameters_->blocks()[piece.block].dtype);
+  if (half_.has_masters) return follow(from, to, piece.count, format);
+  format.widen(from, to, static_cast<std::size_t>(piece.count));
+}
+
+void Optimizer::round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const {
+  if (half_.rounds_stochastically) {
+    return round_stochastically(from, to, piece.count, piece.begin, key_of(piece.block, piece.segment));
+  }
+  half_format(parameters_->blocks()[piece.block].dtype).narrow(from, to, static_cast<std::size_t>(piece.count));
 }
 
 }  // namespace lockstep::optim

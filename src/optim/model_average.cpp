@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "optim/average_loops.hpp"
+#include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
@@ -17,10 +18,10 @@ namespace {
 using NamedBuffer = ModelAverage::NamedBuffer;
 
 void require_supported(const Block& block) {
-  if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
+  if (block.dtype == DType::float32 || block.dtype == DType::float64 || block.is_half()) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
   throw ConfigError("ema.kind: parameter '" + name + "' is " + std::string(name_of(block.dtype)) +
-                    "; only float32 and float64 can be averaged");
+                    "; only floating-point numbers can be averaged");
 }
 
 void blend(const at::Tensor& average, const at::Tensor& values, double weight) {
@@ -61,8 +62,12 @@ ModelAverage::ModelAverage(const AverageRule& rule, const AverageOptions& option
                            Buffers buffers)
     : rule_(&rule), options_(options), parameters_(&parameters), buffers_(std::move(buffers)) {
   for (const Block& block : parameters.blocks()) require_supported(block);
-  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) average_.push_back(parameters.allocate_state(b));
+  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
+    average_.push_back(parameters.allocate(static_cast<std::size_t>(parameters.blocks()[b].count) * size_of(dtype(b))));
+  }
 }
+
+DType ModelAverage::dtype(std::size_t block) const { return average_type(parameters_->blocks()[block].dtype); }
 
 void ModelAverage::update() {
   if (updates_ % options_.interval == 0) {
@@ -77,30 +82,37 @@ void ModelAverage::update() {
 /// Calls visit(dtype, average, parameters, count) for every part that this rank owns.
 template <class Visit>
 void ModelAverage::visit_own(const Visit& visit) {
-  for (std::size_t b = 0; b < average_.size(); ++b) {
+  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
     const Block& block = parameters_->blocks()[b];
-    for (const Segment& segment : block.segments) {
-      const std::size_t begin = static_cast<std::size_t>(segment.offset + segment.own_begin) * size_of(block.dtype);
-      const std::int64_t count = segment.own_end - segment.own_begin;
-      if (count > 0) visit(block.dtype, average_[b].get() + begin, block.parameters + begin, count);
-    }
-  }
+    const Segment& segment = block.segments[s];
+    const auto begin = static_cast<std::size_t>(segment.offset + segment.own_begin);
+    visit(block.dtype, average_[b].get() + begin * size_of(dtype(b)), block.parameters + begin * size_of(block.dtype),
+          segment.own_end - segment.own_begin);
+  });
 }
 
-at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) {
-  const Block& of = parameters_->blocks()[block];
-  const at::TensorOptions options =
-      parameters_->as_tensors()->flat_parameter(block, segment).options().requires_grad(false);
-  const Segment& own = of.segments[segment];
+/// [own_end - own_begin]
+at::Tensor ModelAverage::flat_average(std::size_t block, std::size_t segment) const {
+  const Segment& own = parameters_->blocks()[block].segments[segment];
+  const at::TensorOptions options = flat_parameter(block, segment).options().requires_grad(false);
   std::byte* const begin =
-      average_[block].get() + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(of.dtype);
+      average_[block].get() + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(dtype(block));
   return at::from_blob(
-      begin, {own.own_end - own.own_begin}, [](void*) {}, options, options.device());
+      begin, {own.own_end - own.own_begin}, [](void*) {}, options.dtype(scalar_type_of(dtype(block))),
+      options.device());
+}
+
+/// [own_end - own_begin]
+at::Tensor ModelAverage::flat_parameter(std::size_t block, std::size_t segment) const {
+  if (parameters_->as_tensors() != nullptr) return parameters_->as_tensors()->flat_parameter(block, segment);
+  const Block& of = parameters_->blocks()[block];
+  const Segment& own = of.segments[segment];
+  std::byte* const begin = of.parameters + static_cast<std::size_t>(own.offset + own.own_begin) * size_of(of.dtype);
+  return at::from_blob(begin, {own.own_end - own.own_begin}, scalar_type_of(of.dtype));
 }
 
 void ModelAverage::update_parameters(double weight) {
-  TensorParameters* const tensors = parameters_->as_tensors();
-  if (tensors == nullptr) {
+  if (parameters_->as_tensors() == nullptr) {
     visit_own([weight](DType dtype, std::byte* average, const std::byte* values, std::int64_t count) {
       optim::blend(dtype, average, values, count, weight);
     });
@@ -109,24 +121,44 @@ void ModelAverage::update_parameters(double weight) {
   std::vector<at::Tensor> averages;
   std::vector<at::Tensor> values;
   for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+    if (parameters_->blocks()[b].is_half())
+      return blend(flat_average(b, s), flat_parameter(b, s).to(at::kFloat), weight);
     averages.push_back(flat_average(b, s));
-    values.push_back(tensors->flat_parameter(b, s));
+    values.push_back(flat_parameter(b, s));
   });
   if (averages.empty()) return;
   weight == 1 ? at::_foreach_copy_(averages, values) : at::_foreach_lerp_(averages, values, weight);
 }
 
 void ModelAverage::exchange_parameters() {
-  TensorParameters* const tensors = parameters_->as_tensors();
-  if (tensors == nullptr) {
+  const torch::NoGradGuard no_grad;
+  exchange_halves();
+  if (parameters_->as_tensors() == nullptr) {
     visit_own([](DType dtype, std::byte* average, std::byte* values, std::int64_t count) {
-      optim::exchange(dtype, average, values, count);
+      if (average_type(dtype) == dtype) optim::exchange(dtype, average, values, count);
     });
     return;
   }
-  const torch::NoGradGuard no_grad;
-  for_each_own(*parameters_,
-               [&](std::size_t b, std::size_t s) { exchange(flat_average(b, s), tensors->flat_parameter(b, s)); });
+  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+    if (!parameters_->blocks()[b].is_half()) exchange(flat_average(b, s), flat_parameter(b, s));
+  });
+}
+
+/// The first call puts the rounded average in the place of 16-bit weights, the second call puts these back.
+void ModelAverage::exchange_halves() {
+  std::vector<at::Tensor> kept;
+  std::size_t i = 0;
+  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+    if (!parameters_->blocks()[b].is_half()) return;
+    const at::Tensor half = flat_parameter(b, s);
+    if (kept_.empty()) {
+      kept.push_back(half.clone());
+      half.copy_(flat_average(b, s));
+    } else {
+      half.copy_(kept_[i++]);
+    }
+  });
+  kept_ = std::move(kept);
 }
 
 void ModelAverage::update_buffers(double weight) {
@@ -159,8 +191,8 @@ void ModelAverage::swap_buffers() {
 }
 
 std::span<std::byte> ModelAverage::parameters(std::size_t block) {
-  const Block& of = parameters_->blocks()[block];
-  return {average_.at(block).get(), static_cast<std::size_t>(of.count) * size_of(of.dtype)};
+  const auto count = static_cast<std::size_t>(parameters_->blocks()[block].count);
+  return {average_.at(block).get(), count * size_of(dtype(block))};
 }
 
 void ModelAverage::resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers) {

@@ -20,8 +20,9 @@ namespace lockstep::optim {
 /// An average of a model's past weights, kept in addition to them: each rank averages its own parts, and those who
 /// share the parameters share it. Integer buffers are never averaged.
 ///
-/// Weights and average can change places, which costs no memory and no bits: what was trained is there again after the
-/// second time.
+/// Weights and average can change places, which costs no bits: what was trained is there again after the second time.
+/// It costs no memory, except for 16-bit weights: their average is float32, and they are kept in memory of their own
+/// while the rounded average is in their place.
 class ModelAverage {
  public:
   struct NamedBuffer {
@@ -32,7 +33,7 @@ class ModelAverage {
   using Buffers = std::function<std::vector<NamedBuffer>()>;
 
   /// @param rule        outlives the average
-  /// @param parameters  float32 or float64; outlives the average
+  /// @param parameters  of floating-point types; outlives the average
   /// Collective over the ranks that share the parameters: allocates their average.
   /// @throws ConfigError  parameters of another type
   ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters, Buffers buffers);
@@ -56,6 +57,8 @@ class ModelAverage {
 
   // For checkpoints.
 
+  /// The type of the average of a block's parameters.
+  DType dtype(std::size_t block) const;
   /// The average of a block's parameters, laid out like it, as in Optimizer::state.
   std::span<std::byte> parameters(std::size_t block);
   /// The averages of this rank's buffers; empty where they are not averaged.
@@ -68,7 +71,9 @@ class ModelAverage {
   void update_parameters(double weight);
   void update_buffers(double weight);
   void exchange_parameters();
-  at::Tensor flat_average(std::size_t block, std::size_t segment);
+  void exchange_halves();
+  at::Tensor flat_average(std::size_t block, std::size_t segment) const;
+  at::Tensor flat_parameter(std::size_t block, std::size_t segment) const;
   template <class Visit>
   void visit_own(const Visit& visit);
 
@@ -78,6 +83,7 @@ class ModelAverage {
   Buffers buffers_;
   std::int64_t updates_ = 0;
   std::vector<std::shared_ptr<std::byte>> average_;  // by block
+  std::vector<at::Tensor> kept_;                     // own parts of 16-bit weights, while the average is in their place
   std::vector<NamedBuffer> averaged_buffers_;
 };
 

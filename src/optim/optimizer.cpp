@@ -9,14 +9,14 @@ namespace lockstep::optim {
 
 namespace {
 
-void require_supported(const Rule& rule, FlatParameters& parameters, const Block& block) {
+void require_supported(const Rule& rule, const HalfOptions& half, const Block& block) {
   if (block.dtype == DType::float32 || block.dtype == DType::float64) return;
   const std::string name = block.segments.empty() ? "?" : block.segments.front().name;
   const std::string fault = "parameter '" + name + "' is " + std::string(name_of(block.dtype)) + ", but ";
   if (!block.is_half()) throw ConfigError(fault + "optimizers update floating-point numbers only");
-  if (rule.is_whole()) throw ConfigError(fault + rule.name + " updates float32 and float64 only");
-  if (parameters.as_tensors() != nullptr) {
-    throw ConfigError(fault + "on a GPU optimizers update float32 and float64 only");
+  if (rule.uses_closure()) throw ConfigError(fault + rule.name + " updates float32 and float64 only");
+  if (half.rounds_stochastically && block.dtype != DType::bfloat16) {
+    throw ConfigError(fault + "stochastic rounding supports bfloat16 only");
   }
 }
 
@@ -33,8 +33,11 @@ std::map<std::string, std::size_t> group_numbers(const std::vector<ParamGroup>& 
 
 }  // namespace
 
-Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters)
-    : rule_(&rule), groups_(std::move(groups)), parameters_(&parameters) {
+Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters, HalfOptions half)
+    : rule_(&rule), groups_(std::move(groups)), parameters_(&parameters), half_(half) {
+  if (half.has_masters && half.rounds_stochastically) {
+    throw std::logic_error("masters are rounded to nearest even; stochastic rounding requires has_masters = false");
+  }
   if (parameters.as_tensors() != nullptr && !rule.supports_tensors()) {
     throw ConfigError("optim.name: " + rule.name + " does not support GPUs; use another optimizer or run.device=cpu");
   }
@@ -56,7 +59,7 @@ Optimizer::Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParam
 void Optimizer::assign_groups() {
   std::map<std::string, std::size_t> numbers = group_numbers(groups_);
   for (const Block& block : parameters_->blocks()) {
-    require_supported(*rule_, *parameters_, block);
+    require_supported(*rule_, half_, block);
     std::vector<std::size_t>& group_of_segment = group_of_.emplace_back();
     for (const Segment& segment : block.segments) {
       const auto found = numbers.find(segment.name);

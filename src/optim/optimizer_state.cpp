@@ -42,7 +42,7 @@ std::int64_t whole_lines(std::int64_t count, std::size_t element) {
 
 }  // namespace
 
-/// The longest list of all groups, and a master where parameters have 16 bits.
+/// The longest list of all groups, and the master of 16-bit parameters.
 void Optimizer::name_states() {
   for (const ParamGroup& group : groups_) {
     auto names = rule_->state_names(group.options);
@@ -58,14 +58,24 @@ void Optimizer::name_states() {
   rule_states_ = state_names_.size();
   const auto blocks = parameters_->blocks();
   const bool has_half = std::any_of(blocks.begin(), blocks.end(), [](const Block& block) { return block.is_half(); });
-  if (has_half) state_names_.emplace_back(kMaster);
+  if (has_half && half_.has_masters) state_names_.emplace_back(kMaster);
   if (state_names_.size() > kMaxStates) throw std::logic_error("rule '" + rule_->name + "' has too many states");
+}
+
+/// The shape of a state array of a parameter; nullopt = the parameter does not have it.
+std::optional<Shape> Optimizer::shape_of(std::size_t block, std::size_t segment, std::size_t slot) const {
+  const Block& of = parameters_->blocks()[block];
+  const bool is_master = slot >= rule_states_;
+  if (is_master && !of.is_half()) return std::nullopt;
+  const StateShape shape = is_master ? nullptr : rule_->state_shape();
+  return shape == nullptr ? of.segments[segment].shape
+                          : shape(options_of(block, segment), slot, of.segments[segment].shape);
 }
 
 /// Arrays that are not laid out like the parameters hold what there is of one segment after another.
 void Optimizer::allocate_state(std::size_t block) {
   const Block& of = parameters_->blocks()[block];
-  const StateShape shape_of = rule_->state_shape();
+  const bool has_own_shapes = rule_->state_shape() != nullptr;
   const std::size_t element = size_of(state_type(of));
   auto& arrays = state_.emplace_back();
   auto& begins = state_begin_.emplace_back(state_names_.size());
@@ -73,14 +83,14 @@ void Optimizer::allocate_state(std::size_t block) {
     std::int64_t end = 0;
     for (std::size_t s = 0; s < of.segments.size(); ++s) {
       const Segment& segment = of.segments[s];
-      begins[slot].push_back(shape_of == nullptr ? segment.offset : end);
-      if (shape_of == nullptr) continue;
-      const std::optional<Shape> shape = shape_of(options_of(block, s), slot, segment.shape);
+      begins[slot].push_back(has_own_shapes ? end : segment.offset);
+      if (!has_own_shapes) continue;
+      const std::optional<Shape> shape = shape_of(block, s, slot);
       const bool is_elsewhere = parameters_->is_divided() && segment.own_begin == segment.own_end;
       end += shape && !is_elsewhere ? whole_lines(count_of(*shape), element) : 0;
     }
     const bool exists = slot < rule_states_ || of.is_half();
-    begins[slot].push_back(shape_of != nullptr ? end : exists ? of.count : 0);
+    begins[slot].push_back(has_own_shapes ? end : exists ? of.count : 0);
     arrays.push_back(parameters_->allocate(static_cast<std::size_t>(begins[slot].back()) * element));
   }
 }
@@ -93,10 +103,7 @@ std::span<std::byte> Optimizer::state(std::size_t block, std::size_t slot) {
 std::optional<StateArray> Optimizer::state_of(std::size_t block, std::size_t segment, std::size_t slot) const {
   const Block& of = parameters_->blocks()[block];
   const Segment& parameter = of.segments[segment];
-  if (slot >= rule_states_ && !of.is_half()) return std::nullopt;
-  const StateShape shape_of = rule_->state_shape();
-  const std::optional<Shape> shape =
-      shape_of == nullptr ? parameter.shape : shape_of(options_of(block, segment), slot, parameter.shape);
+  const std::optional<Shape> shape = shape_of(block, segment, slot);
   if (!shape) return std::nullopt;
   const std::int64_t begin = state_begin_[block][slot][segment] * static_cast<std::int64_t>(size_of(state_type(of)));
   return StateArray{.values = state_[block][slot].get() + begin,

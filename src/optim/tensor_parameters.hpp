@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -36,8 +37,12 @@ struct TensorChange {
   at::Tensor is_void;                                      ///< as in TensorUpdate
 };
 
+/// What a 16-bit gradient becomes before it is measured, in float32.
+using GradientView = std::function<at::Tensor(std::size_t block, std::size_t segment, const at::Tensor& gradient)>;
+
 /// The same as gradient_norm, on the device of the gradients. [] float64. Collective where is_divided, as what follows.
-at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type);
+/// @param view  null = the values of the gradient
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView& view = nullptr);
 /// The same for each group; undefined for one without gradients on any rank.
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters, double norm_type);
 /// Divides all gradients by `scale`, in place.

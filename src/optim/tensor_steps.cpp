@@ -10,6 +10,7 @@
 #include <map>
 #include <tuple>
 
+#include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
@@ -84,9 +85,9 @@ void Optimizer::add_to(TensorUpdate& update, std::size_t block, std::size_t segm
   update.parameters.push_back(shaped(parameter));
   update.dims.push_back(of.shape.size());
   update.gradients.push_back(shaped(gradient));
-  update.states.resize(state_names_.size());
+  update.states.resize(rule_states_);  // a master is the parameter
   const at::TensorOptions options = parameter.options().requires_grad(false);
-  for (std::size_t slot = 0; slot < state_names_.size(); ++slot) {
+  for (std::size_t slot = 0; slot < rule_states_; ++slot) {
     at::Tensor& state = update.states[slot].emplace_back();
     const std::optional<StateArray> array = state_of(block, segment, slot);
     if (!array) continue;
@@ -140,9 +141,12 @@ void Optimizer::step_by(const WholeRule& rule, Changes changes) {
       const at::Tensor& gradient = whole.take(piece, segment, type);
       if (!gradient.defined()) return;
       std::byte* const values = block.parameters + segment.offset * static_cast<std::int64_t>(size_of(block.dtype));
+      const at::Tensor parameter = at::from_blob(values, {segment.count}, scalar_type_of(block.dtype));
+      const at::Tensor wide = block.is_half() ? widened(piece.block, piece.segment, parameter) : parameter;
       TensorUpdate update;
-      add_to(update, piece.block, piece.segment, at::from_blob(values, {segment.count}, type), gradient);
+      add_to(update, piece.block, piece.segment, wide, gradient);
       rule.update(update);
+      if (block.is_half()) narrow(piece.block, piece.segment, wide, parameter);
     });
   });
 }
@@ -166,7 +170,9 @@ void Optimizer::step_tensors(const TensorChange& change) {
   parameters_->finish_gradients();
   count_step();
   // By block, group and number of updates.
-  std::map<std::tuple<std::size_t, std::size_t, std::int64_t>, TensorUpdate> updates;
+  using Key = std::tuple<std::size_t, std::size_t, std::int64_t>;
+  std::map<Key, TensorUpdate> updates;
+  std::map<Key, std::vector<std::size_t>> halves;  // segments
   for (std::size_t b = 0; b < steps_.size(); ++b) {
     was_counted_[b].assign(steps_[b].size(), 0);
     for (std::size_t s = 0; s < steps_[b].size(); ++s) {
@@ -174,18 +180,35 @@ void Optimizer::step_tensors(const TensorChange& change) {
       was_counted_[b][s] = 1;
       const Segment& segment = parameters_->blocks()[b].segments[s];
       if (segment.own_begin == segment.own_end && segment.count > 0) continue;  // another rank's
-      TensorUpdate& update = updates[{b, group_of_[b][s], steps_[b][s]}];
-      update.is_void = change.is_void;
-      add_to(update, b, s, parameters_->as_tensors()->flat_parameter(b, s),
+      const Key key = {b, group_of_[b][s], steps_[b][s]};
+      if (parameters_->blocks()[b].is_half()) {
+        halves[key].push_back(s);
+        continue;
+      }
+      add_to(updates[key], b, s, parameters_->as_tensors()->flat_parameter(b, s),
              parameters_->as_tensors()->flat_gradient(b, s));
     }
   }
   parameters_->write([&] {
     for (auto& [key, update] : updates) change_gradients(update.gradients, change, std::get<1>(key));
-    const at::Tensor norm = needs_gradient_norm() ? gradient_norm_tensor(*parameters_, 2) : at::Tensor();
+    TensorUpdate common;
+    common.is_void = change.is_void;
+    const auto changed = [&](std::size_t b, std::size_t s, const at::Tensor& half) {
+      std::vector<at::Tensor> wide = {half.to(at::kFloat)};
+      change_gradients(wide, change, group_of_[b][s]);
+      return wide.front();
+    };
+    if (needs_gradient_norm()) common.gradient_norm = gradient_norm_tensor(*parameters_, 2, changed);
     for (auto& [key, update] : updates) {
-      update.gradient_norm = norm;
+      update.is_void = common.is_void;
+      update.gradient_norm = common.gradient_norm;
       form(update);
+    }
+    for (const auto& [key, segments] : halves) {
+      step_halves(std::get<0>(key), segments, common, [&, group = std::get<1>(key)](TensorUpdate& update) {
+        change_gradients(update.gradients, change, group);
+        form(update);
+      });
     }
   });
 }

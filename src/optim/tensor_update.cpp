@@ -13,16 +13,24 @@ namespace lockstep::optim {
 
 namespace {
 
+struct Gradient {
+  std::size_t block;
+  std::size_t segment;
+  at::Tensor values;
+
+  bool is_half() const { return values.element_size() == 2; }
+};
+
 /// @param is_wanted  bool(block, segment)
 template <class IsWanted>
-std::vector<at::Tensor> gradients_of(FlatParameters& parameters, const IsWanted& is_wanted) {
-  std::vector<at::Tensor> gradients;
+std::vector<Gradient> gradients_of(FlatParameters& parameters, const IsWanted& is_wanted) {
+  std::vector<Gradient> gradients;
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
       const Segment& segment = parameters.blocks()[b].segments[s];
       const bool is_empty = segment.own_begin == segment.own_end;  // which has no largest element
       if (is_empty || !parameters.has_gradient(b, s) || !is_wanted(b, s)) continue;
-      gradients.push_back(parameters.as_tensors()->flat_gradient(b, s));
+      gradients.push_back({b, s, parameters.as_tensors()->flat_gradient(b, s)});
     }
   }
   return gradients;
@@ -34,12 +42,33 @@ at::TensorOptions on_device(FlatParameters& parameters) {
   return parameters.as_tensors()->flat_parameter(0, 0).options().requires_grad(false);
 }
 
-at::Tensor norm_of(const std::vector<at::Tensor>& gradients, double norm_type) {
+/// Norms of 16-bit gradients are computed in float32, one after another.
+at::Tensor norm_of(const std::vector<Gradient>& gradients, double norm_type, const GradientView& view = nullptr) {
   if (!(norm_type > 0)) throw std::invalid_argument("gradient_norm: norm_type must be positive");
   if (gradients.empty()) return {};
   std::vector<at::Tensor> norms;
-  for (const at::Tensor& norm : at::_foreach_norm(gradients, norm_type)) norms.push_back(norm.to(at::kDouble));
+  std::vector<at::Tensor> wide;
+  for (const Gradient& gradient : gradients) {
+    if (!gradient.is_half()) {
+      wide.push_back(gradient.values);
+      continue;
+    }
+    const at::Tensor viewed =
+        view ? view(gradient.block, gradient.segment, gradient.values) : gradient.values.to(at::kFloat);
+    norms.push_back(at::linalg_vector_norm(viewed, norm_type).to(at::kDouble));
+  }
+  if (!wide.empty()) {
+    for (const at::Tensor& norm : at::_foreach_norm(wide, norm_type)) norms.push_back(norm.to(at::kDouble));
+  }
   return at::linalg_vector_norm(at::stack(norms), norm_type);
+}
+
+/// at::_amp_foreach_non_finite_check_and_unscale_ for bfloat16, which it does not support on every device.
+void check_and_unscale(std::vector<at::Tensor>& gradients, at::Tensor& is_faulty, const at::Tensor& inverse) {
+  for (const at::Tensor& gradient : gradients) {
+    is_faulty.copy_(at::maximum(is_faulty, gradient.isfinite().all().logical_not().to(at::kFloat)));
+  }
+  at::_foreach_mul_(gradients, inverse);
 }
 
 /// @param norms  of what this rank owns; undefined = of nothing
@@ -65,8 +94,8 @@ std::vector<at::Tensor> norms_over_ranks(FlatParameters& parameters, const std::
 
 }  // namespace
 
-at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type) {
-  return norms_over_ranks(parameters, {norm_of(gradients_of(parameters, is_any), norm_type)}, norm_type).front();
+at::Tensor gradient_norm_tensor(FlatParameters& parameters, double norm_type, const GradientView& view) {
+  return norms_over_ranks(parameters, {norm_of(gradients_of(parameters, is_any), norm_type, view)}, norm_type).front();
 }
 
 std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatParameters& parameters,
@@ -98,9 +127,16 @@ at::Tensor unscale_gradients(FlatParameters& parameters, double scale) {
   const at::Tensor inverse = at::full({}, 1 / scale, options);
   // Converts to the type of the kernel.
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
-  for (const at::Tensor& gradient : gradients_of(parameters, is_any))
-    by_type[gradient.scalar_type()].push_back(gradient);
-  for (auto& [type, alike] : by_type) at::_amp_foreach_non_finite_check_and_unscale_(alike, is_faulty, inverse);
+  for (const Gradient& gradient : gradients_of(parameters, is_any)) {
+    by_type[gradient.values.scalar_type()].push_back(gradient.values);
+  }
+  for (auto& [type, alike] : by_type) {
+    if (type == at::kBFloat16) {
+      check_and_unscale(alike, is_faulty, inverse);
+    } else {
+      at::_amp_foreach_non_finite_check_and_unscale_(alike, is_faulty, inverse);
+    }
+  }
   parameters.as_tensors()->maximum_over_ranks(is_faulty);
   return is_faulty;
 }

@@ -166,6 +166,23 @@ TEST_F(GpuTrainingTest, SixteenBitsTrainNearlyAsWell) {
   }
 }
 
+// 16-bit parameters with and without masters; stochastic rounding takes the same random bits on both devices.
+TEST_F(GpuTrainingTest, SixteenBitParametersTrainAsOnTheCpu) {
+  const Settings common = {{"train.max_epochs", "0"},    {"train.max_steps", "40"},     {"optim.lr", "0.01"},
+                           {"train.precision", "bf16"},  {"train.param_dtype", "bf16"}, {"optim.name", "adamw"},
+                           {"train.clip_grad", "norm:1"}};
+  const Settings stochastic = {{"train.master_weights", "false"}, {"train.stochastic_rounding", "true"}};
+  for (const Settings& more : {Settings{}, stochastic, Settings{{"optim.name", "muon"}, {"optim.momentum", "0.9"}}}) {
+    SmallRun on_gpu(world_, settings("cuda", with(common, more)));
+    SmallRun on_cpu(world_, settings("cpu", with(common, more)));
+    on_gpu.trainer.train();
+    on_cpu.trainer.train();
+    EXPECT_LT(on_gpu.losses.back(), 0.5 * on_gpu.losses.front());
+    EXPECT_NEAR(on_gpu.losses.back(), on_cpu.losses.back(), 0.1);
+    EXPECT_EQ(parameters_of(on_gpu.strategy)[0].scalar_type(), at::kBFloat16);
+  }
+}
+
 // Skipped steps change no parameter and no moment, and the scale comes to where the CPU's does within one halving.
 TEST_F(GpuTrainingTest, StepsThatOverflowAreSkipped) {
   const Settings common = {{"model.name", "mlp"},        {"train.max_epochs", "0"}, {"train.max_steps", "12"},

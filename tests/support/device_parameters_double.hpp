@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 #include "support/flat_parameters_double.hpp"
 
@@ -29,7 +30,7 @@ class DeviceParametersDouble : public FlatParametersDouble, public optim::Tensor
 
  private:
   at::Tensor over(std::byte* values, const optim::Segment& segment) const {
-    return at::from_blob(values, {segment.count}, blocks()[0].dtype == DType::float32 ? at::kFloat : at::kDouble);
+    return at::from_blob(values, {segment.count}, optim::scalar_type_of(blocks()[0].dtype));
   }
 };
 

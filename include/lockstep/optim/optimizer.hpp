@@ -66,16 +66,28 @@ struct ClosureResult {
   double grad_norm = 0;  ///< norm at the start of the step; if not finite, no parameter was changed
 };
 
-struct TensorChange;
+/// How 16-bit parameters are updated.
+struct HalfOptions {
+  /// Keep the float32 value of each parameter in a state array "master". The parameter is this value, rounded to
+  /// nearest even. If false, the float32 value exists only during an update.
+  bool has_masters = true;
+  /// Without masters, for bfloat16: round each value up or down at random, so that small updates have an effect on
+  /// average. If false, round to nearest even.
+  bool rounds_stochastically = false;
+  std::uint64_t seed = 0;  ///< of stochastic rounding
+};
 
-/// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32,
-/// in a state array "master", and rounded to nearest even.
+struct TensorChange;
+struct RoundingKey;
+
+/// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32.
 class Optimizer {
  public:
   /// @param rule        outlives the optimizer
   /// @param parameters  outlives the optimizer; every segment belongs to exactly one group
   /// Collective over the ranks that share the parameters: allocates the state.
-  Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters);
+  /// @throws ConfigError  the rule cannot update such parameters
+  Optimizer(const Rule& rule, std::vector<ParamGroup> groups, FlatParameters& parameters, HalfOptions half = {});
 
   /// Updates every parameter with a gradient, through FlatParameters::write. Gradients that are not averaged yet are
   /// averaged in the same pass. Collective like FlatParameters::finish_gradients and write.
@@ -128,6 +140,7 @@ class Optimizer {
   void name_states();
   void allocate_state(std::size_t block);
   void initialize_state();
+  std::optional<Shape> shape_of(std::size_t block, std::size_t segment, std::size_t slot) const;
 
   // A step by the kind of the rule: element_steps.cpp, tensor_steps.cpp, closure_step.cpp
   void step_by(const ElementRule& rule, Changes changes);
@@ -146,6 +159,8 @@ class Optimizer {
   void visit_ranges(Changes changes, bool is_last, const Visit& visit);
   template <class T, class Visit>
   void visit_range(const GradientPiece& piece, const GradientChange& change, bool is_last, const Visit& visit);
+  void widen_parameter(const std::byte* from, float* to, const GradientPiece& piece) const;
+  void round_parameter(const float* from, std::byte* to, const GradientPiece& piece) const;
 
   // tensor_steps.cpp
   bool needs_gradient_norm() const;
@@ -153,11 +168,19 @@ class Optimizer {
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
 
+  // half_tensors.cpp
+  Tensor widened(std::size_t block, std::size_t segment, const Tensor& half) const;
+  void narrow(std::size_t block, std::size_t segment, const Tensor& wide, const Tensor& half) const;
+  RoundingKey key_of(std::size_t block, std::size_t segment) const;
+  void step_halves(std::size_t block, const std::vector<std::size_t>& segments, const TensorUpdate& update,
+                   const std::function<void(TensorUpdate&)>& change_and_update);
+
   const Rule* rule_;
   std::vector<ParamGroup> groups_;
   FlatParameters* parameters_;
+  HalfOptions half_;
   std::vector<std::string> state_names_;
-  std::size_t rule_states_ = 0;  // of state_names_; then comes that of 16-bit parameters, if there are any
+  std::size_t rule_states_ = 0;  // of state_names_; then comes the master of 16-bit parameters, if there is one
   std::vector<std::vector<std::size_t>> group_of_;                   // [block][segment]
   std::vector<std::vector<std::int64_t>> steps_;                     // [block][segment]
   std::vector<std::vector<Coefficients>> coefficients_;              // [block][segment], of the step at hand

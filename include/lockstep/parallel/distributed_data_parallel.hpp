@@ -273,7 +273,7 @@ class DistributedDataParallel {
   std::unique_ptr<Reducer> reducer_;
   std::unique_ptr<BlockGathering> gathering_;  // of parameters that are freed between their uses
   std::shared_ptr<HookMemory> hook_memory_;
-  at::ScalarType dtype_;          // of the parameters: inputs are converted to it
+  at::ScalarType dtype_;          // of inputs: that of the parameters, or float32 with autocast
   at::Device device_ = at::kCPU;  // of the parameters: batches are moved there
   bool slices_fit_ = false;       // whether visitors of slices of a reduction find them
   bool synchronizes_ = true;

@@ -17,6 +17,7 @@ enum class Stream : std::uint32_t {
   compression = 5,     ///< initial values of the compression of gradients
   augment = 6,         ///< parameters of the transforms of samples
   mixing = 7,          ///< mixup and cutmix of batches
+  rounding = 8,        ///< stochastic rounding of parameters
   user = 1000,         ///< first value for your own program
 };
 

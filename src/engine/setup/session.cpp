@@ -156,9 +156,11 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
   log::info(fmt::format("task {}; data {}: {} training samples; model {}: {} parameters",
                         models::row_of(train.task().kind).name, name_of("data"), train.size(), name_of("model"),
                         rounded(strategy.parameter_count())));
+  const std::string of_parameters = strategy.param_dtype().text();
+  const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")");
   log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
                         trainer.progress().total_steps, sections.at("train").integer("global_batch_size"),
-                        name_of("optim"), strategy.precision(), strategy.name(), strategy.collectives().name(),
+                        name_of("optim"), precision, strategy.name(), strategy.collectives().name(),
                         strategy.device().is_cpu() ? "cpu" : "cuda"));
 }
 
@@ -210,7 +212,7 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   world.all_or_throw([&] {
     archive = checkpoints::read(checkpoint);
     is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
-    archive = with_model(archive, is_average);
+    archive = with_model(archive, is_average, AverageType::of_trained);
   });
   restore_model(strategy, archive);
   const data::Dataset& dataset = split_of(splits, eval.split);

@@ -25,13 +25,39 @@ const optim::Rule& configured_rule(const Sections& sections, const Registry& reg
   return chosen_rule(sections.at("optim"), registry.rules);
 }
 
+/// The stage of sharding; 0 = none.
+int stage_of(const StrategyRow& row, const StrategySettings& settings) {
+  parallel::DdpOptions options;
+  if (row.lay_out != nullptr) row.lay_out(settings, options);
+  return options.sharding.stage;
+}
+
 /// The setting with which ranks communicate in forward or backward passes, so that they require equal numbers of them;
 /// empty = none.
 std::string cite_of_common_passes(const Sections& sections, const StrategyRow& row, const StrategySettings& settings) {
   if (sections.at("ddp").boolean("sync_batch_norm")) return sections.at("ddp").cite("sync_batch_norm");
-  parallel::DdpOptions options;
-  if (row.lay_out != nullptr) row.lay_out(settings, options);
-  return options.sharding.stage > 1 ? sections.at("strategy").cite("stage") : "";
+  return stage_of(row, settings) > 1 ? sections.at("strategy").cite("stage") : "";
+}
+
+/// @throws ConfigError  a setting that lanes cannot be combined with
+void require_lanes_supported(const Cited<std::int64_t>& lanes, bool has_gpu, int stage, const optim::Rule& rule) {
+  if (lanes.value == 0) return;
+  if (has_gpu) {
+    throw ConfigError(lanes.cite +
+                      ": lanes require the CPU, because NCCL sums in an order that depends on the number of ranks; use "
+                      "run.device=cpu");
+  }
+  const std::string fault = lanes.cite + " cannot be combined with strategy.stage=" + std::to_string(stage);
+  if (stage > 1) {
+    throw ConfigError(fault +
+                      ": lanes are summed as whole gradients, of which this stage keeps slices only; use "
+                      "strategy.stage=1");
+  }
+  if (stage == 1 && rule.is_whole()) {
+    throw ConfigError(fault + " and optim.name=" + rule.name +
+                      ": each parameter has one owner, and the order of sums depends on the number of ranks; use "
+                      "strategy.name=ddp");
+  }
 }
 
 }  // namespace
@@ -59,9 +85,10 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   world.all_or_throw([&] {
     set_up_process(run, world.is_root());
     precision_ = Precision::from(train);
-    if (has_lanes && processor.gpu) {
-      throw ConfigError(batch.lanes.cite + ": lanes require the CPU; use run.device=cpu");
-    }
+    param_dtype_ = ParamDtypeSettings::from(train);
+    require_param_dtype(param_dtype_, sections_, configured_rule(sections_, registry).uses_closure());
+    require_lanes_supported(batch.lanes, processor.gpu != nullptr, stage_of(row, settings_),
+                            configured_rule(sections_, registry));
     layout_ = layout_of(batch, world.rank(), world.size(), cite_of_common_passes(sections, row, settings_));
   });
   mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
@@ -96,6 +123,7 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
       given ? std::move(given)
             : models::build(sections_.at("model"), task, seed(), precision_.parameters, registry_->models);
   model->set_loss(models::make_loss(sections_.at("loss"), task, registry_->losses));
+  if (param_dtype_.is_half()) narrow_parameters(*model);
   model->to(device_);
   return model;
 }
@@ -144,7 +172,8 @@ void Strategy::build_optimizer(Overrides overrides) {
     if (!plan.scaling.empty()) log::info(plan.scaling);
   }
   optimizer_ = std::make_unique<optim::OptimWrapper>(
-      optim::Optimizer(*overrides.rule, std::move(overrides.groups), store), store, options);
+      optim::Optimizer(*overrides.rule, std::move(overrides.groups), store, param_dtype_.half_options(seed())), store,
+      options);
   if (average != nullptr) {
     average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
                                                      [this] { return buffers_in(model_->model()); });

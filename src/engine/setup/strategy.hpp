@@ -16,6 +16,7 @@
 #include <string>
 #include <vector>
 
+#include "engine/setup/param_dtype.hpp"
 #include "engine/setup/precision.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
@@ -83,6 +84,7 @@ class Strategy {
   int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
   const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
+  const ParamDtypeSettings& param_dtype() const noexcept { return param_dtype_; }
   /// Type of matrix products in forward passes.
   at::ScalarType products() const { return precision_.autocast.value_or(precision_.parameters); }
   const at::Device& device() const noexcept { return device_; }  ///< device of this rank
@@ -104,6 +106,7 @@ class Strategy {
   at::Device device_ = at::kCPU;
   DrawSeeds draws_;
   Precision precision_;
+  ParamDtypeSettings param_dtype_;
   BatchLayout layout_;
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<PostLocal> post_local_;

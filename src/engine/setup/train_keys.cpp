@@ -11,6 +11,7 @@
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/batch_layout.hpp"
 #include "engine/setup/optimizer.hpp"
+#include "engine/setup/param_dtype.hpp"
 #include "engine/setup/precision.hpp"
 #include "engine/steps/rows.hpp"
 
@@ -27,9 +28,9 @@ KeySpecs train_keys(const Registry& registry) {
       metrics_key("train.metrics", "NAME,option=value: a metric of the training samples, computed over each epoch",
                   registry.meters)};
   KeySpecs keys;
-  for (const KeySpecs& more :
-       {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(), Precision::keys(),
-        data::MixSettings::keys(), tables_of_rows, PhaseSettings::keys(), NonfiniteSettings::keys()}) {
+  for (const KeySpecs& more : {BatchSettings::keys(), RunBounds::keys(), KeySpecs{time_limit}, ClipSettings::keys(),
+                               Precision::keys(), ParamDtypeSettings::keys(), data::MixSettings::keys(), tables_of_rows,
+                               PhaseSettings::keys(), NonfiniteSettings::keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
   return keys;

@@ -15,7 +15,8 @@ class ArithmeticState : public Stateful {
         lanes_(strategy.lanes()),
         threads_(strategy.threads()),
         stage_(strategy.model().options().sharding.stage),
-        precision_(strategy.precision()) {}
+        precision_(strategy.precision()),
+        param_dtype_(strategy.param_dtype().text()) {}
 
   std::string name() const override { return "arithmetic"; }
 
@@ -25,13 +26,14 @@ class ArithmeticState : public Stateful {
     writer.set("/", "threads", threads_);
     writer.set("/", "sharding", stage_);
     writer.set("/", "precision", precision_);
+    if (!param_dtype_.empty()) writer.set("/", "param_dtype", param_dtype_);
   }
 
   void restore(const Archive&, const RestoreOptions&) override {}
 
   Reproducibility reproducibility(const Archive& archive, const RestoreOptions&) override {
-    return worst_of(
-        {by_lanes(archive), by_stage(archive), by_precision(archive), by_ranks(archive), by_threads(archive)});
+    return worst_of({by_lanes(archive), by_stage(archive), by_precision(archive), by_param_dtype(archive),
+                     by_ranks(archive), by_threads(archive)});
   }
 
  private:
@@ -54,6 +56,13 @@ class ArithmeticState : public Stateful {
     return {Level::statistical, "train.precision is " + precision_ + " and was " + archive.text("/", "precision")};
   }
 
+  /// Parameters of another type do not fit. Here remain updates that differ.
+  Reproducibility by_param_dtype(const Archive& archive) const {
+    const std::string was = archive.has_attribute("/", "param_dtype") ? archive.text("/", "param_dtype") : "";
+    if (was == param_dtype_ || was.empty() || param_dtype_.empty()) return {};
+    return {Level::statistical, "the run has " + param_dtype_ + " and was written with " + was};
+  }
+
   Reproducibility by_ranks(const Archive& archive) const {
     const std::int64_t ranks = archive.integer("/", "world_size");
     if (ranks == ranks_ || lanes_ > 0) return {};
@@ -72,6 +81,7 @@ class ArithmeticState : public Stateful {
   std::int64_t threads_;  // of each rank
   std::int64_t stage_;    // of sharding; 0 = every rank has everything
   std::string precision_;
+  std::string param_dtype_;
 };
 
 }  // namespace

@@ -3,10 +3,23 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/engine/stateful.hpp>
+
+#include <torch/types.h>
 
 #include "engine/state/paths.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
+
+namespace {
+
+checkpoints::Array in_type(const checkpoints::Array& array, DType dtype) {
+  if (array.dtype == dtype) return array;
+  return array_of(tensor_over(array).to(parallel::scalar_type_of(dtype)), "an average");
+}
+
+}  // namespace
 
 KeySpec weights_key(const std::string& name, const std::string& help) {
   return keys::choice(name, "auto", help + "; auto: the average of section ema where there is one",
@@ -21,7 +34,7 @@ bool takes_average(const checkpoints::Archive& checkpoint, const std::string& wa
   return is_there && wanted != "trained";
 }
 
-checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_average) {
+checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_average, AverageType type) {
   const std::string& chosen = is_average ? kAverage : kModel;
   const std::string& other = is_average ? kModel : kAverage;
   checkpoints::Archive result;
@@ -31,7 +44,9 @@ checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_
     if (at.starts_with(other + "/")) continue;
     const bool is_of_model = at.starts_with(chosen + "/");
     // Arrays instead of links: they may lead to what is left out here.
-    result.put(is_of_model ? kModel + at.substr(chosen.size()) : at, checkpoint.array(at));
+    const std::string path = is_of_model ? kModel + at.substr(chosen.size()) : at;
+    const bool converts = is_of_model && is_average && type == AverageType::of_trained && checkpoint.has(path);
+    result.put(path, converts ? in_type(checkpoint.array(at), checkpoint.array(path).dtype) : checkpoint.array(at));
   }
   return result;
 }

@@ -18,7 +18,12 @@ KeySpec weights_key(const std::string& name, const std::string& help);
 /// @throws ConfigError  the average is requested, but does not exist
 bool takes_average(const checkpoints::Archive& checkpoint, const std::string& wanted, const std::string& cited_as);
 
+/// The types of averaged weights: as they are stored, which is float32 for 16-bit parameters, or rounded to the types
+/// of the trained model.
+enum class AverageType { stored, of_trained };
+
 /// The checkpoint with one model alone: the averaged one in the trained one's place, or that without the average.
-checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_average);
+checkpoints::Archive with_model(const checkpoints::Archive& checkpoint, bool is_average,
+                                AverageType type = AverageType::stored);
 
 }  // namespace lockstep::engine

@@ -9,6 +9,7 @@
 #include "engine/state/components.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/paths.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
@@ -62,10 +63,16 @@ class EmaState : public Stateful {
 
   void compare(const Archive& archive, const RestoreOptions& options, CompatibilityReport& report) override {
     if (average_ == nullptr || !has_average(archive) || options.is_partial) return;
-    for (std::size_t i = 0; i < store_->size(); ++i) {
-      const parallel::NamedParameter& parameter = store_->parameter(i);
-      report.expect_array(MismatchKind::average, path(kAverageParameters, parameter.name), parameter.tensor,
-                          {Remedy::reset_average});
+    const bool is_of_model = archive.integer(kAverage, "updates") == 0;  // then it has the model's types, too
+    for (std::size_t b = 0; b < store_->blocks().size(); ++b) {
+      for (std::size_t s = 0; s < store_->blocks()[b].segments.size(); ++s) {
+        const parallel::NamedParameter& parameter = store_->parameter(store_->index_of(b, s));
+        const DType dtype = is_of_model ? store_->blocks()[b].dtype : average_->dtype(b);
+        report.expect_array(
+            MismatchKind::average, path(kAverageParameters, parameter.name),
+            at::empty(parameter.tensor.sizes(), at::device(at::kMeta).dtype(parallel::scalar_type_of(dtype))),
+            {Remedy::reset_average});
+      }
     }
   }
 
@@ -99,7 +106,7 @@ class EmaState : public Stateful {
     std::map<std::string, at::Tensor> averages;
     for (std::size_t b = 0; b < store_->blocks().size(); ++b) {
       if (!is_writer && store_->shards() == nullptr) continue;
-      const std::vector<at::Tensor> values = store_->segments_of(b, average_->parameters(b), store_->blocks()[b].dtype);
+      const std::vector<at::Tensor> values = store_->segments_of(b, average_->parameters(b), average_->dtype(b));
       for (std::size_t s = 0; s < values.size(); ++s) {
         averages.emplace(checkpoints::encode_name(store_->blocks()[b].segments[s].name), values[s]);
       }
@@ -158,8 +165,10 @@ class EmaState : public Stateful {
   void for_each_parameter(const Visit& visit) const {
     for (std::size_t b = 0; b < store_->blocks().size(); ++b) {
       for (std::size_t s = 0; s < store_->blocks()[b].segments.size(); ++s) {
-        const auto average = local_state(*store_, kAverageParameters, b, s, average_->parameters(b));
-        const auto parameter = local_state(*store_, kParameters, b, s, store_->bytes_of_block(b));
+        const auto average =
+            local_state(*store_, kAverageParameters, b, s, average_->parameters(b), average_->dtype(b));
+        const auto parameter =
+            local_state(*store_, kParameters, b, s, store_->bytes_of_block(b), store_->blocks()[b].dtype);
         if (average) visit(*average, *parameter);
       }
     }

@@ -58,7 +58,8 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     require_unwrapped(parameters);
     require_one_device(parameters);
   });
-  dtype_ = parameters.front().tensor.scalar_type();
+  // Autocast converts inputs where it computes in 16 bits.
+  dtype_ = options_.autocast ? at::kFloat : parameters.front().tensor.scalar_type();
   device_ = parameters.front().tensor.device();
   world_.all_or_throw([&] { require_supported_on(device_, options_); });
   buffers_ = std::make_unique<ModelBuffers>(*model_, collectives, options_.ignored);

@@ -60,7 +60,9 @@ void require_lanes(const std::vector<NamedParameter>& parameters, const DdpOptio
 
 void require_shardable(const std::vector<NamedParameter>& parameters, const DdpOptions& options) {
   const std::string stage = "strategy.stage=" + std::to_string(options.sharding.stage);
-  if (options.lanes > 0) throw ConfigError(stage + ": lanes require whole gradients; set train.lanes=0");
+  if (options.lanes > 0 && options.sharding.stage > 1) {
+    throw ConfigError(stage + ": lanes require whole gradients; set train.lanes=0 or strategy.stage=1");
+  }
   for (const NamedParameter& parameter : parameters) {
     if (has_dense_gradient_of_own_type(parameter)) continue;
     throw ConfigError(stage + ": the gradient of '" + parameter.name +

@@ -16,7 +16,7 @@ inline Section section_of(const Settings& settings) {
   return optim;
 }
 
-inline Optimizer make_optimizer(const Settings& settings, FlatParameters& parameters) {
+inline Optimizer make_optimizer(const Settings& settings, FlatParameters& parameters, HalfOptions half = {}) {
   const Section optim = section_of(settings);
   const Rule& rule = find_rule(optim.text("name"));
   std::vector<ParameterInfo> infos;
@@ -25,7 +25,7 @@ inline Optimizer make_optimizer(const Settings& settings, FlatParameters& parame
       infos.push_back({segment.name, static_cast<std::int64_t>(segment.shape.size())});
     }
   }
-  return {rule, build_groups(optim, rule, infos), parameters};
+  return {rule, build_groups(optim, rule, infos), parameters, half};
 }
 
 }  // namespace lockstep::optim

@@ -191,6 +191,58 @@ TEST(ModelAverageTest, AsTensorsItIsTheSame) {
   EXPECT_EQ(parameters.values<double>("b")[0], -3);
 }
 
+std::vector<std::uint16_t> in_bfloat16(const std::vector<float>& values) {
+  std::vector<std::uint16_t> halves;
+  for (const float value : values) halves.push_back(float_to_bfloat16(value));
+  return halves;
+}
+
+// The mean of 1 and 1 + 2^-7, which are neighbors in bfloat16, lies between them: float32 holds it, bfloat16 does not.
+template <class Parameters>
+void expect_average_in_float32() {
+  Parameters parameters(DType::bfloat16, {{"w", {2}}});
+  ModelAverage average = average_of(parameters, "swa", {});
+  EXPECT_EQ(average.dtype(0), DType::float32);
+  for (const float value : {1.0F, 1.0F + 0x1p-7F}) {
+    parameters.template set_values<std::uint16_t>("w", in_bfloat16({value, -4}));
+    average.update();
+  }
+  const std::vector<float> mean = {1 + 0x1p-8F, -4};
+  EXPECT_EQ(averaged<float>(average, 2), mean);
+  average.swap();
+  EXPECT_EQ(parameters.template values<std::uint16_t>("w")[0], float_to_bfloat16(1));  // ties to even
+  EXPECT_EQ(averaged<float>(average, 2), mean);
+  average.swap();
+  EXPECT_EQ(parameters.template values<std::uint16_t>("w")[0], float_to_bfloat16(1 + 0x1p-7F));
+  EXPECT_EQ(averaged<float>(average, 2), mean);
+  average.swap();  // and once more
+  EXPECT_EQ(parameters.template values<std::uint16_t>("w")[0], float_to_bfloat16(1));
+  average.swap();
+}
+
+TEST(ModelAverageTest, HalvesAreAveragedInFloat32) {
+  expect_average_in_float32<FlatParametersDouble>();
+  expect_average_in_float32<testing::DeviceParametersDouble>();
+}
+
+TEST(ModelAverageTest, ManyHalvesHaveTheAverageOfTheirNumbers) {
+  const std::int64_t count = 2 * kPieceElements + 13;
+  FlatParametersDouble halves(DType::bfloat16, {{"w", {count}}});
+  FlatParametersDouble singles(DType::float32, {{"w", {count}}});
+  ModelAverage of_halves = average_of(halves, "ema", {.decay = 0.7});
+  ModelAverage of_singles = average_of(singles, "ema", {.decay = 0.7});
+  for (int k = 0; k < 3; ++k) {
+    std::vector<float> values(static_cast<std::size_t>(count));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] = static_cast<float>((i * 7 + 3) % 101 + static_cast<std::size_t>(16 * k));
+    halves.set_values<std::uint16_t>("w", in_bfloat16(values));
+    singles.set_values<float>("w", values);
+    of_halves.update();
+    of_singles.update();
+  }
+  EXPECT_EQ(averaged<float>(of_halves, count), averaged<float>(of_singles, count));
+}
+
 std::string error_of(const std::string& key, const std::string& value) {
   Section ema = Section::with_defaults("ema", ema_keys());
   try {

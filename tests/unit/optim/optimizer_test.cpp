@@ -201,11 +201,13 @@ TEST(OptimizerTest, RefusesOtherTypes) {
   }
   FlatParametersDouble halves(DType::bfloat16, {{"w", {2}}});
   try {
-    make_optimizer({{"name", "muon"}}, halves);
-    ADD_FAILURE() << "muon accepted bfloat16";
+    make_optimizer({{"name", "lbfgs"}}, halves);
+    ADD_FAILURE() << "lbfgs accepted bfloat16";
   } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "parameter 'w' is bfloat16, but muon updates float32 and float64 only");
+    EXPECT_STREQ(error.what(), "parameter 'w' is bfloat16, but lbfgs updates float32 and float64 only");
   }
+  FlatParametersDouble others(DType::float16, {{"w", {2}}});
+  EXPECT_THROW(make_optimizer({}, others, {.has_masters = false, .rounds_stochastically = true}), ConfigError);
 }
 
 // One begins with square_avg, grad_avg and the other with square_avg, momentum_buffer.
