@@ -6,8 +6,10 @@
 #include <lockstep/data/dataset.hpp>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/cited.hpp"
+#include "core/parse_value.hpp"
 #include "core/table.hpp"
 #include "core/text.hpp"
 
@@ -26,17 +28,46 @@ KeySpecs DataSettings::keys(const std::vector<Source>& sources, const std::vecto
           keys::boolean("data.shuffle", "true", "Shuffle the training samples before each epoch"),
           keys::text("data.sampler", "default",
                      "Selection and order of the training samples: " + joined(names_of(samplers))),
-          keys::integer(
-              "data.workers", "1",
-              "Loader threads per rank that prepare batches in advance. 0 = the training thread loads its own batches",
-              0, 64)};
+          keys::text("data.workers", "auto",
+                     "Loader threads per rank that prepare batches in advance, up to 64. auto = one less than the "
+                     "processors of the rank, from 1 to 16; 0 = the training thread loads its own batches"),
+          keys::integer("data.prefetch", "4",
+                        "Batches per rank that are prepared in advance. The minimum is two more than the micro-batches "
+                        "of one step",
+                        1, 1024),
+          keys::integer("data.read_ahead", "2",
+                        "Batches in advance of which the system is requested to read the files. 0 = off", 0, 1024),
+          keys::real("data.stall_s", "60",
+                     "Seconds without a new sample after which a warning states the samples that are being read. 0 = "
+                     "no warning",
+                     0, 1e6)};
 }
+
+namespace {
+
+constexpr int kMaxWorkers = 64;
+
+std::optional<int> workers_in(const Section& data) {
+  const std::string& text = data.text("workers");
+  if (text == "auto") return std::nullopt;
+  const auto number = parse_integer(text);
+  if (number && *number >= 0 && *number <= kMaxWorkers) return static_cast<int>(*number);
+  throw ConfigError(data.cite("workers") + ": '" + text + "' is neither auto nor a number from 0 to " +
+                    std::to_string(kMaxWorkers));
+}
+
+}  // namespace
+
+int auto_workers(int processors) { return std::clamp(processors - 1, 1, 16); }
 
 DataSettings DataSettings::from(const Section& data) {
   return {.source = data.text("name"),
           .sampler = data.text("sampler"),
           .roles = {.inputs = cited_text(data, "input_keys"), .targets = cited_text(data, "target_keys")},
-          .workers = static_cast<int>(data.integer("workers"))};
+          .workers = workers_in(data),
+          .prefetch = static_cast<int>(data.integer("prefetch")),
+          .read_ahead = static_cast<int>(data.integer("read_ahead")),
+          .stall_seconds = data.real("stall_s")};
 }
 
 bool has_default_value(const Section& data, const std::string& key) {

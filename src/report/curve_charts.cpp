@@ -21,15 +21,17 @@ struct Known {
 };
 
 // In the order of the page; evaluations' metrics come behind the loss.
-constexpr std::array<Known, 9> kKnown = {{{"lr", "Learning rate", "lr"},
-                                          {"grad_norm", "Norm of the gradients", "norm"},
-                                          {"samples_per_second", "Throughput", "samples/s"},
-                                          {"tokens_per_second", "Throughput in tokens", "tokens/s"},
-                                          {"seconds_per_step", "Time of a step", "s"},
-                                          {"data_wait", "Waiting for data", "fraction of the time"},
-                                          {"memory_mb", "Peak memory of rank 0", "MB"},
-                                          {"mfu", "Model FLOPs utilization", "fraction of the peak"},
-                                          {"loss_scale", "Loss scale", "factor"}}};
+constexpr std::array<Known, 11> kKnown = {{{"lr", "Learning rate", "lr"},
+                                           {"grad_norm", "Norm of the gradients", "norm"},
+                                           {"samples_per_second", "Throughput", "samples/s"},
+                                           {"tokens_per_second", "Throughput in tokens", "tokens/s"},
+                                           {"seconds_per_step", "Time of a step", "s"},
+                                           {"data_wait", "Waiting for data", "fraction of the time"},
+                                           {"loader_samples_per_second", "Speed of the loader threads", "samples/s"},
+                                           {"loader_threads_needed", "Loader threads needed per rank", "threads"},
+                                           {"memory_mb", "Peak memory of rank 0", "MB"},
+                                           {"mfu", "Model FLOPs utilization", "fraction of the peak"},
+                                           {"loss_scale", "Loss scale", "factor"}}};
 
 constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};
 

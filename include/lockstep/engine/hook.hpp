@@ -55,6 +55,7 @@ struct StepReport {
   std::int64_t samples = 0;                 ///< global_batch_size
   double seconds = 0;                       ///< wall time of this rank
   double data_seconds = 0;                  ///< part of `seconds` spent waiting for data
+  double loading_seconds = 0;               ///< time that the loader threads of this rank spent on samples meanwhile
   bool is_save_due = false;                 ///< rank 0 requested a checkpoint
   bool is_skipped = false;                  ///< gradients were not finite; no parameter and no moment changed
   std::optional<double> loss_scale;         ///< factor on the losses; none = not scaled

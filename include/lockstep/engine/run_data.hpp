@@ -34,18 +34,22 @@ struct BatchLayout {
 /// The data of a run: its splits, and the samples of each step.
 class RunData {
  public:
-  /// @param mixing  mixes the samples of training batches; null = they are not mixed
+  /// @param mixing      mixes the samples of training batches; null = they are not mixed
+  /// @param processors  that this rank can use
   RunData(data::Splits splits, data::Sampler sampler, const BatchLayout& layout, data::LoaderOptions loader,
-          std::shared_ptr<const data::Mixing> mixing = nullptr)
+          std::shared_ptr<const data::Mixing> mixing = nullptr, int processors = 1)
       : splits_(std::move(splits)),
         sampler_(std::move(sampler)),
         layout_(layout),
         loader_(std::move(loader)),
-        mixing_(std::move(mixing)) {}
+        mixing_(std::move(mixing)),
+        processors_(processors) {}
 
   const data::Splits& splits() const noexcept { return splits_; }
   const data::Sampler& sampler() const noexcept { return sampler_; }
   const BatchLayout& layout() const noexcept { return layout_; }
+  int loader_threads() const noexcept { return loader_.workers; }  ///< on this rank
+  int processors() const noexcept { return processors_; }          ///< that this rank can use
 
   /// The training samples of one micro-batch of this rank.
   /// @param position  number of steps since the start of the first epoch
@@ -63,6 +67,7 @@ class RunData {
   BatchLayout layout_;
   data::LoaderOptions loader_;
   std::shared_ptr<const data::Mixing> mixing_;
+  int processors_;
 };
 
 }  // namespace lockstep::engine

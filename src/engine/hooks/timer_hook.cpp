@@ -2,12 +2,17 @@
 #include <lockstep/engine/perf_timer.hpp>
 #include <lockstep/engine/run_data.hpp>
 #include <lockstep/engine/run_view.hpp>
+#include <lockstep/log/log.hpp>
 
 #include "engine/hooks/hooks.hpp"
+#include "engine/measures/data_wait.hpp"
 
 namespace lockstep::engine {
 
 namespace {
+
+constexpr std::int64_t kStepsToJudge = 200;
+constexpr double kWorthSaying = 0.01;  // part of the time
 
 /// Counts the steps' own time, and with run.perf that of their sections: what evaluation and checkpoints take
 /// between them does not slow the training down.
@@ -19,6 +24,10 @@ class TimerHook : public Hook {
     ++steps_;
     seconds_ += report.seconds;
     data_seconds_ += report.data_seconds;
+    const std::int64_t own_samples = run.data.layout().share.count;
+    for (LoadingTimes* const times : {&interval_times_, &run_times_}) add(*times, report, own_samples);
+    ++run_steps_;
+    judge_loading(run, report);
     if (!is_log_due(report.progress, interval_)) return;
     const double samples_per_second = static_cast<double>(steps_ * report.samples) / seconds_;
     const Task task = run.data.splits().train->task();
@@ -29,6 +38,10 @@ class TimerHook : public Hook {
     put("samples_per_second", samples_per_second);
     if (task.is_text) put("tokens_per_second", samples_per_second * static_cast<double>(task.predictions_per_sample));
     put("data_wait", data_seconds_ / seconds_);
+    if (interval_times_.loading_seconds > 0) {
+      put("loader_samples_per_second", run.world.size() * interval_times_.loaded_per_second(run.data.loader_threads()));
+      put("loader_threads_needed", interval_times_.threads_needed());
+    }
     put("seconds_per_step", seconds_ / static_cast<double>(steps_));
     if (PerfStats* const perf = run.perf) {
       perf->collect();
@@ -41,13 +54,36 @@ class TimerHook : public Hook {
     steps_ = 0;
     seconds_ = 0;
     data_seconds_ = 0;
+    interval_times_ = {};
   }
 
  private:
+  static void add(LoadingTimes& times, const StepReport& report, std::int64_t samples) {
+    times.seconds += report.seconds;
+    times.data_seconds += report.data_seconds;
+    times.loading_seconds += report.loading_seconds;
+    times.samples += samples;
+  }
+
+  /// Once, after an epoch or 200 steps: says how long the model waits for data.
+  void judge_loading(const RunView& run, const StepReport& report) {
+    const bool is_due = run_steps_ == kStepsToJudge || (report.progress.step_in_epoch == 0 && run_steps_ > 1);
+    if (is_judged_ || !is_due) return;
+    is_judged_ = true;
+    if (!run.world.is_root()) return;
+    const std::string text = data_wait_sentence(run_times_, run.data.loader_threads(), run.data.processors(),
+                                                static_cast<int>(run.world.size()));
+    run_times_.wait_share() >= kWorthSaying ? log::info(text) : log::debug(text);
+  }
+
   std::int64_t interval_;
   std::int64_t steps_ = 0;
   double seconds_ = 0;
   double data_seconds_ = 0;
+  LoadingTimes interval_times_;
+  LoadingTimes run_times_;  ///< since the start of this process
+  std::int64_t run_steps_ = 0;
+  bool is_judged_ = false;
 };
 
 }  // namespace

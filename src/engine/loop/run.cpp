@@ -4,12 +4,14 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
 
 #include "core/table.hpp"
 #include "data/mixing.hpp"
+#include "data/settings.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/steps/rows.hpp"
 
@@ -33,11 +35,15 @@ RunData make_data(const Sections& sections, data::Splits splits, const Strategy&
   data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), layout.global_batch_size, seed}, registry.samplers);
   std::shared_ptr<const data::Mixing> mixing = make_mixing(sections, *splits.train, seed);
+  const auto settings = data::DataSettings::from(sections.at("data"));
   const data::LoaderOptions loader{.workers = strategy.loader_threads(),
-                                   .prefetch = static_cast<int>(2 + layout.micro_batches),
+                                   .prefetch = std::max(settings.prefetch, static_cast<int>(2 + layout.micro_batches)),
                                    .name = "the training data",
-                                   .pins_memory = strategy.device().is_cuda()};
-  return {std::move(splits), std::move(sampler), layout, loader, std::move(mixing)};
+                                   .pins_memory = strategy.device().is_cuda(),
+                                   .read_ahead = settings.read_ahead,
+                                   .stall_seconds = settings.stall_seconds,
+                                   .warn = [](const std::string& text) { log::warning(text); }};
+  return {std::move(splits), std::move(sampler), layout, loader, std::move(mixing), strategy.processors()};
 }
 
 std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& registry, at::Device device) {

@@ -19,6 +19,7 @@ StepRunner::StepRunner(Run& run, bool reads_gradients)
 StepReport StepRunner::run(data::Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
   const double waited_before = loader.wait_seconds();
+  const double worked_before = loader.work_seconds();
   optim::OptimWrapper& optimizer = run_->view.optimizer;
   const optim::GradScaler* const scaler = optimizer.scaler();
   StepReport report;
@@ -31,6 +32,7 @@ StepReport StepRunner::run(data::Loader& loader) {
   if (report.is_skipped) report.grad_norm.reset();
   report.seconds = seconds_since(begin);
   report.data_seconds = loader.wait_seconds() - waited_before;
+  report.loading_seconds = loader.work_seconds() - worked_before;
   return report;
 }
 

@@ -13,6 +13,7 @@
 #include <sys/resource.h>
 
 #include "core/parse_value.hpp"
+#include "data/settings.hpp"
 
 namespace lockstep::engine {
 
@@ -99,7 +100,8 @@ RunSettings RunSettings::from(const Section& run) {
           .extra = extra_in(run)};
 }
 
-Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes, int loader_threads) {
+Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes,
+                           std::optional<int> loader_threads) {
   const mpi::Topology topology = mpi::Topology::of(world);
   // First of all: LibTorch settles once whether there is CUDA.
   mpi::DeviceChoice chosen = mpi::choose_device(run.device, world, topology.local_rank);
@@ -110,9 +112,15 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
   // Loader threads mostly sleep: only compute threads are held against the processors.
   const std::string oversubscribed = topology.oversubscription(threads);
   if (!oversubscribed.empty() && topology.local_rank == 0) log::warning(oversubscribed);
-  log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loader_threads) +
-             " for loading");
-  return {.gpu = std::move(chosen.gpu), .threads = threads};
+  const int processors = std::clamp(topology.host_cpus / topology.local_size, 1, topology.cpus);
+  const int loading = loader_threads.value_or(data::auto_workers(processors));
+  if (topology.cpus == 1 && loading > 1 && topology.local_rank == 0) {
+    log::warning("data.workers = " + std::to_string(loading) + ", but a rank on " + topology.host_name +
+                 " may run on one processor only: bind each rank to more processors (mpirun --bind-to none, or "
+                 "--map-by slot:PE=N)");
+  }
+  log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loading) + " for loading");
+  return {.gpu = std::move(chosen.gpu), .threads = threads, .loader_threads = loading, .processors = processors};
 }
 
 std::uint64_t open_files_limit(std::uint64_t soft, std::uint64_t hard, std::uint64_t wanted) {

@@ -39,13 +39,16 @@ struct RunSettings {
 struct Processor {
   std::shared_ptr<const mpi::Gpu> gpu;  ///< null = the CPU
   int threads = 1;
+  int loader_threads = 1;
+  int processors = 1;  ///< that this rank can use, if the ranks of a host share its processors equally
 };
 
 /// Chooses device and threads, and says in the log what is worth knowing about them. Collective. To be called before
 /// anything asks LibTorch about CUDA.
-/// @param loader_threads  of this rank, for the log
+/// @param loader_threads  of this rank; none = as many as the processors suggest
 /// @throws ConfigError  the device is not there, on every rank
-Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes, int loader_threads);
+Processor choose_processor(const RunSettings& run, const mpi::Communicator& world, bool has_lanes,
+                           std::optional<int> loader_threads);
 
 /// The soft limit of open files that is requested: at least `wanted`, as far as the hard limit goes; never less than it
 /// was.

@@ -69,15 +69,17 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
       row_(&row),
       registry_(&registry),
       settings_(StrategySettings::from(sections.at("strategy"))),
-      comm_hook_(sections.at("ddp").text("comm_hook")),
-      loader_threads_(data::DataSettings::from(sections.at("data")).workers) {
+      comm_hook_(sections.at("ddp").text("comm_hook")) {
   const Section& train = sections.at("train");
   const RunSettings run = RunSettings::from(sections.at("run"));
   const BatchSettings batch = BatchSettings::from(train);
   const bool has_lanes = batch.lanes.value > 0;
-  const Processor processor = choose_processor(run, world, has_lanes, loader_threads_);
+  const Processor processor =
+      choose_processor(run, world, has_lanes, data::DataSettings::from(sections.at("data")).workers);
   if (processor.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(processor.gpu->index()));
   threads_ = processor.threads;
+  loader_threads_ = processor.loader_threads;
+  processors_ = processor.processors;
   draws_ = {.seed = run.seed, .rank = run.draws_by_rank ? static_cast<std::uint64_t>(world.rank()) : 0};
   const std::string remark = set_float32_products(train.text("precision"), device_);
   if (!remark.empty()) log::info(remark);

@@ -82,6 +82,7 @@ class Strategy {
   std::uint64_t seed() const noexcept { return draws_.seed; }
   int threads() const noexcept { return threads_; }                                ///< for computing, on this rank
   int loader_threads() const noexcept { return loader_threads_; }                  ///< on this rank
+  int processors() const noexcept { return processors_; }                          ///< that this rank can use
   const std::string& comm_hook() const noexcept { return comm_hook_; }             ///< its name in the table
   const std::string& precision() const noexcept { return precision_.name.value; }  ///< train.precision
   const ParamDtypeSettings& param_dtype() const noexcept { return param_dtype_; }
@@ -100,7 +101,8 @@ class Strategy {
   const Registry* registry_;
   StrategySettings settings_;
   std::string comm_hook_;
-  int loader_threads_;
+  int loader_threads_ = 1;
+  int processors_ = 1;
   int threads_ = 1;
   std::int64_t parameter_count_ = 0;
   at::Device device_ = at::kCPU;

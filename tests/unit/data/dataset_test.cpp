@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "data/settings.hpp"
 #include "files.hpp"
 
 namespace lockstep::data {
@@ -44,9 +45,23 @@ TEST(SourcesTest, KeysAreDeclaredOnceAndNamedData) {
   EXPECT_EQ(std::adjacent_find(names.begin(), names.end()), names.end());
   const Section data = section({});
   EXPECT_EQ(data.text("name"), "digits");
-  EXPECT_EQ(data.integer("workers"), 1);
   EXPECT_TRUE(data.boolean("shuffle"));
-  EXPECT_THROW(section({{"workers", "65"}}), ConfigError);
+}
+
+TEST(SourcesTest, WorkersAreANumberOrAuto) {
+  const auto workers = [](const std::string& text) { return DataSettings::from(section({{"workers", text}})).workers; };
+  EXPECT_EQ(DataSettings::from(section({})).workers, std::nullopt);
+  EXPECT_EQ(workers("auto"), std::nullopt);
+  EXPECT_EQ(workers("0"), 0);
+  EXPECT_EQ(workers("64"), 64);
+  for (const std::string text : {"65", "-1", "two", "1.5", ""}) {
+    EXPECT_EQ(sentence_of<ConfigError>([&] { workers(text); }),
+              "data.workers (command line): '" + text + "' is neither auto nor a number from 0 to 64");
+  }
+  EXPECT_EQ(auto_workers(1), 1);
+  EXPECT_EQ(auto_workers(2), 1);
+  EXPECT_EQ(auto_workers(5), 4);
+  EXPECT_EQ(auto_workers(128), 16);
 }
 
 TEST(SourcesTest, PathMustBeSetWhereItIsNeeded) {

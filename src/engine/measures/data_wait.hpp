@@ -1,0 +1,30 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace lockstep::engine {
+
+/// The times of some steps of one rank, and the samples that it used in them.
+struct LoadingTimes {
+  double seconds = 0;          ///< of the steps
+  double data_seconds = 0;     ///< part of `seconds` spent waiting for data
+  double loading_seconds = 0;  ///< time that all loader threads spent on samples
+  std::int64_t samples = 0;    ///< of this rank
+
+  /// Part of the time spent waiting for data, in [0, 1].
+  double wait_share() const { return seconds > 0 ? data_seconds / seconds : 0; }
+  /// Samples per second that this number of threads can load; 0 = not known.
+  double loaded_per_second(int threads) const;
+  /// The smallest number of loader threads that load as many samples as the model uses when it never waits, at least 1.
+  int threads_needed() const;
+};
+
+/// "the model waits for data 31.0% of the time: 2 loader threads give 1040 samples/s, 3 are needed (data.workers)"
+/// @param threads     loader threads of a rank; 0 = the training thread loads its batches
+/// @param processors  that a rank can use
+/// @param ranks       of which the rate is the sum
+std::string data_wait_sentence(const LoadingTimes& times, int threads, int processors, int ranks);
+
+}  // namespace lockstep::engine
