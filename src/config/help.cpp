@@ -138,6 +138,7 @@ Examples
   trainer config --config gpt-char.ini --groups
   trainer schedule --config gpt-char.ini --plot schedule.svg
   trainer lr-find --config gpt-char.ini --curve lr.svg
+  trainer data --config photos.ini --data.path=DIR --sheet sheet.html
 )";
 
 }  // namespace

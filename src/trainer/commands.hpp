@@ -27,6 +27,7 @@ ExitCode evaluate(const Job& job, const config::Invocation& invocation);
 ExitCode show_config(const Job& job, const config::Invocation& invocation);
 ExitCode find_lr(const Job& job, const config::Invocation& invocation);
 ExitCode show_schedule(const Job& job, const config::Invocation& invocation);
+ExitCode describe_data(const Job& job, const config::Invocation& invocation);
 ExitCode write_report(const Job& job, const config::Invocation& invocation);
 ExitCode compare_runs(const Job& job, const config::Invocation& invocation);
 

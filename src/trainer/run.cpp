@@ -49,6 +49,7 @@ ExitCode dispatch(const Job& job) {
   if (invocation.command == "config") return show_config(job, invocation);
   if (invocation.command == "schedule") return show_schedule(job, invocation);
   if (invocation.command == "lr-find") return find_lr(job, invocation);
+  if (invocation.command == "data") return describe_data(job, invocation);
   if (invocation.command == "eval") return evaluate(job, invocation);
   if (invocation.command == "report") return write_report(job, invocation);
   if (invocation.command == "compare") return compare_runs(job, invocation);

@@ -1,0 +1,223 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trainer/data/contact_sheet.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <algorithm>
+#include <cmath>
+
+#include "report/html.hpp"
+#include "report/image.hpp"
+#include "trainer/data/pixel_text.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+constexpr std::int64_t kRows = 8;
+constexpr std::int64_t kDraws = 7;
+constexpr std::int64_t kTries = 64;  // draws until a transform changes the picture
+
+constexpr std::int64_t kCell = 168;  // pixels of a picture in an image of the sheet
+constexpr std::int64_t kMargin = 6;
+constexpr std::uint8_t kPaper = 250;
+
+/// RGB pixels of the last run of a pipeline.
+Image picture_in(const data::Workspace& workspace) {
+  const data::Image& from = workspace.patch.image;
+  Image image{.name = "", .step = 0, .height = from.height, .width = from.width};
+  image.pixels.resize(static_cast<std::size_t>(from.height) * static_cast<std::size_t>(from.width) * 3);
+  const auto channels = static_cast<std::size_t>(from.channels);
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    image.pixels[i] = channels == 3 ? from.pixels[i] : from.pixels[i / 3 * channels];
+  }
+  return image;
+}
+
+/// RGB pixels of float values in [0, 1], which are clipped to it.
+Image picture_of(const std::vector<float>& values, std::int64_t height, std::int64_t width, int channels) {
+  Image image{.name = "", .step = 0, .height = height, .width = width};
+  const auto plane = static_cast<std::size_t>(height * width);
+  image.pixels.resize(3 * plane);
+  for (std::size_t i = 0; i < image.pixels.size(); ++i) {
+    const float value = values[channels == 3 ? i % 3 * plane + i / 3 : i / 3];
+    image.pixels[i] = static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0F, 1.0F)));
+  }
+  return image;
+}
+
+data::Pipeline pipeline_of(data::PipelineOptions options, std::vector<std::string> lines,
+                           const std::vector<data::TransformRow>& rows) {
+  options.lines = std::move(lines);
+  return data::Pipeline(options, rows);
+}
+
+template <class Call>
+void with_place(const data::ImageStore& store, std::int64_t index, const Call& call) {
+  try {
+    call();
+  } catch (const DataError& error) {
+    throw DataError(store.place(index), error.what());
+  }
+}
+
+std::string target_of(const data::ImageStore& store, std::int64_t index, const std::vector<std::string>& names) {
+  switch (store.target_kind()) {
+    case data::TargetKind::numbers:
+      return std::to_string(store.number(index));
+    case data::TargetKind::none:
+      return "";
+    default: {
+      std::string text;
+      for (const std::int64_t label : store.labels(index)) {
+        const auto c = static_cast<std::size_t>(label);
+        text += (text.empty() ? "" : ", ") + (c < names.size() ? names[c] : std::to_string(label));
+      }
+      return text;
+    }
+  }
+}
+
+std::string size_text(const Image& image) { return std::to_string(image.width) + " x " + std::to_string(image.height); }
+
+/// The result of the first draw that changes the picture, or of the last one tried.
+CaptionedImage picture_of_transform(const data::StoredImage& stored, const data::TransformRow& row,
+                                    const data::PipelineOptions& how, const std::vector<data::TransformRow>& rows,
+                                    const Image& original) {
+  const bool is_tensor = row.stage == data::TransformStage::tensor;
+  const data::Pipeline pipeline = pipeline_of(how, {row.name}, rows);
+  data::Workspace workspace;
+  CaptionedImage result;
+  for (std::int64_t epoch = 0; epoch < kTries; ++epoch) {
+    const batch::Draw draw{.index = 0, .epoch = epoch, .position = 0};
+    pipeline.run_pixels(stored, draw, workspace);
+    result.image = picture_in(workspace);
+    if (is_tensor) {
+      std::vector<float> values(workspace.patch.image.pixels.size());
+      pipeline.run(stored, draw, values, workspace);
+      result.image = picture_of(values, result.image.height, result.image.width, pipeline.channels());
+    }
+    const std::string drawn = pipeline.drawn_text(workspace);
+    result.caption = drawn.empty() ? row.name : drawn;
+    if (result.image.pixels != original.pixels) break;
+    if (!row.is_random) break;
+  }
+  return result;
+}
+
+/// The pixels of `from` in a square, with the nearest pixel of each place.
+void draw_in(const Image& from, std::int64_t top, std::int64_t left, Image& sheet) {
+  const double scale = static_cast<double>(kCell) / static_cast<double>(std::max(from.height, from.width));
+  const auto height = std::max<std::int64_t>(1, std::llround(scale * static_cast<double>(from.height)));
+  const auto width = std::max<std::int64_t>(1, std::llround(scale * static_cast<double>(from.width)));
+  for (std::int64_t y = 0; y < height; ++y) {
+    const std::int64_t source_y = y * from.height / height;
+    for (std::int64_t x = 0; x < width; ++x) {
+      const std::int64_t source_x = x * from.width / width;
+      const auto* const pixel = &from.pixels[static_cast<std::size_t>(3 * (source_y * from.width + source_x))];
+      auto* const out = &sheet.pixels[static_cast<std::size_t>(3 * ((top + y) * sheet.width + left + x))];
+      std::copy_n(pixel, 3, out);
+    }
+  }
+}
+
+}  // namespace
+
+ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipeline& pipeline,
+                              const data::PipelineOptions& how, const std::vector<std::string>& class_names) {
+  ContactSheet sheet{.title = "Samples and what training makes of them", .columns = 1 + kDraws, .cells = {}};
+  const data::Pipeline plain = pipeline_of(how, {"to_float"}, data::builtin_transforms());
+  const std::int64_t rows = std::min(kRows, store.size());
+  data::ReadBuffer buffer;
+  data::Workspace workspace;
+  for (std::int64_t row = 0; row < rows; ++row) {
+    const std::int64_t index = row * store.size() / rows;
+    const data::StoredImage stored = store.read(index, buffer);
+    with_place(store, index, [&] {
+      plain.run_pixels(stored, {.index = index}, workspace);
+      Image original = picture_in(workspace);
+      const std::string caption =
+          target_of(store, index, class_names) + ", " + size_text(original) + ", " + store.name(index);
+      sheet.cells.push_back({std::move(original), caption});
+      for (std::int64_t column = 0; column < kDraws; ++column) {
+        const int crop = static_cast<int>(column % pipeline.crops());
+        pipeline.run_pixels(stored, {.index = index, .epoch = column / pipeline.crops(), .position = index}, workspace,
+                            crop);
+        const std::string drawn = pipeline.drawn_text(workspace, crop);
+        sheet.cells.push_back({picture_in(workspace), drawn.empty() ? "nothing drawn" : drawn});
+      }
+    });
+  }
+  return sheet;
+}
+
+ContactSheet sheet_of_transforms(const data::ImageStore& store, std::int64_t index, const data::PipelineOptions& how,
+                                 const std::vector<data::TransformRow>& rows) {
+  ContactSheet sheet{.title = "Transforms with their default options", .columns = 6, .cells = {}};
+  data::ReadBuffer buffer;
+  data::Workspace workspace;
+  const data::StoredImage stored = store.read(index, buffer);
+  with_place(store, index, [&] {
+    pipeline_of(how, {"to_float"}, rows).run_pixels(stored, {}, workspace);
+    const Image original = picture_in(workspace);
+    sheet.cells.push_back({original, "original"});
+    for (const data::TransformRow& row : rows) {
+      try {
+        CaptionedImage picture = picture_of_transform(stored, row, how, rows, original);
+        if (!picture.caption.starts_with(row.name)) picture.caption = row.name + ": " + picture.caption;
+        sheet.cells.push_back(std::move(picture));
+      } catch (const ConfigError&) {
+        sheet.cells.push_back({original, row.name + ": it has no defaults for this image"});
+      } catch (const DataError&) {
+        sheet.cells.push_back({original, row.name + ": it cannot be applied to this image"});
+      }
+    }
+  });
+  return sheet;
+}
+
+std::string sheet_page(const ContactSheet& sheet) {
+  std::string figures;
+  for (const CaptionedImage& cell : sheet.cells) {
+    const report::EncodedImage png = report::png_of(cell.image);
+    figures += report::html_figure({.alt = cell.caption,
+                                    .caption = cell.caption,
+                                    .height = png.height,
+                                    .width = png.width,
+                                    .png = report::base64_of(png.bytes)});
+  }
+  return report::html_page(sheet.title,
+                           "<style>.sheet .broad{grid-column:auto}</style>\n<div class=\"pictures sheet\" "
+                           "style=\"grid-template-columns:repeat(" +
+                               std::to_string(sheet.columns) + ",minmax(6.5rem,1fr))\">\n" + figures + "</div>\n");
+}
+
+Image sheet_image(const ContactSheet& sheet) {
+  const std::size_t characters = pixel_text_columns(kCell);
+  std::size_t lines = 1;
+  for (const CaptionedImage& cell : sheet.cells) {
+    lines = std::max(lines, wrapped_lines(cell.caption, characters).size());
+  }
+  const std::int64_t cell_height = kCell + static_cast<std::int64_t>(lines) * kTextLineHeight + 2 * kMargin;
+  const auto columns = static_cast<std::int64_t>(sheet.columns);
+  const auto rows = (static_cast<std::int64_t>(sheet.cells.size()) + columns - 1) / columns;
+  Image image{.name = "sheet",
+              .step = 0,
+              .height = rows * cell_height + kMargin,
+              .width = columns * (kCell + kMargin) + kMargin};
+  image.pixels.assign(static_cast<std::size_t>(3 * image.height * image.width), kPaper);
+  for (std::size_t i = 0; i < sheet.cells.size(); ++i) {
+    const auto number = static_cast<std::int64_t>(i);
+    const std::int64_t top = kMargin + number / columns * cell_height;
+    const std::int64_t left = kMargin + number % columns * (kCell + kMargin);
+    draw_in(sheet.cells[i].image, top, left, image);
+    std::int64_t y = top + kCell + kMargin / 2;
+    for (const std::string& line : wrapped_lines(sheet.cells[i].caption, characters)) {
+      draw_text(line, y, left, image);
+      y += kTextLineHeight;
+    }
+  }
+  return image;
+}
+
+}  // namespace lockstep::trainer

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/log/log.hpp>
+
+#include "core/parse_value.hpp"
+#include "core/table.hpp"
+#include "data/stores/image_dataset.hpp"
+#include "data/stores/image_settings.hpp"
+#include "data/stores/image_splits.hpp"
+#include "data/stores/image_statistics.hpp"
+#include "engine/setup/run_splits.hpp"
+#include "report/image.hpp"
+#include "report/run_files.hpp"
+#include "trainer/commands.hpp"
+#include "trainer/data/contact_sheet.hpp"
+#include "trainer/data/data_speed.hpp"
+#include "trainer/data/data_text.hpp"
+#include "trainer/data/image_survey.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+/// The images that a configuration selects, and how a run would convert them.
+struct ChosenImages {
+  data::ImageSplits stores;
+  data::Splits datasets;
+  data::PipelineOptions how;  ///< without lines
+  std::vector<std::string> class_names;
+
+  const data::Pipeline& train_pipeline() const {
+    return dynamic_cast<const data::ImageDataset&>(*datasets.train).pipeline();
+  }
+};
+
+class DataCommand {
+ public:
+  DataCommand(const Job& job, const config::Invocation& invocation)
+      : registry_(job.registry),
+        sections_(invocation.config.sections()),
+        data_(sections_.at("data")),
+        switches_(invocation.switches),
+        source_(find_row(registry_.sources, data_.text("name"), data_.cite("name"))) {}
+
+  void run() const {
+    const double seconds = speed_seconds();
+    if (has("list-transforms")) {
+      log::plain(transforms_text(registry_.transforms));
+      if (has("sheet")) write_sheet(transforms_sheet());
+      return;
+    }
+    if (!source_.open_images) {
+      refuse_image_switches();
+      return show_samples();
+    }
+    const ChosenImages images = open_images();
+    show_images(images);
+    if (has("sheet")) {
+      write_sheet(sheet_of_samples(*images.stores.train, images.train_pipeline(), images.how, images.class_names));
+    }
+    if (has("speed")) {
+      const auto speeds = loading_speeds(*images.stores.train, images.train_pipeline(), images.how, seconds);
+      log::plain(has("json") ? speeds_json(speeds) : speeds_text(speeds) + "\n" + verdict_on(speeds));
+    }
+  }
+
+ private:
+  bool has(const std::string& name) const { return switches_.find(name) != switches_.end(); }
+
+  double speed_seconds() const {
+    if (!has("speed")) return 0;
+    const auto seconds = parse_real(switches_.at("speed"));
+    if (seconds && *seconds > 0 && *seconds <= 3600) return *seconds;
+    throw ConfigError("command line: --speed: '" + switches_.at("speed") + "' is not a number of seconds up to 3600");
+  }
+
+  void refuse_image_switches() const {
+    for (const std::string name : {"sheet", "speed"}) {
+      if (has(name)) {
+        throw ConfigError("command line: --" + name + ": data.name = " + source_.name +
+                          " has no image files; choose a source of images, such as folder");
+      }
+    }
+  }
+
+  ChosenImages open_images() const {
+    ChosenImages images{.stores = data::open_images(data_, registry_.sources), .datasets = {}, .how = {}};
+    images.how = data::pipeline_options(data_, *images.stores.train, 0, false);
+    images.class_names = images.stores.train->class_names();
+    if (!has("sheet") && !has("speed")) return images;
+    images.datasets =
+        data::with_pipelines(images.stores, data_, engine::open_options(sections_, registry_), source_.normalise);
+    images.class_names = images.datasets.train->task().class_names;
+    return images;
+  }
+
+  void show_images(const ChosenImages& images) const {
+    DataReport report{.source = source_.name, .class_names = images.class_names};
+    const auto add = [&](const std::shared_ptr<const data::ImageStore>& store, const std::string& split) {
+      if (store) report.splits.push_back(survey_images(*store, split, images.how, has("check")));
+    };
+    add(images.stores.train, "train");
+    add(images.stores.val, "val");
+    if (images.stores.test != images.stores.val) add(images.stores.test, "test");
+    report.is_decoded = has("check");
+    report.duplicates = duplicates_of(report.splits);
+    for (const Duplicate& each : report.duplicates) {
+      report.duplicate_names.emplace_back(store_of(images.stores, each.first_split).name(each.first),
+                                          store_of(images.stores, each.second_split).name(each.second));
+    }
+    try {
+      report.statistics = data::measured_statistics(*images.stores.train, images.how, true);
+    } catch (const DataError&) {  // all pixels are equal, or no image can be read
+    }
+    if (!has("json")) {
+      for (const std::string& note : images.stores.notes) log::plain(note);
+    }
+    log::plain(has("json") ? report_json(report) : report_text(report));
+    const std::int64_t bad = report.bad_count();
+    if (bad > 0) {
+      throw DataError(std::to_string(bad) + (bad == 1 ? " image" : " images") +
+                      " cannot be read; exclude them with data.exclude, or set data.on_error=replace");
+    }
+  }
+
+  static const data::ImageStore& store_of(const data::ImageSplits& stores, const std::string& split) {
+    return split == "train" ? *stores.train : split == "val" ? *stores.val : *stores.test;
+  }
+
+  ContactSheet transforms_sheet() const {
+    const data::ImageSplits stores = data::open_images(data_, registry_.sources);
+    return sheet_of_transforms(*stores.train, 0, data::pipeline_options(data_, *stores.train, 0, true),
+                               registry_.transforms);
+  }
+
+  void write_sheet(const ContactSheet& sheet) const {
+    const std::string& path = switches_.at("sheet");
+    if (path.ends_with(".html")) {
+      report::write_text(path, sheet_page(sheet));
+    } else if (path.ends_with(".png")) {
+      report::write_text(path, report::png_of(sheet_image(sheet)).bytes);
+    } else {
+      throw ConfigError("command line: --sheet: '" + path + "' must end in .html or .png");
+    }
+    if (!has("json")) log::plain(path + ": " + std::to_string(sheet.cells.size()) + " pictures");
+  }
+
+  /// Sources without image files.
+  void show_samples() const {
+    const data::Splits splits = data::open(data_, registry_.sources, engine::open_options(sections_, registry_));
+    const SamplesReport report{.source = source_.name,
+                               .splits = {{"train", splits.train}, {"val", splits.val}, {"test", splits.test}},
+                               .text_path = source_.name == "text" ? data_.text("path") : ""};
+    log::plain(has("json") ? samples_json(report) : samples_text(report));
+  }
+
+  const engine::Registry& registry_;
+  const Sections& sections_;
+  const Section& data_;
+  const std::map<std::string, std::string>& switches_;
+  const data::Source& source_;
+};
+
+}  // namespace
+
+ExitCode describe_data(const Job& job, const config::Invocation& invocation) {
+  job.world.all_or_throw([&] {
+    if (job.world.is_root()) DataCommand(job, invocation).run();
+  });
+  return ExitCode::done;
+}
+
+}  // namespace lockstep::trainer
