@@ -49,6 +49,29 @@ class Shuffled : public Order {
   std::uint64_t seed_;
 };
 
+class Repeated : public Order {
+ public:
+  Repeated(OrderPtr order, std::int64_t repeats) : order_(std::move(order)), repeats_(repeats) {
+    if (repeats < 1) throw std::invalid_argument("repeated_order: repeats must be at least 1");
+  }
+  std::int64_t length() const override { return order_->length(); }
+  List indices(std::int64_t epoch, std::int64_t begin, std::int64_t count) const override {
+    if (count == 0) return {};
+    const std::int64_t first = begin / repeats_;
+    const std::int64_t last = (begin + count - 1) / repeats_;
+    const List distinct = order_->indices(epoch, first, last - first + 1);
+    List indices;
+    for (std::int64_t p = begin; p < begin + count; ++p) {
+      indices.push_back(distinct[static_cast<std::size_t>(p / repeats_ - first)]);
+    }
+    return indices;
+  }
+
+ private:
+  OrderPtr order_;
+  std::int64_t repeats_;
+};
+
 class TorchOrder : public EpochList {
  public:
   TorchOrder(std::int64_t size, std::uint64_t seed) : size_(require_samples(size)), seed_(seed) {}
@@ -152,6 +175,10 @@ OrderPtr sequential_order(std::int64_t size) { return std::make_shared<Sequentia
 OrderPtr shuffled_order(std::int64_t size, std::uint64_t seed) { return std::make_shared<Shuffled>(size, seed); }
 
 OrderPtr torch_order(std::int64_t size, std::uint64_t seed) { return std::make_shared<TorchOrder>(size, seed); }
+
+OrderPtr repeated_order(OrderPtr order, std::int64_t repeats) {
+  return std::make_shared<Repeated>(std::move(order), repeats);
+}
 
 OrderPtr subset_order(OrderPtr order, List chosen) {
   return std::make_shared<Subset>(std::move(order), std::move(chosen));

@@ -57,6 +57,12 @@ Sampler::Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remai
   }
 }
 
+Sampler Sampler::with_repeats(std::int64_t repeats) const {
+  if (repeats == 1) return *this;
+  return {repeated_order(order_, repeats), global_batch_size_, remainder_,
+          algorithm_ + ", repeated " + std::to_string(repeats) + " times"};
+}
+
 std::int64_t Sampler::steps_per_epoch() const noexcept {
   const std::int64_t length = order_->length();
   if (remainder_ == Remainder::drop) return length / global_batch_size_;

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/table.hpp"
+#include "data/image/presets.hpp"
 #include "data/settings.hpp"
 
 namespace lockstep::data {
@@ -17,6 +18,21 @@ KeySpec drop_last_key() {
                        "samples from the start of the epoch");
 }
 
+KeySpec repeats_key() {
+  return keys::integer("data.repeats", "0",
+                       "default, infinite, torch: number of times that a sample occurs in a row, each with its own "
+                       "transform (repeated augmentation). 0 = as data.preset states, else 1",
+                       0, 1000);
+}
+
+/// data.repeats, or the number of the preset.
+std::int64_t repeats_of(const Section& data) {
+  const std::int64_t repeats = data.integer("repeats");
+  if (repeats > 0) return repeats;
+  const std::string preset = data.has("preset") ? data.text("preset") : "";
+  return preset.empty() ? 1 : expand_preset(preset, static_cast<int>(data.integer("image_size"))).repeats;
+}
+
 Remainder remainder_of(const Section& data) { return data.boolean("drop_last") ? Remainder::drop : Remainder::repeat; }
 
 /// The data set as it lies or in a new order each epoch, as data.shuffle says.
@@ -27,15 +43,18 @@ OrderPtr plain_order(const Section& data, std::int64_t size, std::uint64_t seed)
 Sampler make_default(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   if (data.boolean("drop_last")) {
-    return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"));
+    return Sampler(size, request.global_batch_size, request.seed, data.boolean("shuffle"))
+        .with_repeats(repeats_of(data));
   }
   return Sampler(plain_order(data, size, request.seed), request.global_batch_size, Remainder::repeat,
-                 "keyed permutation, filled up");
+                 "keyed permutation, filled up")
+      .with_repeats(repeats_of(data));
 }
 
 Sampler make_infinite(const Section& data, const SamplerRequest& request) {
   return Sampler(plain_order(data, request.dataset->size(), request.seed), request.global_batch_size, Remainder::carry,
-                 "infinite");
+                 "infinite")
+      .with_repeats(repeats_of(data));
 }
 
 Sampler make_repeat_factor(const Section& data, const SamplerRequest& request) {
@@ -74,17 +93,21 @@ Sampler make_blocks(const Section& data, const SamplerRequest& request) {
 Sampler make_torch(const Section& data, const SamplerRequest& request) {
   const std::int64_t size = request.dataset->size();
   return Sampler(data.boolean("shuffle") ? torch_order(size, request.seed) : sequential_order(size),
-                 request.global_batch_size, remainder_of(data), "torch");
+                 request.global_batch_size, remainder_of(data), "torch")
+      .with_repeats(repeats_of(data));
 }
 
 }  // namespace
 
 const std::vector<SamplerRow>& builtin_samplers() {
   static const std::vector<SamplerRow> rows = {
-      {.name = "default", .help = "Every sample once per epoch", .keys = {drop_last_key()}, .make = make_default},
+      {.name = "default",
+       .help = "Every sample once per epoch",
+       .keys = {drop_last_key(), repeats_key()},
+       .make = make_default},
       {.name = "infinite",
        .help = "Every sample once per epoch; a batch may span two epochs, so that no sample is dropped or repeated",
-       .keys = {},
+       .keys = {repeats_key()},
        .make = make_infinite},
       {.name = "repeat_factor",
        .help = "Samples of rare classes are repeated more often",
@@ -113,7 +136,7 @@ const std::vector<SamplerRow>& builtin_samplers() {
        .make = make_blocks},
       {.name = "torch",
        .help = "The same global batches as PyTorch's DistributedSampler with the seed run.seed",
-       .keys = {drop_last_key()},
+       .keys = {drop_last_key(), repeats_key()},
        .make = make_torch},
   };
   return rows;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ResNet-18 for small images: a 3x3 stem and no pooling before the stages. Parameters are named as in torchvision.
+// ResNet-18. For small images, the stem is a 3x3 convolution without pooling. Parameters are named as in torchvision.
 // Source: He et al., "Deep residual learning for image recognition", 2015, table 1 and section 4.2.
 #include <lockstep/models/layers.hpp>
 
@@ -12,6 +12,8 @@
 namespace lockstep::models {
 
 namespace {
+
+constexpr std::int64_t kImagenetStem = 7;  // width of its kernel
 
 std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
   return std::make_shared<Conv2d>(in, out, kernel, Conv2dOptions{.stride = stride, .has_bias = false});
@@ -81,9 +83,12 @@ class Stage : public Block {
 
 class ResNet18 : public Model {
  public:
-  /// @param width  channels of the stem and of the first stage
-  ResNet18(std::int64_t channels, std::int64_t width, std::int64_t classes) {
-    stem_ = register_module("conv1", convolution(channels, width, 3, 1));
+  /// @param width       channels of the stem and of the first stage
+  /// @param has_pooling  stem of ImageNet
+  ResNet18(std::int64_t channels, std::int64_t width, std::int64_t classes, bool has_pooling)
+      : has_pooling_(has_pooling) {
+    stem_ = register_module(
+        "conv1", has_pooling ? convolution(channels, width, kImagenetStem, 2) : convolution(channels, width, 3, 1));
     norm_ = register_module("bn1", std::make_shared<BatchNorm>(width));
     std::int64_t in = width;
     for (int s = 0; s < 4; ++s) {
@@ -102,6 +107,7 @@ class ResNet18 : public Model {
     // would count as contiguous in any format.
     at::Tensor x = input.clone(at::MemoryFormat::ChannelsLast);
     x = run_with_relu(*norm_, run(*stem_, x));
+    if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
     for (const auto& stage : stages_) x = run(*stage, x);
     return run(*head_, x.mean({2, 3}));
   }
@@ -123,6 +129,7 @@ class ResNet18 : public Model {
     }
   }
 
+  bool has_pooling_;
   std::shared_ptr<Conv2d> stem_;
   std::shared_ptr<BatchNorm> norm_;
   std::vector<std::shared_ptr<Stage>> stages_;
@@ -133,7 +140,8 @@ class ResNet18 : public Model {
 
 std::shared_ptr<Model> make_resnet18(const Section& model, const Task& task) {
   require_images("resnet18", task, 3);
-  return std::make_shared<ResNet18>(task.sample_shape[0], model.integer("width"), task.classes);
+  return std::make_shared<ResNet18>(task.sample_shape[0], model.integer("width"), task.classes,
+                                    model.text("stem") == "imagenet");
 }
 
 }  // namespace lockstep::models

@@ -71,9 +71,13 @@ const std::vector<ModelRow>& builtin_models() {
         keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
        make_gpt},
       {"resnet18",
-       "ResNet-18 for small images",
+       "ResNet-18",
        {size_key("model.width", "64",
-                 "Channels of the first of four stages; each further stage has twice as many (resnet18)")},
+                 "Channels of the first of four stages; each further stage has twice as many (resnet18)"),
+        keys::choice("model.stem", "small",
+                     "First layers of resnet18: a 3x3 convolution (small), or a 7x7 convolution and pooling, which "
+                     "divide height and width by four, as for ImageNet (imagenet)",
+                     {"small", "imagenet"})},
        make_resnet18},
   };
   return rows;

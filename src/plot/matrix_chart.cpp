@@ -25,6 +25,10 @@ struct Grid {
 
 std::string count_text(double count) { return fmt::format("{:.0f}", count); }
 
+std::string class_text(const MatrixChart& chart, std::size_t c) {
+  return chart.names.size() == chart.classes ? chart.names[c] : std::to_string(c);
+}
+
 /// @param place  in [0, classes): column and row
 std::string draw_cell(const MatrixChart& chart, const Grid& grid, std::size_t row, std::size_t column, double sum) {
   const double count = chart.counts[row * chart.classes + column];
@@ -39,8 +43,8 @@ std::string draw_cell(const MatrixChart& chart, const Grid& grid, std::size_t ro
       "<title>{}</title></rect>\n",
       number(x), number(y), number(grid.cell), number(grid.cell), row == column ? kColors[0] : kColors[1],
       number(opacity),
-      escaped(fmt::format("{} {}, {} {}: {} ({:.1f} %)", chart.row_label, row, chart.column_label, column,
-                          count_text(count), 100 * share)));
+      escaped(fmt::format("{} {}, {} {}: {} ({:.1f} %)", chart.row_label, class_text(chart, row), chart.column_label,
+                          class_text(chart, column), count_text(count), 100 * share)));
   const std::string text = count_text(count);
   if (text_width(text) + 4 > grid.cell || grid.cell < 16) return svg;
   return svg + text_at(x + grid.cell / 2, y + grid.cell / 2 + 4,

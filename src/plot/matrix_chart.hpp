@@ -15,8 +15,9 @@ struct MatrixChart {
   std::string row_label;     ///< what a row is: "class"
   std::string column_label;  ///< what a column is: "taken for"
   std::size_t classes = 0;
-  std::vector<double> counts;  ///< [classes, classes]; what is not above 0 is not drawn
-  int width = 720;             ///< in pixels; the height follows
+  std::vector<double> counts;           ///< [classes, classes]; what is not above 0 is not drawn
+  std::vector<std::string> names = {};  ///< of the classes, in the tooltips of the cells; empty = their numbers
+  int width = 720;                      ///< in pixels; the height follows
 };
 
 /// Draws an SVG image. The same chart gives the same bytes.

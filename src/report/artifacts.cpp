@@ -27,7 +27,9 @@ Json json_of(const Table& table) {
     if (i % std::max<std::size_t>(1, table.columns) == 0) rows.push_back(Json::array());
     rows.back().push_back(std::isfinite(table.values[i]) ? Json(table.values[i]) : Json());
   }
-  return {{"name", table.name}, {"step", table.step}, {"rows", rows}};
+  Json json = {{"name", table.name}, {"step", table.step}, {"rows", rows}};
+  if (!table.names.empty()) json["names"] = table.names;
+  return json;
 }
 
 Table table_of(const Json& json) {
@@ -39,6 +41,7 @@ Table table_of(const Json& json) {
       table.values.push_back(cell.is_null() ? std::numeric_limits<double>::quiet_NaN() : cell.get<double>());
     }
   }
+  if (json.contains("names")) table.names = json.at("names");
   return table;
 }
 

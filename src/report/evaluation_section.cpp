@@ -31,6 +31,11 @@ bool is_confusion(const Table& table) {
 
 std::string cell_of(double value) { return std::isnan(value) ? "-" : fmt::format("{:.4g}", value); }
 
+/// The name of a class, or its number.
+std::string class_text(const Table& table, std::size_t c) {
+  return table.names.size() == table.columns ? table.names[c] : std::to_string(c);
+}
+
 /// Of a confusion matrix: rows are targets, columns predictions.
 struct ClassCounts {
   double targets = 0;
@@ -68,7 +73,7 @@ std::string mistakes_table(const Table& confusion) {
   const std::vector<ClassCounts> counts = counts_of(confusion);
   Lines rows;
   for (const auto& [target, prediction, count] : mistakes) {
-    rows.push_back({std::to_string(target), std::to_string(prediction), fmt::format("{:.0f}", count),
+    rows.push_back({class_text(confusion, target), class_text(confusion, prediction), fmt::format("{:.0f}", count),
                     fmt::format("{:.1f} %", 100 * count / counts[target].targets)});
   }
   return html_table({"class", "predicted as", "samples", "of the class"}, rows);
@@ -81,6 +86,7 @@ std::string matrix_of(const Table& confusion) {
                                               .column_label = "predicted as",
                                               .classes = confusion.columns,
                                               .counts = confusion.values,
+                                              .names = confusion.names,
                                               .width = is_small ? kChartWidth : kWideChart});
   return is_small ? html_charts({svg}, mistakes_table(confusion)) : html_wide_chart(svg) + mistakes_table(confusion);
 }
@@ -89,7 +95,8 @@ std::string matrix_of(const Table& confusion) {
 std::string class_table(const Table* confusion, const std::vector<const Table*>& rows_by_class) {
   std::vector<std::string> head = {"class"};
   Lines rows(confusion != nullptr ? confusion->columns : rows_by_class.front()->columns);
-  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(std::to_string(i));
+  const Table& named = confusion != nullptr ? *confusion : *rows_by_class.front();
+  for (std::size_t i = 0; i < rows.size(); ++i) rows[i].push_back(class_text(named, i));
   if (confusion != nullptr) {
     head.insert(head.end(), {"samples", "predicted", "recall", "precision", "F1"});
     const std::vector<ClassCounts> counts = counts_of(*confusion);

@@ -21,6 +21,8 @@ TEST(ReferenceData, Files) {
                  .run = run_mixing_case},
                 {.file = "normalise.json", .extra_fields = {"sets"}},
                 {.file = "pipelines.json", .extra_fields = {"train", "eval", "timm_eval"}},
+                // The test of samplers runs its cases.
+                {.file = "repeated_augmentation.json", .run = [](const Json&) {}},
                 {.file = "resize.json", .extra_fields = {"resized_crop", "rule"}, .run = run_resize_case},
                 {.file = "sources.json", .extra_fields = {"cifar", "folder"}},
             });

@@ -231,6 +231,32 @@ TEST(ReferenceTest, EveryListOfSamplesIsThatOfTheOtherLibraries) {
                          "random_subset"}}});
 }
 
+/// timm's RepeatAugSampler, as far as an epoch of repeated_order reaches.
+TEST(ReferenceTest, RepeatedAugmentation) {
+  if (!std::filesystem::is_regular_file(root() / "data/repeated_augmentation.json"))
+    GTEST_SKIP() << "no reference data";
+  const Json document = load("data/repeated_augmentation.json");
+  for (const Json& one_case : document.at("cases")) {
+    require_known_fields(one_case, {"length", "world_size", "repeats", "selected_round", "epoch", "permutation",
+                                    "selected_per_rank", "first_24_of_each_rank"});
+    const std::int64_t length = one_case.at("length");
+    const std::int64_t world_size = one_case.at("world_size");
+    const std::int64_t epoch = one_case.at("epoch");
+    const auto permutation = data::torch_order(length, 0);
+    if (!one_case.at("permutation").is_null()) {
+      EXPECT_EQ(permutation->indices(epoch, 0, length), one_case.at("permutation").get<List>());
+    }
+    const List order = data::repeated_order(permutation, one_case.at("repeats"))->indices(epoch, 0, length);
+    for (std::int64_t rank = 0; rank < world_size; ++rank) {
+      const List expected = one_case.at("first_24_of_each_rank").at(static_cast<std::size_t>(rank));
+      for (std::size_t k = 0; k < expected.size(); ++k) {
+        const std::int64_t position = rank + world_size * static_cast<std::int64_t>(k);
+        if (position < length) EXPECT_EQ(order[static_cast<std::size_t>(position)], expected[k]) << one_case;
+      }
+    }
+  }
+}
+
 TEST(ReferenceTest, LargePermutations) { run_list("randperm.json", "large", run_large_permutation); }
 
 TEST(ReferenceTest, DefaultSampler) { run_list("mmengine_sampler.json", "default_sampler", run_default); }

@@ -47,6 +47,15 @@ TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
 }
 
+TEST(CommandLineTest, ConfigShowsTheLinesOfAPreset) {
+  const Outcome outcome = run_ranks(1, "config --data.name=folder --data.preset=torchvision2");
+  EXPECT_EQ(outcome.exit_code, 0);
+  for (const char* line : {"random_resized_crop,size=176", "trivial_augment_wide,filter=bilinear", "resize,size=232",
+                           "data.preset = torchvision2"}) {
+    EXPECT_NE(outcome.output.find(line), std::string::npos) << line << outcome.output;
+  }
+}
+
 std::string user_program() {
   const char* const binaries = std::getenv("LOCKSTEP_BINARY_DIR");
   return std::string(binaries != nullptr ? binaries : ".") + "/tests/system/user_program";

@@ -38,7 +38,8 @@ struct Table {
   std::string name = {};
   std::int64_t step = 0;
   std::size_t columns = 0;
-  std::vector<double> values = {};  ///< row by row; NaN: undefined
+  std::vector<double> values = {};      ///< row by row; NaN: undefined
+  std::vector<std::string> names = {};  ///< names of the columns, such as those of the classes; empty = they have none
 
   std::size_t rows() const { return columns == 0 ? 0 : values.size() / columns; }
 };

@@ -43,6 +43,11 @@ OrderPtr torch_order(std::int64_t size, std::uint64_t seed);
 /// @throws std::invalid_argument  the order does not have chosen.size() samples
 OrderPtr subset_order(OrderPtr order, std::vector<std::int64_t> chosen);
 
+/// Repeated augmentation: every sample of `order` occurs `repeats` times in a row, and an epoch keeps its length, so
+/// that it contains only the first length / repeats samples of its permutation.
+/// @throws std::invalid_argument  repeats < 1
+OrderPtr repeated_order(OrderPtr order, std::int64_t repeats);
+
 struct BlockOptions {
   std::int64_t blocks = 1;             ///< contiguous blocks of the data set; equal to the number of ranks
   std::int64_t global_batch_size = 1;  ///< a multiple of `blocks`
@@ -144,6 +149,9 @@ class Sampler {
   /// @param algorithm  name of the order in checkpoints
   /// @throws ConfigError  with Remainder::drop: an epoch is shorter than one global batch
   Sampler(OrderPtr order, std::int64_t global_batch_size, Remainder remainder, std::string algorithm = "given order");
+
+  /// The same sampler with the order repeated_order. One repetition changes nothing.
+  Sampler with_repeats(std::int64_t repeats) const;
 
   /// With Remainder::carry: the number of complete batches in the length of an epoch, at least 1.
   std::int64_t steps_per_epoch() const noexcept;

@@ -141,6 +141,9 @@ FolderList cached_list(const std::string& root, const std::string& cache) {
   std::error_code error;
   const fs::path canonical = fs::canonical(root, error);
   if (error) throw DataError(root, "cannot be listed (" + error.message() + "); check data.path");
+  if (canonical.native().find('\n') != std::string::npos) {
+    throw DataError(root, "has a line break in its path; rename the folder");
+  }
   const std::string path = cache.empty() ? "" : cache + "/" + hex(digest_of(canonical.native())) + ".list";
   if (!path.empty() && fs::is_regular_file(path, error)) {
     try {

@@ -30,6 +30,7 @@ class EvaluateHook : public Hook {
       const Task task = split_of(run.data.splits(), settings_.split).task();
       meters_ = make_eval_meters(settings_.metrics, task, rows_);
       counted_classes_ = classes_to_count(task);
+      class_names_ = task.class_names;
       if (settings_.weights.value != "average" || run.average != nullptr) return;
       throw ConfigError(settings_.weights.cite + ": there is no average of the weights, because ema.kind is none");
     });
@@ -62,7 +63,7 @@ class EvaluateHook : public Hook {
     EvaluationResult result;
     metrics::Meters meters = meters_;
     ConfusionCount confusion(counted_classes_);
-    SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0);
+    SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0, class_names_);
     const auto notify = [&](StepEvent event, const LastBatch& last) {
       run.notify(event, last);
       if (event != StepEvent::forward) return;
@@ -85,8 +86,12 @@ class EvaluateHook : public Hook {
       pictures.put_in(events);
       const bool is_told = std::any_of(readings.tables.begin(), readings.tables.end(),
                                        [](const Table& table) { return table.name == "confusion"; });
-      if (auto table = confusion.table(); table && !is_told) events.put(std::move(*table));
-      for (Table& table : readings.tables) events.put(std::move(table));
+      const auto put = [&](Table table) {
+        if (table.columns == class_names_.size()) table.names = class_names_;
+        events.put(std::move(table));
+      };
+      if (auto table = confusion.table(); table && !is_told) put(std::move(*table));
+      for (Table& table : readings.tables) put(std::move(table));
     });
     run.report(record);
     run.end_evaluation(run.measured);
@@ -98,6 +103,7 @@ class EvaluateHook : public Hook {
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
   std::int64_t counted_classes_ = 0;
+  std::vector<std::string> class_names_;
 };
 
 }  // namespace

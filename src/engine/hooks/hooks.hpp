@@ -64,6 +64,12 @@ std::unique_ptr<Hook> evaluate_hook(const Sections& sections,
 std::unique_ptr<Hook> train_meters_hook(const MeterNames& names,
                                         const std::vector<metrics::MeterRow>& meters = metrics::builtin_meters());
 
+/// For runs that replace samples that cannot be read (data.on_error = replace): logs each such sample once, puts their
+/// number into the run's events as "data_errors", appends their names to bad_samples.txt, and ends the run if there are
+/// more than data.max_errors. Priority::normal.
+/// @param directory  folder of bad_samples.txt
+std::unique_ptr<Hook> data_errors_hook(std::int64_t interval, const std::string& directory);
+
 /// Whether a line of the log is due after a step: every `interval` steps, and at the last one.
 bool is_log_due(const Progress& progress, std::int64_t interval);
 

@@ -59,7 +59,17 @@ void add_values(Json& line, const batch::Batch& given, std::int64_t i) {
   }
 }
 
-std::string lines_of(parallel::DistributedDataParallel& wrapper, const batch::Batch& given) {
+/// The name of the predicted class, where classes have names.
+void add_class_name(Json& line, const Task& task) {
+  const auto found = line.find("classes");
+  if (found == line.end() || !found->is_number_integer()) return;
+  const auto predicted = found->get<std::int64_t>();
+  if (predicted < 0 || predicted >= std::ssize(task.class_names)) return;
+  line["class_name"] = task.class_names[static_cast<std::size_t>(predicted)];
+}
+
+std::string lines_of(parallel::DistributedDataParallel& wrapper, const batch::Batch& given,
+                     const data::Dataset& dataset, const Task& task) {
   models::Predictions predictions = wrapper.test_step(given);
   for (auto& [name, tensor] : predictions.entries()) {
     tensor = tensor.cpu();
@@ -69,10 +79,14 @@ std::string lines_of(parallel::DistributedDataParallel& wrapper, const batch::Ba
   }
   std::string lines;
   for (std::int64_t i = 0; i < given.size(); ++i) {
-    Json line{{"index", given.draws()[static_cast<std::size_t>(i)].index}};
+    const std::int64_t index = given.draws()[static_cast<std::size_t>(i)].index;
+    Json line{{"index", index}};
+    if (const std::string name = dataset.sample_name(index); !name.empty()) line["name"] = name;
     for (const auto& [name, tensor] : predictions.entries()) line[name] = json_of(tensor[i]);
+    add_class_name(line, task);
     add_values(line, given, i);
-    lines += line.dump() + "\n";
+    // Bytes of file names that are not UTF-8 are replaced.
+    lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
   }
   return lines;
 }
@@ -87,9 +101,10 @@ std::string predictions_of(const mpi::Communicator& world, parallel::Distributed
   wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   ProgressLines progress("predictions", share.count);
+  const Task task = dataset.task();
   world.all_or_throw([&] {
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      lines += lines_of(wrapper, batch_in_order(dataset, limits, batch));
+      lines += lines_of(wrapper, batch_in_order(dataset, limits, batch), dataset, task);
       progress.show(batch - share.begin + 1);
     }
     const std::int64_t max = data::share_of(batches, 0, world.size()).count;

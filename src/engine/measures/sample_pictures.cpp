@@ -68,11 +68,15 @@ bool are_classes(const at::Tensor& tensor, std::int64_t samples) {
          at::isIntegralType(tensor.scalar_type(), false);
 }
 
-void caption(Image& image, std::int64_t target, std::int64_t prediction) {
+void caption(Image& image, std::int64_t target, std::int64_t prediction, const std::vector<std::string>& names) {
+  const auto text = [&names](std::int64_t c) {
+    const bool has_name = c >= 0 && c < std::ssize(names);
+    return has_name ? names[static_cast<std::size_t>(c)] : std::to_string(c);
+  };
   image.is_wrong = target >= 0 && target != prediction;
-  image.caption = target < 0 ? "" : std::to_string(target);
+  image.caption = target < 0 ? "" : text(target);
   if (target == prediction) return;
-  image.caption += (image.caption.empty() ? "predicted as " : ", predicted as ") + std::to_string(prediction);
+  image.caption += (image.caption.empty() ? "predicted as " : ", predicted as ") + text(prediction);
 }
 
 }  // namespace
@@ -101,7 +105,7 @@ void SamplePictures::take(const LastBatch& batch) {
   for (std::int64_t i = 0; i < std::min(max_ - held, input.size(0)); ++i) {
     Image image = image_of(input[i], masks.defined() ? masks[i] : at::Tensor());
     image.name = fmt::format("sample_{:02}", images_.size());
-    if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>());
+    if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>(), class_names_);
     images_.push_back(std::move(image));
   }
 }

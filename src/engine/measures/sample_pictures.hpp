@@ -6,6 +6,8 @@
 #include <lockstep/engine/train_step.hpp>
 
 #include <cstdint>
+#include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::engine {
@@ -14,7 +16,9 @@ namespace lockstep::engine {
 class SamplePictures {
  public:
   /// @param most  0 = none
-  explicit SamplePictures(std::int64_t max) : max_(max) {}
+  /// @param class_names  of the task; empty = the numbers of the classes are shown
+  explicit SamplePictures(std::int64_t max, std::vector<std::string> class_names = {})
+      : max_(max), class_names_(std::move(class_names)) {}
 
   /// Takes samples until there are enough; those whose inputs are no images, [C, H, W] or [H, W], are skipped. Colors
   /// go from the sample's smallest number to its largest; with C = 3 they are red, green and blue, otherwise the first
@@ -27,6 +31,7 @@ class SamplePictures {
   void take(const LastBatch& batch);
 
   std::int64_t max_;
+  std::vector<std::string> class_names_;
   std::vector<Image> images_;
 };
 

@@ -15,6 +15,7 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
+#include "engine/measures/bad_samples.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/measures/predictions.hpp"
 #include "engine/setup/process.hpp"
@@ -89,6 +90,9 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::normal,
                    train_meters_hook(cited_texts(sections.at("train"), "metrics"), request.registry.meters));
   if (evaluate) trainer.add_hook(Priority::normal, std::move(evaluate));
+  if (trainer.view().data.splits().errors) {
+    trainer.add_hook(Priority::normal, data_errors_hook(interval, RunSettings::from(sections.at("run")).dir));
+  }
   trainer.add_hook(Priority::normal, timer_hook(interval));
   trainer.add_hook(Priority::normal, utilization_hook(interval, RunSettings::from(sections.at("run")).peak_flops,
                                                       trainer.run().strategy.products()));
@@ -225,6 +229,11 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
                     .count = found.count,
                     .is_average = is_average};
   world.all_or_throw([&] { result.numbers = meters.read().numbers; });
+  if (splits.errors) {
+    for (const auto& [rank, sample] : gather_bad_samples(world, *splits.errors)) {
+      if (world.is_root()) log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
+    }
+  }
   if (wants_predictions) result.predictions = predictions_of(world, strategy.model(), dataset, eval.limits);
   return result;
 }

@@ -2,6 +2,7 @@
 #include <fstream>
 #include <thread>
 
+#include "data/hash.hpp"
 #include "data/stores/list_cache.hpp"
 #include "unit/data/image_files.hpp"
 
@@ -300,6 +301,51 @@ TEST_F(ListTest, TargetsCanBeSetsNumbersOrMissing) {
   const Splits bare = open_with(values("images/a b.ppm\nimages/c.ppm\n", {{"unlabelled", "true"}}));
   EXPECT_EQ(values_of<std::int64_t>(get(*bare.train, {0, 1}).target()), (Labels{kIgnored, kIgnored}));
   EXPECT_EQ(bare.train->sample_name(0), "images/a b.ppm");
+}
+
+/// Anonymous and modified memory of this process in MB.
+double private_mb() {
+  std::ifstream file("/proc/self/smaps_rollup");
+  double total = 0;
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with("Private_Dirty:")) total += std::stod(line.substr(14)) / 1024;
+  }
+  return total;
+}
+
+/// Writes a list of a folder as cached_list does, with other lines.
+void write_list(const std::string& path, const std::string& root, const std::string& rest) {
+  char digest[17];
+  const auto* bytes = reinterpret_cast<const std::uint8_t*>(rest.data());
+  std::snprintf(digest, sizeof(digest), "%016llx", static_cast<unsigned long long>(hash_of({bytes, rest.size()})));
+  std::ofstream(path, std::ios::binary) << "# lockstep-list 1 " << root << " 2 0 " << digest << "\n" << rest;
+}
+
+// 1 M entries: within 1 s and with less than 40 MB of memory that ranks do not share.
+TEST(LargeListTest, AMillionFilesOpenFromTheCache) {
+  TemporaryFolder folder;
+  TemporaryFolder cache;
+  write_file(folder, "c/0.jpg", "");
+  settle(folder.path());
+  const std::string path = cached_list(folder.path(), cache.path()).text.name();
+  std::string rest;  // a list of many files, as cached_list writes it
+  {
+    std::ifstream file(path);
+    std::string first;
+    std::getline(file, first);
+    for (std::string line; std::getline(file, line) && line.starts_with("# ");) rest += line + "\n";
+    for (int i = 0; i < 1000000; ++i) rest += "c/ILSVRC2012_val_" + std::to_string(100000000 + i) + ".JPEG 0\n";
+    write_list(path, std::filesystem::canonical(folder.path()), rest);
+    rest = std::string();
+  }
+  const double before_mb = private_mb();
+  const auto begin = std::chrono::steady_clock::now();
+  const ImageSplits splits = stores({{"name", "folder"}, {"path", folder.path()}, {"cache", cache.path()}});
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  EXPECT_EQ(splits.train->size() + splits.val->size(), 1000000);
+  EXPECT_LT(private_mb() - before_mb, 40);
+  EXPECT_LT(seconds, 1);
+  std::printf("opened in %.3f s with %.1f MB\n", seconds, private_mb() - before_mb);
 }
 
 TEST(SyntheticSource, MakesImagesOfAnySize) {

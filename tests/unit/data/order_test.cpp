@@ -291,5 +291,18 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
   EXPECT_THROW(Sampler(nullptr, 3, Remainder::drop), std::invalid_argument);
 }
 
+TEST(OrderTest, RepeatedSamplesFollowEachOther) {
+  const OrderPtr order = repeated_order(sequential_order(10), 3);
+  EXPECT_EQ(order->length(), 10);
+  EXPECT_EQ(order->indices(0, 0, 10), (std::vector<std::int64_t>{0, 0, 0, 1, 1, 1, 2, 2, 2, 3}));
+  EXPECT_EQ(order->indices(0, 2, 3), (std::vector<std::int64_t>{0, 1, 1}));
+  EXPECT_TRUE(order->indices(0, 4, 0).empty());
+  const OrderPtr inner = shuffled_order(100, 5);
+  const OrderPtr shuffled = repeated_order(inner, 4);
+  for (std::int64_t p = 0; p < 100; ++p) {
+    EXPECT_EQ(shuffled->indices(3, p, 1).front(), inner->indices(3, p / 4, 1).front());
+  }
+}
+
 }  // namespace order_test
 }  // namespace lockstep::data

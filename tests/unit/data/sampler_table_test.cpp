@@ -118,5 +118,17 @@ TEST(SamplerTableTest, ADataSetStatesItsClassesAndShapes) {
             "the samples do not have a width and height; choose another data.sampler");
 }
 
+TEST(SamplerTableTest, RepeatsComeFromTheKeyOrThePreset) {
+  const Splits splits = open_with({{"train_size", "100"}});
+  const auto algorithm = [&](const std::map<std::string, std::string>& values) {
+    return make_sampler(section(values), {splits.train.get(), 10, 1}).algorithm();
+  };
+  EXPECT_EQ(algorithm({}), "keyed permutation");
+  EXPECT_EQ(algorithm({{"repeats", "1"}}), "keyed permutation");
+  EXPECT_EQ(algorithm({{"repeats", "3"}}), "keyed permutation, repeated 3 times");
+  EXPECT_EQ(algorithm({{"preset", "torchvision2"}}), "keyed permutation, repeated 4 times");
+  EXPECT_EQ(algorithm({{"preset", "torchvision2"}, {"repeats", "1"}}), "keyed permutation");
+}
+
 }  // namespace sampler_table_test
 }  // namespace lockstep::data

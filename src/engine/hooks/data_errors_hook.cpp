@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/run_data.hpp>
+#include <lockstep/engine/run_view.hpp>
+#include <lockstep/log/log.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <set>
+
+#include "engine/hooks/hooks.hpp"
+#include "engine/measures/bad_samples.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+class DataErrorsHook : public Hook {
+ public:
+  DataErrorsHook(std::int64_t interval, std::string directory)
+      : interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
+
+  void after_step(RunView& run, const StepReport& report) override {
+    if (!is_log_due(report.progress, interval_)) return;
+    collect(run);
+    run.events.put("data_errors", static_cast<double>(names_.size()), {.is_smoothed = false});
+    const std::int64_t max = run.data.splits().errors->max();
+    if (static_cast<std::int64_t>(names_.size()) <= max) return;
+    run.requests.fail(std::make_exception_ptr(
+        DataError("more than data.max_errors = " + std::to_string(max) + " samples cannot be read; see " + path_)));
+  }
+
+  void after_train(RunView& run, Outcome outcome) override {
+    if (outcome != Outcome::failed) collect(run);
+  }
+
+ private:
+  void collect(RunView& run) {
+    std::string lines;
+    for (const auto& [rank, sample] : gather_bad_samples(run.world, *run.data.splits().errors)) {
+      if (!names_.insert(sample.name).second) continue;
+      if (!run.world.is_root()) continue;
+      log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
+      lines += sample.name + "\n";
+    }
+    if (!lines.empty()) std::ofstream(path_, std::ios::app) << lines;
+  }
+
+  std::int64_t interval_;
+  std::string path_;
+  std::set<std::string> names_;
+};
+
+}  // namespace
+
+std::unique_ptr<Hook> data_errors_hook(std::int64_t interval, const std::string& directory) {
+  return std::make_unique<DataErrorsHook>(interval, directory);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Training on image files: tools/configs/photos.ini on real photographs, and damaged, deleted and missing files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+
+#include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
+#include "support/archives.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace photos_test {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+using testing::run_ranks;
+
+std::string recipe() {
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  return "--config=" + std::string(source != nullptr ? source : ".") + "/tools/configs/photos.ini ";
+}
+
+double last(const std::string& run, const std::string& key) {
+  const auto series = report::read_series(run + "/metrics.jsonl", key);
+  return series.empty() ? -1 : series.back().second;
+}
+
+/// Paths of what differs between two stored checkpoints, "" when nothing does.
+std::string differences(const std::string& a, const std::string& b) {
+  return testing::differences(checkpoints::read(a), checkpoints::read(b));
+}
+
+class PhotosTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!fs::is_directory(photos())) GTEST_SKIP() << "no shared data: photos";
+  }
+
+  static fs::path photos() { return testing::shared_folder() / "data/photos"; }
+  std::string with_photos() const {
+    return recipe() + "--data.path=" + photos().string() + " --data.cache=" + folder_.path("cache") + " ";
+  }
+  std::string run_dir(const std::string& name) const { return "--run.dir=" + folder_.path(name) + " "; }
+
+  testing::TemporaryFolder folder_;
+};
+
+// A linear model on the pixels reaches 0.48 after 40 epochs.
+TEST_F(PhotosTest, TheRecipeLearns) {
+  const bool is_long = testing::is_long_run();
+  double sum = 0;
+  const std::vector<std::string> seeds =
+      is_long ? std::vector<std::string>{"1", "2", "3"} : std::vector<std::string>{"1"};
+  for (const std::string& seed : seeds) {
+    const Outcome outcome = run_ranks(
+        2, with_photos() + run_dir(seed) + "--run.seed=" + seed + (is_long ? "" : " --train.max_epochs=8"), 600);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    EXPECT_NE(outcome.output.find("12 classes: astronaut, brick"), std::string::npos) << outcome.output;
+    sum += last(folder_.path(seed), "val/accuracy");
+  }
+  EXPECT_GE(sum / static_cast<double>(seeds.size()), is_long ? 0.85 : 0.55);
+}
+
+/// Ten steps more than an epoch, evaluated at the end, without dependence on the number of ranks.
+const std::string kShort =
+    "--train.lanes=6 --train.max_steps=35 --train.max_epochs=0 --log.interval=1 --ckpt.interval=5 --ckpt.keep_last=9 "
+    "--model.channels=4,8 --model.hidden=16 ";
+const std::string kEnd = "/ckpt/step-000000000035";
+
+TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
+  const std::string straight = folder_.path("straight");
+  const Outcome first = run_ranks(1, with_photos() + run_dir("straight") + kShort, 120);
+  ASSERT_EQ(first.exit_code, 0) << first.output;
+  const auto losses = report::read_series(straight + "/metrics.jsonl", "loss");
+  ASSERT_EQ(losses.size(), 35U);
+  const auto expect_equal = [&](const std::string& name) {
+    EXPECT_EQ(report::read_series(folder_.path(name) + "/metrics.jsonl", "loss"), losses) << name;
+    EXPECT_EQ(last(folder_.path(name), "val/loss"), last(straight, "val/loss")) << name;
+  };
+  for (const int ranks : {2, 3}) {
+    const std::string name = "ranks" + std::to_string(ranks);
+    const std::string workers = "--data.workers=" + std::to_string(ranks - 2) + " ";
+    const Outcome outcome = run_ranks(ranks, with_photos() + run_dir(name) + kShort + workers, 120);
+    ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+    expect_equal(name);
+    EXPECT_EQ(differences(folder_.path(name) + kEnd, straight + kEnd), "");
+  }
+
+  // The same images as lists, in the same order.
+  for (const char* split : {"train", "val"}) {
+    std::vector<std::string> classes;
+    for (const auto& entry : fs::directory_iterator(photos() / split)) classes.push_back(entry.path().filename());
+    std::sort(classes.begin(), classes.end());
+    std::ofstream list(folder_.path(std::string(split) + ".txt"));
+    for (std::size_t label = 0; label < classes.size(); ++label) {
+      std::vector<std::string> files;
+      for (const auto& entry : fs::directory_iterator(photos() / split / classes[label])) {
+        files.push_back(entry.path().string());
+      }
+      std::sort(files.begin(), files.end());
+      for (const std::string& file : files) list << file << "\t" << label << "\n";
+    }
+  }
+  const Outcome listed =
+      run_ranks(2,
+                recipe() + run_dir("listed") + kShort + "--data.name=list --data.path=" + folder_.path("train.txt") +
+                    " --data.val_path=" + folder_.path("val.txt"),
+                120);
+  ASSERT_EQ(listed.exit_code, 0) << listed.output;
+  expect_equal("listed");
+
+  // Killed within an epoch, soon after the checkpoint of step 10 exists.
+  const std::string killed = folder_.path("killed");
+  const std::string script = testing::mpirun_command(2) + " " + testing::trainer_program() + " " + with_photos() +
+                             run_dir("killed") + kShort + "& job=$!; while kill -0 $job && [ ! -e " + killed +
+                             "/ckpt/step-000000000010 ]; do sleep 0.02; done; " +
+                             "for p in $(pgrep -x trainer); do if grep -qa -e '--run.dir=" + killed +
+                             "' /proc/$p/cmdline; then kill -9 $p; fi; done; wait $job";
+  EXPECT_NE(testing::run_shell(script, 120).exit_code, 0);
+  const Outcome resumed = run_ranks(3, with_photos() + run_dir("killed") + kShort + "--resume=auto", 120);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("resumed at step"), std::string::npos) << resumed.output;
+  expect_equal("killed");
+  EXPECT_EQ(differences(killed + kEnd, straight + kEnd), "");
+}
+
+/// A PPM file of one color.
+std::string ppm(int value) { return "P6 8 8 255\n" + std::string(8 * 8 * 3, static_cast<char>(value)); }
+
+/// Two classes of 24 images each.
+class DamagedFilesTest : public ::testing::Test {
+ protected:
+  DamagedFilesTest() {
+    for (int i = 0; i < 48; ++i) {
+      const std::string class_folder = i % 2 == 0 ? "images/a" : "images/b";
+      fs::create_directories(folder_ / class_folder);
+      folder_.write(class_folder + "/" + std::to_string(i) + ".ppm", ppm(3 * i));
+    }
+  }
+
+  Outcome train(int ranks, const std::string& more) const {
+    return run_ranks(ranks,
+                     "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
+                         " --data.val_fraction=0.25 --model.channels=4 --model.hidden=8 --train.global_batch_size=12 "
+                         "--log.interval=1 --run.dir=" +
+                         folder_.path("run") + " " + more,
+                     120);
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+TEST_F(DamagedFilesTest, ADamagedImageEndsTheRun) {
+  folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
+  folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
+  const Outcome outcome = train(2, "--data.check=full --train.max_epochs=1");
+  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{3, 3})) << outcome.output;
+  EXPECT_NE(outcome.output.find("images/"), std::string::npos);
+  const Outcome unchecked = train(2, "--data.check=off --train.max_epochs=4");
+  EXPECT_EQ(unchecked.exit_code, 3) << unchecked.output;
+  EXPECT_NE(unchecked.output.find(".ppm: "), std::string::npos) << unchecked.output;
+}
+
+TEST_F(DamagedFilesTest, ADamagedImageIsReplacedAndListed) {
+  folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
+  folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
+  const Outcome outcome = train(2, "--data.on_error=replace --train.max_epochs=4");
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const std::string bad = folder_.read("run/bad_samples.txt");
+  EXPECT_NE(bad.find("a/4.ppm\n"), std::string::npos) << bad;
+  EXPECT_NE(bad.find("b/5.ppm\n"), std::string::npos) << bad;
+  EXPECT_EQ(bad.size(), 16U) << bad;
+  EXPECT_EQ(last(folder_.path("run"), "data_errors"), 2);
+  EXPECT_NE(outcome.output.find("replaces a sample: " + folder_.path("images/a/4.ppm")), std::string::npos);
+  fs::rename(folder_ / "run", folder_ / "earlier");
+  const Outcome excluded =
+      train(1, "--data.check=full --train.max_epochs=1 --data.exclude=" + folder_.path("earlier/bad_samples.txt"));
+  EXPECT_EQ(excluded.exit_code, 0) << excluded.output;
+  fs::remove_all(folder_ / "run");
+  const Outcome limited = train(2, "--data.on_error=replace --data.max_errors=1 --train.max_epochs=4");
+  EXPECT_EQ(limited.exit_code, 3) << limited.output;
+  EXPECT_NE(limited.output.find("data.max_errors = 1"), std::string::npos) << limited.output;
+}
+
+// The list of the folder is read before the files are deleted.
+TEST_F(DamagedFilesTest, FilesThatDisappearDuringTheRunAreNamed) {
+  const std::string script =
+      testing::mpirun_command(2) + " " + testing::trainer_program() +
+      " --data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
+      " --data.val_fraction=0 --eval.when=never --train.max_epochs=100000 --model.channels=4 --model.hidden=8 "
+      "--train.global_batch_size=12 --log.interval=1 --run.dir=" +
+      folder_.path("run") + " & job=$!; while kill -0 $job && ! grep -q loss " + folder_.path("run/metrics.jsonl") +
+      " 2>/dev/null; do sleep 0.05; done; rm -r " + folder_.path("images/a") + "; wait $job";
+  const Outcome outcome = testing::run_shell(script, 120);
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+  EXPECT_NE(outcome.output.find("images/a/"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("cannot be opened (No such file or directory)"), std::string::npos) << outcome.output;
+}
+
+TEST(ImageInputTest, DamagedListsAndFoldersAreRefused) {
+  const fs::path malformed = testing::shared_folder() / "reference/data/malformed";
+  if (!fs::is_directory(malformed)) GTEST_SKIP() << "no shared data: malformed";
+  const testing::TemporaryFolder folder;
+  struct Case {
+    std::string source;
+    std::string path;
+    std::string more;
+    std::vector<std::string> words;
+  };
+  const std::vector<Case> cases = {
+      {"folder", "folder/empty_class", "", {"'b'"}},
+      {"folder", "folder/flat", "", {"class folders"}},
+      {"folder", "folder/new_class", "", {"'c'"}},
+      {"list", "list_range.txt", "--data.classes=3", {"5", "2", "line 2"}},
+      {"list", "list_negative.txt", "--data.classes=3", {"-1", "line 1"}},
+      {"list", "list_no_label.txt", "--data.classes=3", {"line 1"}},
+      {"list", "list_missing.txt", "--data.classes=3", {"empty.jpg"}},
+      {"list", "list_escape.txt", "--data.classes=3", {"passwd"}},
+      {"cifar10", "list_escape.txt", "", {"data_batch_1.bin"}},
+  };
+  for (const Case& c : cases) {
+    const Outcome outcome =
+        run_ranks(2, "--data.name=" + c.source + " --data.path=" + (malformed / c.path).string() + " " + c.more +
+                         (c.source == "folder" ? " --data.cache=off" : "") + " --run.dir=" + folder.path("run"));
+    EXPECT_EQ(outcome.rank_codes, (std::vector<int>{3, 3})) << c.path << outcome.output;
+    const std::size_t error = outcome.output.find(" error ");
+    ASSERT_NE(error, std::string::npos) << outcome.output;
+    const std::string line = outcome.output.substr(error, outcome.output.find('\n', error) - error);
+    for (const std::string& word : c.words) EXPECT_NE(line.find(word), std::string::npos) << word << "\n" << line;
+  }
+}
+
+}  // namespace photos_test
+}  // namespace lockstep
