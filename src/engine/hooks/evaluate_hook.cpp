@@ -70,7 +70,9 @@ class EvaluateHook : public Hook {
       confusion.add(last);
       pictures.add(last);
     };
-    const auto measure = [&] { result = evaluate(run.world, run.wrapper, dataset, settings_.limits, meters, notify); };
+    EvaluationLimits limits = settings_.limits;
+    limits.loader_threads = run.data.loader_threads();
+    const auto measure = [&] { result = evaluate(run.world, run.wrapper, dataset, limits, meters, notify); };
     run.begin_evaluation();
     settings_.weights.value == "trained" ? measure() : with_average(run.wrapper, run.average, measure);
     confusion.sum_over_ranks(run.collectives);

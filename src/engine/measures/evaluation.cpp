@@ -3,12 +3,14 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
+#include <lockstep/data/loader.hpp>
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/hook.hpp>
 
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -112,8 +114,8 @@ class BatchEvaluator {
                  const std::function<void(StepEvent, const LastBatch&)>& notify)
       : wrapper_(&wrapper), dataset_(&dataset), limits_(limits), meters_(&meters), notify_(&notify) {}
 
-  void count(std::int64_t batch, LossSums& losses, EvaluationResult& result) {
-    const batch::Batch given = batch_in_order(*dataset_, limits_, batch);
+  /// @param given  the batch with number `batch`
+  void count(std::int64_t batch, const batch::Batch& given, LossSums& losses, EvaluationResult& result) {
     LastBatch last{.is_training = false, .given = &given, .model = &wrapper_->model()};
     const auto on_forward = [&](const batch::Batch& prepared, const batch::Outputs& outputs) {
       last.batch = &prepared;
@@ -241,9 +243,28 @@ std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& li
   return limits.max_batches > 0 ? std::min(all, limits.max_batches) : all;
 }
 
-batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
+namespace {
+
+std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const EvaluationLimits& limits,
+                                        std::int64_t batch) {
   const std::int64_t begin = batch * limits.batch_size;
-  std::vector<batch::Draw> draws = batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
+  return batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
+}
+
+/// @param dataset  must outlive the loader
+std::unique_ptr<data::Loader> open_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
+                                          const data::Share& batches) {
+  const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
+  const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
+  return std::make_unique<data::Loader>(
+      borrowed, plan, batches.begin, batches.begin + batches.count,
+      data::LoaderOptions{.workers = limits.loader_threads, .prefetch = 2, .name = "the evaluated data"});
+}
+
+}  // namespace
+
+batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
+  std::vector<batch::Draw> draws = draws_of_batch(dataset, limits, batch);
   batch::Batch given = dataset.get(draws);
   given.set_draws(std::move(draws));
   return given;
@@ -351,8 +372,9 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
   world.all_or_throw([&] {
+    const std::unique_ptr<data::Loader> loader = open_loader(dataset, limits, share);
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      evaluator.count(batch, losses, result);
+      evaluator.count(batch, loader->next(), losses, result);
       progress.show(batch - share.begin + 1);
     }
     // If forwards gather parameters, all ranks run the same number of forwards: that of the first rank, which has the

@@ -27,6 +27,7 @@ KeySpec metrics_key(const char* name, const char* help, const std::vector<metric
 struct EvaluationLimits {
   std::int64_t batch_size = 1;   ///< samples of one forward on one rank; >= 1
   std::int64_t max_batches = 0;  ///< batches of all ranks together; 0 = the whole data set
+  int loader_threads = 0;        ///< threads of a rank that load batches in advance; 0 = none
 
   bool operator==(const EvaluationLimits&) const = default;
 };

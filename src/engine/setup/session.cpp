@@ -210,7 +210,8 @@ Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& s
   const data::Splits splits = open_data(world, sections, registry, options);
   const std::unique_ptr<Strategy> made = make_strategy(sections, world, registry);
   Strategy& strategy = made->prepare(splits.train->task());
-  const EvalSettings eval = EvalSettings::from(sections.at("eval"));
+  EvalSettings eval = EvalSettings::from(sections.at("eval"));
+  eval.limits.loader_threads = strategy.loader_threads();
   checkpoints::Archive archive;
   bool is_average = false;
   world.all_or_throw([&] {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 
 #include "report/html.hpp"
 #include "report/image.hpp"
@@ -80,12 +81,26 @@ std::string target_of(const data::ImageStore& store, std::int64_t index, const s
 
 std::string size_text(const Image& image) { return std::to_string(image.width) + " x " + std::to_string(image.height); }
 
+/// A line with options where the default ones need an addition or change nothing.
+std::string example_line(const data::TransformRow& row, const Image& original) {
+  const std::string size = ",size=" + std::to_string((std::min(original.height, original.width) + 1) / 2);
+  static const std::map<std::string, std::string> options = {
+      {"color_jitter", ",brightness=0.5,contrast=0.5,saturation=0.5,hue=0.1"},
+      {"affine", ",degrees=20,translate=0.1/0.1,shear=10"}};
+  const auto found = options.find(row.name);
+  if (found != options.end()) return row.name + found->second;
+  const bool needs_size = std::any_of(row.keys.begin(), row.keys.end(), [](const KeySpec& key) {
+    return key.name == "size" && (key.default_value.empty() || key.default_value == "0");
+  });
+  return row.name + (needs_size ? size : "");
+}
+
 /// The result of the first draw that changes the picture, or of the last one tried.
 CaptionedImage picture_of_transform(const data::StoredImage& stored, const data::TransformRow& row,
                                     const data::PipelineOptions& how, const std::vector<data::TransformRow>& rows,
                                     const Image& original) {
   const bool is_tensor = row.stage == data::TransformStage::tensor;
-  const data::Pipeline pipeline = pipeline_of(how, {row.name}, rows);
+  const data::Pipeline pipeline = pipeline_of(how, {example_line(row, original)}, rows);
   data::Workspace workspace;
   CaptionedImage result;
   for (std::int64_t epoch = 0; epoch < kTries; ++epoch) {
@@ -153,7 +168,7 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
 
 ContactSheet sheet_of_transforms(const data::ImageStore& store, std::int64_t index, const data::PipelineOptions& how,
                                  const std::vector<data::TransformRow>& rows) {
-  ContactSheet sheet{.title = "Transforms with their default options", .columns = 6, .cells = {}};
+  ContactSheet sheet{.title = "Transforms, with their default options where possible", .columns = 6, .cells = {}};
   data::ReadBuffer buffer;
   data::Workspace workspace;
   const data::StoredImage stored = store.read(index, buffer);

@@ -28,7 +28,7 @@ struct ChosenImages {
   data::ImageSplits stores;
   data::Splits datasets;
   data::PipelineOptions how;  ///< without lines
-  std::vector<std::string> class_names;
+  std::vector<std::string> class_names = {};
 
   const data::Pipeline& train_pipeline() const {
     return dynamic_cast<const data::ImageDataset&>(*datasets.train).pipeline();

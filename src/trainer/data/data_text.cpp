@@ -3,7 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 
-#include <ATen/core/Tensor.h>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 

@@ -80,11 +80,15 @@ TEST(BatchLayoutTest, EqualNumbersOfPassesArePossibleOrRefused) {
             const data::Share positions = layout.positions_of(part);
             ASSERT_EQ(positions.begin, end);
             ASSERT_GE(positions.count, 1);
-            if (micro_batch > 0) { ASSERT_LE(positions.count, micro_batch); }
+            if (micro_batch > 0) {
+              ASSERT_LE(positions.count, micro_batch);
+            }
             end += positions.count;
           }
         }
-        if (are_possible) { ASSERT_EQ(end, global_batch); }
+        if (are_possible) {
+          ASSERT_EQ(end, global_batch);
+        }
       }
     }
   }

@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `trainer data`: facts about a data set, without training.
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include <cstdint>
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "report/metrics_reader.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace data_command_test {
+
+using testing::Outcome;
+using testing::run_ranks;
+using testing::run_shell;
+
+nlohmann::json json_of(const std::string& arguments) {
+  const Outcome outcome = run_shell(testing::trainer_program() + " data --json " + arguments + " 2>/dev/null");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  return nlohmann::json::parse(outcome.output);
+}
+
+/// Images as text files of the format PGM, which a test can write.
+class DataCommandTest : public ::testing::Test {
+ protected:
+  /// A grey image with rows of these values.
+  void write_image(const std::string& name, int width, int height, int value) {
+    const std::filesystem::path path = std::filesystem::path(data_) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::string bytes = "P5 " + std::to_string(width) + " " + std::to_string(height) + " 255\n";
+    for (int i = 0; i < width * height; ++i) bytes += static_cast<char>(i % 2 == 0 ? value : 0);
+    testing::write_file(path, bytes);
+  }
+
+  testing::TemporaryFolder folder_;
+  std::string data_ = folder_.path("images");
+  std::string source_ = "--data.name=folder --data.cache=off --data.path=" + data_ + " ";
+};
+
+TEST_F(DataCommandTest, CountsSizesDuplicatesAndStatistics) {
+  write_image("train/a/1.pgm", 4, 2, 255);
+  write_image("train/a/2.pgm", 8, 2, 255);
+  write_image("train/b/3.pgm", 6, 6, 255);
+  write_image("val/a/copy.pgm", 8, 2, 255);
+  write_image("val/b/4.pgm", 2, 10, 255);
+  const nlohmann::json facts = json_of(source_);
+  EXPECT_EQ(facts["class_names"], nlohmann::json({"a", "b"}));
+  const nlohmann::json& train = facts["splits"]["train"];
+  EXPECT_EQ(train["images"], 3);
+  EXPECT_EQ(train["images_of_class"], nlohmann::json({2, 1}));
+  EXPECT_EQ(train["width"], (nlohmann::json{{"min", 4.0}, {"median", 6.0}, {"max", 8.0}}));
+  EXPECT_EQ(train["height"], (nlohmann::json{{"min", 2.0}, {"median", 2.0}, {"max", 6.0}}));
+  EXPECT_EQ(train["aspect"], (nlohmann::json{{"min", 1.0}, {"median", 2.0}, {"max", 4.0}}));
+  EXPECT_EQ(train["bytes"], 3 * 11 + 4 * 2 + 8 * 2 + 6 * 6);
+  EXPECT_EQ(train["channels"], nlohmann::json({{"1", 3}}));
+  EXPECT_EQ(facts["splits"]["val"]["images_of_class"], nlohmann::json({1, 1}));
+  ASSERT_EQ(facts["duplicates"].size(), 1U);
+  EXPECT_EQ(facts["duplicates"][0]["same_as"].size(), 1U);
+  // Half of the pixels are 255, the others 0.
+  EXPECT_EQ(facts["mean"], nlohmann::json({0.5, 0.5, 0.5}));
+  EXPECT_EQ(facts["std"], nlohmann::json({0.5, 0.5, 0.5}));
+}
+
+TEST_F(DataCommandTest, DamagedImagesAreListedOnEveryRank) {
+  for (const std::string name : {"train/a/1.pgm", "train/a/2.pgm", "train/b/3.pgm", "val/a/4.pgm"}) {
+    write_image(name, 4, 4, 200);
+  }
+  testing::write_file(data_ + "/train/b/short.pgm", "P5 4 4 255\nabc");
+  testing::write_file(data_ + "/val/a/text.jpg", "this is no image");
+  const Outcome outcome = run_ranks(2, "data --check " + source_);
+  EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
+  EXPECT_NE(outcome.output.find("bad: " + data_ + "/train/b/short.pgm: "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("bad: " + data_ + "/val/a/text.jpg: "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("2 images cannot be read"), std::string::npos) << outcome.output;
+}
+
+TEST_F(DataCommandTest, SheetsAreAPageOrAPicture) {
+  for (const std::string name : {"train/a/1.pgm", "train/b/2.pgm", "val/a/3.pgm"}) write_image(name, 20, 16, 200);
+  const std::string lines =
+      "--data.transform=random_resized_crop,size=8 --data.transform=horizontal_flip "
+      "--data.val_transform=resize,size=8 ";
+  for (const std::string command : {"data ", "data --list-transforms "}) {
+    const std::string page = folder_.path("sheet.html");
+    const std::string picture = folder_.path("sheet.png");
+    EXPECT_EQ(run_ranks(1, command + source_ + lines + "--sheet=" + page).exit_code, 0);
+    EXPECT_EQ(run_ranks(1, command + source_ + lines + "--sheet=" + picture).exit_code, 0);
+    EXPECT_NE(testing::read_file(page).find("random_resized_crop "), std::string::npos);
+    EXPECT_EQ(testing::read_file(picture).substr(1, 3), "PNG");
+  }
+  const Outcome refused = run_ranks(1, "data " + source_ + lines + "--sheet=sheet.gif");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("'sheet.gif' must end in .html or .png"), std::string::npos) << refused.output;
+}
+
+TEST_F(DataCommandTest, TheSpeedHasAVerdict) {
+  for (const std::string name : {"train/a/1.pgm", "train/b/2.pgm", "val/a/3.pgm"}) write_image(name, 20, 16, 200);
+  const Outcome outcome = run_ranks(1,
+                                    "data --speed=0.5 --data.transform=resize,size=8 "
+                                    "--data.transform=center_crop,size=8 --data.val_transform=resize,size=8 " +
+                                        source_);
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("Most of the time is used for "), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("One loader thread gives "), std::string::npos) << outcome.output;
+  EXPECT_EQ(run_ranks(1, "data --speed=fast " + source_).exit_code, 2);
+}
+
+TEST_F(DataCommandTest, SourcesWithoutImageFiles) {
+  const nlohmann::json digits = json_of("--data.train_size=25 --data.val_size=10");
+  EXPECT_EQ(digits["splits"]["train"]["samples"], 25);
+  EXPECT_EQ(digits["splits"]["train"]["samples_of_class"], nlohmann::json({3, 3, 3, 3, 3, 2, 2, 2, 2, 2}));
+  const std::string path = folder_.path("text.txt");
+  const std::string line = "to be or not to be, that is the question\n";
+  testing::write_file(path, line + line + line);
+  const nlohmann::json text = json_of("--data.name=text --data.block=5 --data.path=" + path);
+  EXPECT_EQ(text["splits"]["train"]["first_window"], "to be");
+  EXPECT_EQ(run_ranks(1, "data --sheet=a.html").exit_code, 2);
+}
+
+TEST_F(DataCommandTest, Photographs) {
+  const std::filesystem::path shared = testing::shared_folder();
+  if (shared.empty()) GTEST_SKIP() << "LOCKSTEP_SHARED is not set";
+  const nlohmann::json facts =
+      json_of("--check --data.name=folder --data.cache=off --data.path=" + (shared / "data" / "photos").string());
+  // data/photos/README.md: 12 classes, 100 and 30 patches of each, 44 to 80 pixels wide, every twentieth a PNG.
+  EXPECT_EQ(facts["class_names"].size(), 12U);
+  EXPECT_EQ(facts["splits"]["train"]["images_of_class"], nlohmann::json(std::vector<int>(12, 100)));
+  EXPECT_EQ(facts["splits"]["val"]["images_of_class"], nlohmann::json(std::vector<int>(12, 30)));
+  EXPECT_EQ(facts["splits"]["train"]["width"]["min"], 44.0);
+  EXPECT_EQ(facts["splits"]["train"]["width"]["max"], 80.0);
+  EXPECT_EQ(facts["splits"]["train"]["formats"]["PNG"], 60);
+  EXPECT_EQ(facts["splits"]["train"]["formats"]["JPEG"], 1140);
+  std::uintmax_t bytes = 0;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(shared / "data" / "photos" / "train")) {
+    if (entry.is_regular_file()) bytes += entry.file_size();
+  }
+  EXPECT_EQ(facts["splits"]["train"]["bytes"], bytes);
+  EXPECT_TRUE(facts["splits"]["train"]["bad"].empty());
+  EXPECT_TRUE(facts["splits"]["val"]["bad"].empty());
+  EXPECT_TRUE(facts["duplicates"].empty());
+}
+
+// Random transforms, decoded by any number of threads on any number of ranks, also after a resume in mid-epoch: the
+// losses are equal in all bits.
+TEST(LoadedImagesTest, ThreadsRanksAndResumesDoNotChangeTheSamples) {
+  const testing::TemporaryFolder folder;
+  const std::string run =
+      "--data.name=synthetic --data.shape=3,20,24 --data.size=120 --data.val_fraction=0.2 "
+      "--data.transform=random_resized_crop,size=12 --data.transform=color_jitter,brightness=0.4 "
+      "--data.transform=horizontal_flip --data.val_transform=resize,size=12 "
+      "--data.val_transform=center_crop,size=12 --model.channels=4,4 --model.hidden=8 "
+      "--train.lanes=12 --train.global_batch_size=24 --train.max_epochs=0 --log.interval=1 "
+      "--ckpt.keep_best=0 ";
+  const auto losses = [&](const std::string& name) {
+    return report::read_series(folder.path(name) + "/metrics.jsonl", "loss");
+  };
+  const auto train = [&](int ranks, int workers, const std::string& name, const std::string& more) {
+    const Outcome outcome = run_ranks(
+        ranks, run + "--data.workers=" + std::to_string(workers) + " --run.dir=" + folder.path(name) + " " + more);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  };
+  train(1, 0, "reference", "--train.max_steps=9");  // four steps per epoch
+  const auto expected = losses("reference");
+  ASSERT_EQ(expected.size(), 9U);
+  EXPECT_NE(expected[0].second, expected[4].second);
+  const std::vector<std::pair<int, int>> ranks_and_workers = {{1, 3}, {2, 1}, {3, 0}, {3, 3}, {4, 1}};
+  for (const auto& [ranks, workers] : ranks_and_workers) {
+    const std::string name = std::to_string(ranks) + "x" + std::to_string(workers);
+    train(ranks, workers, name, "--train.max_steps=9");
+    EXPECT_EQ(losses(name), expected) << name;
+  }
+  train(2, 3, "resumed", "--train.max_steps=6");
+  train(3, 1, "resumed", "--train.max_steps=9 --resume=must");
+  EXPECT_EQ(losses("resumed"), expected);
+}
+
+}  // namespace data_command_test
+}  // namespace lockstep
