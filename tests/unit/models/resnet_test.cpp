@@ -24,16 +24,16 @@ TEST(ResNetTest, TheImagenetStemHasAWideKernel) {
   Section options = Section::with_defaults("model", model_keys());
   options.set("name", "resnet18", "test");
   options.set("width", "4", "test");
-  const auto count = [&options] {
+  const auto parameter_count = [&options] {
     std::int64_t count = 0;
-    const auto model = build(options, Task{.sample_shape = {3, 64, 64}, .classes = 10}, 1);
+    const auto model = build(options, Task{.sample_shape = {3, 64, 64}, .classes = 10}, 1, at::kFloat);
     EXPECT_EQ(model->forward(torch::ones({2, 3, 64, 64})).sizes(), (std::vector<std::int64_t>{2, 10}));
     for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
     return count;
   };
-  const std::int64_t small = count();
+  const std::int64_t small = parameter_count();
   options.set("stem", "imagenet", "test");
-  EXPECT_EQ(count() - small, 4 * 3 * (7 * 7 - 3 * 3));
+  EXPECT_EQ(parameter_count() - small, 4 * 3 * (7 * 7 - 3 * 3));
 }
 
 /// The same network of torch::nn layers, with its layers in the order of registration.
