@@ -47,9 +47,7 @@ Settings common(const char* steps) {
           {"train.lanes", "8"},
           {"train.max_epochs", "0"},
           {"train.max_steps", steps},
-          {"data.workers", "0"},
-          {"data.train_size", "200"},
-          {"data.val_size", "50"}};
+          {"data.workers", "0"}};
 }
 
 /// The long run has the steps of the promise, the short one enough to tell.
@@ -58,8 +56,9 @@ const char* steps() {
   return is_long != nullptr && std::string(is_long) == "1" ? "200" : "12";
 }
 
-const Settings kCnn = {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}};
-const Settings kResnet = {{"model.name", "resnet18"}, {"model.width", "8"}};
+const Settings kDigits = {{"data.train_size", "200"}, {"data.val_size", "50"}};
+const Settings kCnn = with(kDigits, {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}});
+const Settings kResnet = with(kDigits, {{"model.name", "resnet18"}, {"model.width", "8"}});
 
 /// A small gpt with dropout, over text that every rank can read.
 Settings gpt() {
