@@ -3,7 +3,6 @@
 
 #include <algorithm>
 
-#include "data/image/presets.hpp"
 #include "trainer/commands.hpp"
 #include "trainer/table_text.hpp"
 
@@ -51,22 +50,6 @@ std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is
   return table_text(rows);
 }
 
-/// Shows the lines for which data.preset stands, so that they can be copied and changed.
-void expand_preset(config::Config& config) {
-  const Section& data = config.section("data");
-  const std::string preset = data.has("preset") ? data.text("preset") : "";
-  if (preset.empty()) return;
-  const data::ExpandedPreset expanded = data::expand_preset(preset, static_cast<int>(data.integer("image_size")));
-  const std::string origin = "data.preset = " + preset;
-  const auto set_lines = [&](const std::string& key, const std::vector<std::string>& lines) {
-    if (!data.texts(key).empty()) return;
-    for (const std::string& line : lines) config.set("data." + key, line, origin);
-  };
-  set_lines("transform", expanded.train);
-  set_lines("val_transform", expanded.val);
-  if (data.integer("repeats") == 0) config.set("data.repeats", std::to_string(expanded.repeats), origin);
-}
-
 }  // namespace
 
 ExitCode show_config(const Job& job, const config::Invocation& invocation) {
@@ -75,9 +58,7 @@ ExitCode show_config(const Job& job, const config::Invocation& invocation) {
     job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
     });
-    config::Config shown = invocation.config;
-    job.world.all_or_throw([&] { expand_preset(shown); });
-    log::plain(shown.explain());
+    log::plain(invocation.config.explain());
     return ExitCode::done;
   }
   const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.registry, 2);

@@ -11,6 +11,7 @@
 
 #include "core/message.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/preset.hpp"
 #include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
@@ -30,7 +31,10 @@ void tune_allocator() {
 ExitCode dispatch(const Job& job) {
   config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
-    job.world.all_or_throw([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
+    job.world.all_or_throw([&] {
+      parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys);
+      expand_preset(parsed->config);
+    });
     return std::move(*parsed);
   }();
   if (invocation.command != "train") leave_on_signals();

@@ -47,13 +47,26 @@ TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
   EXPECT_NE(outcome.output.find("command line"), std::string::npos) << outcome.output;
 }
 
+/// From the first place of `text` to the end of its line; "" if it occurs nowhere.
+std::string line_of(const std::string& table, const std::string& text) {
+  const std::size_t at = table.find(text);
+  return at == std::string::npos ? "" : table.substr(at, table.find('\n', at) - at);
+}
+
 TEST(CommandLineTest, ConfigShowsTheLinesOfAPreset) {
-  const Outcome outcome = run_ranks(1, "config --data.name=folder --data.preset=torchvision2");
-  EXPECT_EQ(outcome.exit_code, 0);
-  for (const char* line : {"random_resized_crop,size=176", "trivial_augment_wide,filter=bilinear", "resize,size=232",
-                           "data.preset = torchvision2"}) {
-    EXPECT_NE(outcome.output.find(line), std::string::npos) << line << outcome.output;
+  const Outcome outcome = run_ranks(
+      1, "config --data.name=synthetic --data.preset=torchvision2 --data.image_size=112 --train.mix=mixup,alpha=0.5");
+  EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+  for (const char* text : {"random_resized_crop,size=88", "trivial_augment_wide,filter=bilinear",
+                           "random_erasing,p=0.1", "resize,size=116", "center_crop,size=112", "loss.label_smoothing"}) {
+    EXPECT_NE(line_of(outcome.output, text), "") << text;
   }
+  EXPECT_NE(line_of(outcome.output, "loss.label_smoothing").find("0.1"), std::string::npos) << outcome.output;
+  EXPECT_NE(line_of(outcome.output, "loss.label_smoothing").find("data.preset = torchvision2"), std::string::npos);
+  // What is set stays.
+  EXPECT_EQ(outcome.output.find("cutmix,alpha=1"), std::string::npos) << outcome.output;
+  EXPECT_NE(line_of(outcome.output, "train.mix ").find("mixup,alpha=0.5"), std::string::npos) << outcome.output;
+  EXPECT_EQ(run_ranks(1, "config --data.preset=imagenets").exit_code, 2);
 }
 
 std::string user_program() {
