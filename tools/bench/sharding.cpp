@@ -77,8 +77,19 @@ int main(int argc, char** argv) {
       {"stage 1", {{"strategy.name", "sharded"}, {"strategy.stage", "1"}}},
       {"stage 2", {{"strategy.name", "sharded"}, {"strategy.stage", "2"}}},
       {"stage 3", {{"strategy.name", "sharded"}, {"strategy.stage", "3"}}},
-      {"stage 3, no prefetch",
-       {{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"strategy.prefetch", "false"}}}};
+      {"stage 3, no prefetch", {{"strategy.name", "sharded"}, {"strategy.stage", "3"}, {"strategy.prefetch", "false"}}},
+      {"ddp, private, bf16",
+       {{"strategy.name", "ddp"},
+        {"ddp.shared_parameters", "false"},
+        {"train.precision", "bf16"},
+        {"train.param_dtype", "bf16"},
+        {"train.master_weights", "false"}}},
+      {"stage 3, bf16",
+       {{"strategy.name", "sharded"},
+        {"strategy.stage", "3"},
+        {"train.precision", "bf16"},
+        {"train.param_dtype", "bf16"},
+        {"train.master_weights", "false"}}}};
   const auto chosen = argc == 2 ? strategies.find(argv[1]) : strategies.end();
   if (chosen == strategies.end()) return std::fprintf(stderr, "usage: bench_sharding STRATEGY\n"), 2;
   mpi::Environment environment(&argc, &argv);
