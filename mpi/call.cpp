@@ -26,6 +26,8 @@ const char* name_of(Kind kind) {
       return "allocate_bucket";
     case Kind::split:
       return "split";
+    case Kind::replay:
+      return "the replay of a captured step";
   }
   return "unknown operation";
 }
@@ -50,6 +52,7 @@ std::string arguments_of(const Call& call) {
       return count + "bytes";
     case Kind::barrier:
     case Kind::split:
+    case Kind::replay:
       break;
   }
   return "";
@@ -84,6 +87,7 @@ const char* name_of(ReduceOp op) {
 }
 
 std::string describe(const Call& call) {
+  if (call.kind == Kind::replay) return name_of(call.kind);
   return std::string(name_of(call.kind)) + " #" + std::to_string(call.sequence) + arguments_of(call) +
          (call.is_on_device ? " on the GPU" : "");
 }

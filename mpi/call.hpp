@@ -18,7 +18,8 @@ enum class Kind : std::uint8_t {
   reduce_scatter,
   barrier,
   allocate_bucket,
-  split
+  split,
+  replay  ///< of a captured step, with all operations that it has; without a number
 };
 
 /// What a rank asks its peers to do together with it. All ranks must request the same; lies in shared memory and

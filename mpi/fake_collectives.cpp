@@ -48,6 +48,7 @@ class FakeCollectives final : public OrderedCollectives {
       case Kind::barrier:
       case Kind::allocate_bucket:
       case Kind::split:
+      case Kind::replay:
         return;
     }
   }

@@ -142,6 +142,7 @@ void HierarchicalCollectives::run(const Job& job) {
     case Kind::barrier:
     case Kind::allocate_bucket:
     case Kind::split:
+    case Kind::replay:
       return;  // all have come: that is all
   }
 }

@@ -38,6 +38,7 @@ class MpiCollectives final : public OrderedCollectives {
       case Kind::barrier:
       case Kind::allocate_bucket:
       case Kind::split:
+      case Kind::replay:
         return;  // all have come: that is all
     }
   }

@@ -80,6 +80,17 @@ class NcclCollectives final : public OrderedCollectives {
   std::string_view name() const noexcept override { return "nccl"; }
   bool has_device_buckets() const noexcept override { return true; }
 
+  void begin_capture() override {
+    if (link_) link_->begin_capture();
+  }
+  void end_capture() override {
+    if (link_) link_->end_capture();
+  }
+  void replay(const std::function<void()>& launch) override {
+    if (!link_) return launch();
+    link_->replay(launch);
+  }
+
  protected:
   BucketMemory allocate(std::size_t bytes) override {
     const std::shared_ptr<NcclLink>& connected = link();
@@ -126,6 +137,7 @@ class NcclCollectives final : public OrderedCollectives {
       case Kind::barrier:
       case Kind::allocate_bucket:
       case Kind::split:
+      case Kind::replay:
         return host_->barrier();
     }
   }
@@ -197,6 +209,7 @@ class NcclCollectives final : public OrderedCollectives {
         case Kind::barrier:
         case Kind::allocate_bucket:
         case Kind::split:
+        case Kind::replay:
           return nullptr;  // have no memory
       }
       return nullptr;

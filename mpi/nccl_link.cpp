@@ -130,8 +130,12 @@ void NcclLink::settle(const std::string& what, double limit_s) {
 
 /// What was started last is on the stream for good, and its end is marked. Until then NCCL takes no other call.
 void NcclLink::end_launch() {
-  if (operations_.empty() || operations_.back().end != nullptr) return;
-  Started& last = operations_.back();  // only this thread adds and removes
+  std::deque<Started>& operations = is_capturing_ ? captured_ : operations_;
+  if (!operations.empty()) end_launch_of(operations.back());  // only this thread adds and removes
+}
+
+void NcclLink::end_launch_of(Started& last) {
+  if (last.end != nullptr) return;
   settle(describe(last.call), options_.wait.timeout_s);
   gpu::Event* end = nullptr;
   check(api().mark(link_, &end), describe(last.call));
@@ -157,10 +161,10 @@ void NcclLink::forget_finished() {
 void NcclLink::start(const Call& call, const Operation& operation) {
   throw_if_failed();
   end_launch();
-  forget_finished();
+  if (!is_capturing_) forget_finished();
   {
     const std::lock_guard hold(mutex_);
-    operations_.push_back({.call = call, .since = Clock::now(), .end = nullptr});
+    (is_capturing_ ? captured_ : operations_).push_back({.call = call, .since = Clock::now(), .end = nullptr});
   }
   check(operation(link_), describe(call));
 }
@@ -168,10 +172,43 @@ void NcclLink::start(const Call& call, const Operation& operation) {
 void NcclLink::await(std::uint64_t sequence) {
   throw_if_failed();
   end_launch();
-  const auto found = std::find_if(operations_.begin(), operations_.end(),
+  const std::deque<Started>& operations = is_capturing_ ? captured_ : operations_;
+  const auto found = std::find_if(operations.begin(), operations.end(),
                                   [sequence](const Started& started) { return started.call.sequence == sequence; });
-  if (found == operations_.end()) return;  // it is over
+  if (found == operations.end()) return;  // it is over
   check(api().await(link_, found->end), describe(found->call));
+}
+
+void NcclLink::begin_capture() {
+  throw_if_failed();
+  end_launch();
+  forget_finished();
+  // The stream of the graph must not wait for events from before it: it does so now.
+  if (!operations_.empty()) check(api().await(link_, operations_.back().end), describe(operations_.back().call));
+  is_capturing_ = true;
+}
+
+void NcclLink::end_capture() {
+  if (!is_capturing_) return;
+  std::exception_ptr fault;
+  try {
+    end_launch();
+    if (!captured_.empty()) check(api().await(link_, captured_.back().end), describe(captured_.back().call));
+    for (const Started& operation : captured_) check(api().drop(link_, operation.end), "an event");
+  } catch (const CommError&) {
+    fault = std::current_exception();
+  }
+  is_capturing_ = false;
+  captured_.clear();
+  if (fault) std::rethrow_exception(fault);
+}
+
+void NcclLink::replay(const std::function<void()>& launch) {
+  start({.kind = Kind::replay}, [&](gpu::Link* link) {
+    launch();
+    return api().follow(link);
+  });
+  end_launch();
 }
 
 BucketMemory NcclLink::allocate(const std::shared_ptr<NcclLink>& link, std::size_t bytes) {

@@ -49,6 +49,14 @@ class NcclLink {
   void start(const Call& call, const Operation& operation);
   /// Has the current stream wait for the operation that `start` was given with this sequence number.
   void await(std::uint64_t sequence);
+
+  /// Until end_capture, operations are recorded in a graph of the current stream. The watch does not know of them.
+  void begin_capture();
+  /// Before the capture of the stream ends. The current stream is behind all operations.
+  void end_capture();
+  /// Runs `launch`, which queues a graph with operations of this link on the current stream, and watches it.
+  void replay(const std::function<void()>& launch);
+
   /// Zeroed device memory, which keeps `link` alive.
   static BucketMemory allocate(const std::shared_ptr<NcclLink>& link, std::size_t bytes);
   void throw_if_failed() const;
@@ -67,6 +75,7 @@ class NcclLink {
   /// Waits, in the calling thread, until NCCL has done what the last call began.
   void settle(const std::string& what, double limit_s);
   void end_launch();
+  void end_launch_of(Started& last);
   void forget_finished();
   bool is_over(const Started& operation) const;
   void check(gpu::Fault fault, const std::string& what) const;
@@ -84,6 +93,8 @@ class NcclLink {
   Messages diagnosis_;
   mutable std::recursive_mutex mutex_;  ///< of operations_ and failure_
   std::deque<Started> operations_;
+  bool is_capturing_ = false;
+  std::deque<Started> captured_;  // in the capture at hand
   std::string failure_;
   std::atomic<bool> has_failed_{false};
   std::condition_variable_any wakes_;

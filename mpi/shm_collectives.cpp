@@ -116,6 +116,7 @@ void ShmCollectives::run(const Job& job) {
     case Kind::barrier:
     case Kind::allocate_bucket:
     case Kind::split:
+    case Kind::replay:
       return;  // all have come: that is all
   }
 }

@@ -144,6 +144,7 @@ void Link::release(void* memory, void* registration) {
 }
 
 void Link::follow_current_stream() {
+  choose(device_);
   const cudaStream_t current = c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device_)).stream();
   check(cudaEventRecord(begin_, current), "cudaEventRecord");
   check(cudaStreamWaitEvent(stream_, begin_, 0), "cudaStreamWaitEvent");

@@ -44,10 +44,10 @@ struct Link {
   void await(const Event& event) const;
   bool is_over(const Event& event) const;
   void drop(Event* event);
-
- private:
   /// Has the link's stream wait for what the current stream has so far.
   void follow_current_stream();
+
+ private:
   /// Checks what `call(communicator)` returns; nobody aborts the communicator meanwhile.
   template <class Call>
   void with_comm(const char* name, Call call) const;

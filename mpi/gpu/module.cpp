@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // lockstep_gpu.so: the part of Lockstep that needs CUDA and NCCL. Loading it makes LibTorch's CUDA half known, too.
+#include <ATen/cuda/CUDAGraph.h>
+#include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
 #include <array>
 #include <cstdio>
 #include <cstring>
+#include <memory>
 #include <string>
 
 #include "mpi/gpu/fault.hpp"
@@ -13,6 +16,10 @@
 #include "mpi/gpu/module_api.hpp"
 
 namespace lockstep::mpi::gpu {
+
+struct Graph {
+  at::cuda::CUDAGraph recorded;
+};
 
 namespace {
 
@@ -120,6 +127,42 @@ Fault drop(Link* link, Event* event) {
   return guarded([&] { link->drop(event); });
 }
 
+Fault follow(Link* link) {
+  return guarded([&] { link->follow_current_stream(); });
+}
+
+Fault use_stream(int device) {
+  return guarded([&] {
+    choose(device);
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    // What was queued on the default stream so far, such as initial values, comes first.
+    check(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, index));
+  });
+}
+
+/// Other threads, such as the one that watches NCCL, continue to ask for their events.
+Fault begin_capture(int device, Graph** graph) {
+  return guarded([&] {
+    choose(device);
+    auto made = std::make_unique<Graph>();
+    made->recorded.capture_begin({0, 0}, cudaStreamCaptureModeThreadLocal);
+    *graph = made.release();
+  });
+}
+
+Fault end_capture(Graph* graph) {
+  return guarded([&] { graph->recorded.capture_end(); });
+}
+
+Fault launch(Graph* graph) {
+  return guarded([&] { graph->recorded.replay(); });
+}
+
+Fault destroy(Graph* graph) {
+  return guarded([&] { delete graph; });
+}
+
 ModuleApi make_api() {
   ModuleApi api{.version = kApiVersion,
                 .device_count = 0,
@@ -142,7 +185,13 @@ ModuleApi make_api() {
                 .mark = mark,
                 .await = await,
                 .is_over = is_over,
-                .drop = drop};
+                .drop = drop,
+                .follow = follow,
+                .use_stream = use_stream,
+                .begin_capture = begin_capture,
+                .end_capture = end_capture,
+                .launch = launch,
+                .destroy = destroy};
   check(cudaGetDeviceCount(&api.device_count), "cudaGetDeviceCount");
   check(ncclGetVersion(&api.nccl_loaded), "ncclGetVersion");
   return api;

@@ -15,10 +15,11 @@ namespace lockstep::mpi::gpu {
 using Fault = const char*;
 
 inline constexpr std::size_t kUniqueIdBytes = 128;
-inline constexpr std::uint32_t kApiVersion = 1;  ///< grows with every change of this file
+inline constexpr std::uint32_t kApiVersion = 2;  ///< grows with every change of this file
 
 struct Link;   ///< one rank's end of an NCCL communicator, with a stream of its own
 struct Event;  ///< a point in that stream
+struct Graph;  ///< recorded work of a stream, to be launched as one operation (a CUDA graph)
 
 struct DeviceFacts {
   char name[256] = {};
@@ -71,6 +72,20 @@ struct ModuleApi {
   Fault (*await)(Link* link, Event* event) = nullptr;
   Fault (*is_over)(Link* link, Event* event, bool* yes) = nullptr;
   Fault (*drop)(Link* link, Event* event) = nullptr;
+  /// Queues nothing, but puts the link's next mark behind the work that the current stream has so far.
+  Fault (*follow)(Link* link) = nullptr;
+
+  /// Gives the calling thread, for good, a current stream that can be captured: the default one cannot.
+  Fault (*use_stream)(int device) = nullptr;
+  /// Until `end_capture`, work that is queued on the current stream is recorded and not done. A call that waits for the
+  /// GPU fails, and the capture with it. No event may be asked whether it is over in the meantime.
+  Fault (*begin_capture)(int device, Graph** graph) = nullptr;
+  /// @return  not null: the graph can only be destroyed
+  Fault (*end_capture)(Graph* graph) = nullptr;
+  /// Queues the recorded work on the current stream. Random numbers are drawn by the current state of LibTorch's
+  /// generator.
+  Fault (*launch)(Graph* graph) = nullptr;
+  Fault (*destroy)(Graph* graph) = nullptr;
 };
 
 /// The one function that the module exports, as `lockstep_gpu_open`.

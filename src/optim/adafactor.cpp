@@ -32,22 +32,22 @@ at::Tensor mean_square(const at::Tensor& gradient, std::int64_t dim) {
 }
 
 /// Moves the mean squares by `take` towards those of the gradient. Returns one for each element.
-at::Tensor learn(const TensorUpdate& update, std::size_t i, const at::Tensor& gradient, double take, double eps1) {
+at::Tensor learn(const TensorUpdate& update, std::size_t i, const at::Tensor& gradient, const Number& take,
+                 double eps1) {
   if (gradient.dim() < 2) {
-    const at::Tensor squares = update.states[kElements][i].lerp(gradient.square(), take);
+    const at::Tensor squares = moved_towards(update.states[kElements][i], gradient.square(), take);
     assign(update, update.states[kElements][i], squares);
     return squares;
   }
-  const at::Tensor rows = update.states[kRows][i].lerp(mean_square(gradient, -1), take);
-  const at::Tensor columns = update.states[kColumns][i].lerp(mean_square(gradient, -2), take);
+  const at::Tensor rows = moved_towards(update.states[kRows][i], mean_square(gradient, -1), take);
+  const at::Tensor columns = moved_towards(update.states[kColumns][i], mean_square(gradient, -2), take);
   assign(update, update.states[kRows][i], rows);
   assign(update, update.states[kColumns][i], columns);
   return rows.mul(columns).div_(rows.mean(-2, /*keepdim=*/true).clamp_min_(eps1));
 }
 
-AdafactorNumbers numbers_of(const TensorUpdate& update, at::ScalarType type) {
-  const Options& options = *update.options;
-  const auto step = static_cast<double>(update.step);
+AdafactorNumbers numbers_of(const Options& options, std::int64_t count, at::ScalarType type) {
+  const auto step = static_cast<double>(count);
   return {.take = std::pow(step, options.at("beta2_decay")),
           .sign = options.at("maximize") != 0 ? -1.0 : 1.0,
           .relative_lr = std::min(options.at("lr"), 1 / std::sqrt(step)),
@@ -60,13 +60,20 @@ AdafactorNumbers numbers_of(const TensorUpdate& update, at::ScalarType type) {
 /// Of any layout on any device.
 void update_one(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
-  const AdafactorNumbers numbers = numbers_of(update, parameter.scalar_type());
+  const at::ScalarType type = parameter.scalar_type();
+  const auto number = [&](double AdafactorNumbers::*member) {
+    return Number(update, [type, member](const Options& options, std::int64_t step) {
+      return numbers_of(options, step, type).*member;
+    });
+  };
+  const AdafactorNumbers numbers = numbers_of(*update.options, update.step, type);
   const at::Tensor gradient = downhill(update, i);
-  const at::Tensor lr = root_mean_square(parameter).clamp_min_(numbers.eps2).mul_(numbers.relative_lr);
-  const at::Tensor squares = learn(update, i, gradient, numbers.take, numbers.eps1);
+  const at::Tensor lr = root_mean_square(parameter).clamp_min_(numbers.eps2);
+  multiply({lr}, number(&AdafactorNumbers::relative_lr));
+  const at::Tensor squares = learn(update, i, gradient, number(&AdafactorNumbers::take), numbers.eps1);
   const at::Tensor direction = squares.clamp_min(numbers.eps1 * numbers.eps1).rsqrt_().mul_(gradient);
   direction.mul_(lr.div_(root_mean_square(direction).div_(numbers.d).clamp_min_(1)));
-  move(update, parameter, numbers.decay_factor, direction);
+  move(update, parameter, number(&AdafactorNumbers::decay_factor), direction);
 }
 
 /// The same for matrices that lie row by row in the host's memory, in fewer passes over it.
@@ -82,12 +89,13 @@ void update_rows(const TensorUpdate& update, std::size_t i) {
                        .count = parameter.numel() / rows / columns,
                        .rows = rows,
                        .columns = columns},
-                      numbers_of(update, parameter.scalar_type()));
+                      numbers_of(*update.options, update.step, parameter.scalar_type()));
 }
 
 bool lies_in_rows(const TensorUpdate& update, std::size_t i) {
   const at::Tensor& parameter = update.parameters[i];
-  return parameter.is_cpu() && parameter.dim() >= 2 && parameter.is_contiguous() && !update.is_void.defined();
+  return parameter.is_cpu() && parameter.dim() >= 2 && parameter.is_contiguous() && !update.is_void.defined() &&
+         update.live == nullptr;
 }
 
 void update_adafactor(const TensorUpdate& update) {

@@ -46,10 +46,13 @@ void update_matrix(const TensorUpdate& update, std::size_t i) {
   const at::Tensor mean = update.states[0][i].lerp(gradient, 1 - momentum);
   assign(update, update.states[0][i], mean);
   const at::Tensor direction = options.at("nesterov") != 0 ? gradient.lerp(mean, momentum) : mean;
-  const double lr = options.at("lr") *
-                    adjustment(options, static_cast<double>(parameter.size(0)), static_cast<double>(parameter.size(1)));
-  const at::Tensor step = orthogonalized(direction, options).to(parameter.scalar_type()).mul(lr);
-  move(update, parameter, 1 - options.at("lr") * options.at("weight_decay"), step);
+  const auto rows = static_cast<double>(parameter.size(0));
+  const auto columns = static_cast<double>(parameter.size(1));
+  const Number lr(
+      update, [rows, columns](const Options& of, std::int64_t) { return of.at("lr") * adjustment(of, rows, columns); });
+  const Number decay_factor(update,
+                            [](const Options& of, std::int64_t) { return 1 - of.at("lr") * of.at("weight_decay"); });
+  move(update, parameter, decay_factor, product(orthogonalized(direction, options).to(parameter.scalar_type()), lr));
 }
 
 void update_muon(const TensorUpdate& update) {
@@ -57,6 +60,7 @@ void update_muon(const TensorUpdate& update) {
   others.options = update.options;
   others.step = update.step;
   others.is_void = update.is_void;
+  others.live = update.live;
   others.states.resize(2);
   for (std::size_t i = 0; i < update.parameters.size(); ++i) {
     if (update.parameters[i].dim() == 2) {

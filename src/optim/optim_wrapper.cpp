@@ -7,8 +7,10 @@
 
 #include <cmath>
 #include <stdexcept>
+#include <utility>
 
 #include "optim/clip.hpp"
+#include "optim/live_numbers.hpp"
 #include "optim/tensor_parameters.hpp"
 
 namespace lockstep::optim {
@@ -86,12 +88,18 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
 }
 
 /// The host learns the norm, and whether the update was void, last: when all work is queued.
-UpdateReport OptimWrapper::clip_and_step_tensors() {
+UpdateReport OptimWrapper::clip_and_step_tensors() { return read_step_tensors(queue_step_tensors(nullptr)); }
+
+/// @return  [2] float64: whether the update is void, and the norm; undefined = it is not, and there is none
+at::Tensor OptimWrapper::queue_step_tensors(LiveNumbers* live) {
   parameters_->finish_gradients();
   const Clip& clip = options_.clip;
-  const double scale = scaler_ ? scaler_->scale() : 1;
-  const at::Tensor is_faulty =
-      scaler_ || options_.skips_nonfinite ? unscale_gradients(*parameters_, scale) : at::Tensor();
+  at::Tensor is_faulty;
+  if (live != nullptr && scaler_) {
+    is_faulty = unscale_gradients(*parameters_, live->number([this] { return 1 / scaler_->scale(); }).to(at::kFloat));
+  } else if (scaler_ || options_.skips_nonfinite) {
+    is_faulty = unscale_gradients(*parameters_, scaler_ ? scaler_->scale() : 1);
+  }
   std::vector<at::Tensor> norms;
   at::Tensor whole;
   if (clip.max_norm > 0) {
@@ -103,15 +111,49 @@ UpdateReport OptimWrapper::clip_and_step_tensors() {
   if (is_faulty.defined()) {
     change.is_void = change.is_void.defined() ? at::maximum(change.is_void, is_faulty) : is_faulty;
   }
-  optimizer_.step_tensors(change);
-  UpdateReport report{.updated = true, .grad_norm = std::nullopt};
-  if (!change.is_void.defined()) return report;
+  optimizer_.step_tensors(change, live);
+  if (!change.is_void.defined()) return {};
   const at::Tensor is_void = change.is_void.to(at::kDouble);
-  const at::Tensor facts = at::stack({is_void, whole.defined() ? whole : is_void}).cpu();  // one copy
-  report.is_finite = facts[0].item<double>() == 0;
-  if (whole.defined()) report.grad_norm = facts[1].item<double>();
+  return at::stack({is_void, whole.defined() ? whole : is_void});
+}
+
+UpdateReport OptimWrapper::read_step_tensors(const at::Tensor& facts) {
+  UpdateReport report{.updated = true, .grad_norm = std::nullopt};
+  if (!facts.defined()) return report;
+  const at::Tensor here = facts.cpu();  // one copy
+  report.is_finite = here[0].item<double>() == 0;
+  if (options_.clip.max_norm > 0) report.grad_norm = here[1].item<double>();
   if (!report.is_finite) optimizer_.uncount_step();
   report.updated = report.is_finite;
+  return report;
+}
+
+// ---- a recorded step
+
+void OptimWrapper::record_update(const Tensor& loss, double weight, LiveNumbers& live) {
+  steps_before_ = optimizer_.all_steps();
+  recorded_weight_ = weight;
+  const at::Tensor factor = live.number([this] { return recorded_weight_ * (scaler_ ? scaler_->scale() : 1); });
+  loss.mul(factor.to(loss.scalar_type())).backward();
+  recorded_facts_ = std::make_shared<at::Tensor>(queue_step_tensors(&live));
+  parameters_->drop_gradients();
+}
+
+void OptimWrapper::count_recorded_update(double weight) {
+  steps_before_ = optimizer_.all_steps();
+  recorded_weight_ = weight;
+  optimizer_.count_recorded_step();
+}
+
+void OptimWrapper::uncount_recorded_update() {
+  if (!steps_before_.empty()) optimizer_.set_all_steps(std::exchange(steps_before_, {}));
+}
+
+UpdateReport OptimWrapper::read_recorded_update() {
+  steps_before_.clear();
+  step_begin_ = ++done_;
+  const UpdateReport report = read_step_tensors(*recorded_facts_);
+  if (scaler_) scaler_->update(report.is_finite);
   return report;
 }
 

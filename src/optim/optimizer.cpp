@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
+#include <algorithm>
 #include <stdexcept>
 #include <utility>
 
@@ -75,6 +76,10 @@ void Optimizer::assign_groups() {
 }
 
 std::span<std::int64_t> Optimizer::steps(std::size_t block) { return steps_.at(block); }
+
+void Optimizer::set_all_steps(const std::vector<std::vector<std::int64_t>>& steps) {
+  for (std::size_t b = 0; b < steps_.size(); ++b) std::copy(steps[b].begin(), steps[b].end(), steps_[b].begin());
+}
 
 void Optimizer::step(const GradientChange& change) {
   step_by_group(std::vector<GradientChange>(groups_.size(), change));

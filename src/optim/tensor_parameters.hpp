@@ -48,6 +48,8 @@ std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatPa
 /// Divides all gradients by `scale`, in place.
 /// @return  [] float32: 1 where any was not finite on any rank, on their device
 at::Tensor unscale_gradients(FlatParameters& parameters, double scale);
+/// @param inverse  [] float32 on the device of the gradients: 1 / scale
+at::Tensor unscale_gradients(FlatParameters& parameters, const at::Tensor& inverse);
 /// The same as change_by, for the norm by which each group is clipped: none, if nothing is clipped by its norm. A norm
 /// that is not finite makes the update void.
 TensorChange change_by(const Clip& clip, const std::vector<at::Tensor>& norms);

@@ -9,9 +9,9 @@ void assign(const TensorUpdate& update, const at::Tensor& tensor, const at::Tens
   tensor.copy_(update.is_void.defined() ? at::where(update.is_void > 0, tensor, values) : values);
 }
 
-void move(const TensorUpdate& update, const at::Tensor& parameter, double decay_factor, const at::Tensor& step) {
-  if (update.is_void.defined()) return assign(update, parameter, parameter.mul(decay_factor).sub_(step));
-  if (decay_factor != 1) parameter.mul_(decay_factor);
+void move(const TensorUpdate& update, const at::Tensor& parameter, const Number& decay_factor, const at::Tensor& step) {
+  if (update.is_void.defined()) return assign(update, parameter, product(parameter, decay_factor).sub_(step));
+  if (decay_factor.is_live() || decay_factor.plain() != 1) multiply({parameter}, decay_factor);
   parameter.sub_(step);
 }
 

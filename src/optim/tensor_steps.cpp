@@ -8,8 +8,11 @@
 #include <algorithm>
 #include <cstring>
 #include <map>
+#include <stdexcept>
+#include <string>
 #include <tuple>
 
+#include "optim/live_numbers.hpp"
 #include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
 
@@ -164,8 +167,11 @@ bool Optimizer::needs_sums() const {
                                         [rule](const ParamGroup& group) { return rule->needs(group.options).sums; });
 }
 
-void Optimizer::step_tensors(const TensorChange& change) {
+void Optimizer::step_tensors(const TensorChange& change, LiveNumbers* live) {
   const TensorForm form = rule_->tensor_form();
+  if (live != nullptr && half_.rounds_stochastically) {
+    throw std::runtime_error("the random numbers of stochastic rounding are chosen by the CPU");
+  }
   const torch::NoGradGuard no_grad;
   parameters_->finish_gradients();
   count_step();
@@ -202,15 +208,46 @@ void Optimizer::step_tensors(const TensorChange& change) {
     for (auto& [key, update] : updates) {
       update.is_void = common.is_void;
       update.gradient_norm = common.gradient_norm;
-      form(update);
+      apply(form, update, std::get<0>(key), live);
     }
     for (const auto& [key, segments] : halves) {
-      step_halves(std::get<0>(key), segments, common, [&, group = std::get<1>(key)](TensorUpdate& update) {
+      const std::size_t block = std::get<0>(key);
+      const std::size_t group = std::get<1>(key);
+      step_halves(block, segments, common, [&](TensorUpdate& update) {
         change_gradients(update.gradients, change, group);
-        form(update);
+        apply(form, update, block, live);
       });
     }
   });
+  if (live != nullptr) recorded_ = was_counted_;
+}
+
+/// @param live  not null: what the rule's form does is recorded, with numbers that later launches read
+void Optimizer::apply(TensorForm form, TensorUpdate& update, std::size_t block, LiveNumbers* live) const {
+  if (live == nullptr) return form(update);
+  std::size_t segment = 0;  // any that has these options and this count
+  while (was_counted_[block][segment] == 0 || &options_of(block, segment) != update.options ||
+         steps_[block][segment] != update.step) {
+    ++segment;
+  }
+  const LiveUpdate numbers(*live, options_of(block, segment), steps_[block][segment]);
+  numbers.fix_options();
+  const std::size_t declared = live->size();
+  update.live = &numbers;
+  form(update);
+  update.live = nullptr;
+  if (live->size() == declared) {
+    throw std::runtime_error("the optimizer " + rule_->name + " reads its learning rate from the host");
+  }
+}
+
+void Optimizer::count_recorded_step() {
+  was_counted_ = recorded_;
+  for (std::size_t b = 0; b < steps_.size(); ++b) {
+    for (std::size_t s = 0; s < steps_[b].size(); ++s) {
+      if (rule_->counts_every_step || recorded_[b][s] != 0) ++steps_[b][s];
+    }
+  }
 }
 
 void Optimizer::uncount_step() {

@@ -121,10 +121,12 @@ std::vector<at::Tensor> gradient_norm_tensors(const Optimizer& optimizer, FlatPa
 }
 
 at::Tensor unscale_gradients(FlatParameters& parameters, double scale) {
+  return unscale_gradients(parameters, at::full({}, 1 / scale, on_device(parameters).dtype(at::kFloat)));
+}
+
+at::Tensor unscale_gradients(FlatParameters& parameters, const at::Tensor& inverse) {
   const torch::NoGradGuard no_grad;
-  const at::TensorOptions options = on_device(parameters).dtype(at::kFloat);
-  at::Tensor is_faulty = at::zeros({}, options);
-  const at::Tensor inverse = at::full({}, 1 / scale, options);
+  at::Tensor is_faulty = at::zeros({}, on_device(parameters).dtype(at::kFloat));
   // Converts to the type of the kernel.
   std::map<at::ScalarType, std::vector<at::Tensor>> by_type;
   for (const Gradient& gradient : gradients_of(parameters, is_any)) {

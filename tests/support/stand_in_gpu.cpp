@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <stdexcept>
 #include <thread>
 #include <utility>
@@ -22,6 +23,7 @@ namespace lockstep::mpi::gpu {
 
 struct Event {
   bool is_over = false;
+  bool is_captured = false;
 };
 
 /// Messages of a link go through rank 0 of it.
@@ -37,6 +39,11 @@ struct Link {
   std::map<Event*, std::vector<std::function<void()>>> waiting = {};  // results that an event shows
 };
 
+struct Graph {
+  std::vector<std::function<void()>> work = {};
+  bool is_done = false;  // what recording has done is not yet launched
+};
+
 }  // namespace lockstep::mpi::gpu
 
 namespace lockstep::testing {
@@ -46,6 +53,7 @@ namespace {
 using mpi::ReduceOp;
 using mpi::gpu::Event;
 using mpi::gpu::Fault;
+using mpi::gpu::Graph;
 using mpi::gpu::Link;
 
 StandIn state;
@@ -53,6 +61,7 @@ std::string poll_fault;
 int aborts = 0;
 std::recursive_mutex mutex;
 std::map<const std::byte*, std::size_t> device_memory;
+Graph* recording = nullptr;
 
 template <class Work>
 Fault guarded(Work work) {
@@ -101,16 +110,24 @@ std::vector<std::vector<std::byte>> gather(const Link& link, const std::vector<s
   return all;
 }
 
+using Bytes = std::vector<std::byte>;
+
 /// Takes the values now, as a GPU does at some time after the call; the peers' come when the link is polled.
-/// @param use  gets the arrays of all ranks and says what becomes visible
-void operate(Link* link, const std::string& name, const void* values, std::size_t bytes,
-             const std::function<std::function<void()>(const std::vector<std::vector<std::byte>>&)>& use) {
+/// @param take  gets the values of this rank
+/// @param use   gets the arrays of all ranks and says what becomes visible
+void operate(Link* link, const std::string& name, const std::function<Bytes()>& take,
+             const std::function<std::function<void()>(const std::vector<Bytes>&)>& use) {
   require_idle(*link);
-  state.calls.push_back(name + " " + std::to_string(bytes));
-  std::vector<std::byte> mine(bytes);
-  std::memcpy(mine.data(), values, bytes);
+  Bytes mine = take();
+  state.calls.push_back(name + " " + std::to_string(mine.size()));
+  if (recording != nullptr) recording->work.push_back([link, take, use] { use(gather(*link, take()))(); });
   link->polls_left = state.polls;
   link->exchange = [link, use, mine = std::move(mine)] { link->results.push_back(use(gather(*link, mine))); };
+}
+
+std::function<Bytes()> bytes_at(const void* memory, std::size_t bytes) {
+  const auto* const from = static_cast<const std::byte*>(memory);
+  return [from, bytes] { return Bytes(from, from + bytes); };
 }
 
 std::vector<std::byte> reduced(const std::vector<std::vector<std::byte>>& all, DType dtype, ReduceOp op) {
@@ -239,19 +256,20 @@ Fault release(Link*, void* memory, void* registration) {
 
 Fault all_reduce(Link* link, void* values, std::size_t count, DType dtype, ReduceOp op) {
   return guarded([&] {
-    operate(link, std::string("all_reduce ") + mpi::name_of(op), values, count * size_of(dtype),
+    operate(link, std::string("all_reduce ") + mpi::name_of(op), bytes_at(values, count * size_of(dtype)),
             [=](const auto& all) { return show(values, reduced(all, dtype, op)); });
   });
 }
 
 Fault broadcast(Link* link, void* memory, std::size_t bytes, int root) {
-  return guarded(
-      [&] { operate(link, "broadcast", memory, bytes, [=](const auto& all) { return show(memory, all[root]); }); });
+  return guarded([&] {
+    operate(link, "broadcast", bytes_at(memory, bytes), [=](const auto& all) { return show(memory, all[root]); });
+  });
 }
 
 Fault all_gather(Link* link, const void* mine, void* to, std::size_t bytes) {
   return guarded([&] {
-    operate(link, "all_gather", mine, bytes, [=](const auto& all) {
+    operate(link, "all_gather", bytes_at(mine, bytes), [=](const auto& all) {
       std::vector<std::byte> combined;
       for (const auto& part : all) combined.insert(combined.end(), part.begin(), part.end());
       return show(to, combined);
@@ -262,15 +280,20 @@ Fault all_gather(Link* link, const void* mine, void* to, std::size_t bytes) {
 Fault reduce_scatter(Link* link, const void* const* slices, const std::size_t* counts, void* mine, DType dtype,
                      ReduceOp op) {
   return guarded([&] {
-    std::vector<std::byte> values;
-    std::size_t begin = 0;
-    for (std::size_t owner = 0; owner < link->world_ranks.size(); ++owner) {
-      const auto* const from = static_cast<const std::byte*>(slices[owner]);
-      if (static_cast<int>(owner) == link->rank) begin = values.size();
-      values.insert(values.end(), from, from + counts[owner] * size_of(dtype));
-    }
+    const auto ranks = static_cast<std::ptrdiff_t>(link->world_ranks.size());
+    const std::vector<const void*> places(slices, slices + ranks);
+    const std::vector<std::size_t> lengths(counts, counts + ranks);
+    const std::size_t begin = std::accumulate(counts, counts + link->rank, std::size_t{0}) * size_of(dtype);
+    const auto take = [=] {
+      Bytes values;
+      for (std::size_t owner = 0; owner < places.size(); ++owner) {
+        const auto* const from = static_cast<const std::byte*>(places[owner]);
+        values.insert(values.end(), from, from + lengths[owner] * size_of(dtype));
+      }
+      return values;
+    };
     const std::size_t bytes = counts[link->rank] * size_of(dtype);
-    operate(link, "reduce_scatter", values.data(), values.size(), [=](const auto& all) {
+    operate(link, "reduce_scatter", take, [=](const auto& all) {
       const std::vector<std::byte> result = reduced(all, dtype, op);
       const auto from = result.begin() + static_cast<std::ptrdiff_t>(begin);
       return show(mine, {from, from + static_cast<std::ptrdiff_t>(bytes)});
@@ -281,7 +304,7 @@ Fault reduce_scatter(Link* link, const void* const* slices, const std::size_t* c
 Fault mark(Link* link, Event** event) {
   return guarded([&] {
     require_idle(*link);
-    *event = new Event;
+    *event = new Event{.is_captured = recording != nullptr};
     link->waiting[*event] = std::exchange(link->results, {});
   });
 }
@@ -300,6 +323,7 @@ Fault await(Link* link, Event* event) {
 
 Fault is_over(Link* link, Event* event, bool* yes) {
   return guarded([&] {
+    if (event->is_captured) throw std::runtime_error("an event of a capture is not to be asked");
     *yes = event->is_over && !state.never_ends;
     if (*yes) see(link, event);
   });
@@ -312,6 +336,48 @@ Fault drop(Link* link, Event* event) {
   });
 }
 
+Fault follow(Link* link) {
+  return guarded([&] { require_idle(*link); });
+}
+
+Fault use_stream(int) { return nullptr; }
+
+// What happens in a capture may destroy a link, which another thread then closes: no lock is held here.
+
+Fault begin_capture(int, Graph** graph) {
+  if (recording != nullptr) return "a capture inside a capture";
+  recording = *graph = new Graph;
+  ++state.graphs;
+  if (state.on_capture) state.on_capture(true);
+  return nullptr;
+}
+
+Fault end_capture(Graph* graph) {
+  const bool is_refused = !state.capture_fault.empty();
+  if (is_refused && state.on_failed_capture) state.on_failed_capture();
+  if (state.on_capture) state.on_capture(false);
+  recording = nullptr;
+  graph->is_done = !is_refused;
+  return is_refused ? state.capture_fault.c_str() : nullptr;
+}
+
+Fault launch(Graph* graph) {
+  return guarded([&] {
+    ++state.launches;
+    if (std::exchange(graph->is_done, false)) {
+      ++state.captures;
+      return;
+    }
+    for (const auto& work : graph->work) work();
+  });
+}
+
+/// What it consists of may hold the last reference to a link, which another thread then closes.
+Fault destroy(Graph* graph) {
+  delete graph;
+  return guarded([] { --state.graphs; });
+}
+
 }  // namespace
 
 void reset_stand_in() {
@@ -322,6 +388,8 @@ void reset_stand_in() {
 }
 
 StandIn& stand_in() { return state; }
+
+std::vector<std::function<void()>>* stand_in_recording() { return recording == nullptr ? nullptr : &recording->work; }
 
 void set_stand_in_fault(const std::string& fault) {
   const std::lock_guard hold(mutex);
@@ -356,7 +424,13 @@ const mpi::gpu::ModuleApi& stand_in_api() {
          .mark = mark,
          .await = await,
          .is_over = is_over,
-         .drop = drop};
+         .drop = drop,
+         .follow = follow,
+         .use_stream = use_stream,
+         .begin_capture = begin_capture,
+         .end_capture = end_capture,
+         .launch = launch,
+         .destroy = destroy};
   return api;
 }
 

@@ -119,9 +119,11 @@ enum class Priority : int {
 ///         then checkpoints (before_save)
 ///     after_train
 ///
-/// When a run returns to a checkpoint, before_roll_back and after_roll_back replace the events after before_agreement.
-/// Every rank calls every hook in the same order, so a hook can use collectives. If a hook can throw on one rank only,
-/// use mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one rank.
+/// In a captured step (run.compile), on_forward to on_update are called after the update, with tensors that the next
+/// step overwrites. When a run returns to a checkpoint, before_roll_back and after_roll_back replace the events after
+/// before_agreement. Every rank calls every hook in the same order, so a hook can use collectives. If a hook can throw
+/// on one rank only, use mpi::Communicator::all_or_throw; otherwise the exception ends the job as the failure of one
+/// rank.
 class Hook {
  public:
   virtual ~Hook() = default;

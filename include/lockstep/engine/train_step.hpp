@@ -12,6 +12,7 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <variant>
@@ -77,6 +78,8 @@ struct StepRow {
   /// @throws ConfigError  the options contradict each other
   std::function<TrainStep(const Section& train)> make;
   bool measures_sections = false;  ///< also if log.sections is false
+  /// With run.compile, the losses of the step that is captured in its place; none = the step is not captured.
+  std::optional<models::LossSum> captured_losses = {};
 };
 
 /// model, simple, amp, standard.

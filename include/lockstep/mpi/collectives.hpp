@@ -146,6 +146,13 @@ class Collectives {
   virtual Ticket start_reduce_scatter(void* values, std::size_t count, DType dtype, ReduceOp op, void* slice) = 0;
   virtual void barrier() = 0;
 
+  /// Between these calls, operations on device memory are recorded in a graph of the current stream and not done. All
+  /// ranks record the same operations and then call `replay` with the same graph.
+  virtual void begin_capture() {}
+  virtual void end_capture() {}
+  /// @param launch  queues the recorded graph on the current stream
+  virtual void replay(const std::function<void()>& launch) { launch(); }
+
   /// Reports that this rank has failed: peers on this host throw an error of class `code` that names this rank instead
   /// of waiting for it (Error::is_remote). Ranks of other hosts detect that this rank has ended. Returns at once. Not
   /// collective.

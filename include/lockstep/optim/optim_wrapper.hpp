@@ -7,12 +7,15 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace lockstep::optim {
+
+class LiveNumbers;
 
 /// The options of gradient clipping.
 struct Clip {
@@ -76,6 +79,17 @@ class OptimWrapper {
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {});
 
+  /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
+  /// @param weight  as in update_params
+  /// @throws std::runtime_error  the step cannot be recorded
+  void record_update(const Tensor& loss, double weight, LiveNumbers& live);
+  /// Counts the recorded step, before LiveNumbers::refresh and its next launch.
+  void count_recorded_update(double weight);
+  /// Reverts record_update, wherever it failed, or count_recorded_update: the work was not launched.
+  void uncount_recorded_update();
+  /// The report of the launch of a recorded step. The host waits for it.
+  UpdateReport read_recorded_update();
+
   /// Whether a step evaluates the loss several times. Then call update_with_closure instead of update_params.
   bool uses_closure() const noexcept { return optimizer_.rule().uses_closure(); }
   /// Performs one step of a closure rule.
@@ -103,6 +117,8 @@ class OptimWrapper {
  private:
   UpdateReport clip_and_step();
   UpdateReport clip_and_step_tensors();
+  Tensor queue_step_tensors(LiveNumbers* live);
+  UpdateReport read_step_tensors(const Tensor& facts);
 
   Optimizer optimizer_;
   FlatParameters* parameters_;
@@ -112,6 +128,9 @@ class OptimWrapper {
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
   std::int64_t total_ = 0;       // of the whole training; 0 = unknown
   bool is_in_closure_ = false;
+  std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
+  double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
+  std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand
 };
 
 }  // namespace lockstep::optim

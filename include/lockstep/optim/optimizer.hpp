@@ -79,6 +79,7 @@ struct HalfOptions {
 
 struct TensorChange;
 struct RoundingKey;
+class LiveNumbers;
 
 /// Updates flat blocks with a rule; each rank updates the parts that it owns. 16-bit parameters are updated in float32.
 class Optimizer {
@@ -95,7 +96,11 @@ class Optimizer {
   /// The same with one GradientChange per group, in order.
   void step_by_group(std::span<const GradientChange> changes);
   /// The same for FlatParameters::as_tensors (GPUs). The host does not wait for the GPU.
-  void step_tensors(const TensorChange& change);
+  /// @param live  not null: the step is recorded, to be launched again with other numbers
+  /// @throws std::runtime_error  it cannot be recorded
+  void step_tensors(const TensorChange& change, LiveNumbers* live = nullptr);
+  /// Counts the step that was recorded last, before it is launched again.
+  void count_recorded_step();
   /// Reverts the count of the last step_tensors, which was void.
   void uncount_step();
   /// Performs one step of a ClosureRule.
@@ -119,6 +124,9 @@ class Optimizer {
   std::optional<StateArray> state_of(std::size_t block, std::size_t segment, std::size_t slot) const;
   /// The number of updates of each segment of `block`, equal on every rank.
   std::span<std::int64_t> steps(std::size_t block);
+  /// [block][segment], to put them back.
+  std::vector<std::vector<std::int64_t>> all_steps() const { return steps_; }
+  void set_all_steps(const std::vector<std::vector<std::int64_t>>& steps);
   /// ClosureRule::numbers, the same on every rank.
   std::map<std::string, double>& numbers() noexcept { return numbers_; }
   const std::map<std::string, double>& numbers() const noexcept { return numbers_; }
@@ -165,6 +173,7 @@ class Optimizer {
   // tensor_steps.cpp
   bool needs_gradient_norm() const;
   bool needs_sums() const;
+  void apply(TensorForm form, TensorUpdate& update, std::size_t block, LiveNumbers* live) const;
   void add_to(TensorUpdate& update, std::size_t block, std::size_t segment, const Tensor& parameter,
               const Tensor& gradient) const;
 
@@ -189,6 +198,7 @@ class Optimizer {
   std::map<std::string, double> numbers_;
   std::any memo_;
   std::vector<std::vector<char>> was_counted_;  // [block][segment], by the last step_tensors
+  std::vector<std::vector<char>> recorded_;     // the same, of the step that was recorded last
 };
 
 }  // namespace lockstep::optim

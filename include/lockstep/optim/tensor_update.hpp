@@ -10,6 +10,8 @@
 
 namespace lockstep::optim {
 
+class LiveUpdate;
+
 /// One update of P parameters with the same options, number of updates and type, as tensors: of each parameter the part
 /// that this rank owns, flat; or, for a WholeRule, the complete parameter with its shape.
 struct TensorUpdate {
@@ -23,6 +25,8 @@ struct TensorUpdate {
   at::Tensor is_void;     ///< [] float32: 1 = do not change anything; undefined = 0
   /// [] float64: the 2-norm of all gradients as one vector, over all ranks; undefined unless Needs::gradient_norm.
   at::Tensor gradient_norm = {};
+  /// In a captured step, what gives the numbers that change from step to step; null = `options` and `step` do.
+  const LiveUpdate* live = nullptr;
 };
 
 }  // namespace lockstep::optim

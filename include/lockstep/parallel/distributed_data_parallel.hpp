@@ -220,6 +220,9 @@ class DistributedDataParallel {
   /// The state of the communication hook; null = none.
   HookMemory* hook_memory() noexcept { return hook_memory_.get(); }
 
+  /// Reports now what the next forward would report about the last step, so that it does not wait for the GPU.
+  /// @throws ConfigError  a parameter had no gradient; on every rank
+  void check_last_step();
   /// Resets the step after an exception in forward or backward on every rank: clears gradients. Collective.
   void reset_state();
 

@@ -59,6 +59,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Regi
       data(make_data(sections, std::move(splits), strategy, registry)),
       bounds(RunBounds::from(sections.at("train"))),
       step(completed(chosen_step(sections.at("train"), registry.steps).make(sections.at("train")))),
+      captured_losses(chosen_step(sections.at("train"), registry.steps).captured_losses),
       perf(make_perf(sections, registry, strategy.device())),
       schedule(ScheduleSettings::from(sections.at("sched")), registry.curves),
       progress{.steps_per_epoch = data.sampler().steps_per_epoch()},

@@ -11,6 +11,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "engine/loop/hook_list.hpp"
 #include "engine/loop/record_reports.hpp"
@@ -43,7 +44,8 @@ struct Run {
   RunData data;
   RunBounds bounds;
   ManualStep step;
-  std::unique_ptr<PerfStats> perf;  // null = sections are not measured
+  std::optional<models::LossSum> captured_losses;  // of the row of the step
+  std::unique_ptr<PerfStats> perf;                 // null = sections are not measured
   ScheduleControl schedule;
   Progress progress = {};
   EventStorage events = {};

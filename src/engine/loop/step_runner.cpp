@@ -14,7 +14,9 @@ namespace lockstep::engine {
 StepRunner::StepRunner(Run& run, bool reads_gradients)
     : run_(&run),
       reads_gradients_(reads_gradients),
-      notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {}
+      notify_([&run](StepEvent event, const LastBatch& last) { run.view.notify(event, last); }) {
+  if (run.strategy.compiles()) captured_ = std::make_unique<CapturedStep>(run, reads_gradients, notify_);
+}
 
 StepReport StepRunner::run(data::Loader& loader) {
   const auto begin = std::chrono::steady_clock::now();
@@ -109,9 +111,13 @@ std::vector<models::LossWeights> StepRunner::weigh(const std::vector<batch::Batc
   return counts_->weigh(run_->view.wrapper.model(), batches, usual, parts, run_->view.world, run_->view.collectives);
 }
 
-optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part,
-                                                const models::LossWeights& weights) {
+parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int64_t part,
+                                             const models::LossWeights& weights) {
   seed_draws(part);
+  if (captured_) {
+    if (auto result = captured_->run(batch, weights)) return std::move(*result);
+    seed_draws(part);
+  }
   StepContext context{.wrapper = run_->view.wrapper,
                       .optimizer = run_->view.optimizer,
                       .batch = batch,
@@ -120,7 +126,12 @@ optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::
                       .reads_gradients = reads_gradients_,
                       .perf = run_->perf.get(),
                       .notify = notify_};
-  const parallel::StepResult result = run_->step(context);
+  return run_->step(context);
+}
+
+optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part,
+                                                const models::LossWeights& weights) {
+  const parallel::StepResult result = step_result(batch, part, weights);
   for (const auto& [name, value] : result.values) run_->events.put_of_rank(name, value);
   losses_.push_back(part_of_mean(result, batch));
   return result.update;

@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
+#include "engine/loop/captured_step.hpp"
 #include "engine/loop/loss_counts.hpp"
 #include "engine/loop/run.hpp"
 
@@ -34,6 +36,7 @@ class StepRunner {
  private:
   void run_micro_batches(data::Loader& loader, StepReport& report);
   void run_closure_step(data::Loader& loader, StepReport& report);
+  parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   optim::UpdateReport run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   double usual_weight(const batch::Batch& batch) const;
   double part_of_mean(const parallel::StepResult& result, const batch::Batch& batch) const;
@@ -45,8 +48,9 @@ class StepRunner {
   Run* run_;
   bool reads_gradients_;  // a hook does
   std::function<void(StepEvent, const LastBatch&)> notify_;
-  std::optional<LossCounts> counts_;  // from the first step on
-  std::vector<double> losses_;        // of this rank's forwards in the step: of its lanes, or parts of the mean
+  std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
+  std::optional<LossCounts> counts_;        // from the first step on
+  std::vector<double> losses_;              // of this rank's forwards in the step: of its lanes, or parts of the mean
 };
 
 }  // namespace lockstep::engine

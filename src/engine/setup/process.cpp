@@ -73,7 +73,8 @@ KeySpecs RunSettings::keys() {
           "Use different dropout masks on each rank. If false, the n-th sample of every rank has the same mask"),
       keys::boolean(
           "run.compile", "false",
-          "Accepted for compatibility with other configurations; must be false, because models are not compiled"),
+          "On GPUs, capture forward, backward, reduction and update of a step as a CUDA graph and launch it for each "
+          "following step. Steps that cannot be captured run as without this key, and the log states the reason"),
       keys::integer("run.nofile_limit", "4096",
                     "Limit of open files per rank (RLIMIT_NOFILE), up to the hard limit of the system", 0, 1 << 20),
       keys::text(
@@ -94,7 +95,7 @@ RunSettings RunSettings::from(const Section& run) {
           .is_deterministic = run.boolean("deterministic"),
           .has_cudnn_benchmark = run.boolean("cudnn_benchmark"),
           .draws_by_rank = run.boolean("diff_rank_seed"),
-          .compile = cited_boolean(run, "compile"),
+          .compile = run.boolean("compile"),
           .max_open_files = static_cast<std::uint64_t>(run.integer("nofile_limit")),
           .peak_flops = peak_flops_in(run),
           .extra = extra_in(run)};
@@ -138,9 +139,6 @@ int set_threads(const RunSettings& run, const mpi::Topology& topology, bool has_
 }
 
 void set_up_process(const RunSettings& run, bool is_root) {
-  if (run.compile.value) {
-    throw ConfigError(run.compile.cite + ": LibTorch cannot compile models in C++; use false");
-  }
   raise_open_files_limit(run.max_open_files);
   if (run.is_deterministic && run.has_cudnn_benchmark && is_root) {
     log::warning("run.cudnn_benchmark has no effect with run.deterministic");

@@ -23,8 +23,8 @@ struct RunSettings {
   int threads = 0;              ///< for computing; 0 = see set_threads
   bool is_deterministic = false;
   bool has_cudnn_benchmark = false;
-  bool draws_by_rank = true;      ///< ranks draw different dropout
-  Cited<bool> compile = {false};  ///< refused
+  bool draws_by_rank = true;  ///< ranks draw different dropout
+  bool compile = false;       ///< steps are captured where that is possible
   std::uint64_t max_open_files = 4096;
   std::optional<double> peak_flops = {};  ///< of one device, per second; 0 = utilization is off; none = measured
   std::map<std::string, std::string> extra = {};  ///< data of the user, stored in every checkpoint
@@ -60,7 +60,6 @@ int set_threads(const RunSettings& run, const mpi::Topology& topology, bool has_
 
 /// Open files (run.nofile_limit), and whether LibTorch may choose kernels that differ from run to run
 /// (run.deterministic, run.cudnn_benchmark).
-/// @throws ConfigError  run.compile: there is nothing that compiles
 void set_up_process(const RunSettings& run, bool is_root);
 
 }  // namespace lockstep::engine

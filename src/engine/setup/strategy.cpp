@@ -15,6 +15,7 @@
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/post_local.hpp"
 #include "engine/setup/process.hpp"
+#include "mpi/step_graph.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
@@ -63,13 +64,15 @@ void require_lanes_supported(const Cited<std::int64_t>& lanes, bool has_gpu, int
 }  // namespace
 
 Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
-                   const Registry& registry)
+                   const Registry& registry, std::shared_ptr<const mpi::Gpu> stand_in)
     : sections_(sections),
       world_(&world),
       row_(&row),
       registry_(&registry),
       settings_(StrategySettings::from(sections.at("strategy"))),
-      comm_hook_(sections.at("ddp").text("comm_hook")) {
+      comm_hook_(sections.at("ddp").text("comm_hook")),
+      gpu_(std::move(stand_in)),
+      is_stand_in_(gpu_ != nullptr) {
   const Section& train = sections.at("train");
   const RunSettings run = RunSettings::from(sections.at("run"));
   const BatchSettings batch = BatchSettings::from(train);
@@ -77,6 +80,9 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   const Processor processor =
       choose_processor(run, world, has_lanes, data::DataSettings::from(sections.at("data")).workers);
   if (processor.gpu) device_ = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(processor.gpu->index()));
+  if (!gpu_) gpu_ = processor.gpu;
+  compiles_ = run.compile;
+  if (compiles_ && gpu_) world.all_or_throw([this] { mpi::StepGraph::use_stream(*gpu_); });
   threads_ = processor.threads;
   loader_threads_ = processor.loader_threads;
   processors_ = processor.processors;
@@ -94,7 +100,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
     layout_ = layout_of(batch, world.rank(), world.size(), cite_of_common_passes(sections, row, settings_));
   });
   mpi::CommSettings comm = mpi::CommSettings::from(sections.at("comm"));
-  comm.gpu = processor.gpu;
+  comm.gpu = gpu_;
   collectives_ = mpi::make_collectives(world, comm);
   if (row.require != nullptr) world.all_or_throw([&] { row.require(settings_, world.size()); });
   world.all_or_throw([&] {
@@ -138,6 +144,7 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
   }
   parallel::DdpOptions options =
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
+  options.sharding.is_as_on_gpu = options.sharding.is_as_on_gpu || is_stand_in_;
   const bool by_tensors = (device_.is_cuda() || options.sharding.is_as_on_gpu) && !options.sharding.offloads;
   options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
   if (post_local_) {

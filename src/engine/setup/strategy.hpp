@@ -22,6 +22,9 @@
 #include "engine/setup/strategy_table.hpp"
 #include "optim/model_average.hpp"
 
+namespace lockstep::mpi {
+class Gpu;
+}
 namespace lockstep::parallel {
 class PostLocalSgd;
 }
@@ -47,10 +50,11 @@ class Strategy {
   /// @param world     all ranks; outlives the strategy
   /// @param row       how training is laid out; outlives the strategy
   /// @param registry    what models and optimizers are chosen from; outlives the strategy
+  /// @param stand_in    for tests: a GPU that computes on the CPU, in the memory of the host; null = run.device decides
   /// Collective.
   /// @throws ConfigError  from any part, on every rank
   Strategy(const Sections& sections, const mpi::Communicator& world, const StrategyRow& row,
-           const Registry& registry = builtin_registry());
+           const Registry& registry = builtin_registry(), std::shared_ptr<const mpi::Gpu> stand_in = nullptr);
   Strategy(const Strategy&) = delete;
   Strategy& operator=(const Strategy&) = delete;
   ~Strategy();
@@ -88,7 +92,9 @@ class Strategy {
   const ParamDtypeSettings& param_dtype() const noexcept { return param_dtype_; }
   /// Type of matrix products in forward passes.
   at::ScalarType products() const { return precision_.autocast.value_or(precision_.parameters); }
-  const at::Device& device() const noexcept { return device_; }  ///< device of this rank
+  const at::Device& device() const noexcept { return device_; }                 ///< device of this rank
+  const std::shared_ptr<const mpi::Gpu>& gpu() const noexcept { return gpu_; }  ///< GPU of this rank; null = none
+  bool compiles() const noexcept { return compiles_; }                          ///< run.compile
 
  private:
   std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;
@@ -106,6 +112,9 @@ class Strategy {
   int threads_ = 1;
   std::int64_t parameter_count_ = 0;
   at::Device device_ = at::kCPU;
+  std::shared_ptr<const mpi::Gpu> gpu_;
+  bool is_stand_in_;
+  bool compiles_ = false;
   DrawSeeds draws_;
   Precision precision_;
   ParamDtypeSettings param_dtype_;

@@ -98,8 +98,8 @@ void DistributedDataParallel::broadcast_from_root() {
 /// Builds the store in which every rank or every host holds all parameters.
 void DistributedDataParallel::replicate(const std::vector<NamedParameter>& parameters) {
   const int copy = options_.shares_parameters ? mpi::Topology::of(world_, options_.hosts).host_index : world_.rank();
-  store_ =
-      std::make_unique<ParameterStore>(parameters, world_, *collectives_, world_.split(copy), options_.checks_writes);
+  store_ = std::make_unique<ParameterStore>(parameters, world_, *collectives_, world_.split(copy),
+                                            options_.checks_writes, options_.sharding.is_as_on_gpu);
   slices_fit_ = world_.agree(store_->is_shared() == (collectives_->local_size() > 1));
 }
 
@@ -352,6 +352,8 @@ DdpReport DistributedDataParallel::report() const {
   if (recorder_) return recorder_->report(world_);
   return {.steps = 0, .ranks = std::vector<StepTimeline>(static_cast<std::size_t>(world_.size()))};
 }
+
+void DistributedDataParallel::check_last_step() { reducer_->check_last_step(); }
 
 void DistributedDataParallel::reset_state() {
   if (recorder_) recorder_->drop_step();

@@ -47,6 +47,7 @@ class BucketReducer : public Reducer, private AccumulatorListener {
   void prepare(Synchronization mode) override;
   bool watches_outputs() const noexcept override { return options_.finds_unused || options_.has_static_graph; }
   std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
+  void check_last_step() override { check_late_tail(); }
   void finish() override;
   bool is_sliced() const noexcept override { return is_sliced_; }
   bool has_gradient(std::size_t parameter) const override { return tail_[1 + parameter] != 0; }

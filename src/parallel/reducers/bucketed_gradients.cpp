@@ -17,8 +17,9 @@ namespace lockstep::parallel {
 
 namespace {
 
-void copy_values(const at::Tensor& to, const at::Tensor& from) {
-  const bool is_plain = to.is_cpu() && to.scalar_type() == from.scalar_type();
+/// @param is_on_host  the memory of both is the host's
+void copy_values(const at::Tensor& to, const at::Tensor& from, bool is_on_host) {
+  const bool is_plain = is_on_host && to.scalar_type() == from.scalar_type();
   if (is_plain && to.strides() == from.strides() && is_flat(from)) {
     if (to.numel() > 0) std::memcpy(to.mutable_data_ptr(), from.const_data_ptr(), to.nbytes());
     return;
@@ -40,9 +41,10 @@ void BucketedGradients::build(std::vector<Bucket> plan, std::size_t tail_count, 
   buckets_ = {};  // before the new ones are allocated
   buckets_ = GradientBuckets(std::move(plan), parameters_, tail_count, collectives);
   attach_sinks();
+  is_on_host_ = !collectives.has_device_buckets();
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
     if (!kept[i].defined()) continue;
-    copy_values(buckets_.view(i), kept[i]);
+    copy_values(buckets_.view(i), kept[i], is_on_host_);
     parameters_[i].tensor.mutable_grad() = buckets_.view(i);
   }
 }
@@ -123,7 +125,7 @@ void BucketedGradients::pack(std::size_t parameter) {
     throw ConfigError("ddp: the gradient of " + cite(parameter) + " is " + (gradient.is_sparse() ? "sparse " : "") +
                       std::string(gradient.dtype().name()) + ", expected dense " + std::string(view.dtype().name()));
   }
-  copy_values(view, gradient);
+  copy_values(view, gradient, is_on_host_);
   state.has_graph = gradient.requires_grad();
   if (!state.has_graph) gradient = view;
 }
@@ -148,7 +150,7 @@ void BucketedGradients::assign(std::size_t parameter, double factor) {
 
 void BucketedGradients::restore_stale(std::size_t parameter) {
   const at::Tensor& stale = states_[parameter].stale;
-  if (stale.defined()) copy_values(buckets_.view(parameter), stale);
+  if (stale.defined()) copy_values(buckets_.view(parameter), stale, is_on_host_);
 }
 
 void BucketedGradients::warn_of_graph() {

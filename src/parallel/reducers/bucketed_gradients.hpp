@@ -73,6 +73,7 @@ class BucketedGradients {
   std::vector<ParameterSpec> specs_;
   GradientBuckets buckets_;
   std::vector<State> states_;  // by parameter
+  bool is_on_host_ = true;     // the memory of the buckets, as that of the parameters
   bool has_warned_of_graph_ = false;
 };
 

@@ -53,6 +53,13 @@ const std::byte* GradientBuckets::tail_memory() const {
 
 void GradientBuckets::write_tail(std::span<const double> values) {
   if (!device_tail_.defined()) return encode_tail(values, const_cast<std::byte*>(tail_memory()));
+  // Where every parameter is used: without memory of the host, which a captured step could not read again.
+  if (std::all_of(values.begin() + 1, values.end(), [](double value) { return value == 1; })) {
+    const torch::NoGradGuard no_grad;
+    device_tail_.fill_(1);
+    device_tail_.narrow(0, 0, 1).fill_(values[0]);
+    return;
+  }
   // LibTorch gives pinned memory away again only when copies from it are over.
   const at::TensorOptions on_host = device_tail_.options().device(at::kCPU);
   const at::Tensor encoded = at::empty(device_tail_.sizes(), on_host.pinned_memory(device_tail_.is_cuda()));

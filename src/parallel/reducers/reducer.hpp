@@ -82,6 +82,10 @@ class Reducer {
   /// All slices were visited: the gradients of the step are discarded. Not collective.
   virtual void release() noexcept = 0;
 
+  /// Checks what the last step left to be checked by the next prepare, for which the host waits for the GPU.
+  /// @throws ConfigError  as prepare
+  virtual void check_last_step() {}
+
   /// Discards a step that an exception interrupted, on every rank.
   virtual void reset() = 0;
 

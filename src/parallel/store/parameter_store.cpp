@@ -74,13 +74,14 @@ void require_unwrapped(const std::vector<NamedParameter>& parameters) {
 }
 
 ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world,
-                               mpi::Collectives& collectives, mpi::Communicator node_ranks, bool checks_writes)
+                               mpi::Collectives& collectives, mpi::Communicator node_ranks, bool checks_writes,
+                               bool is_as_on_gpu)
     : parameters_(std::move(parameters)),
       claim_(claim(parameters_)),
       specs_(specs_of(parameters_)),
       holds_(parameters_.size()),
       device_(parameters_.front().tensor.device()),
-      are_tensors_(device_.is_cuda()),
+      are_tensors_(device_.is_cuda() || is_as_on_gpu),
       checks_writes_(checks_writes),
       host_(std::move(node_ranks)),
       node_ranks_(&collectives) {

@@ -49,11 +49,12 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// @param collectives  of the same ranks; outlives the store
   /// @param sharers      the ranks of one host that share a copy with this one; or this one alone, as it must be where
   ///                     parameters lie on a GPU
+  /// @param is_as_on_gpu   for tests: updates work on tensors
   /// @param checks_writes  a write to a parameter outside of `write` ends the job with exit code 2, and states the
   ///                       parameter and with its stack. Costs system calls in every write; on CPU
   /// @throws CommError   shared memory cannot be had, on every rank
   ParameterStore(std::vector<NamedParameter> parameters, const mpi::Communicator& world, mpi::Collectives& collectives,
-                 mpi::Communicator node_ranks, bool checks_writes = false);
+                 mpi::Communicator node_ranks, bool checks_writes = false, bool is_as_on_gpu = false);
   /// The sharded form.
   /// @param units  of all parameters
   /// @param stage  1 to 3, see Sharding

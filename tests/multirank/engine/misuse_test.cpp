@@ -126,7 +126,6 @@ INSTANTIATE_TEST_SUITE_P(
                2},
         Misuse{"UnequalForwards", with(kSharded, {{"train.global_batch_size", "13"}, {"train.micro_batch", "1"}}),
                "train.micro_batch (test): with 1 sample per forward pass, ranks have different numbers", 2},
-        Misuse{"Compile", {{"run.compile", "true"}}, "run.compile (test): LibTorch cannot compile models"},  // 3.3.2
         Misuse{"LaterThanTheEnd",
                {{"ema.kind", "swa"}, {"ema.begin", "13"}},
                "ema.begin (test): the average would start at step 13, but the run ends at step 12"},  // 12.2.1

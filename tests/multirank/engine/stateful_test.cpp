@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Components of checkpoints: a user's own, and parameters that are not trained.
 #include <lockstep/core/error.hpp>
+#include <lockstep/core/keys.hpp>
 #include <lockstep/engine/stateful.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
+
+#include <optional>
 
 #include "checkpoints/store/store.hpp"
 #include "engine/state/run_state.hpp"
@@ -265,6 +268,58 @@ TEST_F(StatefulTest, ParametersThatAreNotTrainedAreRestoredOnEveryRank) {
     restore(resumed.trainer, capture(first.trainer, "", true));
     EXPECT_TRUE(at::equal(frozen_of(resumed), frozen_of(first)));
   }
+}
+
+/// Sums what each rank has counted, when a checkpoint is written.
+class CountingHook : public Hook {
+ public:
+  CountingHook(std::int64_t weight, std::vector<std::int64_t>& sums) : weight_(weight), sums_(&sums) {}
+
+  void after_step(RunView& run, const StepReport&) override { mine_ += weight_ * (run.world.rank() + 1); }
+  void before_save(RunView& run) override {
+    sum_ = before_ + run.world.all_reduce(mine_, mpi::Op::sum);
+    sums_->push_back(sum_);
+  }
+  std::string state_name() const override { return "counting"; }
+  void save_state(Archive& archive, const std::string& group) const override { archive.set(group, "sum", sum_); }
+  void load_state(const Archive& archive, const std::string& group) override {
+    before_ = archive.integer(group, "sum");
+  }
+
+ private:
+  std::int64_t weight_;
+  std::vector<std::int64_t>* sums_;
+  std::int64_t before_ = 0;
+  std::int64_t mine_ = 0;
+  std::int64_t sum_ = 0;
+};
+
+// A user's hook of checkpoints, as a row of the registry that the configuration selects.
+TEST_F(StatefulTest, ARowOfTheRegistryTakesPartInCheckpoints) {
+  std::vector<std::int64_t> sums;
+  Registry registry;
+  registry.hooks.push_back({.name = "counting",
+                            .help = "counts",
+                            .keys = {keys::integer("weight", "1", "of a step", 1, 9)},
+                            .make = [&sums](const Section& options, const HookContext&) {
+                              return std::make_unique<CountingHook>(options.integer("weight"), sums);
+                            }});
+  const auto trained = [&](const Settings& more, const std::optional<std::string>& from) {
+    SmallRun run(world_, with(kTwelveSteps, with({{"train.hooks", "counting,weight=5"}}, more)), registry);
+    for (auto& [priority, hook] : make_hooks(run.sections, registry.hooks)) {
+      run.trainer.add_hook(priority, std::move(hook));
+    }
+    run.trainer.add_hook(Priority::very_low, run.checkpoint_hook(path_ + "/counted", ""));
+    if (from) restore(run.trainer, checkpoints::read(*from));
+    run.trainer.train();
+  };
+  const std::int64_t of_a_step = 5 * world_.size() * (world_.size() + 1) / 2;
+  trained({{"train.max_steps", "6"}}, std::nullopt);
+  ASSERT_FALSE(sums.empty());
+  EXPECT_EQ(sums.back(), 6 * of_a_step);
+  world_.barrier();  // rank 0 has written
+  trained({}, checkpoints::checkpoint_of(path_ + "/counted", 6));
+  EXPECT_EQ(sums.back(), 12 * of_a_step);
 }
 
 }  // namespace stateful_test

@@ -15,6 +15,7 @@
 
 #include "mpi/gpu.hpp"
 #include "mpi/nccl_link.hpp"
+#include "mpi/step_graph.hpp"
 #include "support/nccl_cases.hpp"
 #include "support/stand_in_gpu.hpp"
 
@@ -210,6 +211,51 @@ TEST_F(NcclTest, LanesAreForHostMemory) {
   std::vector<float> on_host(16, 1.0F);
   collectives->wait(collectives->start_lane_reduce(on_host.data(), 16, 16, DType::float32, ReduceOp::sum, tree));
   EXPECT_EQ(on_host, std::vector<float>(16, static_cast<float>(world_.size())));
+}
+
+// Each launch works with what lies in the memory then.
+TEST_F(NcclTest, ARecordedReductionIsLaunchedAgainAndAgain) {
+  if (world_.size() == 1) GTEST_SKIP() << "needs several ranks";
+  {
+    const auto collectives = make();
+    const BucketMemory bucket = collectives->allocate_bucket(64);
+    auto* const values = reinterpret_cast<float*>(bucket.bytes.data());
+    StepGraph graph(testing::stand_in_gpu(), *collectives);
+    values[0] = 1;
+    EXPECT_EQ(graph.record([&] { collectives->all_reduce(values, 16, DType::float32, ReduceOp::sum); }), "");
+    for (int round = 1; round <= 3; ++round) {
+      if (round > 1) values[0] = static_cast<float>(round);
+      graph.launch();
+      EXPECT_EQ(values[0], static_cast<float>(round * world_.size()));
+    }
+    values[0] = 5;  // what is not recorded works as before
+    collectives->all_reduce(values, 16, DType::float32, ReduceOp::sum);
+    EXPECT_EQ(values[0], static_cast<float>(5 * world_.size()));
+    EXPECT_EQ(stand_in().launches, 3);
+  }
+  EXPECT_EQ(stand_in().graphs, 0);
+  EXPECT_EQ(stand_in().links, 0);
+}
+
+TEST_F(NcclTest, WhatCannotBeRecordedIsExplainedAndLeavesTheLinkUsable) {
+  const auto collectives = make();
+  const BucketMemory bucket = collectives->allocate_bucket(64);
+  auto* const values = reinterpret_cast<float*>(bucket.bytes.data());
+  {
+    StepGraph graph(testing::stand_in_gpu(), *collectives);
+    EXPECT_EQ(graph.record([] { throw std::runtime_error("the host reads a value\nwith a stack"); }),
+              "the host reads a value");
+  }
+  stand_in().capture_fault = "operation not permitted";
+  {
+    StepGraph graph(testing::stand_in_gpu(), *collectives);
+    EXPECT_EQ(graph.record([&] { collectives->all_reduce(values, 16, DType::float32, ReduceOp::sum); }),
+              "operation not permitted");
+  }
+  EXPECT_EQ(stand_in().graphs, 0);
+  values[0] = 2;
+  collectives->all_reduce(values, 16, DType::float32, ReduceOp::sum);
+  EXPECT_EQ(values[0], static_cast<float>(2 * world_.size()));
 }
 
 TEST_F(NcclTest, RanksOnOneGpuAreRefusedUnlessTheyPlayDifferentHosts) {

@@ -88,7 +88,7 @@ TEST(SettingsTest, WhatFitsAKeyButNotItsUseIsCited) {
             std::string::npos);
   Section compiled = defaults("run", RunSettings::keys());
   compiled.set("compile", "true", "here");
-  EXPECT_EQ(RunSettings::from(compiled).compile.cite, "run.compile (here)");
+  EXPECT_TRUE(RunSettings::from(compiled).compile);
   Section best = defaults("ckpt", SavingSettings::keys());
   best.set("best_metric", "recall", "here");
   EXPECT_EQ(SavingSettings::from(best).best.metric.cite, "ckpt.best_metric (here)");
