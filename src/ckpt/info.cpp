@@ -56,27 +56,46 @@ auto totals_by_dtype(const Source& source) {
   });
 }
 
+/// "generator" of "/optim/generator/groups/0"; "0" if the parameters have no parts.
+std::string optimizer_name(const std::string& path) {
+  const std::string prefix = "/optim/";
+  if (!path.starts_with(prefix)) return "";
+  return path.substr(prefix.size(), path.find('/', prefix.size()) - prefix.size());
+}
+
+/// Adds one entry to a list, which states the part if there are parts.
+void add_of_part(std::string& list, const std::string& part, const std::string& text) {
+  list += (list.empty() ? "" : ", ") + (part == "0" ? "" : part + ": ") + text;
+}
+
 /// The learning rate at work: base_lr of each group times the schedule's factor.
 std::string learning_rates(const Source& source) {
-  const auto& schedule = source.attributes("/sched/0");
-  const auto factor = schedule.find("factor");
   std::string text;
   for (const std::string& group : source.groups()) {
-    if (!group.starts_with("/optim/") || group.find("/groups/") == std::string::npos) continue;
+    const std::string part = optimizer_name(group);
+    if (part.empty() || group.find("/groups/") == std::string::npos) continue;
     const auto& attributes = source.attributes(group);
     const auto rate = attributes.find("base_lr");
     if (rate == attributes.end() || !std::holds_alternative<double>(rate->second)) continue;
+    const auto& schedule = source.attributes("/sched/" + part);
+    const auto factor = schedule.find("factor");
     const bool has_factor = factor != schedule.end() && std::holds_alternative<double>(factor->second);
     const double now = std::get<double>(rate->second) * (has_factor ? std::get<double>(factor->second) : 1.0);
-    text += (text.empty() ? "" : ", ") + number_text(now);
+    add_of_part(text, part, number_text(now));
   }
   return text;
 }
 
+/// "adamw", or "discriminator: sgd, generator: adam".
 std::string optimizer(const Source& source) {
-  const auto& attributes = source.attributes("/optim/0");
-  const auto type = attributes.find("type");
-  return type == attributes.end() ? "" : attribute_text(type->second);
+  std::string text;
+  for (const std::string& group : source.groups()) {
+    const auto& attributes = source.attributes(group);
+    const std::string part = optimizer_name(group);
+    if (part.empty() || group != "/optim/" + part || !attributes.contains("type")) continue;
+    add_of_part(text, part, attribute_text(attributes.at("type")));
+  }
+  return text;
 }
 
 /// "val/loss 0.0712 at step 1250", or "".

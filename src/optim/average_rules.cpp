@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/name_pattern.hpp"
 #include "core/table.hpp"
 
 namespace lockstep::optim {
@@ -32,6 +33,7 @@ AverageOptions AverageOptions::from(const Section& ema) {
   const AverageOptions options{.decay = ema.real("decay"),
                                .gamma = ema.real("gamma"),
                                .interval = ema.integer("interval"),
+                               .names = name_patterns(ema.text("names")),
                                .averages_buffers = ema.text("buffers") == "average"};
   if (options.decay >= 1) {
     throw ConfigError(ema.cite("decay") + ": with 1, the average would never change; set a number below 1");
@@ -70,6 +72,9 @@ KeySpecs ema_keys(const std::vector<AverageRule>& rules) {
       count_key("ema.interval", "1", "Steps between updates of the average", 1),
       count_key("ema.begin", "0", "First step that is averaged. Before this step, the average equals the weights", 0),
       count_key("ema.begin_epoch", "0", "First epoch (from 1) that is averaged. 0 = use ema.begin", 0),
+      keys::text("ema.names", "",
+                 "Parameters that are averaged: names or blocks, separated by slashes, such as generator/head.*. The "
+                 "others are those of the trained model. If empty, all parameters are averaged"),
       keys::choice("ema.buffers", "copy",
                    "Buffers (running statistics) of the averaged model. copy = the buffers of the trained model; "
                    "average = averaged like the weights",

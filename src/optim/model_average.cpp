@@ -7,6 +7,8 @@
 
 #include <algorithm>
 
+#include "core/name_pattern.hpp"
+#include "core/text.hpp"
 #include "optim/average_loops.hpp"
 #include "optim/scalar_type.hpp"
 #include "optim/tensor_parameters.hpp"
@@ -46,28 +48,44 @@ NamedBuffer* find(std::vector<NamedBuffer>& buffers, const NamedBuffer& like) {
   return found == buffers.end() ? nullptr : &*found;
 }
 
-/// Calls visit(block, segment) for every parameter of which this rank owns a part.
-void for_each_own(const FlatParameters& parameters, const auto& visit) {
-  for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
-    for (std::size_t s = 0; s < parameters.blocks()[b].segments.size(); ++s) {
-      const Segment& segment = parameters.blocks()[b].segments[s];
-      if (segment.own_begin < segment.own_end) visit(b, s);
-    }
-  }
-}
-
 }  // namespace
 
 ModelAverage::ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters,
                            Buffers buffers)
     : rule_(&rule), options_(options), parameters_(&parameters), buffers_(std::move(buffers)) {
   for (const Block& block : parameters.blocks()) require_supported(block);
+  choose_parameters();
   for (std::size_t b = 0; b < parameters.blocks().size(); ++b) {
     average_.push_back(parameters.allocate(static_cast<std::size_t>(parameters.blocks()[b].count) * size_of(dtype(b))));
   }
 }
 
 DType ModelAverage::dtype(std::size_t block) const { return average_type(parameters_->blocks()[block].dtype); }
+
+void ModelAverage::choose_parameters() {
+  bool is_any = false;
+  for (const Block& block : parameters_->blocks()) {
+    std::vector<char>& chosen = is_averaged_.emplace_back();
+    for (const Segment& segment : block.segments) {
+      chosen.push_back(options_.names.empty() || cover_name(options_.names, segment.name) ? 1 : 0);
+      is_any = is_any || chosen.back() != 0;
+    }
+  }
+  if (is_any) return;
+  throw ConfigError("ema.names: no trained parameter has the name " + lockstep::joined(options_.names, " or ") +
+                    ", or belongs to such a block");
+}
+
+/// Calls visit(block, segment) for every averaged parameter of which this rank owns a part.
+template <class Visit>
+void ModelAverage::for_each_own(const Visit& visit) const {
+  for (std::size_t b = 0; b < parameters_->blocks().size(); ++b) {
+    for (std::size_t s = 0; s < parameters_->blocks()[b].segments.size(); ++s) {
+      const Segment& segment = parameters_->blocks()[b].segments[s];
+      if (segment.own_begin < segment.own_end && is_averaged(b, s)) visit(b, s);
+    }
+  }
+}
 
 void ModelAverage::update() {
   if (updates_ % options_.interval == 0) {
@@ -82,7 +100,7 @@ void ModelAverage::update() {
 /// Calls visit(dtype, average, parameters, count) for every part that this rank owns.
 template <class Visit>
 void ModelAverage::visit_own(const Visit& visit) {
-  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+  for_each_own([&](std::size_t b, std::size_t s) {
     const Block& block = parameters_->blocks()[b];
     const Segment& segment = block.segments[s];
     const auto begin = static_cast<std::size_t>(segment.offset + segment.own_begin);
@@ -120,7 +138,7 @@ void ModelAverage::update_parameters(double weight) {
   }
   std::vector<at::Tensor> averages;
   std::vector<at::Tensor> values;
-  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+  for_each_own([&](std::size_t b, std::size_t s) {
     if (parameters_->blocks()[b].is_half())
       return blend(flat_average(b, s), flat_parameter(b, s).to(at::kFloat), weight);
     averages.push_back(flat_average(b, s));
@@ -139,7 +157,7 @@ void ModelAverage::exchange_parameters() {
     });
     return;
   }
-  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+  for_each_own([&](std::size_t b, std::size_t s) {
     if (!parameters_->blocks()[b].is_half()) exchange(flat_average(b, s), flat_parameter(b, s));
   });
 }
@@ -148,7 +166,7 @@ void ModelAverage::exchange_parameters() {
 void ModelAverage::exchange_halves() {
   std::vector<at::Tensor> kept;
   std::size_t i = 0;
-  for_each_own(*parameters_, [&](std::size_t b, std::size_t s) {
+  for_each_own([&](std::size_t b, std::size_t s) {
     if (!parameters_->blocks()[b].is_half()) return;
     const at::Tensor half = flat_parameter(b, s);
     if (kept_.empty()) {
@@ -164,6 +182,7 @@ void ModelAverage::exchange_halves() {
 void ModelAverage::update_buffers(double weight) {
   for (const NamedBuffer& buffer : buffers_()) {
     if (!buffer.tensor.is_floating_point()) continue;
+    if (!options_.names.empty() && !cover_name(options_.names, buffer.name)) continue;
     if (NamedBuffer* const average = find(averaged_buffers_, buffer)) {
       blend(average->tensor, buffer.tensor, weight);
     } else {

@@ -35,7 +35,7 @@ class ModelAverage {
   /// @param rule        outlives the average
   /// @param parameters  of floating-point types; outlives the average
   /// Collective over the ranks that share the parameters: allocates their average.
-  /// @throws ConfigError  parameters of another type
+  /// @throws ConfigError  parameters of another type, or no parameter has one of the names
   ModelAverage(const AverageRule& rule, const AverageOptions& options, FlatParameters& parameters, Buffers buffers);
 
   /// Takes the present weights in: the first time as they are. Not collective; others see it after the next
@@ -61,6 +61,8 @@ class ModelAverage {
   DType dtype(std::size_t block) const;
   /// The average of a block's parameters, laid out like it, as in Optimizer::state.
   std::span<std::byte> parameters(std::size_t block);
+  /// Whether a parameter is averaged; otherwise its average is not defined.
+  bool is_averaged(std::size_t block, std::size_t segment) const { return is_averaged_[block][segment] != 0; }
   /// The averages of this rank's buffers; empty where they are not averaged.
   const std::vector<NamedBuffer>& buffers() const noexcept { return averaged_buffers_; }
   /// Goes on from there: the caller restores the average of the parameters.
@@ -68,12 +70,15 @@ class ModelAverage {
   void resume_at(std::int64_t updates, std::vector<NamedBuffer> buffers);
 
  private:
+  void choose_parameters();
   void update_parameters(double weight);
   void update_buffers(double weight);
   void exchange_parameters();
   void exchange_halves();
   at::Tensor flat_average(std::size_t block, std::size_t segment) const;
   at::Tensor flat_parameter(std::size_t block, std::size_t segment) const;
+  template <class Visit>
+  void for_each_own(const Visit& visit) const;
   template <class Visit>
   void visit_own(const Visit& visit);
 
@@ -84,6 +89,7 @@ class ModelAverage {
   std::int64_t updates_ = 0;
   std::vector<std::shared_ptr<std::byte>> average_;  // by block
   std::vector<at::Tensor> kept_;                     // own parts of 16-bit weights, while the average is in their place
+  std::vector<std::vector<char>> is_averaged_;       // [block][segment]
   std::vector<NamedBuffer> averaged_buffers_;
 };
 

@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <torch/types.h>
 
@@ -81,24 +82,54 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
     return {};
   }
   step_begin_ = done_;
-  const UpdateReport report = clip_and_step();
+  const UpdateReport report = clip_and_step(scaler_ ? scaler_->scale() : 1);
   if (scaler_) scaler_->update(report.is_finite);
   parameters_->drop_gradients();
   return report;
 }
 
+UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<double> weight,
+                                             const std::function<void()>& before_update) {
+  const double scale = scaler() != nullptr ? scaler()->scale() : 1;
+  const double factor = scale * (weight ? *weight : 1.0 / static_cast<double>(micro_batches_in_step()));
+  const bool completes = completes_step();
+  (factor == 1 ? loss : loss.mul(factor)).backward();
+  for (auto& [name, wrapper] : wrappers_) ++wrapper.done_;
+  if (!completes) return {};
+  if (before_update) before_update();
+  UpdateReport all;
+  std::vector<double> norms;
+  double norm_type = 2;
+  for (auto& [name, wrapper] : wrappers_) {
+    wrapper.step_begin_ = wrapper.done_;
+    const UpdateReport report = wrapper.clip_and_step(scale);
+    all.updated = all.updated || report.updated;
+    all.is_finite = all.is_finite && report.is_finite;
+    if (report.grad_norm) norms.push_back(*report.grad_norm);
+    norm_type = wrapper.options_.clip.norm_type;
+  }
+  if (norms.size() == wrappers_.size()) all.grad_norm = norm_of_parts(norms, norm_type);
+  for (auto& [name, wrapper] : wrappers_) {
+    if (wrapper.scaler_) wrapper.scaler_->update(all.is_finite);
+  }
+  drop_gradients();
+  return all;
+}
+
 /// The host learns the norm, and whether the update was void, last: when all work is queued.
-UpdateReport OptimWrapper::clip_and_step_tensors() { return read_step_tensors(queue_step_tensors(nullptr)); }
+UpdateReport OptimWrapper::clip_and_step_tensors(double scale) {
+  return read_step_tensors(queue_step_tensors(scale, nullptr));
+}
 
 /// @return  [2] float64: whether the update is void, and the norm; undefined = it is not, and there is none
-at::Tensor OptimWrapper::queue_step_tensors(LiveNumbers* live) {
+at::Tensor OptimWrapper::queue_step_tensors(double scale, LiveNumbers* live) {
   parameters_->finish_gradients();
   const Clip& clip = options_.clip;
   at::Tensor is_faulty;
   if (live != nullptr && scaler_) {
     is_faulty = unscale_gradients(*parameters_, live->number([this] { return 1 / scaler_->scale(); }).to(at::kFloat));
   } else if (scaler_ || options_.skips_nonfinite) {
-    is_faulty = unscale_gradients(*parameters_, scaler_ ? scaler_->scale() : 1);
+    is_faulty = unscale_gradients(*parameters_, scale);
   }
   std::vector<at::Tensor> norms;
   at::Tensor whole;
@@ -135,7 +166,7 @@ void OptimWrapper::record_update(const Tensor& loss, double weight, LiveNumbers&
   recorded_weight_ = weight;
   const at::Tensor factor = live.number([this] { return recorded_weight_ * (scaler_ ? scaler_->scale() : 1); });
   loss.mul(factor.to(loss.scalar_type())).backward();
-  recorded_facts_ = std::make_shared<at::Tensor>(queue_step_tensors(&live));
+  recorded_facts_ = std::make_shared<at::Tensor>(queue_step_tensors(1, &live));
   parameters_->drop_gradients();
 }
 
@@ -157,11 +188,12 @@ UpdateReport OptimWrapper::read_recorded_update() {
   return report;
 }
 
-UpdateReport OptimWrapper::clip_and_step() {
-  if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors();
+/// @param scale  factor on the gradients
+UpdateReport OptimWrapper::clip_and_step(double scale) {
+  if (parameters_->as_tensors() != nullptr) return clip_and_step_tensors(scale);
   const Clip& clip = options_.clip;
   const std::size_t groups = optimizer_.groups().size();
-  const double unscale = scaler_ ? 1 / scaler_->scale() : 1;
+  const double unscale = 1 / scale;
   UpdateReport report;
   std::vector<double> norms(groups);
   if (clip.max_norm > 0) {

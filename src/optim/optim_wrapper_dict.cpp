@@ -24,6 +24,15 @@ OptimWrapper& OptimWrapperDict::at(const std::string& name) {
   return const_cast<OptimWrapper&>(std::as_const(*this).at(name));
 }
 
+const GradScaler* OptimWrapperDict::scaler() const noexcept {
+  const GradScaler* smallest = nullptr;
+  for (const auto& [name, wrapper] : wrappers_) {
+    const GradScaler* const own = wrapper.scaler();
+    if (own != nullptr && (smallest == nullptr || own->scale() < smallest->scale())) smallest = own;
+  }
+  return smallest;
+}
+
 void OptimWrapperDict::begin_at(std::int64_t done, std::int64_t total) {
   for (auto& [name, wrapper] : wrappers_) wrapper.begin_at(done, total);
 }

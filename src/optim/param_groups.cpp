@@ -107,6 +107,7 @@ ParameterGroups ParamGroupBuilder::build(std::span<const ParameterInfo> paramete
   for (const Selection& selection : selections_) {
     if (used.contains(&selection)) continue;
     result.remarks.push_back(settings_.place + ": '" + selection.text + "' matches no parameter");
+    result.unmatched.push_back(result.remarks.back());
   }
   return result;
 }

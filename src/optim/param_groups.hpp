@@ -40,7 +40,8 @@ struct KindSettings {
 
 struct ParameterGroups {
   std::vector<ParamGroup> groups;
-  std::vector<std::string> remarks;  ///< for the log: what is frozen, tied, or matches nothing
+  std::vector<std::string> remarks;         ///< for the log: what is frozen, tied, or matches nothing
+  std::vector<std::string> unmatched = {};  ///< the remarks about texts that match nothing
 };
 
 /// Divides parameters into groups of equal options, by `optim.no_decay` and the texts of `optim.paramwise`:

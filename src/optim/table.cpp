@@ -5,6 +5,7 @@
 
 #include "optim/options.hpp"
 #include "optim/param_groups.hpp"
+#include "optim/parts.hpp"
 #include "optim/rules.hpp"
 
 namespace lockstep::optim {
@@ -27,6 +28,7 @@ KeySpecs common_keys(const std::vector<Rule>& rules) {
   for (const KeySpecs& more : {shared_option_keys(), GroupSettings::keys(), LrScaleSettings::keys()}) {
     keys.insert(keys.end(), more.begin(), more.end());
   }
+  keys.push_back(PartSettings::key());
   return keys;
 }
 

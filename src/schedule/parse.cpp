@@ -39,6 +39,7 @@ struct RuleSettings {
   bool is_smooth;      ///< whether epochs are counted in fractions
   std::string option;  ///< of the optimizer
   std::string group;   ///< of parameters; empty = all
+  std::string part;    ///< of the parameters; empty = all
 
   static KeySpecs keys() {
     KeySpecs all = InnerSettings::keys();
@@ -48,6 +49,7 @@ struct RuleSettings {
         keys::boolean("smooth", "false", "With by=epoch, change the value at every step instead of between epochs"));
     all.push_back(keys::text("of", "lr", "Option of the optimizer"));
     all.push_back(keys::text("group", "", "Parameter group. If empty, all groups are used"));
+    all.push_back(keys::text("part", "", "Part of the parameters (optim.part). If empty, all parts are used"));
     return all;
   }
   static RuleSettings from(const Section& rule) {
@@ -55,7 +57,8 @@ struct RuleSettings {
             .by = rule.text("by"),
             .is_smooth = rule.boolean("smooth"),
             .option = rule.text("of"),
-            .group = rule.text("group")};
+            .group = rule.text("group"),
+            .part = rule.text("part")};
   }
 };
 
@@ -157,7 +160,12 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
     Unit unit = unit_of(settings, length);
     // What answers to measurements has no shape that the run's end could be a part of, and a run may be prolonged.
     if (written.curve.make_feedback != nullptr) unit.whole = std::numeric_limits<double>::infinity();
-    Schedule::Rule rule{.option = settings.option, .group = settings.group, .at = unit.at, .shape = {}, .feedback = {}};
+    Schedule::Rule rule{.option = settings.option,
+                        .group = settings.group,
+                        .part = settings.part,
+                        .at = unit.at,
+                        .shape = {},
+                        .feedback = {}};
     const std::string reason =
         written.curve.make_feedback != nullptr ? "" : reason_of_no_use(settings.inner, unit.whole);
     if (!reason.empty()) {

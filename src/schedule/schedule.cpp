@@ -19,6 +19,15 @@ std::string name_in(const Numbers& options, const std::string& option) {
   return option == "momentum" && options.contains("beta1") ? "beta1" : "";
 }
 
+bool concerns(const Schedule::Rule& rule, const std::string& group, const std::string& part) {
+  return (rule.group.empty() || rule.group == group) && (rule.part.empty() || rule.part == part);
+}
+
+void require_known(const std::string& what, const std::string& name, const std::vector<std::string>& known) {
+  if (name.empty() || std::find(known.begin(), known.end(), name) != known.end()) return;
+  throw ConfigError("sched.rule: " + what + " '" + name + "' is unknown; choose one of: " + joined(known));
+}
+
 }  // namespace
 
 std::string joined_names(const Numbers& numbers) {
@@ -30,39 +39,50 @@ std::string joined_names(const Numbers& numbers) {
 double Schedule::value(std::int64_t step, const Target& target) const {
   double value = target.base;
   for (const Rule& rule : rules_) {
-    if (rule.option != target.option || (!rule.group.empty() && rule.group != target.group)) continue;
+    if (rule.option != target.option || !concerns(rule, target.group, target.part)) continue;
     value = rule.feedback ? rule.feedback->value(value) : rule.shape(rule.at(step), value);
   }
   return value;
 }
 
-void Schedule::apply(std::int64_t step, const std::string& group, const Numbers& bases, Numbers& options) const {
+void Schedule::apply(std::int64_t step, const GroupName& group, const Numbers& bases, Numbers& options) const {
   for (const Rule& rule : rules_) {
-    if (!rule.group.empty() && rule.group != group) continue;
+    if (!concerns(rule, group.name, group.part)) continue;
     const std::string name = name_in(options, rule.option);
     if (name.empty() || !bases.contains(name)) {
-      throw ConfigError("sched.rule: of=" + rule.option + ": group '" + group +
+      throw ConfigError("sched.rule: of=" + rule.option + ": group '" + group.name +
                         "' does not have this option; choose one of: " + joined_names(options));
     }
-    options[name] = value(step, {.option = rule.option, .group = group, .base = bases.at(name)});
+    options[name] =
+        value(step, {.option = rule.option, .group = group.name, .part = group.part, .base = bases.at(name)});
   }
 }
 
-std::vector<std::string> Schedule::moved(const std::string& group, const Numbers& options) const {
+std::vector<std::string> Schedule::moved(const GroupName& group, const Numbers& options) const {
   std::vector<std::string> names;
   for (const Rule& rule : rules_) {
-    if (!rule.group.empty() && rule.group != group) continue;
+    if (!concerns(rule, group.name, group.part)) continue;
     const std::string name = name_in(options, rule.option);
     if (!name.empty() && std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
   }
   return names;
 }
 
-void Schedule::require_groups(const std::vector<std::string>& groups) const {
+void Schedule::require_groups(const std::vector<GroupName>& groups) const {
+  std::vector<std::string> parts;
+  for (const GroupName& group : groups) {
+    if (!group.part.empty() && (parts.empty() || parts.back() != group.part)) parts.push_back(group.part);
+  }
   for (const Rule& rule : rules_) {
-    const bool is_known = rule.group.empty() || std::find(groups.begin(), groups.end(), rule.group) != groups.end();
-    if (!is_known)
-      throw ConfigError("sched.rule: group '" + rule.group + "' is unknown; choose one of: " + joined(groups));
+    if (!rule.part.empty() && parts.empty()) {
+      throw ConfigError("sched.rule: part=" + rule.part + " requires parts of the parameters; set optim.part");
+    }
+    require_known("part", rule.part, parts);
+    std::vector<std::string> names;
+    for (const GroupName& group : groups) {
+      if (rule.part.empty() || rule.part == group.part) names.push_back(group.name);
+    }
+    require_known("group", rule.group, names);
   }
 }
 

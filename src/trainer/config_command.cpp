@@ -2,6 +2,7 @@
 #include <lockstep/log/log.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "trainer/commands.hpp"
 #include "trainer/table_text.hpp"
@@ -12,13 +13,26 @@ namespace {
 
 using Row = std::vector<std::string>;
 
+/// Of an option of a group; "" where the optimizer of the group does not have it.
+std::string shown_value(const engine::Plan::Group& group, const std::string& option) {
+  const auto found = group.options.find(option);
+  return found == group.options.end() ? "" : brief(found->second);
+}
+
 /// lr, weight_decay, and every other option that is not the same in all groups.
 std::vector<std::string> shown_options(const std::vector<engine::Plan::Group>& groups) {
   std::vector<std::string> options = {"lr", "weight_decay"};
-  for (const auto& [option, value] : groups.front().options) {
-    const bool differs =
-        std::any_of(groups.begin(), groups.end(),
-                    [&option = option, value = value](const auto& group) { return group.options.at(option) != value; });
+  std::set<std::string> all;
+  for (const engine::Plan::Group& group : groups) {
+    for (const auto& [option, value] : group.options) all.insert(option);
+  }
+  for (const std::string& option : all) {
+    const bool differs = std::any_of(groups.begin(), groups.end(), [&](const engine::Plan::Group& group) {
+      const auto found = group.options.find(option);
+      const auto first = groups.front().options.find(option);
+      if (found == group.options.end() || first == groups.front().options.end()) return true;
+      return found->second != first->second;
+    });
     const bool is_new = std::find(options.begin(), options.end(), option) == options.end();
     if (differs && is_new) options.push_back(option);
   }
@@ -36,7 +50,7 @@ std::string groups_table(const std::vector<engine::Plan::Group>& groups, bool is
     std::int64_t elements = 0;
     for (const auto& parameter : group.parameters) elements += parameter.count;
     Row row = {group.name};
-    for (const std::string& option : options) row.push_back(brief(group.options.at(option)));
+    for (const std::string& option : options) row.push_back(shown_value(group, option));
     row.insert(row.end(), {std::to_string(group.parameters.size()), std::to_string(elements)});
     rows.push_back(row);
     if (!is_verbose) continue;

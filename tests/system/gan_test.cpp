@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoints/store/store.hpp"
+#include "support/archives.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -64,6 +66,69 @@ INSTANTIATE_TEST_SUITE_P(Runs, GanTest, ::testing::Values(Case{1, ""}, Case{2, "
                          [](const auto& test) {
                            return std::to_string(test.param.ranks) + "Ranks" + test.param.precision;
                          });
+
+// ---- With the trainer
+
+class GanTrainerTest : public ::testing::TestWithParam<int> {
+ protected:
+  static std::string options(const std::string& run) {
+    return " --data.name=digits --data.train_size=640 --data.val_size=64 --model.name=gan --train.step=gan "
+           "--train.hooks=generated --optim.part=generator,name=adam,lr=0.002,betas=0.5/0.999 "
+           "--optim.part=discriminator,name=rmsprop,lr=0.001 --sched.rule=cosine,part=generator "
+           "--train.global_batch_size=32 --train.max_epochs=0 --train.max_steps=40 --ckpt.every_steps=8 "
+           "--ckpt.async=false --ema.kind=ema --ema.decay=0.9 --ema.names=generator --eval.when=never "
+           "--log.interval=8 --resume=auto --run.dir=" +
+           run;
+  }
+  static Outcome train(const std::string& run, const std::string& more = "", const std::string& environment = "") {
+    return testing::run_shell(environment + " " + testing::mpirun_command(GetParam()) + " '" GAN_TRAINER "' train" +
+                              options(run) + more);
+  }
+  static std::string checkpoint(const std::string& run) { return run + "/ckpt/step-000000000040"; }
+};
+
+// Every array of the checkpoint at the end, and the losses in the log.
+TEST_P(GanTrainerTest, AKilledRunContinuesBitForBit) {
+  const TemporaryFolder folder;
+  const std::string straight = folder.path("straight");
+  const Outcome whole = train(straight);
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  const std::string run = folder.path("run");
+  EXPECT_NE(train(run, "", "KILL_AT=21").exit_code, 0);
+  const Outcome resumed = train(run);
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  const checkpoints::Archive expected = checkpoints::read(checkpoint(straight));
+  EXPECT_EQ(testing::differences(expected, checkpoints::read(checkpoint(run))), "");
+}
+
+TEST_P(GanTrainerTest, LogReportAndCheckpointShowBothParts) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome outcome = train(run);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  EXPECT_NE(outcome.output.find("optimizer discriminator: rmsprop, generator: adam"), std::string::npos);
+  const std::string log = testing::read_file(run + "/metrics.jsonl");
+  for (const char* name : {"lr/generator", "lr/discriminator", "loss_generator", "loss_discriminator"}) {
+    EXPECT_NE(log.find("\"" + std::string(name)), std::string::npos) << name << "\n" << log;
+  }
+  EXPECT_NE(testing::read_file(run + "/report.html").find("generated"), std::string::npos);
+  const std::string info = testing::run_shell(testing::ckpt_program() + " info " + checkpoint(run)).output;
+  EXPECT_NE(info.find("generator: adam"), std::string::npos) << info;
+  EXPECT_NE(info.find("discriminator: rmsprop"), std::string::npos) << info;
+}
+
+TEST_P(GanTrainerTest, OtherPartsAreRefused) {
+  const TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome third = train(run, " --optim.part=third,names=generator.second");
+  EXPECT_EQ(third.exit_code, 2) << third.output;
+  EXPECT_NE(third.output.find("updates the parts discriminator, generator"), std::string::npos) << third.output;
+  const Outcome unknown = train(run, " --sched.rule=cosine,part=critic");
+  EXPECT_EQ(unknown.exit_code, 2) << unknown.output;
+  EXPECT_NE(unknown.output.find("part 'critic' is unknown"), std::string::npos) << unknown.output;
+}
+
+INSTANTIATE_TEST_SUITE_P(Ranks, GanTrainerTest, ::testing::Values(1, 2));
 
 }  // namespace gan_test
 }  // namespace lockstep

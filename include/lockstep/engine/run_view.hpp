@@ -20,6 +20,7 @@ class Collectives;
 namespace lockstep::optim {
 class ModelAverage;
 class OptimWrapper;
+class OptimWrapperDict;
 }  // namespace lockstep::optim
 namespace lockstep::parallel {
 class DistributedDataParallel;
@@ -88,9 +89,10 @@ struct RunView {
   const mpi::Communicator& world;  ///< all ranks
   mpi::Collectives& collectives;
   parallel::DistributedDataParallel& wrapper;  ///< wrapper of the model
-  optim::OptimWrapper& optimizer;
-  optim::ModelAverage* average;  ///< average of the weights; null = none
-  const c10::Device& device;     ///< device of this rank
+  optim::OptimWrapper& optimizer;              ///< of several parts, the first by name
+  optim::OptimWrapperDict& parts;              ///< the optimizer of each part; without parts, one that is named ""
+  optim::ModelAverage* average;                ///< average of the weights; null = none
+  const c10::Device& device;                   ///< device of this rank
   DrawSeeds draws;
 
   ScheduleControl& schedule;

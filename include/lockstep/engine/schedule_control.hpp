@@ -48,7 +48,8 @@ class ScheduleControl {
   /// Counts steps from this step. Call `plan` afterwards.
   void restart_at(std::int64_t step) noexcept { begin_ = step; }
   /// The factor of the schedule on the learning rate of a group in the step after `step` updates.
-  double factor(std::int64_t step, const optim::ParamGroup& group) const;
+  /// @param part  part of the parameters to which the group belongs
+  double factor(std::int64_t step, const optim::ParamGroup& group, const std::string& part = {}) const;
 
  private:
   ScheduleSettings settings_;

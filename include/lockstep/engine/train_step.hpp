@@ -9,6 +9,7 @@
 #include <lockstep/engine/perf_timer.hpp>
 #include <lockstep/models/model.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <functional>
@@ -50,8 +51,9 @@ using LossStep = std::function<StepLosses(models::Model& model, const batch::Bat
 /// The arguments of a ManualStep: one micro-batch of one rank.
 struct StepContext {
   parallel::DistributedDataParallel& wrapper;  ///< wrapper of the model
-  optim::OptimWrapper& optimizer;
-  const batch::Batch& batch;  ///< the batch of the data set
+  optim::BaseOptimWrapper& optimizer;          ///< the optimizer; of several parts, all of them together
+  optim::OptimWrapperDict& parts;              ///< the optimizer of each part; without parts, one that is named ""
+  const batch::Batch& batch;                   ///< the batch of the data set
   /// The weight of the micro-batch in the average of the step: for models::parse_losses, and of_total() for
   /// OptimWrapper::update_params.
   models::LossWeights weights = {};
@@ -63,9 +65,10 @@ struct StepContext {
 };
 
 /// The explicit form of a training step, for several optimizers or several backward passes: forward, losses, backward
-/// and, when the optimizer completes its step, the update of one micro-batch. It updates only through
-/// OptimWrapper::update_params and notifies the hooks of every StepEvent, in order; of backward and update only when
-/// the step is completed. Collective like parallel::DistributedDataParallel::train_step.
+/// and, when the optimizer completes its step, the update of one micro-batch. It updates only through update_params of
+/// `optimizer` or, in turn, of each of the `parts` (see StepRow::parts), and notifies the hooks of every StepEvent, in
+/// order; of backward and update only when the step is completed. Collective like
+/// parallel::DistributedDataParallel::train_step.
 using ManualStep = std::function<parallel::StepResult(StepContext&)>;
 
 using TrainStep = std::variant<ManualStep, LossStep>;
@@ -77,6 +80,9 @@ struct StepRow {
   KeySpecs keys;  ///< keys of section `train`
   /// @throws ConfigError  the options contradict each other
   std::function<TrainStep(const Section& train)> make;
+  /// The parts of section `optim` that the step updates in turn, such as generator and discriminator. The configuration
+  /// must define exactly these. Empty = the step updates StepContext::optimizer, whatever the parts.
+  std::vector<std::string> parts = {};
   bool measures_sections = false;  ///< also if log.sections is false
   /// With run.compile, the losses of the step that is captured in its place; none = the step is not captured.
   std::optional<models::LossSum> captured_losses = {};

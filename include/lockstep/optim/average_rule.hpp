@@ -12,10 +12,11 @@
 namespace lockstep::optim {
 
 struct AverageOptions {
-  double decay = 0.9998;          ///< factor on the average when new values are added; in (0, 1)
-  double gamma = 100;             ///< annealing: updates until new values have a small factor; > 0
-  std::int64_t interval = 1;      ///< steps between updates of the average; >= 1
-  bool averages_buffers = false;  ///< floating-point buffers are averaged; false = they are those of the model
+  double decay = 0.9998;                ///< factor on the average when new values are added; in (0, 1)
+  double gamma = 100;                   ///< annealing: updates until new values have a small factor; > 0
+  std::int64_t interval = 1;            ///< steps between updates of the average; >= 1
+  std::vector<std::string> names = {};  ///< patterns of the parameters and buffers that are averaged; empty = all
+  bool averages_buffers = false;        ///< floating-point buffers are averaged; false = they are those of the model
 
   /// From section `ema`.
   /// @throws ConfigError  a decay outside of (0, 1)

@@ -38,12 +38,38 @@ struct UpdateReport {
   std::int64_t evaluations = 1;     ///< evaluations of the loss in the step
 };
 
+/// The optimizer of a training step: an OptimWrapper, or all optimizers of an OptimWrapperDict together.
+class BaseOptimWrapper {
+ public:
+  virtual ~BaseOptimWrapper() = default;
+
+  /// Whether the next micro-batch completes a step. Only its backward may synchronize.
+  virtual bool completes_step() const noexcept = 0;
+  /// The number of micro-batches in the step of the next micro-batch.
+  /// @throws std::logic_error  the training is complete
+  virtual std::int64_t micro_batches_in_step() const = 0;
+  /// Runs the backward pass of `loss * weight` and, if the step is complete, clips the gradients, updates the
+  /// parameters and clears the gradients.
+  ///
+  /// @param loss    [] scalar, mean loss of the micro-batch
+  /// @param weight  weight of the micro-batch in the step; default 1 / micro_batches_in_step
+  /// @param before_update  called between backward and update of the micro-batch that completes a step; can be empty
+  /// Collective when it completes a step.
+  virtual UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
+                                     const std::function<void()>& before_update = {}) = 0;
+  /// Whether a step evaluates the loss several times, see OptimWrapper::update_with_closure.
+  virtual bool uses_closure() const noexcept = 0;
+  virtual const GradScaler* scaler() const noexcept = 0;  ///< null = losses are not scaled
+  /// The parameters of a single optimizer; null = there are several.
+  virtual const FlatParameters* own_parameters() const noexcept = 0;
+};
+
 /// Performs all updates of parameters by a step: accumulates, clips, updates, and clears the gradients.
 ///
 /// With a scaler it corresponds to an AMP wrapper: losses are multiplied by the loss scale, gradients are divided by it
 /// during the update, and steps with gradients that are not finite are skipped. Without a scaler, gradients are checked
 /// only if they are clipped by norm, or with skips_nonfinite.
-class OptimWrapper {
+class OptimWrapper : public BaseOptimWrapper {
  public:
   struct WrapperOptions {
     std::int64_t accumulation_steps = 1;  ///< micro-batches per step; >= 1
@@ -61,23 +87,13 @@ class OptimWrapper {
   /// @param total  number of micro-batches of the training; 0 = unknown
   void begin_at(std::int64_t done, std::int64_t total);
 
-  /// Whether the next micro-batch completes a step. Only its backward may synchronize.
-  bool completes_step() const noexcept;
-  /// The number of micro-batches in the step of the next micro-batch.
-  /// @throws std::logic_error  the training is complete
-  std::int64_t micro_batches_in_step() const;
+  bool completes_step() const noexcept override;
+  std::int64_t micro_batches_in_step() const override;
   std::int64_t micro_batches_done() const noexcept { return done_; }
   std::int64_t accumulation_steps() const noexcept { return options_.accumulation_steps; }
 
-  /// Runs the backward pass of `loss * weight` and, if the step is complete, clips the gradients, updates the
-  /// parameters and clears the gradients.
-  ///
-  /// @param loss    [] scalar, mean loss of the micro-batch
-  /// @param weight  weight of the micro-batch in the step; default 1 / micro_batches_in_step
-  /// @param before_update  called between backward and update of the micro-batch that completes a step; can be empty
-  /// Collective when it completes a step.
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
-                             const std::function<void()>& before_update = {});
+                             const std::function<void()>& before_update = {}) override;
 
   /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
   /// @param weight  as in update_params
@@ -90,8 +106,8 @@ class OptimWrapper {
   /// The report of the launch of a recorded step. The host waits for it.
   UpdateReport read_recorded_update();
 
-  /// Whether a step evaluates the loss several times. Then call update_with_closure instead of update_params.
-  bool uses_closure() const noexcept { return optimizer_.rule().uses_closure(); }
+  /// If true, call update_with_closure instead of update_params.
+  bool uses_closure() const noexcept override { return optimizer_.rule().uses_closure(); }
   /// Performs one step of a closure rule.
   /// @param closure  runs forward and update_params for the micro-batches of the step (update_params then only
   ///                 accumulates) and returns their mean loss; see Optimizer::step_with_closure
@@ -112,12 +128,15 @@ class OptimWrapper {
   const Optimizer& optimizer() const noexcept { return optimizer_; }
   FlatParameters& parameters() noexcept { return *parameters_; }
   GradScaler* scaler() noexcept { return scaler_ ? &*scaler_ : nullptr; }  ///< null = losses are not scaled
-  const GradScaler* scaler() const noexcept { return scaler_ ? &*scaler_ : nullptr; }
+  const GradScaler* scaler() const noexcept override { return scaler_ ? &*scaler_ : nullptr; }
+  const FlatParameters* own_parameters() const noexcept override { return parameters_; }
 
  private:
-  UpdateReport clip_and_step();
-  UpdateReport clip_and_step_tensors();
-  Tensor queue_step_tensors(LiveNumbers* live);
+  friend class OptimWrapperDict;
+
+  UpdateReport clip_and_step(double scale);
+  UpdateReport clip_and_step_tensors(double scale);
+  Tensor queue_step_tensors(double scale, LiveNumbers* live);
   UpdateReport read_step_tensors(const Tensor& facts);
 
   Optimizer optimizer_;

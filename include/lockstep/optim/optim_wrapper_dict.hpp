@@ -4,7 +4,9 @@
 #include <lockstep/optim/optim_wrapper.hpp>
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,7 +15,11 @@ namespace lockstep::optim {
 
 /// Several optimizers of one training, by name, for example of a generator and a discriminator. Each performs its own
 /// steps; this class contains the common operations, in alphabetical order of names.
-class OptimWrapperDict {
+///
+/// As a BaseOptimWrapper, it updates all parameters by one loss: one backward pass, then the update of each optimizer,
+/// which clips its own gradients. The loss is multiplied by the smallest of the loss scales. An optimizer with
+/// gradients that are not finite skips its update; then every loss scale is reduced.
+class OptimWrapperDict : public BaseOptimWrapper {
  public:
   /// @throws ConfigError  the name exists
   OptimWrapper& add(const std::string& name, OptimWrapper wrapper);
@@ -30,6 +36,15 @@ class OptimWrapperDict {
 
   /// Calls OptimWrapper::begin_at of each. All of them process the same micro-batches.
   void begin_at(std::int64_t done, std::int64_t total);
+  // All together.
+  bool completes_step() const noexcept override { return wrappers_.begin()->second.completes_step(); }
+  std::int64_t micro_batches_in_step() const override { return wrappers_.begin()->second.micro_batches_in_step(); }
+  UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
+                             const std::function<void()>& before_update = {}) override;
+  bool uses_closure() const noexcept override { return false; }
+  const GradScaler* scaler() const noexcept override;  ///< the one with the smallest scale
+  const FlatParameters* own_parameters() const noexcept override { return nullptr; }
+
   /// Clears the gradients of all parameters (they become undefined).
   void drop_gradients();
   /// Calls OptimWrapper::reset of each.

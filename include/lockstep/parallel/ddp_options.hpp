@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -77,10 +78,14 @@ struct DdpOptions {
   int lanes = 0;
   /// Type of autocast in forward and losses of train_step and val_step, see models::Autocast.
   std::optional<at::ScalarType> autocast = {};
-  Sharding sharding = {};      ///< parts of the training state that are divided among ranks
-  int root = 0;                ///< rank that provides the initial values
-  bool checks_writes = false;  ///< writes to parameters outside of ParameterStore::write are reported and end the job
-  bool reports_times = false;  ///< train_step measures times, for `report`
+  /// The number of the part of each trained parameter, by full name, if an optimizer of its own updates each part;
+  /// empty = one optimizer updates all. See DistributedDataParallel::part.
+  std::map<std::string, std::size_t> parts = {};
+  bool separates_parts = false;  ///< gradients of each part are reduced on their own, so that parts can train in turn
+  Sharding sharding = {};        ///< parts of the training state that are divided among ranks
+  int root = 0;                  ///< rank that provides the initial values
+  bool checks_writes = false;    ///< writes to parameters outside of ParameterStore::write are reported and end the job
+  bool reports_times = false;    ///< train_step measures times, for `report`
 
   /// Reads section `ddp`. `auto` shares parameters if several ranks of a host use shared memory.
   static DdpOptions from(const Section& ddp, const mpi::Collectives& collectives,

@@ -11,6 +11,7 @@
 #include <lockstep/parallel/ddp_report.hpp>
 #include <lockstep/parallel/outputs.hpp>
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -133,7 +134,7 @@ class DistributedDataParallel {
   ///                 shares; in general world_size * samples / global_batch_size. Default: 1 / micro_batches or, with
   ///                 weighs_samples, the fraction of the samples of this micro-batch on all ranks
   /// Collective when `optimizer` completes its step, or when samples are counted.
-  StepResult train_step(const batch::Batch& batch, optim::OptimWrapper& optimizer,
+  StepResult train_step(const batch::Batch& batch, optim::BaseOptimWrapper& optimizer,
                         const std::optional<models::LossWeights>& weights = std::nullopt,
                         const StepObserver& observer = {});
 
@@ -141,7 +142,7 @@ class DistributedDataParallel {
   /// OptimWrapper::update_params. It allows gradients to stay in slices until the update.
   class MicroBatch {
    public:
-    MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer, bool reads_gradients);
+    MicroBatch(DistributedDataParallel& wrapper, const optim::BaseOptimWrapper& optimizer, bool reads_gradients);
     ~MicroBatch();
     MicroBatch(const MicroBatch&) = delete;
     MicroBatch& operator=(const MicroBatch&) = delete;
@@ -152,13 +153,13 @@ class DistributedDataParallel {
     int exceptions_;
   };
   /// @param reads_gradients  whether gradients are read between backward and update
-  MicroBatch micro_batch(const optim::OptimWrapper& optimizer, bool reads_gradients = false) {
+  MicroBatch micro_batch(const optim::BaseOptimWrapper& optimizer, bool reads_gradients = false) {
     return {*this, optimizer, reads_gradients};
   }
   /// Logs the trained parameters that are not in the graph of `loss`, according to options().anomaly_check.
   void name_anomalous(const at::Tensor& loss);
   /// The default weight of a micro-batch in train_step. Collective with weighs_samples.
-  double share_of(const batch::Batch& batch, const optim::OptimWrapper& optimizer);
+  double share_of(const batch::Batch& batch, const optim::BaseOptimWrapper& optimizer);
 
   /// Whether a forward gathers parameters from other ranks. All ranks must then run the same number of forwards.
   bool has_collective_forward() const noexcept { return gathering_ != nullptr; }
@@ -195,17 +196,27 @@ class DistributedDataParallel {
   ///       return loss_of(wrapper.forward(input));
   ///     }();
   ///     optimizer.update_params(loss);
+  ///
+  /// With the optimizer of a part, only the parameters of the part require gradients in the context, and only their
+  /// gradients are reduced.
   class OptimContext {
    public:
-    OptimContext(DistributedDataParallel& wrapper, bool completes_step);
+    /// @param trained  a part of the parameters; null = all
+    OptimContext(DistributedDataParallel& wrapper, bool completes_step, const optim::FlatParameters* trained = nullptr);
+    ~OptimContext();
     OptimContext(const OptimContext&) = delete;
     OptimContext& operator=(const OptimContext&) = delete;
 
    private:
     std::optional<NoSync> only_accumulates_;
     std::optional<models::Autocast> casts_;
+    DistributedDataParallel* wrapper_;
+    std::optional<std::size_t> part_before_;
+    std::vector<at::Tensor> resting_;  // parameters that require no gradient in the context
   };
-  OptimContext optim_context(const optim::OptimWrapper& optimizer) { return {*this, optimizer.completes_step()}; }
+  OptimContext optim_context(const optim::BaseOptimWrapper& optimizer) {
+    return {*this, optimizer.completes_step(), optimizer.own_parameters()};
+  }
 
   /// Makes the buffers equal on all ranks: the average of floating-point buffers, the values of rank 0 for others.
   /// Collective.
@@ -229,6 +240,9 @@ class DistributedDataParallel {
   models::Model& model() noexcept { return *model_; }
   /// The trained parameters, for an OptimWrapper.
   optim::FlatParameters& parameters() noexcept;
+  /// A part of them, for an OptimWrapper of its own.
+  /// @param part  number in DdpOptions::parts
+  optim::FlatParameters& part(std::size_t part);
   /// Runs `body` once per copy of the parameters, where they are complete; it can change any of them. Outside of
   /// updates, this is the only function that changes parameters. Collective.
   void write_parameters(const std::function<void()>& body);
@@ -282,9 +296,10 @@ class DistributedDataParallel {
   bool synchronizes_ = true;
   std::optional<models::Tap> recompute_;
   bool has_named_anomalous_ = false;
-  bool may_slice_ = false;                // the step at hand is updated by an OptimWrapper
-  std::function<void()> before_forward_;  // of a Join
-  int buffer_root_ = 0;                   // whose buffers are broadcast
+  bool may_slice_ = false;                  // the step at hand is updated by an OptimWrapper
+  std::function<void()> before_forward_;    // of a Join
+  std::optional<std::size_t> active_part_;  // of an OptimContext
+  int buffer_root_ = 0;                     // whose buffers are broadcast
 };
 
 /// Throws the same ConfigError on every rank, with the first difference, if the models of the ranks differ. Collective.

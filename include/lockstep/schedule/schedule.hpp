@@ -9,6 +9,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace lockstep::schedule {
@@ -69,7 +70,17 @@ struct RunLength {
 struct Target {
   std::string option = "lr";
   std::string group = {};  ///< the group's name
+  std::string part = {};   ///< part of the parameters to which the group belongs, see optim.part
   double base = 1;         ///< the configured value
+};
+
+/// A parameter group of a run.
+struct GroupName {
+  std::string name;
+  std::string part = {};  ///< see optim.part; empty = the run has no parts
+
+  GroupName(std::string group, std::string of = {}) : name(std::move(group)), part(std::move(of)) {}  // NOLINT
+  GroupName(const char* group) : name(group) {}                                                       // NOLINT
 };
 
 /// A schedule: the values of the options of parameter groups as a function of the step and, for some rules, of
@@ -79,6 +90,7 @@ class Schedule {
   struct Rule {
     std::string option;                      ///< option that it changes
     std::string group;                       ///< group of the option; empty = all groups
+    std::string part = {};                   ///< part of the group; empty = all parts
     std::function<double(std::int64_t)> at;  ///< position at an optimizer step
     Shape shape;                             ///< or
     std::unique_ptr<Feedback> feedback;
@@ -94,13 +106,13 @@ class Schedule {
   /// Sets every option of a group that a rule changes. `momentum` is `beta1` if a group has no momentum.
   /// @param bases  the configured values
   /// @throws ConfigError  the option is unknown; the message lists the known ones
-  void apply(std::int64_t step, const std::string& group, const Numbers& bases, Numbers& options) const;
+  void apply(std::int64_t step, const GroupName& group, const Numbers& bases, Numbers& options) const;
 
   /// The names of the options of a group that rules change.
-  std::vector<std::string> moved(const std::string& group, const Numbers& options) const;
+  std::vector<std::string> moved(const GroupName& group, const Numbers& options) const;
 
-  /// @throws ConfigError  the group of a rule is not in `groups`
-  void require_groups(const std::vector<std::string>& groups) const;
+  /// @throws ConfigError  the group or the part of a rule is not in `groups`
+  void require_groups(const std::vector<GroupName>& groups) const;
 
   /// A sentence for each rule that begins after the end of the run and therefore has no effect.
   const std::vector<std::string>& unused() const noexcept { return unused_; }

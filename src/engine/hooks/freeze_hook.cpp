@@ -6,35 +6,14 @@
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <algorithm>
-#include <string_view>
 
-#include "core/option_list.hpp"
+#include "core/name_pattern.hpp"
 #include "engine/hooks/hook_rows.hpp"
 #include "parallel/store/parameter_store.hpp"
 
 namespace lockstep::engine {
 
 namespace {
-
-/// As in file names, `*` stands for any text without a dot.
-bool matches(std::string_view pattern, std::string_view name) {
-  if (pattern.empty()) return name.empty();
-  if (pattern.front() != '*') {
-    return !name.empty() && name.front() == pattern.front() && matches(pattern.substr(1), name.substr(1));
-  }
-  for (std::size_t taken = 0;; ++taken) {
-    if (matches(pattern.substr(1), name.substr(taken))) return true;
-    if (taken == name.size() || name[taken] == '.') return false;
-  }
-}
-
-/// Whether that is the name, or a block that holds it.
-bool covers(const std::string& pattern, const std::string& name) {
-  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1)) {
-    if (matches(pattern, std::string_view(name).substr(0, dot))) return true;
-  }
-  return matches(pattern, name);
-}
 
 /// What is frozen follows from the step alone, so there is nothing to save.
 class FreezeHook : public Hook {
@@ -74,7 +53,7 @@ class FreezeHook : public Hook {
     for (const std::string& pattern : patterns_) {
       bool is_known = false;
       for (std::size_t i = 0; i < store.size(); ++i) {
-        if (!covers(pattern, store.parameter(i).name)) continue;
+        if (!covers_name(pattern, store.parameter(i).name)) continue;
         is_known = true;
         if (std::find(parameters_.begin(), parameters_.end(), i) == parameters_.end()) parameters_.push_back(i);
       }
@@ -89,7 +68,7 @@ class FreezeHook : public Hook {
     }
     for (const auto& child : run.wrapper.model().named_modules({}, /*include_self=*/false)) {
       const bool is_named = std::any_of(patterns_.begin(), patterns_.end(),
-                                        [&](const std::string& pattern) { return matches(pattern, child.key()); });
+                                        [&](const std::string& pattern) { return matches_name(pattern, child.key()); });
       if (is_named) blocks_.push_back(child.value());
     }
   }
@@ -132,8 +111,7 @@ class FreezeHook : public Hook {
 }  // namespace
 
 std::unique_ptr<Hook> freeze_hook(const Section& options, const HookContext& context) {
-  std::vector<std::string> patterns = split_list(options.text("names"), '/');
-  std::erase(patterns, "");
+  std::vector<std::string> patterns = name_patterns(options.text("names"));
   if (patterns.empty()) throw ConfigError("option names is required, for example names=conv1/block*");
   return std::make_unique<FreezeHook>(std::move(patterns), options.integer("until"), context.name);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <utility>
 #include <vector>
@@ -28,13 +28,16 @@ class LogHook : public Hook {
                              {"samples", at.samples},
                              {"loss", loss_of(report)},
                              {"lr", report.lr}}};
-    for (const auto& [name, lr] : rates_of(run.optimizer.optimizer().groups())) {
-      record.values.emplace_back("lr/" + name, lr);
-    }
+    for (const auto& [name, lr] : rates_of(run.parts)) record.values.emplace_back("lr/" + name, lr);
     if (report.grad_norm) record.values.emplace_back("grad_norm", *report.grad_norm);
     if (report.loss_scale) {
       record.values.emplace_back("loss_scale", *report.loss_scale);
       record.values.emplace_back("skipped_steps", report.skipped_steps);
+    }
+    for (const auto& [part, wrapper] : run.parts) {
+      if (part.empty() || wrapper.scaler() == nullptr) continue;
+      record.values.emplace_back("loss_scale/" + part, wrapper.scaler()->scale());
+      record.values.emplace_back("skipped_steps/" + part, wrapper.scaler()->state().skipped_steps);
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
     for (const Scalar& scalar : run.events.updates_since(seen_, interval_)) {
@@ -46,15 +49,30 @@ class LogHook : public Hook {
  private:
   double loss_of(const StepReport& report) const { return report.is_skipped ? report.loss : losses_.mean(window_); }
 
-  /// The learning rates of the parameter groups, if they differ.
-  static std::vector<std::pair<std::string, double>> rates_of(const std::vector<optim::ParamGroup>& groups) {
-    std::vector<std::pair<std::string, double>> rates;
+  using Rates = std::vector<std::pair<std::string, double>>;
+
+  /// The learning rates of the parameter groups, if they differ, by the name of the group. With parts, that of each
+  /// part by its name, or those of its groups as "part/group".
+  static Rates rates_of(const optim::OptimWrapperDict& parts) {
+    Rates all;
+    for (const auto& [part, wrapper] : parts) {
+      const Rates rates = rates_of(wrapper.optimizer().groups(), part.empty() ? "" : part + "/");
+      all.insert(all.end(), rates.begin(), rates.end());
+      if (!part.empty() && rates.empty()) {
+        all.emplace_back(part, wrapper.optimizer().groups().front().options.at("lr"));
+      }
+    }
+    return all;
+  }
+
+  static Rates rates_of(const std::vector<optim::ParamGroup>& groups, const std::string& prefix) {
+    Rates rates;
     bool differ = false;
     for (const optim::ParamGroup& group : groups) {
-      rates.emplace_back(group.name, group.options.at("lr"));
+      rates.emplace_back(prefix + group.name, group.options.at("lr"));
       differ = differ || rates.back().second != rates.front().second;
     }
-    return differ ? rates : std::vector<std::pair<std::string, double>>();
+    return differ ? rates : Rates();
   }
 
   std::int64_t interval_;

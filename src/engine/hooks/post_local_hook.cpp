@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/mpi/collectives.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include "engine/hooks/hooks.hpp"
@@ -22,10 +22,12 @@ class PostLocalHook : public Hook {
   /// After it, all ranks have the same weights and moments, as after resuming from the checkpoint.
   void before_save(RunView& run) override {
     averages_->average_all(run.wrapper);
-    optim::Optimizer& optimizer = run.optimizer.optimizer();
-    for (std::size_t block = 0; block < run.wrapper.store().blocks().size(); ++block) {
-      for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
-        run.collectives.broadcast(optimizer.state(block, slot), 0);
+    for (auto& [part, wrapper] : run.parts) {
+      optim::Optimizer& optimizer = wrapper.optimizer();
+      for (std::size_t block = 0; block < wrapper.parameters().blocks().size(); ++block) {
+        for (std::size_t slot = 0; slot < optimizer.state_names().size(); ++slot) {
+          run.collectives.broadcast(optimizer.state(block, slot), 0);
+        }
       }
     }
   }

@@ -5,7 +5,7 @@
 #include <lockstep/engine/schedule_control.hpp>
 #include <lockstep/log/log.hpp>
 #include <lockstep/mpi/communicator.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <memory>
 #include <optional>
@@ -21,7 +21,15 @@ namespace lockstep::engine {
 
 namespace {
 
-std::vector<optim::ParamGroup>& groups_of(RunView& run) { return run.optimizer.optimizer().groups(); }
+/// A parameter group, and what the configuration says about it.
+struct ScheduledGroup {
+  optim::ParamGroup* group;
+  std::string part;
+  optim::Options bases;  // as configured
+  const optim::OptionLimits* limits;
+
+  schedule::GroupName name() const { return {group->name, part}; }
+};
 
 std::string one_a_line(const std::vector<std::string>& rules) {
   std::string lines;
@@ -68,19 +76,11 @@ class ScheduleHook : public Hook {
   explicit ScheduleHook(bool keeps_stored) : keeps_stored_(keeps_stored) {}
 
   void before_train(RunView& run) override {
-    if (bases_.empty()) {
-      for (optim::ParamGroup& group : groups_of(run)) {
-        group.is_scheduled = true;
-        bases_.push_back(group.options);
-        bases_.back()["lr"] = group.base_lr;
-      }
-    }
-    const optim::Optimizer& optimizer = run.optimizer.optimizer();
-    limits_ = std::make_unique<optim::OptionLimits>(optimizer.rule(), optimizer.state_names());
+    if (groups_.empty()) take_over_groups(run);
     run.world.all_or_throw([&] {
       if (stored_ && run.schedule.begin() < run.progress.step) go_on(run);
-      std::vector<std::string> groups;
-      for (const optim::ParamGroup& group : groups_of(run)) groups.push_back(group.name);
+      std::vector<schedule::GroupName> groups;
+      for (const ScheduledGroup& group : groups_) groups.push_back(group.name());
       run.schedule.schedule().require_groups(groups);
       require_within_limits(run);
       set_options(run);
@@ -135,6 +135,18 @@ class ScheduleHook : public Hook {
  private:
   static constexpr std::size_t kPlaces = 100;  // of a preview
 
+  void take_over_groups(RunView& run) {
+    for (auto& [part, wrapper] : run.parts) {
+      optim::Optimizer& optimizer = wrapper.optimizer();
+      limits_.push_back(std::make_unique<optim::OptionLimits>(optimizer.rule(), optimizer.state_names()));
+      for (optim::ParamGroup& group : optimizer.groups()) {
+        group.is_scheduled = true;
+        groups_.push_back({.group = &group, .part = part, .bases = group.options, .limits = limits_.back().get()});
+        groups_.back().bases["lr"] = group.base_lr;
+      }
+    }
+  }
+
   /// After a restart. The rules that hold continue as if they had from the first step, and what was learned stays where
   /// it is still requested.
   void go_on(RunView& run) {
@@ -171,9 +183,9 @@ class ScheduleHook : public Hook {
     std::vector<optim::Options> seen;
     for (std::size_t place = 0; place < kPlaces; ++place) {
       const std::int64_t step = step_at(run, place) - run.schedule.begin();
-      for (std::size_t i = 0; i < bases_.size(); ++i) {
-        seen.push_back(bases_[i]);
-        run.schedule.schedule().apply(step, groups_of(run)[i].name, bases_[i], seen.back());
+      for (const ScheduledGroup& group : groups_) {
+        seen.push_back(group.bases);
+        run.schedule.schedule().apply(step, group.name(), group.bases, seen.back());
       }
     }
     return seen;
@@ -199,29 +211,29 @@ class ScheduleHook : public Hook {
 
   void set_options(RunView& run) const {
     const std::int64_t step = run.progress.step - run.schedule.begin();
-    std::vector<optim::ParamGroup>& groups = groups_of(run);
-    for (std::size_t i = 0; i < groups.size(); ++i) {
-      groups[i].options["lr"] = groups[i].base_lr;
-      run.schedule.schedule().apply(step, groups[i].name, bases_[i], groups[i].options);
-      require_within_limits(run, groups[i].name, groups[i].options, run.progress.step);
+    for (const ScheduledGroup& scheduled : groups_) {
+      optim::ParamGroup& group = *scheduled.group;
+      group.options["lr"] = group.base_lr;
+      run.schedule.schedule().apply(step, scheduled.name(), scheduled.bases, group.options);
+      require_within_limits(run, scheduled, group.options, run.progress.step);
     }
   }
 
-  void require_within_limits(RunView& run, const std::string& group, const optim::Options& options,
-                             std::int64_t step) const {
-    limits_->require(options, run.schedule.schedule().moved(group, options), group, step);
+  static void require_within_limits(RunView& run, const ScheduledGroup& of, const optim::Options& options,
+                                    std::int64_t step) {
+    of.limits->require(options, run.schedule.schedule().moved(of.name(), options), of.group->name, step);
   }
 
   /// A run is not begun whose schedule leads to where it cannot go, as far as can be seen from here.
   void require_within_limits(RunView& run) const {
     const std::vector<optim::Options> seen = preview(run);
     for (std::size_t i = 0; i < seen.size(); ++i) {
-      require_within_limits(run, groups_of(run)[i % bases_.size()].name, seen[i], step_at(run, i / bases_.size()));
+      require_within_limits(run, groups_[i % groups_.size()], seen[i], step_at(run, i / groups_.size()));
     }
   }
 
-  std::vector<optim::Options> bases_;  // of each group, as configured
-  std::unique_ptr<optim::OptionLimits> limits_;
+  std::vector<ScheduledGroup> groups_;
+  std::vector<std::unique_ptr<optim::OptionLimits>> limits_;  // by part
   bool keeps_stored_;
   Rules rules_;                  // that hold
   std::optional<Rules> stored_;  // of the checkpoint

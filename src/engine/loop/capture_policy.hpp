@@ -11,6 +11,7 @@ struct CaptureFacts {
   bool has_one_micro_batch = true;
   bool has_lanes = false;
   bool uses_closure = false;       ///< the optimizer evaluates the loss several times
+  bool has_parts = false;          ///< optim.part or strategy.separate
   bool has_captured_form = true;   ///< of train.step
   bool is_sharded = false;         ///< strategy.name=sharded, on several ranks
   bool has_comm_hook = false;      ///< ddp.comm_hook or strategy.post_local

@@ -14,13 +14,15 @@ struct CaptureReason {
 };
 
 /// The first one that applies is stated.
-constexpr std::array<CaptureReason, 14> kReasons = {{
+constexpr std::array<CaptureReason, 15> kReasons = {{
     {[](const CaptureFacts& facts) { return !facts.is_on_gpu; }, "CUDA graphs require a GPU (run.device)"},
     {[](const CaptureFacts& facts) { return facts.has_lanes; }, "lanes (train.lanes) are summed on the CPU"},
     {[](const CaptureFacts& facts) { return facts.uses_closure; },
      "the optimizer (optim.name) evaluates the loss several times in a step and decides on the CPU how often"},
     {[](const CaptureFacts& facts) { return !facts.has_one_micro_batch; },
      "a step accumulates the gradients of several micro-batches (train.micro_batch)"},
+    {[](const CaptureFacts& facts) { return facts.has_parts; },
+     "several optimizers (optim.part, strategy.separate) update the parameters"},
     {[](const CaptureFacts& facts) { return !facts.has_captured_form; },
      "the action of a step (train.step) is not model, simple or amp"},
     {[](const CaptureFacts& facts) { return facts.is_sharded; },

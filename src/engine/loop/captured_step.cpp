@@ -67,6 +67,7 @@ CaptureFacts capture_facts(const Run& run, bool reads_gradients) {
           .has_one_micro_batch = run.view.world.agree(layout.micro_batches == 1),
           .has_lanes = layout.lanes > 0,
           .uses_closure = run.view.optimizer.uses_closure(),
+          .has_parts = run.strategy.has_parts(),
           .has_captured_form = run.captured_losses.has_value(),
           .is_sharded = options.sharding.stage > 0,
           .has_comm_hook = static_cast<bool>(options.comm_hook),

@@ -69,6 +69,7 @@ Run::Run(const Sections& sections, Strategy& of, data::Splits splits, const Regi
            .collectives = strategy.collectives(),
            .wrapper = strategy.model(),
            .optimizer = strategy.optimizer(),
+           .parts = strategy.parts(),
            .average = strategy.average(),
            .device = strategy.device(),
            .draws = strategy.draws(),

@@ -24,9 +24,9 @@ void ScheduleControl::follow(std::vector<std::string> rules, const schedule::Run
   length_ = length;
 }
 
-double ScheduleControl::factor(std::int64_t step, const optim::ParamGroup& group) const {
+double ScheduleControl::factor(std::int64_t step, const optim::ParamGroup& group, const std::string& part) const {
   const double base = group.base_lr == 0 ? 1.0 : group.base_lr;
-  return schedule_.value(step - begin_, {.option = "lr", .group = group.name, .base = base}) / base;
+  return schedule_.value(step - begin_, {.option = "lr", .group = group.name, .part = part, .base = base}) / base;
 }
 
 }  // namespace lockstep::engine

@@ -23,7 +23,7 @@ StepReport StepRunner::run(data::Loader& loader) {
   const double waited_before = loader.wait_seconds();
   const double worked_before = loader.work_seconds();
   optim::OptimWrapper& optimizer = run_->view.optimizer;
-  const optim::GradScaler* const scaler = optimizer.scaler();
+  const optim::GradScaler* const scaler = run_->strategy.step_optimizer().scaler();
   StepReport report;
   report.samples = run_->data.layout().global_batch_size;
   report.lr = optimizer.optimizer().groups().front().options.at("lr");
@@ -119,7 +119,8 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
     seed_draws(part);
   }
   StepContext context{.wrapper = run_->view.wrapper,
-                      .optimizer = run_->view.optimizer,
+                      .optimizer = run_->strategy.step_optimizer(),
+                      .parts = run_->view.parts,
                       .batch = batch,
                       .weights = weights,
                       .where = run_->progress.where(),
@@ -132,7 +133,11 @@ parallel::StepResult StepRunner::step_result(const batch::Batch& batch, std::int
 optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::int64_t part,
                                                 const models::LossWeights& weights) {
   const parallel::StepResult result = step_result(batch, part, weights);
-  for (const auto& [name, value] : result.values) run_->events.put_of_rank(name, value);
+  // The mean over the ranks is logged; of parts that train in turn, also on one rank: their losses have no sum of use.
+  const bool is_of_all = run_->view.world.size() == 1 && run_->strategy.has_parts();
+  for (const auto& [name, value] : result.values) {
+    is_of_all ? run_->events.put(name, value) : run_->events.put_of_rank(name, value);
+  }
   losses_.push_back(part_of_mean(result, batch));
   return result.update;
 }

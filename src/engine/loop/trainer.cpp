@@ -99,7 +99,8 @@ Trainer::Verdict Trainer::judge(const StepRunner& runner, StepReport& report) {
   report.loss = runner.mean_loss(agreed.losses);
   report.is_save_due = agreed.saves;
   run_->requests.clear_save();
-  const NonfiniteHook::Verdict verdict = nonfinite_->judge(run_->progress.step + 1, report, view().optimizer.scaler());
+  const NonfiniteHook::Verdict verdict =
+      nonfinite_->judge(run_->progress.step + 1, report, run_->strategy.step_optimizer().scaler());
   if (verdict == NonfiniteHook::Verdict::roll_back) return {.outcome = std::nullopt, .goes_back = true};
   if (agreed.ends) return {.outcome = Outcome::ended};
   if (agreed.stops) return {.outcome = Outcome::stopped};

@@ -3,7 +3,7 @@
 #include <lockstep/engine/hook.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/run_view.hpp>
-#include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 
 #include <memory>
 #include <utility>
@@ -25,9 +25,10 @@ class RangeHook : public Hook {
   RangeHook(const LrRange& range, std::vector<LrPoint>& points) : range_(range), points_(&points) {}
 
   void before_step(RunView& run) override {
-    std::vector<optim::ParamGroup>& groups = run.optimizer.optimizer().groups();
-    const double factor = range_.rate(run.progress.step) / groups.front().base_lr;
-    for (optim::ParamGroup& group : groups) group.options.at("lr") = factor * group.base_lr;
+    const double factor = range_.rate(run.progress.step) / run.optimizer.optimizer().groups().front().base_lr;
+    for (auto& [part, wrapper] : run.parts) {
+      for (optim::ParamGroup& group : wrapper.optimizer().groups()) group.options.at("lr") = factor * group.base_lr;
+    }
   }
 
   void after_step(RunView& run, const StepReport& report) override {

@@ -37,17 +37,18 @@ std::vector<optim::ParameterInfo> describe_parameters(const models::Model& model
   return parameters;
 }
 
-GroupPlan plan_groups(const Sections& sections, const optim::Rule& rule, const models::Model& model, int world_size) {
-  const Section& optim = sections.at("optim");
-  const BatchSettings batch = BatchSettings::from(sections.at("train"));
+GroupPlan plan_groups(const Section& optim, const Section& train, const optim::Rule& rule,
+                      const std::vector<optim::ParameterInfo>& parameters, int world_size) {
+  const BatchSettings batch = BatchSettings::from(train);
   const std::int64_t per_step = batch.global_batch_size.value;
   const std::int64_t bound = batch.micro_batch.value;
   const optim::LrScale scale =
       optim::lr_scale(optim, per_step, bound == 0 ? per_step : std::min(per_step, bound * world_size));
-  optim::ParameterGroups built = optim::ParamGroupBuilder(optim, rule).build(describe_parameters(model));
+  optim::ParameterGroups built = optim::ParamGroupBuilder(optim, rule).build(parameters);
   optim::scale_lr(built.groups, scale);
   return {.groups = std::move(built.groups),
           .remarks = std::move(built.remarks),
+          .unmatched = std::move(built.unmatched),
           .scaling = sentence_of(scale, optim.real("lr"))};
 }
 

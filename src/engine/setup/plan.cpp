@@ -10,6 +10,7 @@
 #include "engine/setup/batch_layout.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
+#include "engine/setup/parts.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/session.hpp"
@@ -19,12 +20,13 @@ namespace lockstep::engine {
 
 namespace {
 
-std::vector<Plan::Group> with_counts(const std::vector<optim::ParamGroup>& groups, const models::Model& model) {
+std::vector<Plan::Group> with_counts(const PartPlan& part, const models::Model& model) {
   std::map<std::string, std::int64_t> counts;
   for (const optim::ParameterInfo& parameter : describe_parameters(model)) counts[parameter.name] = parameter.count;
   std::vector<Plan::Group> described;
-  for (const optim::ParamGroup& group : groups) {
-    described.push_back({.name = group.name, .options = group.options, .parameters = {}});
+  for (const optim::ParamGroup& group : part.groups) {
+    const std::string prefix = part.name.empty() ? "" : part.name + "/";
+    described.push_back({.name = prefix + group.name, .options = group.options, .parameters = {}});
     for (const std::string& name : group.parameters) described.back().parameters.push_back({name, counts.at(name)});
   }
   return described;
@@ -52,31 +54,34 @@ std::vector<std::string> state_names(const optim::Rule& rule, const std::vector<
   return longest;
 }
 
-std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::Schedule& schedule,
-                                   const optim::OptionLimits& limits, const std::vector<std::int64_t>& steps) {
-  const std::vector<std::string> moved = schedule.moved(group.name, group.options);
+std::vector<Plan::Curve> curves_of(const Plan::Group& group, const schedule::GroupName& name,
+                                   const schedule::Schedule& schedule, const optim::OptionLimits& limits,
+                                   const std::vector<std::int64_t>& steps) {
+  const std::vector<std::string> moved = schedule.moved(name, group.options);
   std::vector<std::string> options = moved;
   if (std::find(options.begin(), options.end(), "lr") == options.end()) options.insert(options.begin(), "lr");
   std::vector<Plan::Curve> curves;
   for (const std::string& option : options) curves.push_back({.option = option, .group = group.name, .values = {}});
   for (const std::int64_t step : steps) {
     schedule::Numbers values = group.options;
-    schedule.apply(step, group.name, group.options, values);
+    schedule.apply(step, name, group.options, values);
     limits.require(values, moved, group.name, step);
     for (Plan::Curve& curve : curves) curve.values.emplace_back(step, values.at(curve.option));
   }
   return curves;
 }
 
-schedule::Schedule schedule_over(const Plan& plan, std::int64_t global_batch, const Sections& sections,
-                                 const Registry& registry) {
+schedule::Schedule schedule_over(const Plan& plan, const PartPlans& parts, std::int64_t global_batch,
+                                 const Sections& sections, const Registry& registry) {
   const ScheduleSettings sched = ScheduleSettings::from(sections.at("sched"));
   schedule::Schedule schedule = schedule::parse(
       sched.rules,
       {.total_steps = plan.total_steps, .steps_per_epoch = plan.steps_per_epoch, .samples_per_step = global_batch},
       sched.origin, registry.curves);
-  std::vector<std::string> names;
-  for (const Plan::Group& group : plan.groups) names.push_back(group.name);
+  std::vector<schedule::GroupName> names;
+  for (const PartPlan& part : parts.parts) {
+    for (const optim::ParamGroup& group : part.groups) names.emplace_back(group.name, part.name);
+  }
   schedule.require_groups(names);
   return schedule;
 }
@@ -90,25 +95,32 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
   const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);
   model->set_loss(models::make_loss(sections.at("loss"), splits.train->task(), registry.losses));
-  const optim::Rule& rule = chosen_rule(sections.at("optim"), registry.rules);
-  const GroupPlan groups = plan_groups(sections, rule, *model, world_size);
+  require_parts(sections, registry);
+  const PartPlans parts = plan_parts(sections, registry, *model, world_size);
 
-  Plan plan{.groups = with_counts(groups.groups, *model),
+  Plan plan{.groups = {},
             .curves = {},
-            .remarks = groups.remarks,
+            .remarks = parts.remarks,
             .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
             .steps_per_epoch = sampler.steps_per_epoch()};
-  if (!groups.scaling.empty()) plan.remarks.push_back(groups.scaling);
-  const schedule::Schedule schedule = schedule_over(plan, global_batch, sections, registry);
+  plan.remarks.insert(plan.remarks.end(), parts.scalings.begin(), parts.scalings.end());
+  const schedule::Schedule schedule = schedule_over(plan, parts, global_batch, sections, registry);
   plan.remarks.insert(plan.remarks.end(), schedule.unused().begin(), schedule.unused().end());
   if (schedule.has_feedback()) {
     plan.remarks.emplace_back(
         "a rule depends on evaluations: its values are shown for evaluations that always improve");
   }
   const std::vector<std::int64_t> steps = sampled(plan.total_steps, points);
-  const optim::OptionLimits limits(rule, state_names(rule, groups.groups));
-  for (const Plan::Group& group : plan.groups) {
-    for (Plan::Curve& curve : curves_of(group, schedule, limits, steps)) plan.curves.push_back(std::move(curve));
+  for (const PartPlan& part : parts.parts) {
+    const optim::OptionLimits limits(*part.rule, state_names(*part.rule, part.groups));
+    const std::vector<Plan::Group> groups = with_counts(part, *model);
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      const schedule::GroupName name(part.groups[g].name, part.name);
+      for (Plan::Curve& curve : curves_of(groups[g], name, schedule, limits, steps)) {
+        plan.curves.push_back(std::move(curve));
+      }
+      plan.groups.push_back(groups[g]);
+    }
   }
   return plan;
 }

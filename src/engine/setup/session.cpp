@@ -153,6 +153,15 @@ std::string rounded(std::int64_t count) {
   return count >= 10000 ? fmt::format("{:.1f} K", number / 1e3) : std::to_string(count);
 }
 
+/// The name of the optimizer, or "generator: adam, discriminator: sgd".
+std::string optimizer_names(optim::OptimWrapperDict& parts) {
+  std::string text;
+  for (auto& [part, wrapper] : parts) {
+    text += (text.empty() ? "" : ", ") + (part.empty() ? "" : part + ": ") + wrapper.optimizer().rule().name;
+  }
+  return text;
+}
+
 /// The lines on the console that describe a run before it starts.
 void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
   const data::Dataset& train = *trainer.view().data.splits().train;
@@ -164,7 +173,7 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
   const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")");
   log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",
                         trainer.progress().total_steps, sections.at("train").integer("global_batch_size"),
-                        name_of("optim"), precision, strategy.name(), strategy.collectives().name(),
+                        optimizer_names(strategy.parts()), precision, strategy.name(), strategy.collectives().name(),
                         strategy.device().is_cpu() ? "cpu" : "cuda"));
 }
 

@@ -6,6 +6,7 @@
 #include <lockstep/log/log.hpp>
 #include <lockstep/parallel/data_parallel.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include "data/settings.hpp"
@@ -104,6 +105,7 @@ Strategy::Strategy(const Sections& sections, const mpi::Communicator& world, con
   collectives_ = mpi::make_collectives(world, comm);
   if (row.require != nullptr) world.all_or_throw([&] { row.require(settings_, world.size()); });
   world.all_or_throw([&] {
+    require_parts(sections_, *registry_);
     require_post_local(settings_.post_local, sections_, configured_rule(sections_, registry).uses_closure());
   });
   if (!settings_.post_local.averages.value.empty()) {
@@ -121,8 +123,17 @@ Strategy& Strategy::prepare(const Task& task, Overrides overrides) {
   std::shared_ptr<models::Model> model;
   world_->all_or_throw([&] { model = build_model(task, std::move(overrides.model)); });
   for (const at::Tensor& parameter : model->parameters()) parameter_count_ += parameter.numel();
-  wrap(std::move(model), overrides.rule != nullptr ? *overrides.rule : configured_rule(sections_, *registry_));
-  build_optimizer(std::move(overrides));
+  PartPlans plans;
+  world_->all_or_throw([&] {
+    if (overrides.rule == nullptr) {
+      plans = plan_parts(sections_, *registry_, *model, world_->size());
+    } else {
+      plans.parts.push_back({.name = "", .rule = overrides.rule, .groups = std::move(overrides.groups)});
+    }
+  });
+  wrap(std::move(model), plans);
+  build_optimizers(std::move(plans));
+  build_average();
   return *this;
 }
 
@@ -136,7 +147,12 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
   return model;
 }
 
-void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rule) {
+optim::BaseOptimWrapper& Strategy::step_optimizer() noexcept {
+  if (has_parts_) return parts_;
+  return optimizer();
+}
+
+void Strategy::wrap(std::shared_ptr<models::Model> model, const PartPlans& plans) {
   if (layout_.micro_batches > 1 && layout_.lanes == 0 && has_batch_norm(*model)) {
     log::warning(
         "train.micro_batch: batch norm uses the statistics of each micro-batch, so results differ from those of one "
@@ -146,7 +162,11 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
       wrapper_options(sections_, precision_, layout_.lanes, *row_, settings_, *collectives_, registry_->comm_hooks);
   options.sharding.is_as_on_gpu = options.sharding.is_as_on_gpu || is_stand_in_;
   const bool by_tensors = (device_.is_cuda() || options.sharding.is_as_on_gpu) && !options.sharding.offloads;
-  options.sharding.owns_whole_parameters = by_tensors ? rule.is_whole_on_gpu() : rule.is_whole();
+  options.sharding.owns_whole_parameters = std::any_of(
+      plans.parts.begin(), plans.parts.end(),
+      [by_tensors](const PartPlan& part) { return by_tensors ? part.rule->is_whole_on_gpu() : part.rule->is_whole(); });
+  options.parts = plans.numbers;
+  options.separates_parts = plans.has_parts() && separates_parts(sections_, *registry_);
   if (post_local_) {
     options.shares_parameters = false;
     options.comm_hook = [this](mpi::Collectives&) { return post_local_->averages().choice(); };
@@ -159,34 +179,38 @@ void Strategy::wrap(std::shared_ptr<models::Model> model, const optim::Rule& rul
   }
 }
 
-void Strategy::build_optimizer(Overrides overrides) {
+void Strategy::build_optimizers(PartPlans plans) {
   parallel::ParameterStore& store = model_->store();
-  GroupPlan plan;
-  const optim::AverageRule* average = nullptr;
-  optim::AverageOptions average_options;
-  optim::OptimWrapper::WrapperOptions options;
+  std::vector<optim::OptimWrapper::WrapperOptions> options;
   world_->all_or_throw([&] {
-    if (overrides.rule == nullptr) {
-      overrides.rule = &configured_rule(sections_, *registry_);
-      plan = plan_groups(sections_, *overrides.rule, model_->model(), world_->size());
-      overrides.groups = std::move(plan.groups);
+    for (const PartPlan& part : plans.parts) {
+      options.push_back(update_options(sections_, precision_, layout_.micro_batches, *part.rule));
+      if (part.rule->is_whole()) store.own_whole_parameters();  // here all ranks refuse together
     }
-    average = optim::find_average(sections_.at("ema"), registry_->averages);
-    average_options = optim::AverageOptions::from(sections_.at("ema"));
-    options = update_options(sections_, precision_, layout_.micro_batches, *overrides.rule);
-    if (overrides.rule->is_whole()) store.own_whole_parameters();  // here all ranks refuse together
   });
   if (world_->is_root()) {
-    for (const std::string& remark : plan.remarks) log::warning(remark);
-    if (!plan.scaling.empty()) log::info(plan.scaling);
+    for (const std::string& remark : plans.remarks) log::warning(remark);
+    for (const std::string& scaling : plans.scalings) log::info(scaling);
   }
-  optimizer_ = std::make_unique<optim::OptimWrapper>(
-      optim::Optimizer(*overrides.rule, std::move(overrides.groups), store, param_dtype_.half_options(seed())), store,
-      options);
-  if (average != nullptr) {
-    average_ = std::make_unique<optim::ModelAverage>(*average, average_options, store,
-                                                     [this] { return buffers_in(model_->model()); });
+  has_parts_ = plans.has_parts();
+  for (std::size_t p = 0; p < plans.parts.size(); ++p) {
+    PartPlan& part = plans.parts[p];
+    optim::FlatParameters& parameters = has_parts_ ? model_->part(p) : model_->parameters();
+    optim::Optimizer optimizer(*part.rule, std::move(part.groups), parameters, param_dtype_.half_options(seed()));
+    parts_.add(part.name, {std::move(optimizer), parameters, options[p]});
   }
+}
+
+void Strategy::build_average() {
+  const optim::AverageRule* average = nullptr;
+  optim::AverageOptions options;
+  world_->all_or_throw([&] {
+    average = optim::find_average(sections_.at("ema"), registry_->averages);
+    options = optim::AverageOptions::from(sections_.at("ema"));
+  });
+  if (average == nullptr) return;
+  average_ = std::make_unique<optim::ModelAverage>(*average, options, model_->store(),
+                                                   [this] { return buffers_in(model_->model()); });
 }
 
 std::unique_ptr<Strategy> make_strategy(const Sections& sections, const mpi::Communicator& world,

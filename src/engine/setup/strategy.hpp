@@ -9,6 +9,7 @@
 #include <lockstep/mpi/collectives.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optim_wrapper.hpp>
+#include <lockstep/optim/optim_wrapper_dict.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include "engine/setup/param_dtype.hpp"
+#include "engine/setup/parts.hpp"
 #include "engine/setup/precision.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
@@ -66,13 +68,19 @@ class Strategy {
   /// @throws ConfigError  from any part, on every rank
   /// @return  this
   Strategy& prepare(const Task& task, Overrides overrides = {});
-  bool is_prepared() const noexcept { return optimizer_ != nullptr; }
+  bool is_prepared() const noexcept { return parts_.size() > 0; }
 
   const mpi::Communicator& world() const noexcept { return *world_; }
   mpi::Collectives& collectives() noexcept { return *collectives_; }
   /// After prepare, as all that follows.
   parallel::DistributedDataParallel& model() noexcept { return *model_; }
-  optim::OptimWrapper& optimizer() noexcept { return *optimizer_; }
+  /// The optimizers by the names of their parts; without parts, one that is named "".
+  optim::OptimWrapperDict& parts() noexcept { return parts_; }
+  bool has_parts() const noexcept { return has_parts_; }
+  /// The first one.
+  optim::OptimWrapper& optimizer() noexcept { return parts_.begin()->second; }
+  /// The only one, or all together.
+  optim::BaseOptimWrapper& step_optimizer() noexcept;
   /// The average of the weights (section `ema`); null = none.
   optim::ModelAverage* average() noexcept { return average_.get(); }
   /// The averages of post-local SGD (strategy.post_local); null = none.
@@ -98,8 +106,9 @@ class Strategy {
 
  private:
   std::shared_ptr<models::Model> build_model(const Task& task, std::shared_ptr<models::Model> given) const;
-  void wrap(std::shared_ptr<models::Model> model, const optim::Rule& rule);
-  void build_optimizer(Overrides overrides);
+  void wrap(std::shared_ptr<models::Model> model, const PartPlans& plans);
+  void build_optimizers(PartPlans plans);
+  void build_average();
 
   Sections sections_;
   const mpi::Communicator* world_;
@@ -122,7 +131,8 @@ class Strategy {
   std::unique_ptr<mpi::Collectives> collectives_;
   std::unique_ptr<PostLocal> post_local_;
   std::unique_ptr<parallel::DistributedDataParallel> model_;
-  std::unique_ptr<optim::OptimWrapper> optimizer_;
+  optim::OptimWrapperDict parts_;
+  bool has_parts_ = false;
   std::unique_ptr<optim::ModelAverage> average_;
 };
 

@@ -69,6 +69,10 @@ KeySpecs StrategySettings::keys() {
           "strategy.offload", "false",
           "Sharded on GPUs: keep the optimizer state in host memory and update on the CPU. Has no effect on CPU runs"),
   };
+  keys.push_back(keys::boolean(
+      "strategy.separate", "false",
+      "Wrap each child module of the model separately: each has an optimizer and gradient reductions of its own. "
+      "optim.part changes the optimizer of the child with its name"));
   for (KeySpec& key : PostLocalSettings::keys()) keys.push_back(std::move(key));
   return keys;
 }
@@ -79,6 +83,7 @@ StrategySettings StrategySettings::from(const Section& strategy) {
           .blocks = strategy.text("blocks"),
           .prefetches = strategy.boolean("prefetch"),
           .offloads = strategy.boolean("offload"),
+          .is_separate = strategy.boolean("separate"),
           .post_local = PostLocalSettings::from(strategy)};
 }
 

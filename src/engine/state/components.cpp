@@ -27,12 +27,22 @@ Components captured_components(Run& run, const std::string& config_ini, const Ca
   // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
   // the first gives the reason.
   Components components = {progress_state(run), origin_state(run, config_ini)};
-  if (parts.has_optimizer) components.push_back(scaler_state(kScaler, strategy.optimizer(), strategy.world()));
+  const auto add_for_each_part = [&](const auto& state_of) {
+    if (!parts.has_optimizer) return;
+    for (auto& [name, optimizer] : strategy.parts()) components.push_back(state_of(name, optimizer));
+  };
+  add_for_each_part([&](const std::string& name, optim::OptimWrapper& optimizer) {
+    return scaler_state(name.empty() ? kScaler : kScaler + "/" + name, optimizer, strategy.world());
+  });
   components.push_back(model_state(wrapper.model(), {&wrapper}));
-  if (parts.has_optimizer) {
-    components.push_back(optimizer_state(
-        {.group = kOptimizer, .optimizer = &strategy.optimizer().optimizer(), .store = &wrapper.store()}));
-  }
+  if (parts.has_optimizer) components.push_back(parts_state(strategy));
+  add_for_each_part([&](const std::string& name, optim::OptimWrapper& optimizer) {
+    return optimizer_state({.group = name.empty() ? kOptimizer : kOptimizers + "/" + name,
+                            .optimizer = &optimizer.optimizer(),
+                            .store = &wrapper.store(),
+                            .name = name,
+                            .part = dynamic_cast<parallel::PartParameters*>(&optimizer.parameters())});
+  });
   const Components others = {ema_state(strategy),       random_state(strategy.world()),
                              comm_hook_state(strategy), arithmetic_state(strategy),
                              buckets_state(strategy),   hooks_state(run, parts.has_schedule ? "" : "schedule")};

@@ -12,6 +12,10 @@
 #include "engine/loop/run.hpp"
 
 // The components of a run's checkpoints. Each has a file of its own in this folder, except for the groups of a hook.
+namespace lockstep::parallel {
+class PartParameters;
+}
+
 namespace lockstep::engine {
 
 struct CapturedParts;
@@ -37,9 +41,19 @@ struct OptimizerContext {
   optim::Optimizer* optimizer;
   parallel::ParameterStore* store;
   std::string name = "";  ///< of one among several optimizers
+  /// The parameters that it updates; null = all of the store.
+  const parallel::PartParameters* part = nullptr;
+
+  /// The number in the store of a block of the optimizer.
+  std::size_t in_store(std::size_t block) const;
+  const optim::Segment& segment(std::size_t block, std::size_t segment) const;
+  std::size_t parameter(std::size_t block, std::size_t segment) const;  ///< its number in the store
 };
 /// Type, options of parameter groups, update counts and state arrays: group /optim/<name>.
 std::shared_ptr<Stateful> optimizer_state(OptimizerContext place);
+
+/// Compares the names of the optimizers in the archive with those of the run. Nothing is captured or restored.
+std::shared_ptr<Stateful> parts_state(Strategy& strategy);
 
 /// Loss scaling of fp16, if the optimizer has it.
 /// @param group  such as "/scaler"

@@ -64,16 +64,14 @@ class EmaState : public Stateful {
   void compare(const Archive& archive, const RestoreOptions& options, CompatibilityReport& report) override {
     if (average_ == nullptr || !has_average(archive) || options.is_partial) return;
     const bool is_of_model = archive.integer(kAverage, "updates") == 0;  // then it has the model's types, too
-    for (std::size_t b = 0; b < store_->blocks().size(); ++b) {
-      for (std::size_t s = 0; s < store_->blocks()[b].segments.size(); ++s) {
-        const parallel::NamedParameter& parameter = store_->parameter(store_->index_of(b, s));
-        const DType dtype = is_of_model ? store_->blocks()[b].dtype : average_->dtype(b);
-        report.expect_array(
-            MismatchKind::average, path(kAverageParameters, parameter.name),
-            at::empty(parameter.tensor.sizes(), at::device(at::kMeta).dtype(parallel::scalar_type_of(dtype))),
-            {Remedy::reset_average});
-      }
-    }
+    for_each_averaged([&](std::size_t b, std::size_t s) {
+      const parallel::NamedParameter& parameter = store_->parameter(store_->index_of(b, s));
+      const DType dtype = is_of_model ? store_->blocks()[b].dtype : average_->dtype(b);
+      report.expect_array(
+          MismatchKind::average, path(kAverageParameters, parameter.name),
+          at::empty(parameter.tensor.sizes(), at::device(at::kMeta).dtype(parallel::scalar_type_of(dtype))),
+          {Remedy::reset_average});
+    });
   }
 
   /// Resumes the stored average. Where that of a parameter does not fit, the average starts with the parameter. An
@@ -108,6 +106,7 @@ class EmaState : public Stateful {
       if (!is_writer && store_->shards() == nullptr) continue;
       const std::vector<at::Tensor> values = store_->segments_of(b, average_->parameters(b), average_->dtype(b));
       for (std::size_t s = 0; s < values.size(); ++s) {
+        if (!average_->is_averaged(b, s)) continue;
         averages.emplace(checkpoints::encode_name(store_->blocks()[b].segments[s].name), values[s]);
       }
     }
@@ -163,13 +162,19 @@ class EmaState : public Stateful {
   /// Visits what this rank holds: visit(average, the same elements of the parameter).
   template <class Visit>
   void for_each_parameter(const Visit& visit) const {
+    for_each_averaged([&](std::size_t b, std::size_t s) {
+      const auto average = local_state(*store_, kAverageParameters, b, s, average_->parameters(b), average_->dtype(b));
+      const auto parameter =
+          local_state(*store_, kParameters, b, s, store_->bytes_of_block(b), store_->blocks()[b].dtype);
+      if (average) visit(*average, *parameter);
+    });
+  }
+
+  template <class Visit>
+  void for_each_averaged(const Visit& visit) const {
     for (std::size_t b = 0; b < store_->blocks().size(); ++b) {
       for (std::size_t s = 0; s < store_->blocks()[b].segments.size(); ++s) {
-        const auto average =
-            local_state(*store_, kAverageParameters, b, s, average_->parameters(b), average_->dtype(b));
-        const auto parameter =
-            local_state(*store_, kParameters, b, s, store_->bytes_of_block(b), store_->blocks()[b].dtype);
-        if (average) visit(*average, *parameter);
+        if (average_->is_averaged(b, s)) visit(b, s);
       }
     }
   }

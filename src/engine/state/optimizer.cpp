@@ -4,6 +4,7 @@
 #include <map>
 #include <sstream>
 
+#include "core/text.hpp"
 #include "engine/state/components.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/optimizer_arrays.hpp"
@@ -67,12 +68,13 @@ class OptimizerState : public Stateful {
     }
     if (at_.optimizer->rule().state_shape() != nullptr) return capture_owned_states(writer);
     const std::vector<std::string>& slots = at_.optimizer->state_names();
-    for (std::size_t b = 0; b < at_.store->blocks().size(); ++b) {
+    const std::size_t blocks = at_.part == nullptr ? at_.store->blocks().size() : at_.part->blocks().size();
+    for (std::size_t b = 0; b < blocks; ++b) {
       for (std::size_t slot = 0; slot < slots.size(); ++slot) {
         const auto state = at_.optimizer->state_of(b, 0, slot);
         if (!state) continue;
-        capture_block(writer, at_.group + "/state/" + slots[slot], *at_.store, b, at_.optimizer->state(b, slot),
-                      state->dtype);
+        capture_block(writer, at_.group + "/state/" + slots[slot], *at_.store, at_.in_store(b),
+                      at_.optimizer->state(b, slot), state->dtype);
       }
     }
   }
@@ -87,7 +89,7 @@ class OptimizerState : public Stateful {
         const at::Tensor like = meta_tensor_of(*state);
         const at::Tensor values = at::empty_like(like, like.options().device(at_.store->device()));
         if (const auto own = local_state(at_, b, s, slot)) values.copy_(own->tensor);
-        at_.store->broadcast_from_owner(b, s, values);
+        at_.store->broadcast_from_owner(at_.in_store(b), s, values);
         writer.put(state_path(at_, b, s, slot), values);
       }
     });
@@ -105,9 +107,11 @@ class OptimizerState : public Stateful {
 
   /// Updates that each parameter has had, in the model's order.
   std::vector<std::int64_t> update_counts() const {
-    std::vector<std::int64_t> counts(at_.store->size());
+    std::map<std::size_t, std::int64_t> by_parameter;
     for_each_segment(
-        at_, [&](std::size_t b, std::size_t s) { counts[at_.store->index_of(b, s)] = at_.optimizer->steps(b)[s]; });
+        at_, [&](std::size_t b, std::size_t s) { by_parameter[at_.parameter(b, s)] = at_.optimizer->steps(b)[s]; });
+    std::vector<std::int64_t> counts;
+    for (const auto& [parameter, count] : by_parameter) counts.push_back(count);
     return counts;
   }
 
@@ -127,9 +131,9 @@ class OptimizerState : public Stateful {
   void load_update_counts(const Archive& archive) const {
     const std::map<std::string, std::int64_t> counts = stored_update_counts(archive);
     for_each_segment(at_, [&](std::size_t b, std::size_t s) {
-      const auto found = counts.find(at_.store->blocks()[b].segments[s].name);
+      const auto found = counts.find(at_.segment(b, s).name);
       if (found == counts.end()) return;
-      const at::Tensor& parameter = at_.store->parameter(at_.store->index_of(b, s)).tensor;
+      const at::Tensor& parameter = at_.store->parameter(at_.parameter(b, s)).tensor;
       const bool is_taken = fitting(archive, path(kParameters, found->first), parameter) != nullptr;
       if (is_taken) at_.optimizer->steps(b)[s] = found->second;
     });
@@ -146,7 +150,39 @@ class OptimizerState : public Stateful {
   OptimizerContext at_;
 };
 
+/// Which optimizers there are.
+class PartsState : public Stateful {
+ public:
+  explicit PartsState(Strategy& strategy) {
+    for (const auto& [name, optimizer] : strategy.parts()) names_.push_back(name);
+  }
+
+  std::string name() const override { return "parts of the optimizer"; }
+  bool is_restored(const RestoreOptions& options) const override { return !options.resets_optim; }
+  void capture(const StateWriter&) override {}
+  void restore(const Archive&, const RestoreOptions&) override {}
+
+  void compare(const Archive& archive, const RestoreOptions&, CompatibilityReport& report) override {
+    std::vector<std::string> stored = archive.groups_in(kOptimizers);
+    if (stored == std::vector<std::string>{"0"}) stored = {""};
+    if (stored.empty() || stored == names_) return;
+    report.add({.kind = MismatchKind::optimizer,
+                .text = "its optimizer has " + words_for(stored) + ", the run's has " + words_for(names_),
+                .remedies = {Remedy::reset_optimizer}});
+  }
+
+ private:
+  static std::string words_for(const std::vector<std::string>& names) {
+    if (names.front().empty()) return "no parts";
+    return (names.size() == 1 ? "the part " : "the parts ") + joined(names);
+  }
+
+  std::vector<std::string> names_;
+};
+
 }  // namespace
+
+std::shared_ptr<Stateful> parts_state(Strategy& strategy) { return std::make_shared<PartsState>(strategy); }
 
 std::shared_ptr<Stateful> optimizer_state(OptimizerContext place) {
   return std::make_shared<OptimizerState>(std::move(place));

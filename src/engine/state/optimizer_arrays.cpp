@@ -10,9 +10,27 @@
 
 namespace lockstep::engine {
 
+std::size_t OptimizerContext::in_store(std::size_t block) const {
+  return part == nullptr ? block : part->in_store(block);
+}
+
+const optim::Segment& OptimizerContext::segment(std::size_t block, std::size_t segment) const {
+  return store->blocks()[in_store(block)].segments[segment];
+}
+
+std::size_t OptimizerContext::parameter(std::size_t block, std::size_t segment) const {
+  return store->index_of(in_store(block), segment);
+}
+
+std::vector<std::size_t> parameters_of(const OptimizerContext& place) {
+  std::vector<std::size_t> numbers;
+  for_each_segment(place, [&](std::size_t b, std::size_t s) { numbers.push_back(place.parameter(b, s)); });
+  std::sort(numbers.begin(), numbers.end());
+  return numbers;
+}
+
 std::string state_path(const OptimizerContext& place, std::size_t block, std::size_t segment, std::size_t slot) {
-  return path(place.group + "/state/" + place.optimizer->state_names()[slot],
-              place.store->blocks()[block].segments[segment].name);
+  return path(place.group + "/state/" + place.optimizer->state_names()[slot], place.segment(block, segment).name);
 }
 
 at::Tensor meta_tensor_of(const optim::StateArray& state) {
@@ -23,7 +41,7 @@ at::Tensor meta_tensor_of(const optim::StateArray& state) {
 
 std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot) {
-  const optim::Segment& of = place.store->blocks()[block].segments[segment];
+  const optim::Segment& of = place.segment(block, segment);
   const bool is_whole = place.store->shards() == nullptr || of.own_end - of.own_begin == of.count;
   if (!is_whole && of.own_begin >= of.own_end) return std::nullopt;
   const std::optional<optim::StateArray> state = place.optimizer->state_of(block, segment, slot);
@@ -45,7 +63,7 @@ std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t
 
 std::string parameter_names(const OptimizerContext& place) {
   std::string names;
-  for (std::size_t i = 0; i < place.store->size(); ++i) names += place.store->parameter(i).name + "\n";
+  for (const std::size_t i : parameters_of(place)) names += place.store->parameter(i).name + "\n";
   return names;
 }
 

@@ -6,6 +6,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "engine/state/components.hpp"
 #include "engine/state/resume_settings.hpp"
@@ -23,6 +24,8 @@ at::Tensor meta_tensor_of(const optim::StateArray& state);
 std::optional<LocalState> local_state(const OptimizerContext& place, std::size_t block, std::size_t segment,
                                       std::size_t slot);
 
+/// The numbers in the store of the parameters, in the model's order.
+std::vector<std::size_t> parameters_of(const OptimizerContext& place);
 /// The names of the parameters, one per line, in the model's order.
 std::string parameter_names(const OptimizerContext& place);
 
@@ -32,8 +35,9 @@ bool has_numbers(const checkpoints::Archive& archive, const OptimizerContext& pl
 /// Calls visit(block, segment) for every parameter.
 template <class Visit>
 void for_each_segment(const OptimizerContext& place, const Visit& visit) {
-  for (std::size_t b = 0; b < place.store->blocks().size(); ++b) {
-    for (std::size_t s = 0; s < place.store->blocks()[b].segments.size(); ++s) visit(b, s);
+  const auto blocks = place.part == nullptr ? place.store->blocks() : place.part->blocks();
+  for (std::size_t b = 0; b < blocks.size(); ++b) {
+    for (std::size_t s = 0; s < blocks[b].segments.size(); ++s) visit(b, s);
   }
 }
 

@@ -30,7 +30,11 @@ class ProgressState : public Stateful {
     const std::int64_t first_step = run_->schedule.begin();
     writer.set(kSchedule, "last_step", at.step);
     writer.set(kSchedule, "first_step", first_step);
-    writer.set(kSchedule, "factor", run_->schedule.factor(std::max(first_step, at.step - 1), first_group()));
+    for (auto& [part, optimizer] : run_->view.parts) {
+      const std::string group = part.empty() ? kSchedule : kSchedules + "/" + part;
+      const optim::ParamGroup& first_group = optimizer.optimizer().groups().front();
+      writer.set(group, "factor", run_->schedule.factor(std::max(first_step, at.step - 1), first_group, part));
+    }
   }
 
   void compare(const Archive& archive, const RestoreOptions& options, CompatibilityReport& report) override {
@@ -68,7 +72,6 @@ class ProgressState : public Stateful {
   }
 
  private:
-  const optim::ParamGroup& first_group() const { return run_->view.optimizer.optimizer().groups().front(); }
   const data::Dataset& train_data() const { return *run_->data.splits().train; }
 
   static void add(CompatibilityReport& report, const std::string& text) {

@@ -14,7 +14,13 @@ using checkpoints::Archive;
 
 bool names_parameters(const std::string& group) {
   return group == kParameters || group == kBuffers || group == kAverageParameters || group == kAverageBuffers ||
-         group.starts_with(kOptimizer + "/state/");
+         (group.starts_with(kOptimizers + "/") && group.find("/state/") != std::string::npos);
+}
+
+/// The lists of the parameters of an optimizer, and of those in buckets.
+bool lists_parameters(const std::string& at) {
+  const bool is_of_optimizer = at.starts_with(kOptimizers + "/") && at.find("/state/") == std::string::npos;
+  return (is_of_optimizer && at.ends_with("/param_names")) || at == kBuckets + "/param_names";
 }
 
 std::string new_path(const std::string& at, const Renames& renames) {
@@ -46,7 +52,7 @@ Archive renamed(const Archive& archive, const Renames& renames) {
   }
   for (const std::string& at : archive.array_paths()) {
     const std::string& first = archive.first_path_of(at);
-    if (at == kOptimizer + "/param_names" || at == kBuckets + "/param_names") {
+    if (lists_parameters(at)) {
       result.put(at, with_new_names(archive.array(at), renames));
     } else if (first.empty()) {
       result.put(new_path(at, renames), archive.array(at));

@@ -7,7 +7,7 @@ namespace lockstep::engine {
 
 TrainStep model_step(const Section&) {
   return ManualStep([](StepContext& at) {
-    optim::OptimWrapper& optimizer = at.optimizer;
+    optim::BaseOptimWrapper& optimizer = at.optimizer;
     const bool completes_step = optimizer.completes_step();
     LastBatch last = begin_batch(at, at.batch);  // until the wrapper has prepared it
     std::optional<PerfScope> section(std::in_place, "forward", at.perf);

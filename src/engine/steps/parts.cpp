@@ -53,7 +53,7 @@ void require_training_mode(const StepContext& at) {
 parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& losses, const LastBatch& last,
                                  const std::function<void()>& after_backward) {
   parallel::DistributedDataParallel& wrapper = at.wrapper;
-  optim::OptimWrapper& optimizer = at.optimizer;
+  optim::BaseOptimWrapper& optimizer = at.optimizer;
   const bool completes_step = optimizer.completes_step();
   UpdateTimer timer(at.perf);
   timer.begin();

@@ -8,7 +8,7 @@ namespace lockstep::engine {
 parallel::StepResult step_on_all_losses(StepContext& at) {
   require_training_mode(at);
   parallel::DistributedDataParallel& wrapper = at.wrapper;
-  optim::OptimWrapper& optimizer = at.optimizer;
+  optim::BaseOptimWrapper& optimizer = at.optimizer;
   const auto frame = wrapper.micro_batch(optimizer, at.reads_gradients);
   const batch::Batch prepared = wrapper.prepare(at.batch, /*is_training=*/true);
   LastBatch last = begin_batch(at, prepared);

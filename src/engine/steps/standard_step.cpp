@@ -43,7 +43,7 @@ TrainStep standard_step(const Section& train) {
     require_training_mode(at);
     require_not_over(at);
     parallel::DistributedDataParallel& wrapper = at.wrapper;
-    optim::OptimWrapper& optimizer = at.optimizer;
+    optim::BaseOptimWrapper& optimizer = at.optimizer;
     if (is_manual && !*by_hand) {
       ByHand::require_possible(at);
       *by_hand = std::make_unique<ByHand>(at);

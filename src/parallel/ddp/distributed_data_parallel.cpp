@@ -21,6 +21,7 @@
 #include "parallel/reducers/bucket_reducer.hpp"
 #include "parallel/reducers/lane_reducer.hpp"
 #include "parallel/reducers/local_reducer.hpp"
+#include "parallel/reducers/separate_reducer.hpp"
 #include "parallel/sharding/shard_blocks.hpp"
 #include "parallel/sharding/shard_reducer.hpp"
 #include "parallel/sharding/shards.hpp"
@@ -57,6 +58,9 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
     parameters = trained_parameters(*model_, options_.ignored);
     require_unwrapped(parameters);
     require_one_device(parameters);
+    for (NamedParameter& parameter : parameters) {
+      if (!options_.parts.empty()) parameter.part = options_.parts.at(parameter.name);
+    }
   });
   // Autocast converts inputs where it computes in 16 bits.
   dtype_ = options_.autocast ? at::kFloat : parameters.front().tensor.scalar_type();
@@ -65,7 +69,7 @@ DistributedDataParallel::DistributedDataParallel(std::shared_ptr<models::Model> 
   buffers_ = std::make_unique<ModelBuffers>(*model_, collectives, options_.ignored);
   broadcast_from_root();
   const bool divides_gradients = options_.sharding.stage > 1;
-  if (options_.reports_times && collectives.world_size() > 1 && !divides_gradients) {
+  if (options_.reports_times && collectives.world_size() > 1 && !divides_gradients && !options_.separates_parts) {
     recorder_ = std::make_unique<StepRecorder>();
   }
   if (options_.sharding.stage > 0) {
@@ -116,7 +120,9 @@ void DistributedDataParallel::shard(const std::vector<NamedParameter>& parameter
     } else {
       units.members = layout_of(plan_buckets(specs_of(parameters), options_.reducer.limits));
       std::reverse(units.members.begin(), units.members.end());  // into the order of forward
+      units.group_of.resize(units.members.size());
     }
+    units = divided_by_part(units, parameters);
   });
   const auto plan_of = sharding.owns_whole_parameters ? plan_owned_units : plan_units;
   const std::vector<Unit> plan = plan_of(specs_of(parameters), units.members, collectives_->world_size());
@@ -146,6 +152,9 @@ std::unique_ptr<Reducer> DistributedDataParallel::make_reducer(std::vector<Named
         mpi::LaneTree::even(options_.lanes, ranks));
   }
   if (ranks == 1) return std::make_unique<LocalReducer>();
+  if (options_.separates_parts) {
+    return std::make_unique<SeparateReducer>(parameters, options_.reducer, *collectives_, world_);
+  }
   return std::make_unique<BucketReducer>(std::move(parameters), options_.reducer, *collectives_, world_);
 }
 
@@ -188,10 +197,13 @@ std::optional<models::ScopedTap> DistributedDataParallel::tap_of_blocks() {
 void DistributedDataParallel::prepare_gradients() {
   if (before_forward_) before_forward_();
   if (synchronizes_) synchronize_before_forward();
-  const bool is_sliced = may_slice_ && slices_fit_ && !before_forward_ && reducer_->supports_slices();
-  reducer_->prepare(!synchronizes_ ? Synchronization::none
-                    : is_sliced    ? Synchronization::sliced
-                                   : Synchronization::whole);
+  const bool is_sliced =
+      may_slice_ && slices_fit_ && !before_forward_ && options_.parts.empty() && reducer_->supports_slices();
+  const Synchronization mode = !synchronizes_ ? Synchronization::none
+                               : is_sliced    ? Synchronization::sliced
+                                              : Synchronization::whole;
+  if (active_part_) return reducer_->prepare_part(*active_part_, mode);
+  reducer_->prepare(mode);
 }
 
 /// Makes the buffers equal on all ranks, if the options request it.
@@ -212,6 +224,8 @@ std::vector<at::Tensor> DistributedDataParallel::watch(std::vector<at::Tensor> o
 }
 
 optim::FlatParameters& DistributedDataParallel::parameters() noexcept { return *store_; }
+
+optim::FlatParameters& DistributedDataParallel::part(std::size_t part) { return store_->part(part); }
 
 void DistributedDataParallel::write_parameters(const std::function<void()>& body) { store_->write_whole(body); }
 
@@ -238,7 +252,7 @@ at::Tensor DistributedDataParallel::forward(const at::Tensor& input) {
   return run([&] { return models::run(*model_, here); });
 }
 
-StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim::OptimWrapper& optimizer,
+StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim::BaseOptimWrapper& optimizer,
                                                const std::optional<models::LossWeights>& weights,
                                                const StepObserver& observer) {
   require_usable(/*has_losses=*/true);
@@ -270,8 +284,8 @@ void StepResult::read(const models::ParsedLosses& losses, const models::LossWeig
   weighted = weights.by_name.empty() ? loss * weights.usual : losses.total.item<double>();
 }
 
-DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper, const optim::OptimWrapper& optimizer,
-                                                bool reads_gradients)
+DistributedDataParallel::MicroBatch::MicroBatch(DistributedDataParallel& wrapper,
+                                                const optim::BaseOptimWrapper& optimizer, bool reads_gradients)
     : wrapper_(&wrapper), completes_step_(optimizer.completes_step()), exceptions_(std::uncaught_exceptions()) {
   if (wrapper.recorder_) wrapper.recorder_->micro_batch_begins();
   wrapper.may_slice_ = !reads_gradients;
@@ -283,9 +297,25 @@ DistributedDataParallel::MicroBatch::~MicroBatch() {
   if (wrapper_->recorder_ && !has_failed) wrapper_->recorder_->micro_batch_ends(completes_step_);
 }
 
-DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step) {
+DistributedDataParallel::OptimContext::OptimContext(DistributedDataParallel& wrapper, bool completes_step,
+                                                    const optim::FlatParameters* trained)
+    : wrapper_(&wrapper), part_before_(wrapper.active_part_) {
   if (!completes_step) only_accumulates_.emplace(wrapper);
   if (wrapper.options_.autocast) casts_.emplace(wrapper.device_.type(), *wrapper.options_.autocast);
+  const auto* const part = dynamic_cast<const PartParameters*>(trained);
+  if (part == nullptr) return;
+  wrapper.active_part_ = part->part();
+  for (std::size_t i = 0; i < wrapper.store_->size(); ++i) {
+    const NamedParameter& parameter = wrapper.store_->parameter(i);
+    if (parameter.part == part->part() || !parameter.tensor.requires_grad()) continue;
+    resting_.push_back(parameter.tensor);
+    resting_.back().set_requires_grad(false);
+  }
+}
+
+DistributedDataParallel::OptimContext::~OptimContext() {
+  for (const at::Tensor& parameter : resting_) parameter.set_requires_grad(true);
+  wrapper_->active_part_ = part_before_;
 }
 
 void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
@@ -299,7 +329,7 @@ void DistributedDataParallel::name_anomalous(const at::Tensor& loss) {
 }
 
 /// The part of a micro_batch in the step's average when the caller does not say it.
-double DistributedDataParallel::share_of(const batch::Batch& batch, const optim::OptimWrapper& optimizer) {
+double DistributedDataParallel::share_of(const batch::Batch& batch, const optim::BaseOptimWrapper& optimizer) {
   if (reducer_->traits().averages_forwards) return 1;
   const double part = 1.0 / static_cast<double>(optimizer.micro_batches_in_step());
   if (!options_.weighs_samples) return part;

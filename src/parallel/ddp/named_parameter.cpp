@@ -69,7 +69,7 @@ std::vector<NamedParameter> trained_parameters(const torch::nn::Module& module,
 
 std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameters) {
   std::vector<ParameterSpec> specs;
-  for (const auto& [name, tensor, is_sparse] : parameters) {
+  for (const auto& [name, tensor, is_sparse, part] : parameters) {
     specs.push_back({.name = name,
                      .dtype = dtype_of(tensor.grad_dtype().value_or(tensor.scalar_type()), name),
                      .shape = tensor.sizes().vec(),

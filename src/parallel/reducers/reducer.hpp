@@ -66,6 +66,11 @@ class Reducer {
   /// @throws ConfigError  on every rank, naming the parameters without a gradient and the ranks on which they have none
   virtual void finish() = 0;
 
+  /// The same as prepare and finish, for the backward passes and gradients of one part of the parameters. A reducer
+  /// that does not separate parts treats all of them.
+  virtual void prepare_part(std::size_t /*part*/, Synchronization mode) { prepare(mode); }
+  virtual void finish_part(std::size_t /*part*/) { finish(); }
+
   /// Whether gradients of the last finished step wait to be visited. Not collective.
   virtual bool is_sliced() const noexcept = 0;
   /// Whether any rank had a gradient for this parameter in the last finished step. Not collective.

@@ -82,6 +82,19 @@ UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::ve
   return result;
 }
 
+UnitMembers divided_by_part(const UnitMembers& units, const std::vector<NamedParameter>& parameters) {
+  UnitMembers result;
+  for (std::size_t u = 0; u < units.members.size(); ++u) {
+    std::map<std::size_t, std::vector<std::size_t>> by_part;
+    for (const std::size_t i : units.members[u]) by_part[parameters[i].part].push_back(i);
+    for (auto& [part, members] : by_part) {
+      result.members.push_back(std::move(members));
+      result.group_of.push_back(units.group_of[u]);
+    }
+  }
+  return result;
+}
+
 BlockGathering::BlockGathering(Shards& shards, const std::vector<ShardGroup>& groups,
                                const std::vector<std::size_t>& group_of)
     : shards_(&shards), units_(groups.size()) {

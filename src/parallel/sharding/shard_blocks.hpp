@@ -35,6 +35,9 @@ struct UnitMembers {
 };
 UnitMembers members_by_type(const std::vector<ShardGroup>& groups, const std::vector<NamedParameter>& parameters);
 
+/// The same units, each divided so that its parameters belong to one part.
+UnitMembers divided_by_part(const UnitMembers& units, const std::vector<NamedParameter>& parameters);
+
 /// Gathers parameters just before their block computes, forwards and backwards, and releases them after.
 class BlockGathering {
  public:

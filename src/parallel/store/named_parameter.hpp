@@ -19,6 +19,7 @@ struct NamedParameter {
   std::string name;
   at::Tensor tensor;
   bool is_sparse = false;  ///< its gradient is a sparse tensor
+  std::size_t part = 0;    ///< see DdpOptions::parts
 };
 
 /// The parameters of a module that require a gradient, in registration order, each once even if it is registered under

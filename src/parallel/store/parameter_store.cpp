@@ -40,13 +40,24 @@ std::shared_ptr<std::byte> device_memory(at::Device device, std::size_t bytes) {
   return {std::move(memory), begin};
 }
 
-std::vector<DType> dtypes_of(const std::vector<NamedParameter>& parameters) {
-  std::vector<DType> dtypes;
+/// What the parameters of a block have in common.
+struct BlockKind {
+  std::size_t part;
+  DType dtype;
+  bool operator==(const BlockKind&) const = default;
+};
+
+BlockKind kind_of(const NamedParameter& parameter) {
+  return {parameter.part, dtype_of(parameter.tensor, parameter.name)};
+}
+
+std::vector<BlockKind> kinds_of(const std::vector<NamedParameter>& parameters) {
+  std::vector<BlockKind> kinds;
   for (const NamedParameter& parameter : parameters) {
-    const DType dtype = dtype_of(parameter.tensor, parameter.name);
-    if (std::find(dtypes.begin(), dtypes.end(), dtype) == dtypes.end()) dtypes.push_back(dtype);
+    const BlockKind kind = kind_of(parameter);
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
   }
-  return dtypes;
+  return kinds;
 }
 
 /// The parameters of all living stores.
@@ -92,14 +103,14 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     own_node_ranks_ = collectives.split(lowest);
     node_ranks_ = own_node_ranks_.get();
   }
-  for (const DType dtype : dtypes_of(parameters_)) {
+  for (const BlockKind& kind : kinds_of(parameters_)) {
     std::vector<std::size_t> members;
     for (std::size_t i = 0; i < parameters_.size(); ++i) {
-      if (dtype_of(parameters_[i].tensor, parameters_[i].name) == dtype) members.push_back(i);
+      if (kind_of(parameters_[i]) == kind) members.push_back(i);
     }
-    add_block(dtype, members);
+    add_block(kind.dtype, members);
     const optim::Block& block = blocks_.back();
-    const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(dtype);
+    const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(kind.dtype);
     const std::span<std::byte> values(block.parameters, bytes);
     if (is_on_gpu()) {
       collectives.broadcast(values, 0);
@@ -107,6 +118,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
       leaders.broadcast(values);
     }
   }
+  make_parts();
   divide({});
   host_.barrier();
   if (checks_writes_) world.all_or_throw([&] { guard_ = std::make_unique<WriteGuard>(blocks_, world.rank()); });
@@ -140,9 +152,23 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     auto& members = index_.emplace_back();
     for (const Slot& slot : unit.slots) members.push_back(slot.parameter);
   }
+  make_parts();
 }
 
 ParameterStore::~ParameterStore() = default;
+
+/// All parameters of a block belong to one part.
+void ParameterStore::make_parts() {
+  std::vector<std::vector<std::size_t>> blocks;
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    const std::size_t part = parameters_[index_[b].front()].part;
+    blocks.resize(std::max(blocks.size(), part + 1));
+    blocks[part].push_back(b);
+  }
+  for (std::size_t p = 0; p < blocks.size(); ++p) {
+    parts_.push_back(std::make_unique<PartParameters>(*this, p, std::move(blocks[p])));
+  }
+}
 
 std::shared_ptr<std::byte> ParameterStore::allocate(std::size_t bytes) {
   if (is_on_gpu()) return device_memory(device_, bytes);
@@ -201,6 +227,7 @@ void ParameterStore::divide(const std::vector<Bucket>& buckets) {
       blocks_[b].segments[s].own_end = owned[index_[b][s]].end;
     }
   }
+  for (const auto& part : parts_) part->update_ownership();
 }
 
 void ParameterStore::own_whole_parameters() {
@@ -228,6 +255,7 @@ void ParameterStore::divide_whole() {
     segment->own_end = min - owned.begin() == host_.rank() ? segment->count : 0;
     *min += segment->count;
   }
+  for (const auto& part : parts_) part->update_ownership();
 }
 
 std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
@@ -237,6 +265,10 @@ std::shared_ptr<std::byte> ParameterStore::allocate_state(std::size_t block) {
 
 void ParameterStore::finish_gradients() {
   if (reducer_ != nullptr) reducer_->finish();
+}
+
+void ParameterStore::finish_gradients_of(std::size_t part) {
+  if (reducer_ != nullptr) reducer_->finish_part(part);
 }
 
 bool ParameterStore::has_gradient(std::size_t block, std::size_t segment) const {
@@ -260,23 +292,27 @@ void ParameterStore::visit_gradients(const std::function<void(const optim::Gradi
 
 void ParameterStore::visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last) {
   const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
-  for (std::size_t b = 0; b < blocks_.size(); ++b) {
-    for (std::size_t s = 0; s < blocks_[b].segments.size(); ++s) {
-      if (!has_gradient(b, s)) continue;
-      if (!is_sliced) {
-        visit_whole(b, s, visit);
-        continue;
-      }
-      const optim::Segment& segment = blocks_[b].segments[s];
-      reducer_->visit(
-          index_[b][s], segment.own_begin, segment.own_end,
-          [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
-            visit({.block = b, .segment = s, .begin = begin, .count = count, .values = values});
-          },
-          /*keeps=*/!is_last);
-    }
-  }
+  for (std::size_t b = 0; b < blocks_.size(); ++b) visit_block(b, visit, is_last);
   if (is_sliced && is_last) reducer_->release();
+}
+
+void ParameterStore::visit_block(std::size_t block, const std::function<void(const optim::GradientPiece&)>& visit,
+                                 bool is_last) {
+  const bool is_sliced = reducer_ != nullptr && reducer_->is_sliced();
+  for (std::size_t s = 0; s < blocks_[block].segments.size(); ++s) {
+    if (!has_gradient(block, s)) continue;
+    if (!is_sliced) {
+      visit_whole(block, s, visit);
+      continue;
+    }
+    const optim::Segment& segment = blocks_[block].segments[s];
+    reducer_->visit(
+        index_[block][s], segment.own_begin, segment.own_end,
+        [&](std::int64_t begin, std::int64_t count, const std::byte* values) {
+          visit({.block = block, .segment = s, .begin = begin, .count = count, .values = values});
+        },
+        /*keeps=*/!is_last);
+  }
 }
 
 void ParameterStore::visit_whole(std::size_t block, std::size_t segment,
@@ -328,6 +364,13 @@ void ParameterStore::maximum_over_ranks(const at::Tensor& values) {
 void ParameterStore::drop_gradients() {
   if (reducer_ != nullptr) reducer_->release();
   for (const NamedParameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+}
+
+void ParameterStore::drop_gradients_of(std::size_t part) {
+  if (reducer_ != nullptr) reducer_->release();
+  for (const NamedParameter& parameter : parameters_) {
+    if (parameter.part == part) parameter.tensor.mutable_grad().reset();
+  }
 }
 
 void ParameterStore::write(const std::function<void()>& body) {

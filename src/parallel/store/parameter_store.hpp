@@ -18,6 +18,7 @@
 #include "parallel/reducers/reducer.hpp"
 #include "parallel/sharding/shard_plan.hpp"
 #include "parallel/store/named_parameter.hpp"
+#include "parallel/store/part_parameters.hpp"
 
 namespace lockstep::parallel {
 
@@ -30,8 +31,8 @@ class WriteGuard;
 /// @throws ConfigError  one belongs to a living ParameterStore
 void require_unwrapped(const std::vector<NamedParameter>& parameters);
 
-/// Owns the values of all trained parameters, in one flat block per dtype, and is the only one to write them. The
-/// blocks lie on the device of the parameters.
+/// Owns the values of all trained parameters, in one flat block per dtype and part, and is the only one to write them.
+/// The blocks lie on the device of the parameters.
 ///
 /// The model's parameters become views of the blocks, in registration order; nothing may replace a parameter's storage
 /// afterwards. On CPU the ranks of a host can share one copy: each rank then writes its own parts, and optimizer state
@@ -72,6 +73,9 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   /// States `recorder` from now on what visits and meetings take; it outlives the store. Call before connect.
   void record_into(StepRecorder& recorder) { recorder_ = &recorder; }
 
+  /// The parameters of one part, see DdpOptions::parts.
+  PartParameters& part(std::size_t part) { return *parts_.at(part); }
+
   std::span<const optim::Block> blocks() const override { return blocks_; }
   std::shared_ptr<std::byte> allocate_state(std::size_t block) override;
   std::shared_ptr<std::byte> allocate(std::size_t bytes) override;
@@ -86,6 +90,11 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   void write(const std::function<void()>& body) override;
   void write_alone(const std::function<void()>& body) override;
   void sum_over_owners(std::span<double> values) const override;
+
+  // The same for one part or one block. With sliced gradients, the parts are updated before any of them drops its own.
+  void finish_gradients_of(std::size_t part);
+  void visit_block(std::size_t block, const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
+  void drop_gradients_of(std::size_t part);
 
   /// Like write, but one rank of each copy runs `body`, which may write any parameter whole. Collective.
   void write_whole(const std::function<void()>& body);
@@ -128,6 +137,7 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   at::Tensor aligned_gradient(std::size_t block, std::size_t segment) const;
   void divide(const std::vector<Bucket>& buckets);
   void divide_whole();
+  void make_parts();
   void visit_all(const std::function<void(const optim::GradientPiece&)>& visit, bool is_last);
   void visit_whole(std::size_t block, std::size_t segment,
                    const std::function<void(const optim::GradientPiece&)>& visit) const;
@@ -142,7 +152,8 @@ class ParameterStore : public optim::FlatParameters, private optim::TensorParame
   std::vector<std::vector<std::size_t>> index_;  // [block][segment] -> registration order
   std::vector<optim::Block> blocks_;
   std::vector<std::shared_ptr<std::byte>> memory_;  // by block
-  bool owns_whole_ = false;                         // each parameter has one owner
+  std::vector<std::unique_ptr<PartParameters>> parts_;
+  bool owns_whole_ = false;  // each parameter has one owner
   bool checks_writes_;
   std::unique_ptr<WriteGuard> guard_;  // of all blocks, when writes are checked
   mpi::Communicator host_;

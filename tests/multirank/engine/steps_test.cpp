@@ -205,6 +205,7 @@ TEST(StepsTest, TheStandardStepRefusesToTrainPastTheEnd) {
   const batch::Batch batch = run.splits.train->get(testing::draws_of({0, 1}));
   StepContext at{.wrapper = run.strategy.model(),
                  .optimizer = run.strategy.optimizer(),
+                 .parts = run.strategy.parts(),
                  .batch = batch,
                  .where = 1,
                  .notify = [](StepEvent, const LastBatch&) {}};

@@ -16,7 +16,7 @@ TEST(CapturePolicyTest, EveryOtherFactHasAReasonOfItsOwn) {
                                 {.uses_closure = true},  {.has_captured_form = false},   {.is_sharded = true},
                                 {.has_comm_hook = true}, {.finds_unused = true},         {.synchronizes_norm = true},
                                 {.recomputes = true},    {.reads_gradients = true},      {.times_sections = true},
-                                {.reports_times = true}, {.checks_writes = true}};
+                                {.reports_times = true}, {.checks_writes = true},        {.has_parts = true}};
   std::set<std::string> reasons;
   for (const CaptureFacts& fact : facts) {
     const std::string reason = reason_against_capture(fact);

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/mpi/collectives.hpp>
+#include <lockstep/mpi/communicator.hpp>
+#include <lockstep/parallel/ddp_options.hpp>
+
+#include <memory>
+#include <vector>
+
+#include "parallel/reducers/bucket_reducer.hpp"
+#include "parallel/reducers/reducer.hpp"
+#include "parallel/store/named_parameter.hpp"
+
+namespace lockstep::parallel {
+
+/// A BucketReducer for each part of the parameters, so that the parts can have backward passes of their own. Each has
+/// collectives of its own, because a backward pass can mix the buckets of parts.
+class SeparateReducer : public Reducer {
+ public:
+  /// Allocates the buckets. Collective.
+  /// @param parameters   in registration order, with their parts
+  /// @param collectives  of several ranks
+  /// @param world        the same ranks; outlives the reducer
+  SeparateReducer(const std::vector<NamedParameter>& parameters, const ReducerOptions& options,
+                  mpi::Collectives& collectives, const mpi::Communicator& world);
+
+  void prepare(Synchronization mode) override;
+  void finish() override;
+  void prepare_part(std::size_t part, Synchronization mode) override { parts_.at(part).reducer->prepare(mode); }
+  void finish_part(std::size_t part) override { parts_.at(part).reducer->finish(); }
+  bool watches_outputs() const noexcept override { return parts_.front().reducer->watches_outputs(); }
+  std::vector<at::Tensor> watch(std::vector<at::Tensor> outputs) override;
+  bool is_sliced() const noexcept override { return false; }
+  bool has_gradient(std::size_t parameter) const override;
+  void visit(std::size_t, std::int64_t, std::int64_t, const Visit&, bool) override {}
+  void release() noexcept override {}
+  void reset() override;
+  BucketReport report() const override;
+  BucketLayout learned_layout() const override;
+  bool restore_layout(const BucketLayout& layout) override;
+
+ private:
+  struct Part {
+    std::unique_ptr<mpi::Collectives> collectives;
+    std::vector<std::size_t> members;  // numbers of parameters
+    std::unique_ptr<BucketReducer> reducer;
+  };
+  struct Position {
+    std::size_t part = 0;
+    std::size_t place = 0;  // among its members
+  };
+
+  std::vector<Part> parts_;
+  std::vector<Position> positions_;  // by parameter
+};
+
+}  // namespace lockstep::parallel
