@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 
+#include "core/text.hpp"
 #include "data/image/codecs.hpp"
 #include "data/image/color.hpp"
 #include "data/image/geometry.hpp"
@@ -72,9 +73,10 @@ void check_size(const ImageHeader& header, std::int64_t max_bytes) {
   if (header.width < 1 || header.height < 1) {
     throw DataError("the header states a size of " + size + " pixels; replace the file or exclude it");
   }
-  const std::int64_t bytes = std::int64_t{3} * header.width * header.height;
-  if (bytes > max_bytes) {
-    throw DataError("the header states a size of " + size + " pixels, which require " + std::to_string(bytes) +
+  // In double, because the product of two sizes of 31 bits and 3 exceeds 63 bits.
+  const double bytes = 3.0 * header.width * header.height;
+  if (bytes > static_cast<double>(max_bytes)) {
+    throw DataError("the header states a size of " + size + " pixels, which require " + number_text(bytes, 19) +
                     " bytes, more than data.max_image_bytes = " + std::to_string(max_bytes) +
                     "; exclude the file or raise the limit");
   }
