@@ -77,6 +77,10 @@ bool has_default_value(const Section& data, const std::string& key) {
 }
 
 void refuse_unknown_keys(const Section& data, const Source& chosen, const std::vector<Source>& sources) {
+  const std::vector<Source>& builtin = builtin_sources();
+  const bool is_builtin = std::any_of(builtin.begin(), builtin.end(),
+                                      [&chosen](const Source& source) { return source.name == chosen.name; });
+  if (!is_builtin) return;  // a source of a program can open another one with the keys of that one
   const auto has_key = [](const Source& source, const std::string& name) {
     return std::any_of(source.keys.begin(), source.keys.end(),
                        [&name](const KeySpec& spec) { return spec.name == name; });

@@ -30,7 +30,7 @@ struct DataSettings {
 /// Whether the value of a key is its default, wherever it was set.
 bool has_default_value(const Section& data, const std::string& key);
 
-/// Refuses keys of other sources that are not at their default, except data.classes.
+/// Refuses keys of other sources that are not at their default, except data.classes. A source of a program accepts all.
 /// @throws ConfigError  the message names the sources that have the key
 void refuse_unknown_keys(const Section& data, const Source& chosen, const std::vector<Source>& sources);
 

@@ -157,7 +157,7 @@ TEST_P(BadInputTest, DamagedIdx) {
 
   write_idx(data);
   write_file(data / "train-labels-idx1-ubyte", idx_labels(std::string("\0\1\2\3\0\1\2\x0B", 8)));
-  expect_refusal(arguments, kData, {"train-labels-idx1-ubyte", "11", "7"});  // the label and its index
+  expect_refusal(arguments + "--data.classes=10", kData, {"train-labels-idx1-ubyte", "11", "7"});  // label, index
 
   write_idx(data);
   write_file(data / "t10k-images-idx3-ubyte", idx_images(4, 5));
