@@ -77,8 +77,8 @@ std::size_t part_of(const std::string& parameter, const std::vector<PartSettings
   if (found) return *found;
   std::vector<std::string> names;
   for (const PartSettings& part : parts) names.push_back(part.name);
-  throw ConfigError(place + ": parameter '" + parameter + "' belongs to no part of " + joined(names, ", ") +
-                    "; change the option names of one of them, or add a part with names=rest");
+  throw ConfigError(place + ": parameter '" + parameter + "' belongs to none of the parts (" + joined(names, ", ") +
+                    ")" + "; change the option names of one of them, or add a part with names=rest");
 }
 
 }  // namespace

@@ -277,7 +277,7 @@ TEST(PartsTest, WhatCannotBeTrainedIsRefused) {
   const auto parts = [](const std::string& one, const std::string& other) {
     return with(kTwelveSteps, {{"optim.part", one}, {"optim.part", other}});
   };
-  expect_refused("parameter 'head.weight' belongs to no part of a, b",
+  expect_refused("parameter 'head.weight' belongs to none of the parts (a, b)",
                  parts("a,names=hidden0.weight", "b,names=hidden0.bias"));
   expect_refused("parameter 'hidden0.bias' belongs to two parts, a and b",
                  parts("a,names=hidden*/head", "b,names=hidden0.bias"));

@@ -81,7 +81,7 @@ TEST(PartsTest, EveryTrainedParameterIsOfOnePart) {
     const std::string text = refusal_of([&] { assign_parts(parts_of(parts), parameters, "optim.part"); });
     EXPECT_NE(text.find("optim.part: " + because), std::string::npos) << text;
   };
-  expect({"body", "a,names=head"}, "parameter 'tied' belongs to no part of body, a");
+  expect({"body", "a,names=head"}, "parameter 'tied' belongs to none of the parts (body, a)");
   expect({"body", "a,names=*"}, "parameter 'body.0.weight' belongs to two parts, body and a");
   expect({"a,names=*", "frozen"}, "part frozen has no trained parameter");
   expect({"a,names=body/head", "b,names=tied"}, "'tied' is the same parameter as 'head.bias', but belongs to another");
