@@ -29,13 +29,26 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool has_bias) {
 at::Tensor Linear::forward(const at::Tensor& input) { return models::linear(input, weight, bias); }
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
-    : stride_(options.stride), padding_(kernel / 2) {
-  const std::int64_t fan_in = in * kernel * kernel;
-  weight = register_parameter("weight", uniform_by_fan_in({out, in, kernel, kernel}, fan_in));
+    : stride_(options.stride), padding_(options.padding.value_or(kernel / 2)), groups_(options.groups) {
+  const std::int64_t fan_in = in / groups_ * kernel * kernel;
+  weight = register_parameter("weight", uniform_by_fan_in({out, in / groups_, kernel, kernel}, fan_in));
   if (options.has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
 }
 
-at::Tensor Conv2d::forward(const at::Tensor& input) { return at::conv2d(input, weight, bias, stride_, padding_); }
+at::Tensor Conv2d::forward(const at::Tensor& input) {
+  return at::conv2d(input, weight, bias, stride_, padding_, /*dilation=*/1, groups_);
+}
+
+ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
+    : stride_(options.stride), groups_(options.groups) {
+  const std::int64_t fan_in = out / groups_ * kernel * kernel;  // PyTorch takes the second dimension as that of inputs
+  weight = register_parameter("weight", uniform_by_fan_in({in, out / groups_, kernel, kernel}, fan_in));
+  if (options.has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
+}
+
+at::Tensor ConvTranspose2d::forward(const at::Tensor& input) {
+  return at::conv_transpose2d(input, weight, bias, stride_, /*padding=*/0, /*output_padding=*/0, groups_);
+}
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
     : eps_(options.eps), momentum_(options.momentum) {
@@ -91,17 +104,32 @@ Embedding::Embedding(std::int64_t count, std::int64_t features) {
 
 at::Tensor Embedding::forward(const at::Tensor& tokens) { return models::embedding(tokens, weight); }
 
-LayerNorm::LayerNorm(std::int64_t features, bool has_bias) {
+LayerNorm::LayerNorm(std::int64_t features, bool has_bias, double eps) : eps_(eps) {
   weight = register_parameter("weight", torch::ones({features}));
   if (has_bias) bias = register_parameter("bias", torch::zeros({features}));
 }
 
 at::Tensor LayerNorm::forward(const at::Tensor& input) {
-  return at::layer_norm(input, weight.sizes(), weight, bias, 1e-5);
+  return at::layer_norm(input, weight.sizes(), weight, bias, eps_);
 }
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, double eps) : groups_(groups), eps_(eps) {
+  weight = register_parameter("weight", torch::ones({channels}));
+  bias = register_parameter("bias", torch::zeros({channels}));
+}
+
+at::Tensor GroupNorm::forward(const at::Tensor& input) { return at::group_norm(input, groups_, weight, bias, eps_); }
 
 at::Tensor Dropout::forward(const at::Tensor& input) {
   return is_training() && probability_ > 0 ? at::dropout(input, probability_, true) : input;
+}
+
+at::Tensor DropPath::forward(const at::Tensor& input) {
+  if (!is_training() || probability_ == 0) return input;
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
+  shape[0] = input.size(0);
+  const double kept = 1 - probability_;
+  return input * at::empty(shape, input.options()).bernoulli_(kept).div_(kept);
 }
 
 }  // namespace lockstep::models

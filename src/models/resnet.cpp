@@ -116,6 +116,8 @@ class ResNet18 : public Model {
     return {{"conv1.", "bn1."}, {"layer1."}, {"layer2."}, {"layer3."}, {"layer4."}, {"fc."}};
   }
 
+  Anatomy anatomy() const override { return {.head = "fc", .stem = "conv1"}; }
+
  private:
   /// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
   void initialize() {

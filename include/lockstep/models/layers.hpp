@@ -22,25 +22,44 @@ class Linear : public Block {
 };
 
 struct Conv2dOptions {
-  std::int64_t stride = 1;  ///< H and W are divided by the stride and rounded up
+  std::int64_t stride = 1;  ///< >= 1
   bool has_bias = true;
+  std::int64_t groups = 1;  ///< the channels are divided into groups, which do not see each other
+  /// Zeros at each border; by default kernel / 2, which keeps H x W of odd kernels (before the stride).
+  std::optional<std::int64_t> padding = std::nullopt;
 };
 
-/// Two-dimensional convolution with a square kernel and padding that keeps H x W (before the stride). Initialized as in
-/// PyTorch.
+/// Two-dimensional convolution with a square kernel. Initialized as in PyTorch.
 class Conv2d : public Block {
  public:
-  /// @param kernel  side of the kernel; odd
+  /// @param kernel  side of the kernel
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H', W']
   LayerKind kind() const override { return weight.size(1) == 1 ? LayerKind::depthwise : LayerKind::other; }
 
-  at::Tensor weight;  ///< [out, in, kernel, kernel]
+  at::Tensor weight;  ///< [out, in / groups, kernel, kernel]
   at::Tensor bias;    ///< [out], or undefined
 
  private:
   std::int64_t stride_;
   std::int64_t padding_;
+  std::int64_t groups_;
+};
+
+/// Transposed convolution without padding and with a square kernel: kernel = stride makes H x W larger by this factor.
+/// Initialized as in PyTorch.
+class ConvTranspose2d : public Block {
+ public:
+  ConvTranspose2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
+  /// [N, in, H, W] -> [N, out, (H - 1) * stride + kernel, (W - 1) * stride + kernel]
+  at::Tensor forward(const at::Tensor& input) override;
+
+  at::Tensor weight;  ///< [in, out / groups, kernel, kernel]
+  at::Tensor bias;    ///< [out], or undefined
+
+ private:
+  std::int64_t stride_;
+  std::int64_t groups_;
 };
 
 struct BatchNormOptions {
@@ -96,15 +115,38 @@ class Embedding : public Block {
   at::Tensor weight;  ///< [count, features]
 };
 
-/// Normalizes the last dimension to mean 0 and variance 1 (eps 1e-5), then scales and (with a bias) shifts it.
+/// Normalizes the last dimension to mean 0 and variance 1, then scales and (with a bias) shifts it.
 class LayerNorm : public Block {
  public:
-  explicit LayerNorm(std::int64_t features, bool has_bias = true);
+  /// @param eps  added to the variance; > 0
+  explicit LayerNorm(std::int64_t features, bool has_bias = true, double eps = 1e-5);
   at::Tensor forward(const at::Tensor& input) override;  ///< [..., features] -> the same
   LayerKind kind() const override { return LayerKind::norm; }
 
   at::Tensor weight;  ///< [features], ones
   at::Tensor bias;    ///< [features], zeros, or undefined
+
+  double eps() const noexcept { return eps_; }
+
+ private:
+  double eps_;
+};
+
+/// Normalizes each sample and group of channels to mean 0 and variance 1, then scales and shifts each channel.
+/// Source: Wu and He, "Group normalization", 2018.
+class GroupNorm : public Block {
+ public:
+  /// @param groups  divides `channels`
+  GroupNorm(std::int64_t groups, std::int64_t channels, double eps = 1e-5);
+  at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, ...] -> the same
+  LayerKind kind() const override { return LayerKind::norm; }
+
+  at::Tensor weight;  ///< [C], ones
+  at::Tensor bias;    ///< [C], zeros
+
+ private:
+  std::int64_t groups_;
+  double eps_;
 };
 
 /// In training mode, sets each element to zero with the given probability and scales the others by 1 / (1 -
@@ -113,6 +155,17 @@ class Dropout : public Block {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
   at::Tensor forward(const at::Tensor& input) override;
+
+ private:
+  double probability_;
+};
+
+/// In training mode, sets whole samples of a residual branch to zero with the given probability and scales the others
+/// by 1 / (1 - probability). Source: Huang et al., "Deep networks with stochastic depth", 2016.
+class DropPath : public Block {
+ public:
+  explicit DropPath(double probability) : probability_(probability) {}
+  at::Tensor forward(const at::Tensor& input) override;  ///< [N, ...] -> the same
 
  private:
   double probability_;

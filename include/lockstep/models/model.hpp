@@ -79,6 +79,16 @@ std::vector<std::pair<std::string, double>> host_values(const ParsedLosses& loss
 /// The total of parse_losses.
 at::Tensor total_loss(const LossMap& losses);
 
+/// The places of a model where public weights often have another size. An empty path = there is no such place.
+struct Anatomy {
+  std::string head = {};       ///< module that computes the outputs, such as "fc"
+  std::string stem = {};       ///< convolution that reads the images, such as "conv1"
+  std::string positions = {};  ///< parameter [1, prefix_tokens + height * width, E]: learned positions of a grid
+  std::int64_t prefix_tokens = 0;
+  std::int64_t grid_height = 0;
+  std::int64_t grid_width = 0;
+};
+
 /// The predictions of a model for a batch, by name: "classes" [N] or [N, T] int64, "masks" of images [N, ...], or
 /// others of your own model.
 using Predictions = batch::Outputs;
@@ -125,6 +135,9 @@ class Model : public Block {
   /// default uses numbers: each `block3` or `blocks.3` is a layer, in the order of registration. Other parameters
   /// belong to the first layer if they precede them, otherwise to the last one.
   virtual std::vector<std::vector<std::string>> layers() const;
+
+  /// Where public weights may be adapted to this model. The default names no place.
+  virtual Anatomy anatomy() const { return {}; }
 
   /// The kind of the task, which selects the defaults above; set by build().
   TaskKind task_kind() const noexcept { return task_kind_; }
