@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Losses against PyTorch and timm.
+// Losses and models against PyTorch, torchvision and timm.
 #include <lockstep/models/loss.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -12,28 +12,15 @@
 #include <vector>
 
 #include "data/mixing.hpp"
+#include "reference/models_families.hpp"
 #include "support/reference.hpp"
 
 namespace lockstep::testing::reference {
 namespace models_test {
 
-constexpr std::uint64_t kPrime = 1099511628211U;
-
 /// `times` * v of the formula that the file states.
 at::Tensor formula(const Json& stored) {
-  std::uint64_t hash = 14695981039346656037U;
-  for (const char letter : "a/" + stored.at("name").get<std::string>()) {
-    hash = (hash ^ static_cast<unsigned char>(letter)) * kPrime;
-  }
-  const std::vector<std::int64_t> shape = stored.at("shape");
-  const at::Tensor values = torch::empty(shape, torch::kDouble);
-  for (std::int64_t i = 0; i < values.numel(); ++i) {
-    std::uint64_t z = hash + (static_cast<std::uint64_t>(i) + 1) * 0x9E3779B97F4A7C15U;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
-    values.data_ptr<double>()[i] = static_cast<double>((z ^ (z >> 31)) >> 11) * 0x1p-52 - 1.0;
-  }
-  return values * stored.value("times", 1.0);
+  return by_formula("a/" + stored.at("name").get<std::string>(), stored.at("shape"), stored.value("times", 1.0));
 }
 
 at::Tensor doubles(const Json& stored) {
@@ -80,7 +67,8 @@ void run_loss(const Json& one_case) {
 }
 
 TEST(ReferenceModels, Files) {
-  run_topic("models", {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets"}, .run = run_loss}});
+  run_topic("models", {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets"}, .run = run_loss},
+                       golden_models("resnet.json", resnet_model, {"zero_init_residual"})});
 }
 
 // Stored as float64, but computed in float32 there: within its rounding.

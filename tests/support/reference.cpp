@@ -154,6 +154,18 @@ void run_case(const Handler& handler, const Json& one_case, const std::string& t
   }
 }
 
+/// The elements of a list, or the members of an object, each with its key as field `name`.
+Json list_of_cases(const Json& cases) {
+  if (!cases.is_object()) return cases;
+  Json list = Json::array();
+  for (const auto& [name, value] : cases.items()) {
+    if (!value.is_object()) throw std::runtime_error("the case " + name + " is not an object");
+    list.push_back(value);
+    list.back()["name"] = name;
+  }
+  return list;
+}
+
 /// @return  cases run
 std::size_t run_file(const Handler& handler, const std::string& path, const std::vector<PendingLine>& pending) {
   const Json document = load(path);
@@ -166,7 +178,7 @@ std::size_t run_file(const Handler& handler, const std::string& path, const std:
   }
   require_known_fields(document, known);
   if (!handler.run) return 0;
-  const Json& cases = document.at("cases");
+  const Json cases = list_of_cases(document.at("cases"));
   if (!cases.is_array() || cases.empty()) throw std::runtime_error("it has no list of cases");
   std::size_t count = 0;
   for (std::size_t i = 0; i < cases.size(); ++i) {

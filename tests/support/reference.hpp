@@ -20,7 +20,8 @@ struct Handler {
   std::string file;
   /// Fields beside source, how, tolerance and cases.
   std::vector<std::string> extra_fields = {};
-  /// Runs one element of `cases`: throws, or fails expectations. Empty for a file of inputs, which has no cases.
+  /// Runs one element of `cases`, or one member of an object with its key as field `name`: throws, or fails
+  /// expectations. Empty for a file of inputs, which has no cases.
   std::function<void(const Json& one_case)> run = {};
 };
 

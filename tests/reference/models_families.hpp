@@ -1,0 +1,11 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// One function for each file of model cases: how our program builds the model of a case.
+#pragma once
+
+#include "reference/models_golden.hpp"
+
+namespace lockstep::testing::reference {
+
+GoldenModel resnet_model(const Json& one_case);
+
+}  // namespace lockstep::testing::reference

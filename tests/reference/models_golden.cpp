@@ -1,0 +1,458 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "reference/models_golden.hpp"
+
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/core/section.hpp>
+#include <lockstep/data/dataset.hpp>
+#include <lockstep/models/model.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <regex>
+#include <span>
+#include <stdexcept>
+
+#include "reference/sha256.hpp"
+
+namespace lockstep::testing::reference {
+namespace models_golden {
+
+using Shape = std::vector<std::int64_t>;
+
+/// "a.b.gamma" -> "gamma"
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+std::uint64_t hash_of(const std::string& text) {
+  std::uint64_t hash = 14695981039346656037U;
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 1099511628211U;
+  return hash;
+}
+
+std::uint64_t mixed(std::uint64_t hash, std::int64_t index) {
+  std::uint64_t z = hash + (static_cast<std::uint64_t>(index) + 1) * 0x9E3779B97F4A7C15U;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9U;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBU;
+  return z ^ (z >> 31);
+}
+
+/// The value of a parameter or floating-point buffer.
+at::Tensor state_value(const std::string& salted, const Shape& shape) {
+  const std::string part = last_part(salted);
+  if (part == "gamma" || part == "gamma_1" || part == "gamma_2" || part == "layer_scale") {
+    return by_formula(salted, shape, 0.25, 0.5);
+  }
+  if (shape.size() >= 2) {
+    std::int64_t count = 1;
+    for (const std::int64_t size : shape) count *= size;
+    const double fan_in = static_cast<double>(count) / static_cast<double>(shape[0]);
+    return by_formula(salted, shape, std::sqrt(3.0 / fan_in));
+  }
+  if (part == "running_var") return by_formula(salted, shape, 0.5, 1);
+  if (part == "weight") return by_formula(salted, shape, 0.25, 1);
+  if (part == "running_mean") return by_formula(salted, shape, 0.25);
+  return by_formula(salted, shape, 0.125);
+}
+
+/// The number behind `phrase` in a text about tolerances.
+double number_after(const std::string& text, const std::string& begin, const std::string& phrase) {
+  const std::size_t at = text.find(begin);
+  const std::size_t found = at == std::string::npos ? at : text.find(phrase, at);
+  if (found == std::string::npos) throw std::runtime_error("no '" + begin + " ... " + phrase + "' in: " + text);
+  return std::stod(text.substr(found + phrase.size()));
+}
+
+struct Tolerances {
+  double relative64;  ///< of the norm of a tensor, and of losses
+  double relative32;  ///< of the norm of a tensor
+  double losses32;
+  double noise;  ///< a gradient with a smaller norm is zero
+
+  static Tolerances of(const std::string& text) {
+    return {.relative64 = number_after(text, "float64:", "relative "),
+            .relative32 = number_after(text, "float32:", "relative "),
+            .losses32 = number_after(text, "float32:", "losses "),
+            .noise = number_after(text, "gradient", "below ")};
+  }
+};
+
+/// The state of a module in the order of PyTorch's state_dict: of each module its parameters, then its buffers.
+struct State {
+  std::vector<StateEntry> entries;
+  std::vector<at::Tensor> tensors;
+  std::vector<bool> is_parameter;
+};
+
+State state_of_model(const models::Model& model) {
+  State state;
+  for (const auto& module : model.named_modules()) {
+    const std::string prefix = module.key().empty() ? "" : module.key() + ".";
+    const auto add = [&](const auto& items, bool is_parameter) {
+      for (const auto& item : items) {
+        state.entries.push_back({.name = prefix + item.key(), .shape = item.value().sizes().vec()});
+        state.tensors.push_back(item.value());
+        state.is_parameter.push_back(is_parameter);
+      }
+    };
+    add(module.value()->named_parameters(/*recurse=*/false), true);
+    add(module.value()->named_buffers(/*recurse=*/false), false);
+  }
+  return state;
+}
+
+at::Tensor flat(const at::Tensor& tensor) { return tensor.detach().to(at::kDouble).contiguous().view(-1); }
+
+/// |actual - expected| <= relative * |tensor|
+void expect_relative(double actual, double expected, double scale, const std::string& what) {
+  EXPECT_LE(std::abs(actual - expected), scale) << what << ": " << actual << " instead of " << expected;
+}
+
+/// Compares with all numbers of a tensor, or with norm, mean, first and last ones.
+void expect_tensor(const at::Tensor& tensor, const Json& stored, double relative, const std::string& what) {
+  ASSERT_EQ(tensor.sizes().vec(), stored.at("shape").get<Shape>()) << what;
+  const at::Tensor values = flat(tensor);
+  if (stored.contains("data")) {
+    const at::Tensor expected = torch::tensor(numbers(stored).data, at::kDouble);
+    EXPECT_LE((values - expected).norm().item<double>(), relative * expected.norm().item<double>()) << what;
+    return;
+  }
+  require_known_fields(stored, {"shape", "norm", "mean", "first", "last", "dtype"});
+  const double norm = stored.at("norm");
+  expect_relative(values.norm().item<double>(), norm, relative * norm, what + " norm");
+  expect_relative(values.mean().item<double>(), stored.at("mean"), relative * norm, what + " mean");
+  const auto expect_part = [&](const at::Tensor& part, const Json& numbers, const std::string& name) {
+    for (std::size_t i = 0; i < numbers.size(); ++i) {
+      expect_relative(part[static_cast<std::int64_t>(i)].item<double>(), numbers[i], relative * norm,
+                      what + " " + name);
+    }
+  };
+  expect_part(values, stored.at("first"), "first");
+  expect_part(values.slice(0, values.numel() - std::ssize(stored.at("last"))), stored.at("last"), "last");
+}
+
+/// Compares with [norm, first, middle, last], or with the value of a scalar.
+/// @param noise  a norm below it is zero
+/// @param zero   what counts as zero then
+void expect_four(const at::Tensor& tensor, const Json& stored, double relative, const std::string& what,
+                 double noise = 0, double zero = 0) {
+  const at::Tensor values = flat(tensor);
+  if (!stored.is_array()) {
+    EXPECT_EQ(values.item<double>(), stored.get<double>()) << what;
+    return;
+  }
+  const std::vector<double> expected = stored;
+  ASSERT_EQ(expected.size(), 4U) << what;
+  const double norm = values.norm().item<double>();
+  if (expected[0] < noise) {
+    EXPECT_LE(norm, zero) << what;
+    return;
+  }
+  expect_relative(norm, expected[0], relative * expected[0], what + " norm");
+  const std::int64_t count = values.numel();
+  expect_relative(values[0].item<double>(), expected[1], relative * expected[0], what + " first");
+  expect_relative(values[count / 2].item<double>(), expected[2], relative * expected[0], what + " middle");
+  expect_relative(values[count - 1].item<double>(), expected[3], relative * expected[0], what + " last");
+}
+
+void expect_listing(const std::vector<std::string>& lines, const Json& stored) {
+  if (stored.is_array()) {
+    EXPECT_EQ(lines, stored.get<std::vector<std::string>>());
+    return;
+  }
+  require_known_fields(stored, {"entries", "sha256"});
+  EXPECT_EQ(lines.size(), stored.at("entries").get<std::size_t>());
+  std::string text;
+  for (const std::string& line : lines) text += line + "\n";
+  EXPECT_EQ(sha256({reinterpret_cast<const std::uint8_t*>(text.data()), text.size()}),
+            stored.at("sha256").get<std::string>());
+}
+
+/// A model of a case, with its state by the formula.
+struct Built {
+  std::shared_ptr<models::Model> model;
+  std::vector<StateEntry> entries;          ///< of the library
+  std::map<std::string, at::Tensor> state;  ///< by the library's names, of the library's shapes
+  std::vector<std::string> lines;
+};
+
+Built build(const GoldenModel& golden, const std::string& salt, at::ScalarType dtype) {
+  Section keys = Section::with_defaults("model", models::model_keys());
+  for (const auto& [key, value] : golden.keys) keys.set(key, value, "test");
+  Built built{.model = models::build(keys, golden.task, /*seed=*/1, dtype), .entries = {}, .state = {}, .lines = {}};
+  const State own = state_of_model(*built.model);
+  built.entries = golden.public_state ? golden.public_state(own.entries) : own.entries;
+  if (built.entries.size() != own.entries.size()) throw std::runtime_error("the map of names leaves out entries");
+  const torch::NoGradGuard no_grad;
+  for (const StateEntry& entry : built.entries) {
+    const auto found = std::find_if(own.entries.begin(), own.entries.end(),
+                                    [&](const StateEntry& ours) { return ours.name == entry.ours(); });
+    if (found == own.entries.end()) throw std::runtime_error("our model has no " + entry.ours());
+    at::Tensor tensor = own.tensors[static_cast<std::size_t>(found - own.entries.begin())];
+    const bool is_integer = !tensor.is_floating_point();
+    built.lines.push_back(line_of(entry, is_integer));
+    if (is_integer) {
+      tensor.fill_(7);
+    } else {
+      tensor.copy_(state_value(salt + entry.name, entry.shape).view(tensor.sizes()));
+    }
+    built.state[entry.name] = tensor;
+  }
+  return built;
+}
+
+/// Sets the pixels that the case leaves out of the loss: "rows 0-1, columns 0-2 of every picture set to 255".
+void ignore_pixels(at::Tensor target, const std::string& text) {
+  const std::regex form(R"(rows (\d+)-(\d+), columns (\d+)-(\d+) of every picture set to (\d+))");
+  std::smatch found;
+  if (!std::regex_match(text, found, form)) throw std::runtime_error("no test knows how to apply: " + text);
+  const auto at = [&found](std::size_t i) { return std::stoll(found[i].str()); };
+  target.slice(1, at(1), at(2) + 1).slice(2, at(3), at(4) + 1).fill_(data::kIgnored);
+}
+
+at::Tensor target_of_case(const Json& stored, const std::string& salt) {
+  require_known_fields(stored, {"name", "shape", "below", "values", "kind", "then"});
+  const std::string name = salt + stored.at("name").get<std::string>();
+  const Shape shape = stored.at("shape");
+  if (!stored.contains("below")) return by_formula(name, shape);
+  at::Tensor classes = classes_by_formula(name, shape, stored.at("below"));
+  if (stored.contains("values")) {
+    EXPECT_TRUE(at::equal(classes.view(-1), torch::tensor(stored.at("values").get<Shape>()))) << name;
+  }
+  if (stored.contains("then")) ignore_pixels(classes, stored.at("then"));
+  return classes;
+}
+
+struct Forwarded {
+  at::Tensor output;
+  at::Tensor loss;
+};
+
+Forwarded forward(models::Model& model, const batch::Batch& batch, bool is_training) {
+  model.train(is_training);
+  const at::AutoGradMode grad_mode(is_training);
+  const batch::Outputs outputs = models::run(model, batch);
+  return {.output = outputs.main(), .loss = models::total_loss(models::losses_of(model, outputs, batch))};
+}
+
+struct Run {
+  const Json& one_case;
+  const GoldenModel& golden;
+  std::string salt;
+  Tolerances tolerances;
+
+  batch::Batch batch(at::ScalarType dtype) const {
+    const Json& input = one_case.at("input");
+    require_known_fields(input, {"name", "shape"});
+    return batch::Batch(by_formula(salt + input.at("name").get<std::string>(), input.at("shape")).to(dtype),
+                        target_of_case(one_case.at("target"), salt));
+  }
+
+  void expect_loss(const at::Tensor& loss, const char* field, double relative) const {
+    const double expected = one_case.at(field);
+    EXPECT_NEAR(loss.item<double>(), expected, relative * std::max(1.0, std::abs(expected))) << field;
+  }
+
+  void expect_gradients(const Built& built) const {
+    double square_sum = 0;
+    for (const at::Tensor& parameter : built.model->parameters()) {
+      square_sum += std::pow(flat(parameter.grad()).norm().item<double>(), 2);
+    }
+    const double norm = one_case.at("gradient_norm");
+    const double relative = tolerances.relative64;
+    expect_relative(std::sqrt(square_sum), norm, relative * norm, "gradient_norm");
+    for (const auto& [name, four] : one_case.at("gradients").items()) {
+      ASSERT_TRUE(built.state.contains(name)) << name;
+      expect_four(built.state.at(name).grad(), four, relative, "gradient of " + name, tolerances.noise,
+                  relative * norm);
+    }
+  }
+
+  void doubles() const {
+    const Built built = build(golden, salt, at::kDouble);
+    std::int64_t count = 0;
+    for (const at::Tensor& parameter : built.model->parameters()) count += parameter.numel();
+    EXPECT_EQ(count, one_case.at("parameters").get<std::int64_t>());
+    expect_listing(built.lines, one_case.at("state_dict"));
+    const batch::Batch inputs = batch(at::kDouble);
+    const double relative = tolerances.relative64;
+    const Forwarded evaluated = forward(*built.model, inputs, false);
+    expect_tensor(evaluated.output, one_case.at("eval_output"), relative, "eval_output");
+    expect_loss(evaluated.loss, "eval_loss", relative);
+    const Forwarded trained = forward(*built.model, inputs, true);
+    const Json& output = one_case.at("train_output");
+    const bool is_same = output == "equal to eval_output";
+    expect_tensor(trained.output, one_case.at(is_same ? "eval_output" : "train_output"), relative, "train_output");
+    expect_loss(trained.loss, "train_loss", relative);
+    trained.loss.backward();
+    expect_gradients(built);
+    const Json buffers = one_case.value("buffers_after_forward", Json::object());
+    for (const auto& [name, four] : buffers.items()) {
+      ASSERT_TRUE(built.state.contains(name)) << name;
+      expect_four(built.state.at(name), four, relative, name);
+    }
+    step(*built.model);
+    // The losses after a step amplify differences of the step.
+    expect_loss(forward(*built.model, inputs, true).loss, "train_loss_after_step", relative);
+    expect_loss(forward(*built.model, inputs, false).loss, "eval_loss_after_step", relative);
+  }
+
+  void step(models::Model& model) const {
+    const torch::NoGradGuard no_grad;
+    const double lr = one_case.at("sgd_lr");
+    for (at::Tensor& parameter : model.parameters()) parameter.sub_(parameter.grad(), lr);
+  }
+
+  void floats() const {
+    const Built built = build(golden, salt, at::kFloat);
+    const batch::Batch inputs = batch(at::kFloat);
+    const Forwarded evaluated = forward(*built.model, inputs, false);
+    expect_tensor(evaluated.output, one_case.at("eval_output_float32"), tolerances.relative32, "eval_output_float32");
+    expect_loss(evaluated.loss, "eval_loss_float32", tolerances.losses32);
+    expect_loss(forward(*built.model, inputs, true).loss, "train_loss", 100 * tolerances.losses32);
+  }
+};
+
+const std::vector<std::string>& known_fields() {
+  static const std::vector<std::string> fields = {"name",
+                                                  "what",
+                                                  "input",
+                                                  "target",
+                                                  "parameters",
+                                                  "state_dict",
+                                                  "eval_output",
+                                                  "eval_loss",
+                                                  "train_loss",
+                                                  "train_output",
+                                                  "gradients",
+                                                  "gradient_norm",
+                                                  "buffers_after_forward",
+                                                  "sgd_lr",
+                                                  "train_loss_after_step",
+                                                  "eval_loss_after_step",
+                                                  "eval_output_float32",
+                                                  "eval_loss_float32"};
+  return fields;
+}
+
+/// "img_size=(32, 48), up='nearest'" of a Python call as JSON text.
+std::string json_of(std::string python) {
+  const auto replace = [&python](const char* from, const char* to) {
+    python = std::regex_replace(python, std::regex(from), to);
+  };
+  replace("'", "\"");
+  replace("\\bTrue\\b", "true");
+  replace("\\bFalse\\b", "false");
+  replace("\\bNone\\b", "null");
+  replace("\\(", "[");
+  replace(",? *\\)", "]");
+  replace("([A-Za-z_0-9]+)=", "\"$1\": ");
+  return python;
+}
+
+}  // namespace models_golden
+
+using namespace models_golden;
+
+Handler golden_models(const std::string& file, std::function<GoldenModel(const Json& one_case)> family,
+                      const std::vector<std::string>& extra_fields) {
+  std::vector<std::string> fields = {"salt", "formula"};
+  fields.insert(fields.end(), extra_fields.begin(), extra_fields.end());
+  const auto run = [path = "models/" + file, family = std::move(family)](const Json& one_case) {
+    require_known_fields(one_case, known_fields());
+    const Json document = load(path);
+    const GoldenModel golden = family(one_case);
+    const Run cases{.one_case = one_case,
+                    .golden = golden,
+                    .salt = document.at("salt"),
+                    .tolerances = Tolerances::of(document.at("tolerance"))};
+    cases.doubles();
+    cases.floats();
+  };
+  return {.file = file, .extra_fields = fields, .run = run};
+}
+
+Task task_of(const Json& one_case) {
+  const Shape input = one_case.at("input").at("shape");
+  const Json& target = one_case.at("target");
+  const Shape shape = target.at("shape");
+  Task task{.sample_shape = {input.begin() + 1, input.end()}, .classes = target.value("below", std::int64_t{0})};
+  if (!target.contains("below")) {
+    task.kind = TaskKind::regression;
+    task.classes = shape.at(1);
+  } else if (shape.size() == 3) {
+    task.kind = TaskKind::segmentation;
+  }
+  return task;
+}
+
+Json options_of(const Json& one_case) {
+  const std::string what = one_case.at("what");
+  const std::size_t brace = what.find('{');
+  if (brace != std::string::npos) return Json::parse(json_of(what.substr(brace, what.rfind('}') - brace + 1)));
+  const std::size_t begin = what.find('(');
+  if (begin == std::string::npos || what.find('=', begin) == std::string::npos) return Json::object();
+  int depth = 0;
+  std::size_t end = begin;
+  do {
+    depth += what[end] == '(' ? 1 : what[end] == ')' ? -1 : 0;
+  } while (depth > 0 && ++end < what.size());
+  // Arguments without a name are left out.
+  const std::regex named(R"([A-Za-z_0-9]+=(\([^()]*\)|[^,()]+))");
+  const std::string arguments = what.substr(begin + 1, end - begin - 1);
+  std::string object;
+  for (std::sregex_iterator i(arguments.begin(), arguments.end(), named); i != std::sregex_iterator(); ++i) {
+    object += (object.empty() ? "" : ", ") + json_of(i->str());
+  }
+  return Json::parse("{" + object + "}");
+}
+
+std::vector<StateEntry> state_of(const Json& one_case) {
+  std::vector<StateEntry> entries;
+  if (!one_case.at("state_dict").is_array()) return entries;
+  for (const std::string line : one_case.at("state_dict")) {
+    const std::size_t space = line.find(' ');
+    StateEntry entry{.name = line.substr(0, space), .shape = {}};
+    std::string sizes = line.substr(space + 1);
+    while (!sizes.empty() && !sizes.starts_with("scalar")) {
+      std::size_t used = 0;
+      entry.shape.push_back(std::stoll(sizes, &used));
+      sizes = used < sizes.size() && sizes[used] == 'x' ? sizes.substr(used + 1) : "";
+    }
+    entries.push_back(entry);
+  }
+  return entries;
+}
+
+std::string line_of(const StateEntry& entry, bool is_integer) {
+  std::string sizes;
+  for (const std::int64_t size : entry.shape) sizes += (sizes.empty() ? "" : "x") + std::to_string(size);
+  return entry.name + " " + (sizes.empty() ? "scalar" : sizes) + (is_integer ? " int64" : "");
+}
+
+at::Tensor by_formula(const std::string& name, const Shape& shape, double scale, double shift) {
+  const at::Tensor values = torch::empty(shape, at::kDouble);
+  const std::uint64_t hash = hash_of(name);
+  const std::span elements(values.data_ptr<double>(), static_cast<std::size_t>(values.numel()));
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    const double v = static_cast<double>(mixed(hash, static_cast<std::int64_t>(i)) >> 11) * 0x1p-52 - 1.0;
+    const double scaled = v * scale;
+    elements[i] = scaled + shift;
+  }
+  return values;
+}
+
+at::Tensor classes_by_formula(const std::string& name, const Shape& shape, std::int64_t below) {
+  const at::Tensor values = torch::empty(shape, at::kLong);
+  const std::uint64_t hash = hash_of(name);
+  const std::span elements(values.data_ptr<std::int64_t>(), static_cast<std::size_t>(values.numel()));
+  for (std::size_t i = 0; i < elements.size(); ++i) {
+    elements[i] =
+        static_cast<std::int64_t>(mixed(hash, static_cast<std::int64_t>(i)) % static_cast<std::uint64_t>(below));
+  }
+  return values;
+}
+
+}  // namespace lockstep::testing::reference

@@ -1,0 +1,63 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Cases of whole models: parameters by a formula of name and index, then state, outputs, losses, gradients, statistics
+// and one SGD step against those of a public library. A family of models adds one function: the keys of a case.
+#pragma once
+
+#include <lockstep/core/task.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "support/reference.hpp"
+
+namespace at {
+class Tensor;
+}
+
+namespace lockstep::testing::reference {
+
+/// One entry of the state of a model. Names are as in the files.
+struct StateEntry {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  std::string own_name = {};  ///< in our model; empty = the same
+
+  const std::string& ours() const { return own_name.empty() ? name : own_name; }
+};
+
+/// How our program builds the model of a case.
+struct GoldenModel {
+  std::map<std::string, std::string> keys;  ///< of section `model`: {"name", "resnet50"}
+  Task task;
+  /// From our state to that of the library, in the library's order; empty = they are the same.
+  std::function<std::vector<StateEntry>(const std::vector<StateEntry>& ours)> public_state = {};
+};
+
+/// Runs the cases of a file: in float64 all fields, in float32 those that end with _float32 and the losses. Sizes,
+/// formula salt and tolerances are those of the file.
+/// @param file         below the reference folder, such as "models/resnet.json"
+/// @param family       keys, task and names for a case; a throw fails the case
+/// @param extra_fields  of the file, which other tests read
+Handler golden_models(const std::string& file, std::function<GoldenModel(const Json& one_case)> family,
+                      const std::vector<std::string>& extra_fields = {});
+
+/// The task that input and target of a case stand for: segmentation for [N, H, W] classes, regression for real numbers.
+Task task_of(const Json& one_case);
+/// The dictionary or the named arguments in the text `what`, such as {'depth': 3, 'class_token': False} or
+/// (depths=(1,2), up='nearest'): numbers, truths, texts and lists. An empty object if there is none.
+Json options_of(const Json& one_case);
+/// The entries of `state_dict`, if the case lists them.
+std::vector<StateEntry> state_of(const Json& one_case);
+/// "name 2x3" or "name scalar int64", as files state an entry.
+std::string line_of(const StateEntry& entry, bool is_integer);
+
+/// The tensor of a name: v of the formula times `scale` plus `shift`, float64.
+at::Tensor by_formula(const std::string& name, const std::vector<std::int64_t>& shape, double scale = 1,
+                      double shift = 0);
+/// Whole numbers of a name below `below`, int64.
+at::Tensor classes_by_formula(const std::string& name, const std::vector<std::int64_t>& shape, std::int64_t below);
+
+}  // namespace lockstep::testing::reference
