@@ -93,18 +93,19 @@ FileKind kind_of(const Source& source) {
   source.refuse("it is not a Lockstep checkpoint, safetensors, PyTorch, npz or HDF5 file", CheckpointFault::other_kind);
 }
 
-Archive read_zip(const Source& source, const std::string& head) {
-  if (!head.starts_with("PK")) {
+Archive read_any_pytorch(const Source& source, const std::string& head, std::vector<std::string>* skipped_classes) {
+  if (is_tar(head)) {
     source.refuse(
-        "it is a PyTorch file in the format used before version 1.6, which is not supported: load it in Python and "
+        "it is a PyTorch file in the format used before version 0.4, which is not supported: load it in Python and "
         "call torch.save again",
         CheckpointFault::other_kind);
   }
+  if (!head.starts_with("PK")) return read_legacy_pytorch(source, skipped_classes);
   const Zip zip(source);
-  return is_pytorch(zip) ? read_pytorch(zip) : read_npz(zip);
+  return is_pytorch(zip) ? read_pytorch(zip, skipped_classes) : read_npz(zip);
 }
 
-Archive read_kind(const DiskSource& source) {
+Archive read_kind(const DiskSource& source, std::vector<std::string>* skipped_classes) {
   switch (kind_of(source)) {
     case FileKind::lockstep:
       source.refuse("it is a Lockstep checkpoint, not a file of another program");
@@ -115,7 +116,7 @@ Archive read_kind(const DiskSource& source) {
     case FileKind::safetensors_index:
       return read_safetensors_index(source);
     case FileKind::pytorch:
-      return read_zip(source, head_of(source));
+      return read_any_pytorch(source, head_of(source), skipped_classes);
     case FileKind::npz:
       return read_npz(Zip(source));
     case FileKind::unknown:
@@ -261,10 +262,10 @@ std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
-Archive read_foreign(const std::string& path) {
+Archive read_foreign(const std::string& path, std::vector<std::string>* skipped_classes) {
   const DiskSource source(path);
   try {
-    return read_kind(source);
+    return read_kind(source, skipped_classes);
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;
     source.refuse(error.what(), error.fault());

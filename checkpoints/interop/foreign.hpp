@@ -41,11 +41,15 @@ std::vector<std::string> files_of(const std::string& path);
 /// copied, so that every array is in row-major order and starts on a multiple of its element's size. Two names of one
 /// tensor (tied weights) are links.
 ///
+/// Objects of unknown classes in a PyTorch file, such as argparse.Namespace, are left out: nothing is built.
+///
 /// An HDF5 file is parsed in a child process that can open nothing; attributes that are no single number or text of
 /// fixed length are left out.
+/// @param skipped_classes  where given, the classes of what was left out, and where: "argparse.Namespace (under
+/// 'args')"
 /// @throws CheckpointError  in one sentence: unreadable, malformed, damaged, of an element type that DType lacks
 ///                          (naming the array), holding anything but data, or claiming more than it may hold
-Archive read_foreign(const std::string& path);
+Archive read_foreign(const std::string& path, std::vector<std::string>* skipped_classes = nullptr);
 
 enum class ExportKind { safetensors, pytorch, npz, hdf5 };
 

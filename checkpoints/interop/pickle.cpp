@@ -66,6 +66,9 @@ class Machine {
       }
     }
     pickle_.root = pop();
+    pickle_.size = at_;
+    const PickleValue& root = value(pickle_.root);
+    if (is_unknown(root)) refuse_class(root);
     return std::move(pickle_);
   }
 
@@ -138,6 +141,7 @@ class Machine {
     return found;
   }
   void append(Kind kind, const char* what, const std::vector<std::uint32_t>& items) {
+    if (value(peek()).kind == Kind::unknown) return;  // what an unknown object holds is left out
     auto& known = top(kind, what).items;
     known.insert(known.end(), items.begin(), items.end());
   }
@@ -243,12 +247,13 @@ class Machine {
         push_storage();
         return true;
       case 'R':
-      case 0x81:
         reduce();
         return true;
+      case 0x81:
+        create();
+        return true;
       case 'b':
-        pop();  // a map's attributes, such as the versions of a model's layers: not needed
-        top(Kind::map, "a map with attributes");
+        set_state(pop());
         return true;
       default:
         return false;
@@ -307,10 +312,8 @@ class Machine {
     // A dot inside the second line would lead elsewhere; no allowed name has one there.
     const bool is_split_well = row != std::end(kAllowedNames) && row->name.rfind('.') == module.size();
     if (!is_split_well) {
-      fail(quoted("it imports", name) + nearest_key() +
-               ", which is not a container or an element type of tensors; nothing was executed. In Python, save "
-               "model.state_dict() instead",
-           CheckpointFault::refused);
+      push(PickleValue{.kind = Kind::unknown_name, .text = name, .items = {}});
+      return;
     }
     if (row->kind == Named::dtype) {
       push(PickleValue{.kind = Kind::dtype, .dtype = row->dtype, .text = name, .items = {}});
@@ -330,8 +333,41 @@ class Machine {
 
   // --- what is built of them ---
 
+  static bool is_unknown(const PickleValue& found) {
+    return found.kind == Kind::unknown || found.kind == Kind::unknown_name;
+  }
+  [[noreturn]] void refuse_class(const PickleValue& found) {
+    fail(refused_class(found.text, found.integer != 0) + nearest_key(), CheckpointFault::refused);
+  }
+
+  /// An object of a class. Of an unknown class, the arguments are left out.
+  void create() {
+    const std::uint32_t args = pop();
+    if (value(peek()).kind != Kind::unknown_name) {
+      stack_.push_back(args);
+      return reduce();
+    }
+    if (value(args).kind != Kind::tuple) fail("it creates an object without a tuple");
+    push(PickleValue{.kind = Kind::unknown, .text = value(pop()).text, .items = {}});
+  }
+
+  /// The attributes of an object, such as the versions of a model's layers, are not needed.
+  void set_state(std::uint32_t state) {
+    PickleValue& object = value(peek());
+    if (object.kind == Kind::map) {
+      if (is_unknown(value(state))) refuse_class(value(state));
+      return;
+    }
+    if (object.kind != Kind::unknown) fail("it uses a value of another type as a map with attributes");
+    const PickleValue& attributes = value(state);
+    for (std::size_t i = 0; attributes.kind == Kind::map && i < attributes.items.size(); i += 2) {
+      if (value(attributes.items[i]).text == "_parameters") object.integer = 1;
+    }
+  }
+
   const AllowedName& name_of(std::uint32_t index) {
     const PickleValue& found = value(index);
+    if (is_unknown(found)) refuse_class(found);
     if (found.kind != Kind::name) fail("it calls a value that is not a name");
     return kAllowedNames[found.integer];
   }
@@ -389,6 +425,12 @@ class Machine {
     const std::uint32_t args_at = pop();
     if (value(args_at).kind != Kind::tuple) fail("it calls a name without a tuple");
     const std::vector<std::uint32_t> args = value(args_at).items;
+    const std::string& called = value(peek()).text;
+    if (value(peek()).kind == Kind::unknown_name &&
+        std::find(std::begin(kSkippedCalls), std::end(kSkippedCalls), called) != std::end(kSkippedCalls)) {
+      push(PickleValue{.kind = Kind::unknown, .text = value(pop()).text, .items = {}});
+      return;
+    }
     switch (name_of(pop()).kind) {
       case Named::ordered_map:
         return push_map(args);
@@ -399,6 +441,7 @@ class Machine {
         return push_tensor(args, true);
       case Named::parameter:
       case Named::rebuilt_parameter:
+        if (!args.empty() && is_unknown(value(args[0]))) refuse_class(value(args[0]));
         if (args.empty() || value(args[0]).kind != Kind::tensor) fail("a parameter is not a tensor");
         stack_.push_back(args[0]);
         return;
@@ -459,6 +502,16 @@ class Machine {
 };
 
 }  // namespace
+
+std::string refused_class(const std::string& name, bool is_module) {
+  if (is_module) {
+    return quoted("it contains a whole module", name) +
+           " instead of its tensors; nothing was executed. In Python, save model.state_dict() instead";
+  }
+  return quoted("it imports", name) +
+         ", which is not a container or an element type of tensors; nothing was executed. In Python, save "
+         "model.state_dict() instead";
+}
 
 Pickle parse_pickle(std::span<const std::byte> bytes) { return Machine(bytes).run(); }
 

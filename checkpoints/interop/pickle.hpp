@@ -11,7 +11,8 @@
 #include <vector>
 
 /// Python's pickles as PyTorch writes them, read as data: an allow list of opcodes and of names makes values of the
-/// kinds below, and nothing is ever called or looked up.
+/// kinds below, and nothing is ever called or looked up. Objects of other classes, such as argparse.Namespace, remain
+/// empty values with the name of their class.
 namespace lockstep::checkpoints {
 
 /// One value. Values refer to others by their index, and may do so in circles.
@@ -26,10 +27,12 @@ struct PickleValue {
     bytes,  ///< bytearray, in `text`
     list,   ///< list, set, torch.Size, and complex as two numbers
     tuple,
-    map,      ///< items: key, value, key, value, ...
-    name,     ///< an allowed name: `integer` is its row of kAllowedNames
-    storage,  ///< `integer` bytes of `dtype`, under the key `text`
-    tensor,   ///< `integer` is its place in Pickle::tensors
+    map,           ///< items: key, value, key, value, ...
+    name,          ///< an allowed name: `integer` is its row of kAllowedNames
+    unknown_name,  ///< another name, in `text`
+    unknown,       ///< an object of another class, in `text`; `integer` is 1 if it is a module with parameters
+    storage,       ///< `integer` bytes of `dtype`, under the key `text`
+    tensor,        ///< `integer` is its place in Pickle::tensors
   };
   Kind kind = Kind::none;
   DType dtype = DType::uint8;
@@ -51,7 +54,11 @@ struct Pickle {
   std::deque<PickleValue> values;
   std::vector<PickleTensor> tensors;
   std::uint32_t root = 0;
+  std::size_t size = 0;  ///< bytes that were read
 };
+
+/// The message about a class that cannot be read, without where it is.
+std::string refused_class(const std::string& name, bool is_module);
 
 /// Reads the first pickle in `bytes`; what follows its end is not looked at.
 /// @throws CheckpointError  without a path, with the opcode and the byte

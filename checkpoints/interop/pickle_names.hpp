@@ -73,4 +73,20 @@ inline constexpr AllowedName kAllowedNames[] = {
     {"torch.complex128", Named::dtype, DType::complex128},
 };
 
+/// Functions and classes whose results are left out like objects of unknown classes: they create numbers, arrays, paths
+/// and counters beside the tensors. Any other call is refused.
+inline constexpr std::string_view kSkippedCalls[] = {
+    "numpy.core.multiarray.scalar",
+    "numpy.core.multiarray._reconstruct",
+    "numpy._core.multiarray.scalar",
+    "numpy._core.multiarray._reconstruct",
+    "numpy.dtype",
+    "_codecs.encode",
+    "collections.Counter",
+    "collections.defaultdict",
+    "pathlib.PosixPath",
+    "pathlib.WindowsPath",
+    "__builtin__.getattr",  // a method of an array that a history of values refers to
+};
+
 }  // namespace lockstep::checkpoints

@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 #include <unordered_map>
+#include <utility>
 
 #include "checkpoints/format/limits.hpp"
 #include "checkpoints/interop/pickle.hpp"
@@ -28,22 +29,23 @@ std::string folder_of(const Zip& zip) {
   return "";
 }
 
+/// Where the bytes of storages are.
+class Storages {
+ public:
+  virtual ~Storages() = default;
+  /// @param object  for messages
+  virtual Block read(const PickleValue& storage, const std::string& object) = 0;
+};
+
+/// Puts the values of a pickle into an archive.
 class PyTorchReader {
  public:
-  explicit PyTorchReader(const Zip& zip)
-      : zip_(zip), source_(zip.source()), expansion_(zip.source()), folder_(folder_of(zip)) {
+  PyTorchReader(const Source& source, Expansion& expansion, Pickle pickle, Storages& storages)
+      : source_(source), expansion_(expansion), pickle_(std::move(pickle)), storage_bytes_(storages) {
     archive_.set_origin(source_.path());
   }
 
   Archive read() {
-    if (folder_.empty())
-      source_.refuse("it is a zip archive without the record data.pkl of a PyTorch file", CheckpointFault::other_kind);
-    if (zip_.find(folder_ + "/constants.pkl") != nullptr) {
-      source_.refuse("it is a TorchScript program: in Python, call torch.save(torch.jit.load(...).state_dict())",
-                     CheckpointFault::other_kind);
-    }
-    require_little_endian();
-    pickle_ = parse(read_stored(*zip_.find(folder_ + std::string(kPickle)), "data.pkl"));
     const PickleValue& root = pickle_.values[pickle_.root];
     if (root.kind == Kind::tensor) {
       put_tensor(root, "/tensor");
@@ -52,33 +54,12 @@ class PyTorchReader {
     } else {
       source_.refuse("data.pkl", "it contains no map, list or tensor");
     }
-    read_metadata(zip_, folder_ + "/extra/metadata.json", archive_);
     return std::move(archive_);
   }
 
+  const std::vector<std::string>& skipped_classes() const noexcept { return skipped_; }
+
  private:
-  Pickle parse(const Block& block) const {
-    try {
-      return parse_pickle(block.bytes);
-    } catch (const CheckpointError& error) {
-      source_.refuse("data.pkl", error.what(), error.fault());
-    }
-  }
-
-  Block read_stored(const ZipRecord& record, const std::string& object) {
-    if (record.is_deflated)
-      source_.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
-    return zip_.read(record, object, expansion_);
-  }
-
-  void require_little_endian() {
-    const ZipRecord* record = zip_.find(folder_ + "/byteorder");
-    if (record == nullptr) return;
-    const Block block = read_stored(*record, "byteorder");
-    const std::string_view order(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
-    if (order != "little") source_.refuse("its bytes are in big-endian order: save it again on another machine");
-  }
-
   // --- the tree ---
 
   /// @param path  of the map or list; "" for the root
@@ -127,6 +108,11 @@ class PyTorchReader {
       case Kind::map:
         if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
+      case Kind::unknown:
+      case Kind::unknown_name:
+        if (value.integer != 0) source_.refuse(child, refused_class(value.text, true), CheckpointFault::refused);
+        skipped_.push_back(value.text + " (" + quoted("under", name) + ")");
+        return;
       case Kind::name:
       case Kind::storage:
         source_.refuse(child, "it is a class or a storage, not data");
@@ -164,18 +150,9 @@ class PyTorchReader {
   }
 
   const Block& storage_of(const PickleValue& storage, const std::string& path) {
-    const std::string& key = storage.text;
-    const ZipRecord* record = zip_.find(folder_ + "/data/" + key);
-    if (record == nullptr || key.find('/') != std::string::npos) {
-      source_.refuse(path, "the record with its data is missing: " + quoted("data", key));
-    }
-    if (record->bytes != static_cast<std::uint64_t>(storage.integer)) {
-      source_.refuse(path, "its storage should have " + std::to_string(storage.integer) +
-                               " bytes, but its record has " + std::to_string(record->bytes));
-    }
-    const auto known = storages_.find(key);
+    const auto known = storages_.find(storage.text);
     if (known != storages_.end()) return known->second;
-    return storages_.emplace(key, read_stored(*record, path)).first->second;
+    return storages_.emplace(storage.text, storage_bytes_.read(storage, path)).first->second;
   }
 
   void require_inside(const PickleTensor& tensor, std::uint64_t nbytes, std::uint64_t storage_bytes,
@@ -207,22 +184,169 @@ class PyTorchReader {
   /// What makes two tensors one: storage, type, first element, shape and strides.
   using View = std::tuple<std::string, DType, std::int64_t, std::vector<std::int64_t>, std::vector<std::int64_t>>;
 
-  const Zip& zip_;
   const Source& source_;
-  Expansion expansion_;
-  std::string folder_;
+  Expansion& expansion_;
   Pickle pickle_;
+  Storages& storage_bytes_;
   Archive archive_;
   std::unordered_map<std::string, Block> storages_;
   std::map<View, std::string> views_;  ///< path of each
+  std::vector<std::string> skipped_;
   std::size_t visited_ = 0;
+};
+
+Pickle parse(const Source& source, std::span<const std::byte> bytes) {
+  try {
+    return parse_pickle(bytes);
+  } catch (const CheckpointError& error) {
+    source.refuse("data.pkl", error.what(), error.fault());
+  }
+}
+
+Archive read_pickled(const Source& source, Expansion& expansion, Pickle pickle, Storages& storages,
+                     std::vector<std::string>* skipped_classes) {
+  PyTorchReader reader(source, expansion, std::move(pickle), storages);
+  Archive archive = reader.read();
+  if (skipped_classes != nullptr) *skipped_classes = reader.skipped_classes();
+  return archive;
+}
+
+/// Each storage is a record of the zip archive.
+class ZipStorages : public Storages {
+ public:
+  ZipStorages(const Zip& zip, std::string folder, Expansion& expansion)
+      : zip_(zip), source_(zip.source()), folder_(std::move(folder)), expansion_(expansion) {}
+
+  Block read(const PickleValue& storage, const std::string& object) override {
+    const std::string& key = storage.text;
+    const ZipRecord* record = zip_.find(folder_ + "/data/" + key);
+    if (record == nullptr || key.find('/') != std::string::npos) {
+      source_.refuse(object, "the record with its data is missing: " + quoted("data", key));
+    }
+    if (record->bytes != static_cast<std::uint64_t>(storage.integer)) {
+      source_.refuse(object, "its storage should have " + std::to_string(storage.integer) +
+                                 " bytes, but its record has " + std::to_string(record->bytes));
+    }
+    return read_stored(*record, object);
+  }
+
+  Block read_stored(const ZipRecord& record, const std::string& object) {
+    if (record.is_deflated)
+      source_.refuse(object, "its record is compressed, but PyTorch files are not compressed; this is not allowed");
+    return zip_.read(record, object, expansion_);
+  }
+
+  void require_little_endian() {
+    const ZipRecord* record = zip_.find(folder_ + "/byteorder");
+    if (record == nullptr) return;
+    const Block block = read_stored(*record, "byteorder");
+    const std::string_view order(reinterpret_cast<const char*>(block.bytes.data()), block.bytes.size());
+    if (order != "little") source_.refuse("its bytes are in big-endian order: save it again on another machine");
+  }
+
+ private:
+  const Zip& zip_;
+  const Source& source_;
+  std::string folder_;
+  Expansion& expansion_;
+};
+
+// --- the format before version 1.6: pickles of a magic number, a version, the system, the values and the keys of the
+// storages, then for each key the number of elements and the bytes ---
+
+constexpr std::string_view kLegacyMagic = "119547037146038801333356";
+constexpr std::int64_t kLegacyVersion = 1001;
+constexpr std::uint64_t kMaxLegacyPickles = std::uint64_t{64} << 20;
+constexpr std::uint64_t kCountBytes = 8;
+
+class LegacyStorages : public Storages {
+ public:
+  LegacyStorages(const Source& source, const Pickle& values, const Pickle& keys, std::uint64_t begin)
+      : source_(source) {
+    std::map<std::string, const PickleValue*> by_key;
+    for (const PickleValue& value : values.values) {
+      if (value.kind == Kind::storage) by_key.emplace(value.text, &value);
+    }
+    const PickleValue& list = keys.values[keys.root];
+    if (list.kind != Kind::list) source.refuse("its list of storages is malformed");
+    for (const std::uint32_t item : list.items) {
+      const auto found = by_key.find(keys.values[item].text);
+      if (found == by_key.end()) source.refuse("its list of storages has one that no tensor uses");
+      const PickleValue& storage = *found->second;
+      const auto bytes = static_cast<std::uint64_t>(storage.integer);
+      const std::int64_t count = load<std::int64_t>(source.read(begin, kCountBytes).bytes, 0);
+      if (count != storage.integer / static_cast<std::int64_t>(size_of(storage.dtype))) {
+        source.refuse("its storage " + storage.text + " has another number of elements than its tensors expect");
+      }
+      if (!offsets_.emplace(storage.text, begin + kCountBytes).second) source.refuse("it lists a storage twice");
+      begin += kCountBytes + bytes;
+      if (begin > source.size() || bytes > source.size()) source.refuse("it is truncated: it ends inside a storage");
+    }
+    if (begin != source.size()) source.refuse("after its last storage there are bytes that belong to no tensor");
+  }
+
+  Block read(const PickleValue& storage, const std::string& object) override {
+    const auto found = offsets_.find(storage.text);
+    if (found == offsets_.end()) source_.refuse(object, "the storage with its data is missing");
+    return source_.read(found->second, static_cast<std::uint64_t>(storage.integer));
+  }
+
+ private:
+  const Source& source_;
+  std::map<std::string, std::uint64_t> offsets_;
 };
 
 }  // namespace
 
 bool is_pytorch(const Zip& zip) { return !folder_of(zip).empty(); }
 
-Archive read_pytorch(const Zip& zip) { return PyTorchReader(zip).read(); }
+Archive read_pytorch(const Zip& zip, std::vector<std::string>* skipped_classes) {
+  const Source& source = zip.source();
+  const std::string folder = folder_of(zip);
+  if (folder.empty())
+    source.refuse("it is a zip archive without the record data.pkl of a PyTorch file", CheckpointFault::other_kind);
+  if (zip.find(folder + "/constants.pkl") != nullptr) {
+    source.refuse("it is a TorchScript program: in Python, call torch.save(torch.jit.load(...).state_dict())",
+                  CheckpointFault::other_kind);
+  }
+  Expansion expansion(source);
+  ZipStorages storages(zip, folder, expansion);
+  storages.require_little_endian();
+  const Block pickle = storages.read_stored(*zip.find(folder + std::string(kPickle)), "data.pkl");
+  Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), storages, skipped_classes);
+  read_metadata(zip, folder + "/extra/metadata.json", archive);
+  return archive;
+}
+
+Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* skipped_classes) {
+  const Block head = source.read(0, std::min(source.size(), kMaxLegacyPickles));
+  std::span<const std::byte> rest = head.bytes;
+  const auto next = [&] {
+    Pickle pickle = parse(source, rest);
+    rest = rest.subspan(pickle.size);
+    return pickle;
+  };
+  const Pickle magic = next();
+  if (magic.values[magic.root].text != kLegacyMagic) {
+    source.refuse("it is a pickle, but not a file of torch.save: save model.state_dict() with torch.save",
+                  CheckpointFault::other_kind);
+  }
+  const Pickle version = next();
+  if (version.values[version.root].integer != kLegacyVersion) source.refuse("it has an unknown version of torch.save");
+  const Pickle system = next();
+  const std::vector<std::uint32_t>& facts = system.values[system.root].items;
+  for (std::size_t i = 0; i + 1 < facts.size(); i += 2) {
+    const bool is_order = system.values[facts[i]].text == "little_endian";
+    if (is_order && system.values[facts[i + 1]].integer == 0) {
+      source.refuse("its bytes are in big-endian order: save it again on another machine");
+    }
+  }
+  Pickle values = next();
+  const Pickle keys = next();
+  LegacyStorages storages(source, values, keys, head.bytes.size() - rest.size());
+  Expansion expansion(source);
+  return read_pickled(source, expansion, std::move(values), storages, skipped_classes);
+}
 
 void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& shape,
             const std::vector<std::int64_t>& strides, std::size_t element_bytes, std::span<std::byte> to) {

@@ -433,7 +433,7 @@ TEST(MaliciousFileTest, AFileOfAnotherFormatIsNamed) {
                  {{"", "the file is empty"},
                   {std::string(5000, '\0'), "it starts with zeros"},
                   {"\x1F\x8B\x08 and so on", "it is a gzip file: decompress it first (`gunzip`)"},
-                  {"\x80\x02\x8A\x0Al\xFC\x9C", "which is not supported: load it in Python"},
+                  {"\x80\x02\x8A\x0Al\xFC\x9C", "data.pkl: byte 2: it is truncated"},
                   {"{\"json\": {\"text\": 1}}", "it is not a Lockstep checkpoint, safetensors, PyTorch, npz"},
                   {"abcdefg", "it is not a Lockstep checkpoint,"}});
   EXPECT_EQ(error_of_foreign(directory / "none"), directory / "none: the file or folder does not exist");
