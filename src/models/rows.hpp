@@ -10,10 +10,14 @@ namespace lockstep::models {
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task);
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
+std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
 std::shared_ptr<Model> make_resnet18(const Section& model, const Task& task);
+std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
 
 /// @param dims  of a sample; 0 = any
 /// @throws ConfigError  the task is not about images, or its samples have other dimensions
 void require_images(const char* name, const Task& task, std::size_t dims);
+/// @throws ConfigError  model.head names other outputs than the targets need
+void require_head(const Section& model, const Task& task);
 
 }  // namespace lockstep::models

@@ -19,12 +19,23 @@ namespace {
 
 constexpr double kMaxSize = 1 << 20;
 
+KeySpec size_key(const std::string& name, const std::string& default_value, const std::string& help) {
+  return keys::integer(name, default_value, help, 1, kMaxSize);
+}
+
 KeySpec hidden_key() {
   return keys::integers("model.hidden", "128", "Widths of the hidden layers (mlp, and the classifier of cnn)", 1,
                         kMaxSize);
 }
 
 KeySpec dropout_key() { return keys::real("model.dropout", "0", "Dropout probability", 0, 0.95); }
+
+KeySpec drop_path_key() {
+  return keys::real("model.drop_path", "0",
+                    "Stochastic depth: probability that a sample skips the last block in training. It decreases "
+                    "linearly to 0 at the first block",
+                    0, 0.95);
+}
 
 /// Section `model`, keys image_*.
 Model::InputChange image_preprocessor(const Section& model) {
@@ -39,8 +50,58 @@ Model::InputChange image_preprocessor(const Section& model) {
   }
 }
 
-KeySpec size_key(const std::string& name, const std::string& default_value, const std::string& help) {
-  return keys::integer(name, default_value, help, 1, kMaxSize);
+KeySpecs convnext_keys() {
+  return {
+      keys::integers("model.depths", "",
+                     "Number of blocks of each stage (convnext). If empty, that of the model, or 3,3,9,3", 1, 1024),
+      keys::integers("model.widths", "",
+                     "Channels of each stage (convnext). If empty, those of the model, or 96,192,384,768", 1, kMaxSize),
+      drop_path_key()};
+}
+
+KeySpec norm_key() {
+  return keys::choice("model.norm", "auto",
+                      "Normalization between the layers: batch, group (of 8 groups of channels, for small batches), "
+                      "layer or none. auto = batch (unet) or none (mlp)",
+                      {"auto", "batch", "group", "layer", "none"});
+}
+
+KeySpec width_key() {
+  return size_key("model.width", "64",
+                  "Channels of the first stage or level; each further one has twice as many (resnet18, unet)");
+}
+
+KeySpec depth_key() {
+  return keys::integer("model.depth", "0", "Number of levels below the first (unet). 0 = 4", 0, 16);
+}
+
+KeySpec head_key() {
+  return keys::choice("model.head", "auto",
+                      "Outputs: scores of classes, or real numbers. auto = those that the data need (unet, mlp)",
+                      {"auto", "classes", "real"});
+}
+
+KeySpecs mlp_keys() {
+  return {hidden_key(),
+          dropout_key(),
+          keys::choice("model.activation", "relu", "Activation of the hidden layers (mlp)",
+                       {"relu", "gelu", "silu", "tanh"}),
+          norm_key(),
+          keys::boolean("model.residual", "false",
+                        "Add the input of a hidden layer to its output where both have the same width (mlp)"),
+          head_key(),
+          keys::boolean("model.standardize", "false",
+                        "Subtract the mean of each input over the training data and divide by its standard deviation; "
+                        "regressions compute their outputs in the unit of the targets. The statistics are part of the "
+                        "model and of its checkpoints (mlp)")};
+}
+
+KeySpecs unet_keys() {
+  return {width_key(), depth_key(),
+          keys::choice("model.up", "transposed",
+                       "How levels are enlarged: by transposed convolutions, or by bilinear interpolation (unet)",
+                       {"transposed", "bilinear"}),
+          norm_key(), head_key()};
 }
 
 /// Unlike torch::nn::Module::to, which makes real numbers of counts, too.
@@ -57,7 +118,7 @@ void convert(Model& model, at::ScalarType dtype) {
 
 const std::vector<ModelRow>& builtin_models() {
   static const std::vector<ModelRow> rows = {
-      {"mlp", "Linear layers with ReLU between them", {hidden_key(), dropout_key()}, make_mlp},
+      {"mlp", "Linear layers with activations between them, for tables and small images", mlp_keys(), make_mlp},
       {"cnn",
        "3x3 convolutions with ReLU and pooling, followed by an mlp",
        {keys::integers("model.channels", "16,32", "Output channels of the convolutions (cnn)", 1, 1 << 16),
@@ -70,15 +131,20 @@ const std::vector<ModelRow>& builtin_models() {
         size_key("model.features", "128", "Embedding dimension (gpt)"),
         keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
        make_gpt},
+      {"convnext", "ConvNeXt of any size", convnext_keys(), make_convnext},
+      {"convnext_tiny", "ConvNeXt with 28.6 million parameters", convnext_keys(), make_convnext},
+      {"convnext_small", "ConvNeXt with 50.2 million parameters", convnext_keys(), make_convnext},
+      {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(), make_convnext},
+      {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(), make_convnext},
       {"resnet18",
        "ResNet-18",
-       {size_key("model.width", "64",
-                 "Channels of the first of four stages; each further stage has twice as many (resnet18)"),
+       {width_key(),
         keys::choice("model.stem", "small",
                      "First layers of resnet18: a 3x3 convolution (small), or a 7x7 convolution and pooling, which "
                      "divide height and width by four, as for ImageNet (imagenet)",
                      {"small", "imagenet"})},
        make_resnet18},
+      {"unet", "U-Net for masks of classes and for fields of real numbers", unet_keys(), make_unet},
   };
   return rows;
 }

@@ -4,39 +4,12 @@
 
 #include <torch/types.h>
 
-#include <numeric>
-
+#include "models/mlp.hpp"
 #include "models/rows.hpp"
 
 namespace lockstep::models {
 
 namespace {
-
-class Mlp : public Model {
- public:
-  Mlp(const Section& model, const Task& task) {
-    std::int64_t features =
-        std::accumulate(task.sample_shape.begin(), task.sample_shape.end(), std::int64_t{1}, std::multiplies<>());
-    for (const std::int64_t width : model.integers("hidden")) {
-      hidden_.push_back(
-          register_module("hidden" + std::to_string(hidden_.size()), std::make_shared<Linear>(features, width)));
-      features = width;
-    }
-    dropout_ = register_module("dropout", std::make_shared<Dropout>(model.real("dropout")));
-    head_ = register_module("head", std::make_shared<Linear>(features, task.classes));
-  }
-
-  at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = input.flatten(1);
-    for (const auto& layer : hidden_) x = run(*dropout_, at::relu(run(*layer, x)));
-    return run(*head_, x);
-  }
-
- private:
-  std::vector<std::shared_ptr<Linear>> hidden_;
-  std::shared_ptr<Dropout> dropout_;
-  std::shared_ptr<Linear> head_;
-};
 
 /// Per entry of `model.channels`: convolution 3x3, ReLU, max-pooling 2x2; then the layers of an mlp.
 class Cnn : public Model {
@@ -58,7 +31,8 @@ class Cnn : public Model {
     }
     Task features = task;
     features.sample_shape = {channels * height * width};
-    classifier_ = register_module("classifier", std::make_shared<Mlp>(model, features));
+    const MlpOptions options{.widths = model.integers("hidden"), .dropout = model.real("dropout")};
+    classifier_ = register_module("classifier", std::make_shared<Mlp>(options, features));
   }
 
   at::Tensor forward(const at::Tensor& input) override {
@@ -82,9 +56,12 @@ void require_images(const char* name, const Task& task, std::size_t dims) {
   }
 }
 
-std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {
-  require_images("mlp", task, 0);
-  return std::make_shared<Mlp>(model, task);
+void require_head(const Section& model, const Task& task) {
+  const std::string& head = model.text("head");
+  const bool is_real = task.kind == TaskKind::regression;
+  if (head == "auto" || task.kind == TaskKind::custom || (head == "real") == is_real) return;
+  throw ConfigError(model.cite("head") + ": the targets of the data are " +
+                    (is_real ? "real numbers; use real" : "classes or labels; use classes"));
 }
 
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task) {

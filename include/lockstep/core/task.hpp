@@ -18,6 +18,12 @@ enum class TaskKind {
   custom           ///< defined by the model, which overrides losses_of and predictions_of
 };
 
+/// Mean and standard deviation of each element of a sample, over all samples of a data set.
+struct Moments {
+  std::vector<double> mean = {};
+  std::vector<double> deviation = {};  ///< 1 for elements that are equal in all samples
+};
+
 /// The task that a data set defines for a model: the shape of a sample and the number of classes.
 struct Task {
   /// Shape of one input without the batch dimension: {1, 28, 28}, or {block} tokens. Your own models can ignore it.
@@ -27,6 +33,10 @@ struct Task {
   bool is_text = false;                     ///< inputs are int64 token numbers instead of numbers of the model's dtype
   TaskKind kind = TaskKind::classification;
   std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
+  /// Statistics of the inputs and, for regression, of the targets of the training data, for models that standardize
+  /// them. Empty = they are computed before the training if `model.standardize` is true.
+  Moments input_moments = {};
+  Moments target_moments = {};
 };
 
 }  // namespace lockstep

@@ -11,6 +11,7 @@
 #include "engine/hooks/hooks.hpp"
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/lr_range.hpp"
+#include "engine/setup/data_moments.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
@@ -57,7 +58,7 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
   });
   data::Splits splits = open_splits(world, sections.at("data"), registry, open_options(sections, registry));
   const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
-  strategy->prepare(splits.train->task());
+  strategy->prepare(training_task(world, sections.at("model"), *splits.train));
   Trainer trainer(sections, *strategy, std::move(splits), registry);
   std::vector<LrPoint> points;
   trainer.add_hook(Priority::lowest, std::make_unique<RangeHook>(range, points));

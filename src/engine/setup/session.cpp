@@ -18,6 +18,7 @@
 #include "engine/measures/bad_samples.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/measures/predictions.hpp"
+#include "engine/setup/data_moments.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
@@ -185,7 +186,7 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   data::Splits splits =
       open_data(world, request.sections, request.registry, open_options(request.sections, request.registry));
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
-  strategy->prepare(splits.train->task());
+  strategy->prepare(training_task(world, request.sections.at("model"), *splits.train));
   Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
   trainer.view().origin.environment_json = request.environment_json;
   trainer.view().extra = RunSettings::from(request.sections.at("run")).extra;
