@@ -164,7 +164,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 
 KeySpecs ModelSettings::keys() {
   return {
-      keys::text("model.name", "cnn", "Model to train: mlp, cnn, gpt or resnet18"),
+      keys::text("model.name", "cnn", "Model to train, such as mlp, cnn, gpt, resnet18, convnext_tiny or unet"),
       keys::text("model.recompute", "",
                  "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
                  "comma-separated patterns such as block*"),

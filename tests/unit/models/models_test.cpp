@@ -204,10 +204,9 @@ TEST(ModelsTest, OnlyLossesAreSummed) {
 }
 
 TEST(ModelsTest, UnknownNamesAndUnfitTasksAreRefused) {
-  EXPECT_EQ(error_of([] {
-              build(section({{"name", "gtp"}}), kText, 1, at::kFloat);
-            }),
-            "model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt, resnet18; did you mean 'gpt'?");
+  const std::string unknown = error_of([] { build(section({{"name", "gtp"}}), kText, 1, at::kFloat); });
+  EXPECT_TRUE(unknown.starts_with("model.name (test): 'gtp' is unknown; choose one of: mlp, cnn, gpt, ")) << unknown;
+  EXPECT_TRUE(unknown.ends_with("; did you mean 'gpt'?")) << unknown;
   EXPECT_EQ(error_of([] {
               build(section({{"name", "gpt"}}), kImages, 1, at::kFloat);
             }),

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <stdexcept>
+
+#include "checkpoints/interop/name_map.hpp"
+#include "reference/models_families.hpp"
+
+namespace lockstep::testing::reference {
+
+namespace {
+
+/// "1,2,1" of [1, 2, 1].
+std::string comma_list(const std::vector<std::int64_t>& values) {
+  std::string text;
+  for (const std::int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
+  return text;
+}
+
+/// The names and shapes that torchvision has for our entries, in our order, which is its order, too.
+std::vector<StateEntry> torchvision_state(const std::vector<StateEntry>& ours) {
+  const checkpoints::NameMap* const map = checkpoints::find_name_map("torchvision", "convnext");
+  if (map == nullptr) throw std::runtime_error("there is no map of names for convnext");
+  std::vector<StateEntry> entries;
+  for (const StateEntry& entry : ours) {
+    const auto mapped = checkpoints::to_public_name(*map, entry.name);
+    if (!mapped) throw std::runtime_error("the map of names has no row for " + entry.name);
+    entries.push_back({.name = mapped->name,
+                       .shape = checkpoints::to_public_shape(mapped->operation, entry.shape),
+                       .own_name = entry.name});
+  }
+  return entries;
+}
+
+}  // namespace
+
+GoldenModel convnet_model(const Json& one_case) {
+  const std::string name = one_case.at("name");
+  if (name == "convnext_torchvision") {
+    return {.keys = {{"name", "convnext"}, {"depths", "1,2,1"}, {"widths", "16,32,48"}},
+            .task = task_of(one_case),
+            .public_state = torchvision_state};
+  }
+  if (name == "convnext_timm") {
+    const Json options = options_of(one_case);
+    return {.keys = {{"name", "convnext"},
+                     {"depths", comma_list(options.at("depths"))},
+                     {"widths", comma_list(options.at("dims"))}},
+            .task = task_of(one_case)};
+  }
+  throw std::runtime_error("no model for " + name);
+}
+
+GoldenModel unet_model(const Json& one_case) {
+  const bool is_bilinear = one_case.at("name").get<std::string>().find("bilinear") != std::string::npos;
+  return {.keys = {{"name", "unet"}, {"width", "8"}, {"up", is_bilinear ? "bilinear" : "transposed"}},
+          .task = task_of(one_case)};
+}
+
+}  // namespace lockstep::testing::reference
