@@ -37,7 +37,7 @@ void apply_geometry(data::Image& image, const std::string& op, const Json& param
   if (op == "vertical_flip") return data::flip_vertically(image);
   if (op == "center_crop") {
     const Json& size = params.at("size");
-    return data::center_crop(image, size.is_array() ? size_of(size) : ImageSize{size, size}, spare);
+    return data::center_crop(image, size.is_array() ? size_of(size) : ImageSize{size, size}, {}, spare);
   }
   if (op == "pad") {
     const Json& p = params.at("left_top_right_bottom");

@@ -37,6 +37,7 @@ enum class TargetKind {
   classes,     ///< every image has one class
   label_sets,  ///< every image has any number of classes
   numbers,     ///< every image has a real number
+  masks,       ///< every image has an image of the same size, which contains the class of each pixel
   none         ///< images have no targets
 };
 
@@ -56,6 +57,11 @@ class ImageStore {
   virtual std::vector<std::int64_t> labels(std::int64_t index) const { return {label(index)}; }
   /// The real number of an image, where the targets are numbers.
   virtual double number(std::int64_t) const { return 0; }
+  /// The mask of an image, where the targets are masks: a PNG or PGM file with one channel.
+  /// @throws DataError  it cannot be read, or the targets are not masks (the default)
+  virtual StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const;
+  /// The position of a mask in messages. By default, that of its image.
+  virtual std::string mask_place(std::int64_t index) const { return place(index); }
   /// The name of an image in messages, predictions and lists: its path below the root of the data, for example.
   virtual std::string name(std::int64_t index) const = 0;
   /// The position of an image in messages: the path of its file, for example. By default, its name.

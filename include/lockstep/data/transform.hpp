@@ -73,6 +73,9 @@ struct Workspace {
 
   Patch patch;                    ///< the image that is transformed
   Image spare;                    ///< output of a transform, which swaps it with its input
+  Image mask;                     ///< the mask of the image, if it has one
+  ImageSize mask_size;            ///< required size of the mask before the first transform
+  Parameters first_drawn;         ///< parameters of the first transform for the mask
   Buffer<std::uint8_t> rows;      ///< rows of pixels
   Buffer<std::int32_t> weights;   ///< weights of a filter
   Buffer<float> numbers;          ///< float rows of a filter
@@ -104,6 +107,9 @@ class Transform {
 
   /// Changes pixels (transforms of stage `pixels`).
   virtual void apply(Image&, const Parameters&, Workspace&) const {}
+  /// Moves the pixels of a mask as `apply` moves those of the image: one channel of class numbers, which are not mixed.
+  /// Pixels from outside the image are kIgnoredPixel. By default, a mask does not change.
+  virtual void apply_to_mask(Image&, const Parameters&, Workspace&) const {}
   /// Changes float values (transforms of stage `tensor`).
   virtual void apply(FloatImage, const Parameters&) const {}
 
@@ -135,6 +141,9 @@ struct ChannelStatistics {
 /// The mean and standard deviation of ImageNet.
 const ChannelStatistics& imagenet_statistics();
 
+/// The value of mask pixels that losses and metrics ignore.
+inline constexpr std::uint8_t kIgnoredPixel = 255;
+
 /// Facts for the makers of transforms.
 struct TransformContext {
   int channels = 3;              ///< 1 or 3
@@ -147,13 +156,21 @@ enum class TransformStage {
   crops,   ///< several images of one sample; each runs through the remaining lines
 };
 
+/// The use of a transform for images with masks.
+enum class MaskUse {
+  refused,    ///< the transform does not accept masks
+  unchanged,  ///< it changes colors only
+  moved       ///< it moves pixels, and Transform::apply_to_mask moves those of the mask
+};
+
 /// A row of the table of transforms. A program can append rows to engine::Registry::transforms.
 struct TransformRow {
   std::string name;
   std::string help;
   KeySpecs keys;  ///< options of a line "name,key=value,..."; lists inside a value are separated by slashes
   TransformStage stage = TransformStage::pixels;
-  bool is_random = false;  ///< draws parameters; not accepted in `data.val_transform`
+  bool is_random = false;            ///< draws parameters; not accepted in `data.val_transform`
+  MaskUse masks = MaskUse::refused;  ///< transforms of stage `tensor` leave masks unchanged in any case
   /// @throws ConfigError  the options contradict each other; the caller adds the line
   std::function<std::unique_ptr<Transform>(const Section& options, const TransformContext& context)> make;
 };

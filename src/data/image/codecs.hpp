@@ -52,6 +52,8 @@ struct Workspace::Decoders {
 };
 
 void decode_png(FileBytes file, const ImageHeader& header, Image& image);
+/// The stored numbers of a file with one channel of up to 8 bits, without their colors.
+void decode_png_numbers(FileBytes file, const ImageHeader& header, Image& image);
 void decode_ppm(FileBytes file, const ImageHeader& header, Image& image);
 void decode_bmp(FileBytes file, const ImageHeader& header, Image& image);
 void decode_webp(FileBytes file, const ImageHeader& header, Image& image);

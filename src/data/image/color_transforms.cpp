@@ -144,6 +144,7 @@ TransformRow change_row(const std::string& name, const std::string& help, const 
           .help = help,
           .keys = std::move(more_keys),
           .is_random = true,
+          .masks = MaskUse::unchanged,
           .make = [make_change](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
             return std::make_unique<RandomChange>(options.real("p"), make_change(options));
           }};
@@ -167,6 +168,7 @@ std::vector<TransformRow> color_transforms() {
                 keys::reals("hue", "0", "Range of the shift of the hue: x for -x/x, or low/high", -0.5, 0.5),
                 probability_key("1")},
        .is_random = true,
+       .masks = MaskUse::unchanged,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<RandomColorJitter>(options);
        }},
@@ -183,6 +185,7 @@ std::vector<TransformRow> color_transforms() {
                              "blurs",
                              {"torchvision", "pil"})},
        .is_random = true,
+       .masks = MaskUse::unchanged,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<RandomBlur>(options);
        }},

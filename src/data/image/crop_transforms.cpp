@@ -11,8 +11,6 @@ namespace lockstep::data {
 
 namespace {
 
-std::string size_text(ImageSize size) { return std::to_string(size.height) + " x " + std::to_string(size.width); }
-
 std::string box_text(const Box& box) {
   return "top=" + std::to_string(box.top) + ", left=" + std::to_string(box.left) +
          ", height=" + std::to_string(box.height) + ", width=" + std::to_string(box.width);
@@ -50,6 +48,9 @@ class Resize : public Transform {
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
     resize(image, drawn.as<ImageSize>(), filter_, workspace);
   }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    resize(mask, drawn.as<ImageSize>(), ResizeFilter::nearest, workspace);
+  }
   Box part_before(const Box& part, ImageSize before, const Parameters& drawn) const override {
     return resize_part_before(before, drawn.as<ImageSize>(), filter_, part);
   }
@@ -79,7 +80,10 @@ class CenterCrop : public Transform {
   ImageSize size_after(ImageSize, const Parameters&) const override { return size_; }
   std::optional<ImageSize> fixed_size(std::optional<ImageSize>) const override { return size_; }
   void apply(Image& image, const Parameters&, Workspace& workspace) const override {
-    center_crop(image, size_, workspace.spare);
+    center_crop(image, size_, {}, workspace.spare);
+  }
+  void apply_to_mask(Image& mask, const Parameters&, Workspace& workspace) const override {
+    center_crop(mask, size_, kIgnoredColor, workspace.spare);
   }
   Box part_before(const Box& part, ImageSize before, const Parameters&) const override {
     if (pads(before)) return whole(before);
@@ -143,11 +147,10 @@ class RandomCrop : public Transform {
   ImageSize size_after(ImageSize, const Parameters&) const override { return size_; }
   std::optional<ImageSize> fixed_size(std::optional<ImageSize>) const override { return size_; }
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
-    const Padding padding = padding_for(image.size());
-    if (padding.left + padding.top + padding.right + padding.bottom > 0) {
-      pad(image, padding, mode_, fill_, workspace.spare);
-    }
-    data::crop(image, drawn.as<Box>(), workspace.spare);
+    pad_and_crop(image, drawn, fill_, workspace);
+  }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    pad_and_crop(mask, drawn, kIgnoredColor, workspace);
   }
   Box part_before(const Box& part, ImageSize before, const Parameters& drawn) const override {
     const Box inner = box_in(before, drawn);
@@ -163,6 +166,13 @@ class RandomCrop : public Transform {
   }
 
  private:
+  void pad_and_crop(Image& image, const Parameters& drawn, const Color& fill, Workspace& workspace) const {
+    const Padding padding = padding_for(image.size());
+    if (padding.left + padding.top + padding.right + padding.bottom > 0) {
+      pad(image, padding, mode_, fill, workspace.spare);
+    }
+    data::crop(image, drawn.as<Box>(), workspace.spare);
+  }
   Padding padding_for(ImageSize before) const {
     Padding padding = padding_;
     if (!pads_if_needed_) return padding;
@@ -209,6 +219,10 @@ class RandomResizedCrop : public Transform {
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
     data::crop(image, drawn.as<Box>(), workspace.spare);
     resize(image, size_, filter_, workspace);
+  }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    data::crop(mask, drawn.as<Box>(), workspace.spare);
+    resize(mask, size_, ResizeFilter::nearest, workspace);
   }
   /// The crop comes first, so that its filter does not see pixels outside the box.
   Box part_before(const Box& part, ImageSize, const Parameters& drawn) const override {
@@ -306,10 +320,12 @@ std::vector<TransformRow> crop_transforms() {
                              "Meaning of a single size: that of the short side, of the long side, or "
                              "of both sides without regard to the ratio",
                              {"short", "long", "squash"})},
+       .masks = MaskUse::moved,
        .make = make_from_options<Resize>()},
       {.name = "center_crop",
        .help = "Cuts out the center; a smaller image is padded with 0",
        .keys = {size_key("Size of the crop.")},
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<CenterCrop>(square_size(options));
        }},
@@ -321,12 +337,14 @@ std::vector<TransformRow> crop_transforms() {
                 keys::choice("mode", "constant", "Values of added pixels", pad_mode_names()), fill_key(),
                 keys::boolean("pad_if_needed", "false", "Pad images that are smaller than the crop")},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = make_from_options<RandomCrop>()},
       {.name = "random_resized_crop",
        .help = "Cuts out a box of random area, shape and position, and resizes it",
        .keys = {size_key("Size of the result."), scale_key("0.08,1"), ratio_key(),
                 filter_key("bilinear", filter_names())},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<RandomResizedCrop>(square_size(options), range_option(options, "scale"),
                                                     range_option(options, "ratio"), filter_option(options));

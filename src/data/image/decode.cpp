@@ -139,6 +139,19 @@ ImageHeader read_image_header(std::span<const std::byte> file, std::int64_t max_
   return header;
 }
 
+void decode_mask(std::span<const std::byte> file, const ImageHeader& header, Image& mask) {
+  const bool has_one_channel = header.channels == 1 || header.is_palette;
+  const bool is_accepted = header.format == ImageFormat::png || header.format == ImageFormat::ppm;
+  if (!is_accepted || !has_one_channel || header.bits > 8) {
+    throw DataError("the mask is a " + name_of(header.format) + " file with " +
+                    (has_one_channel ? "one channel" : std::to_string(header.channels) + " channels") + " of " +
+                    std::to_string(header.bits) +
+                    " bits, but masks are PNG or PGM files with one channel (grey or palette) of up to 8 bits; convert "
+                    "the file");
+  }
+  header.format == ImageFormat::png ? decode_png_numbers(file, header, mask) : decode_ppm(file, header, mask);
+}
+
 int decode_image(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options, Image& image,
                  Workspace& workspace) {
   const int warnings = decode_native(file, header, options, image, workspace);

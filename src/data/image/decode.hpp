@@ -26,6 +26,7 @@ struct ImageHeader {
   int bits = 8;         ///< per channel
   int orientation = 1;  ///< EXIF orientation, 1 to 8; 1 = upright or not given
   bool is_progressive = false;
+  bool is_palette = false;  ///< PNG: pixels are numbers of colors
 
   ImageSize size() const noexcept { return {height, width}; }
   /// The size after its orientation is applied.
@@ -56,6 +57,13 @@ struct DecodeOptions {
 /// @throws DataError  the data are damaged or truncated; the message does not contain a file name
 int decode_image(std::span<const std::byte> file, const ImageHeader& header, const DecodeOptions& options, Image& image,
                  Workspace& workspace);
+
+/// Decodes a mask: the stored numbers of a PNG or PGM file with one channel of up to 8 bits. Those of a palette are the
+/// numbers of its colors, and fewer than 8 bits are not scaled.
+/// @param header  of the same bytes
+/// @param mask    [height, width, 1]
+/// @throws DataError  the file has another format, or is damaged; the message does not contain a file name
+void decode_mask(std::span<const std::byte> file, const ImageHeader& header, Image& mask);
 
 /// ceil(size / reduction) in both dimensions.
 ImageSize reduced_size(ImageSize size, int reduction);

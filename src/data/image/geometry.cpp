@@ -124,14 +124,14 @@ Box center_box(ImageSize image, ImageSize crop_size) {
           crop_size.width};
 }
 
-void center_crop(Image& image, ImageSize size, Image& spare) {
+void center_crop(Image& image, ImageSize size, const Color& fill, Image& spare) {
   Box box = center_box(image.size(), size);
   const Padding padding{.left = std::max(0, -box.left),
                         .top = std::max(0, -box.top),
                         .right = std::max(0, box.left + box.width - image.width),
                         .bottom = std::max(0, box.top + box.height - image.height)};
   if (padding.left + padding.top + padding.right + padding.bottom > 0) {
-    pad(image, padding, PadMode::constant, {}, spare);
+    pad(image, padding, PadMode::constant, fill, spare);
     box.left += padding.left;
     box.top += padding.top;
   }

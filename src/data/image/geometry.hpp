@@ -14,6 +14,11 @@
 
 namespace lockstep::data {
 
+/// Height x width, for messages.
+inline std::string size_text(ImageSize size) {
+  return std::to_string(size.height) + " x " + std::to_string(size.width);
+}
+
 /// A color, one byte per channel.
 using Color = std::array<std::uint8_t, 3>;
 
@@ -43,8 +48,8 @@ void pad(Image& image, const Padding& padding, PadMode mode, const Color& fill, 
 
 /// The box of a centered crop; its offset is rounded half to even. It exceeds an image that is smaller.
 Box center_box(ImageSize image, ImageSize crop);
-/// Crops, and pads with 0 where the box exceeds the image.
-void center_crop(Image& image, ImageSize size, Image& spare);
+/// Crops, and pads where the box exceeds the image.
+void center_crop(Image& image, ImageSize size, const Color& fill, Image& spare);
 
 /// (a, b, c, d, e, f): output pixel (x, y) takes the input at (a x + b y + c, d x + e y + f), at centers of pixels.
 using AffineMatrix = std::array<double, 6>;

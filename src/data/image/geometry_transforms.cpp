@@ -20,6 +20,9 @@ class Flip : public Transform {
     if (!drawn.as<bool>()) return;
     is_horizontal_ ? flip_horizontally(image) : flip_vertically(image);
   }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    apply(mask, drawn, workspace);
+  }
   Box part_before(const Box& part, ImageSize before, const Parameters& drawn) const override {
     if (!drawn.as<bool>()) return part;
     Box box = part;
@@ -51,6 +54,9 @@ class RandomRotation : public Transform {
   std::string text(const Parameters& drawn) const override { return number_text(drawn.as<double>(), 4) + " degrees"; }
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
     rotate(image, drawn.as<double>(), filter_, fill_, workspace.spare);
+  }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    rotate(mask, drawn.as<double>(), ResizeFilter::nearest, kIgnoredColor, workspace.spare);
   }
 
  private:
@@ -93,11 +99,16 @@ class RandomAffine : public Transform {
            number_text(values.shear_x, 4) + "/" + number_text(values.shear_y, 4);
   }
   void apply(Image& image, const Parameters& drawn, Workspace& workspace) const override {
-    const AffineMatrix matrix = affine_matrix(drawn.as<AffineParameters>(), image.width * 0.5, image.height * 0.5);
-    affine(image, matrix, filter_, fill_, workspace.spare);
+    affine(image, matrix_of(drawn, image), filter_, fill_, workspace.spare);
+  }
+  void apply_to_mask(Image& mask, const Parameters& drawn, Workspace& workspace) const override {
+    affine(mask, matrix_of(drawn, mask), ResizeFilter::nearest, kIgnoredColor, workspace.spare);
   }
 
  private:
+  static AffineMatrix matrix_of(const Parameters& drawn, const Image& image) {
+    return affine_matrix(drawn.as<AffineParameters>(), image.width * 0.5, image.height * 0.5);
+  }
   static double shift(random::Sequence& random, double limit) {
     return std::nearbyint(uniform_float(random, {-limit, limit}));
   }
@@ -119,6 +130,7 @@ std::vector<TransformRow> geometry_transforms() {
        .help = "Exchanges left and right",
        .keys = {probability_key("0.5")},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<Flip>(options.real("p"), true);
        }},
@@ -126,6 +138,7 @@ std::vector<TransformRow> geometry_transforms() {
        .help = "Exchanges top and bottom",
        .keys = {probability_key("0.5")},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<Flip>(options.real("p"), false);
        }},
@@ -134,6 +147,7 @@ std::vector<TransformRow> geometry_transforms() {
        .keys = {keys::reals("degrees", "30", "Range of the angle: x for -x/x, or low/high", -1e6, 1e6), filter,
                 fill_key()},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<RandomRotation>(options);
        }},
@@ -149,6 +163,7 @@ std::vector<TransformRow> geometry_transforms() {
                             -89, 89),
                 filter, fill_key()},
        .is_random = true,
+       .masks = MaskUse::moved,
        .make = [](const Section& options, const TransformContext&) -> std::unique_ptr<Transform> {
          return std::make_unique<RandomAffine>(options);
        }},

@@ -43,6 +43,14 @@ std::vector<ParsedLine> parse_lines(const PipelineOptions& options, const std::v
   return lines;
 }
 
+void check_masks(const std::vector<ParsedLine>& lines) {
+  for (const ParsedLine& line : lines) {
+    if (line.row->masks != MaskUse::refused || line.row->stage == TransformStage::tensor) continue;
+    throw ConfigError(line.place + ": " + line.row->name +
+                      " cannot be used with data.target = mask, because it does not transform masks; remove the line");
+  }
+}
+
 /// Pixels first, then tensors; at most one line that makes several crops; nothing random in an evaluation.
 void check_stages(const std::vector<ParsedLine>& lines, bool is_training) {
   const ParsedLine* tensor = nullptr;
@@ -89,6 +97,18 @@ TransformContext context_of(const std::vector<ParsedLine>& lines, const ParsedLi
   return context;
 }
 
+/// @param classes  0 = unlimited
+void check_classes(const Image& mask, std::int64_t classes) {
+  if (classes == 0) return;
+  const auto is_bad = [classes](std::uint8_t value) { return value >= classes && value != kIgnoredPixel; };
+  const auto bad = std::find_if(mask.pixels.begin(), mask.pixels.end(), is_bad);
+  if (bad == mask.pixels.end()) return;
+  const auto at = bad - mask.pixels.begin();
+  throw DataError("the mask contains class " + std::to_string(*bad) + " in row " + std::to_string(at / mask.width) +
+                  ", column " + std::to_string(at % mask.width) + ", but there are " + std::to_string(classes) +
+                  " classes (255 = ignored); correct the mask or set data.classes");
+}
+
 /// Copies a part of decoded pixels.
 void copy_pixels(const StoredImage& stored, const Box& part, Image& image) {
   image.reshape(part.size(), stored.shape.channels);
@@ -125,6 +145,7 @@ bool needs_statistics(const std::vector<std::string>& lines) {
 Pipeline::Pipeline(const PipelineOptions& options, const std::vector<TransformRow>& rows) : options_(options) {
   const std::vector<ParsedLine> parsed = parse_lines(options, rows);
   check_stages(parsed, options.is_training);
+  if (options.has_masks) check_masks(parsed);
   for (const ParsedLine& line : parsed) {
     try {
       const TransformContext context = context_of(parsed, line, options);
@@ -168,6 +189,8 @@ void Pipeline::draw_all(const batch::Draw& draw, ImageSize size, int crop, Works
     workspace.drawn[k] = transform.draw(random, workspace.sizes[k]);
     workspace.sizes[k + 1] = transform.size_after(workspace.sizes[k], workspace.drawn[k]);
   }
+  workspace.mask_size = size;
+  workspace.first_drawn = workspace.drawn.front();  // the mask is not reduced during decoding
 }
 
 /// From the last transform to the first: the part of its input that each one requires.
@@ -251,6 +274,20 @@ void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span
 void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
                    Workspace& workspace) const {
   run_crop(stored, draw, out, workspace, 0);
+}
+
+void Pipeline::run_mask(const StoredImage& stored, std::int64_t classes, Workspace& workspace) const {
+  Image& mask = workspace.mask;
+  decode_mask(stored.file, read_image_header(stored.file, options_.max_bytes), mask);
+  if (mask.size() != workspace.mask_size) {
+    throw DataError("the mask has " + size_text(mask.size()) + " pixels (height x width), but its image has " +
+                    size_text(workspace.mask_size) + "; correct or exclude the pair");
+  }
+  check_classes(mask, classes);
+  for (std::size_t k = 0; k < pixel_lines_; ++k) {
+    const Parameters& drawn = k == 0 ? workspace.first_drawn : workspace.drawn[k];
+    lines_[k].transform->apply_to_mask(mask, drawn, workspace);
+  }
 }
 
 std::string Pipeline::drawn_text(const Workspace& workspace, int crop) const {

@@ -25,6 +25,7 @@ struct PipelineOptions {
   bool decodes_exactly = true;  ///< false = JPEG files can be reduced during decoding
   bool applies_orientation = false;
   std::int64_t max_bytes = kMaxImageBytes;
+  bool has_masks = false;  ///< transforms that do not accept masks are refused
   /// The statistics for `normalise,mean=auto`; required if needs_statistics(lines).
   std::optional<ChannelStatistics> statistics = {};
 };
@@ -66,6 +67,11 @@ class Pipeline {
   /// The pixels before the tensor transforms, for `data.output=uint8` and contact sheets. The result is in
   /// workspace.patch.image, height x width x channels.
   void run_pixels(const StoredImage& stored, const batch::Draw& draw, Workspace& workspace, int crop = 0) const;
+  /// Decodes the mask of the image that this workspace transformed last, and moves its pixels in the same way. The
+  /// result is in workspace.mask.
+  /// @param classes  classes are in [0, classes), or 255 = ignored; 0 = any class
+  /// @throws DataError  the mask is damaged, has another size than the image, or contains another class
+  void run_mask(const StoredImage& stored, std::int64_t classes, Workspace& workspace) const;
   /// The parameters of the last run_pixels of this workspace as text, "random_resized_crop top=3, ...; ...".
   std::string drawn_text(const Workspace& workspace, int crop = 0) const;
   /// The tensor transforms as a function of each pixel's byte; nullopt if they are more than that (random_erasing).

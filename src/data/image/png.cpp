@@ -24,6 +24,7 @@ struct PngJob {
   std::size_t size;
   std::size_t at;
   int height, width, channels;  // channels of the result
+  bool wants_numbers;           // instead of colors
   png_bytepp rows;
   std::jmp_buf leave;
   char message[200];
@@ -45,12 +46,16 @@ void read_png_bytes(png_structp png, png_bytep out, std::size_t count) {
 }
 
 /// All kinds of pixels become 8 bits, grey or RGB, without alpha.
-void set_conversions(png_structp png, png_infop info) {
+void set_conversions(png_structp png, png_infop info, bool wants_numbers) {
   const png_byte type = png_get_color_type(png, info);
-  if (png_get_bit_depth(png, info) == 16) png_set_strip_16(png);
-  if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
-  if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
-  png_set_strip_alpha(png);
+  if (wants_numbers) {
+    png_set_packing(png);
+  } else {
+    if (png_get_bit_depth(png, info) == 16) png_set_strip_16(png);
+    if (type == PNG_COLOR_TYPE_PALETTE) png_set_palette_to_rgb(png);
+    if (type == PNG_COLOR_TYPE_GRAY) png_set_expand_gray_1_2_4_to_8(png);
+    png_set_strip_alpha(png);
+  }
   png_set_interlace_handling(png);
   png_read_update_info(png, info);
 }
@@ -60,7 +65,7 @@ void read_png(png_structp png, png_infop info, PngJob* job) {
   png_set_crc_action(png, PNG_CRC_ERROR_QUIT, PNG_CRC_ERROR_QUIT);
   png_set_user_limits(png, static_cast<png_uint_32>(job->width), static_cast<png_uint_32>(job->height));
   png_read_info(png, info);
-  set_conversions(png, info);
+  set_conversions(png, info, job->wants_numbers);
   const auto expected = static_cast<std::size_t>(job->width) * static_cast<std::size_t>(job->channels);
   if (png_get_image_height(png, info) != static_cast<png_uint_32>(job->height) ||
       png_get_rowbytes(png, info) != expected) {
@@ -102,6 +107,7 @@ ImageHeader read_png_header(FileBytes file) {
   header.height = static_cast<int>(height);
   header.bits = static_cast<int>(big_endian(file, kHeaderChunk + 8, 1));
   const std::uint32_t type = big_endian(file, kHeaderChunk + 9, 1);
+  header.is_palette = type == PNG_COLOR_TYPE_PALETTE;
   header.channels = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : type == 6 ? 4 : 3;
   // A chunk with EXIF data stands before the pixels.
   for (std::size_t at = kSignatureSize; at + 8 <= file.size() && !has_text(file, at + 4, "IDAT", 4);) {
@@ -114,8 +120,10 @@ ImageHeader read_png_header(FileBytes file) {
   return header;
 }
 
-void decode_png(FileBytes file, const ImageHeader& header, Image& image) {
-  image.reshape(header.size(), header.channels <= 2 ? 1 : 3);
+namespace {
+
+void decode_png_to(int channels, bool wants_numbers, FileBytes file, const ImageHeader& header, Image& image) {
+  image.reshape(header.size(), channels);
   std::vector<png_bytep> rows(static_cast<std::size_t>(header.height));
   for (int y = 0; y < header.height; ++y) rows[static_cast<std::size_t>(y)] = image.row(y);
   PngJob job{.bytes = reinterpret_cast<const png_byte*>(file.data()),
@@ -124,11 +132,22 @@ void decode_png(FileBytes file, const ImageHeader& header, Image& image) {
              .height = header.height,
              .width = header.width,
              .channels = image.channels,
+             .wants_numbers = wants_numbers,
              .rows = rows.data(),
              .leave = {},
              .message = "no memory"};
   if (run_png(&job)) return;
   throw DataError(std::string("the PNG data are damaged (") + job.message + "); replace the file or exclude it");
+}
+
+}  // namespace
+
+void decode_png(FileBytes file, const ImageHeader& header, Image& image) {
+  decode_png_to(header.channels <= 2 ? 1 : 3, false, file, header, image);
+}
+
+void decode_png_numbers(FileBytes file, const ImageHeader& header, Image& image) {
+  decode_png_to(1, true, file, header, image);
 }
 
 }  // namespace lockstep::data

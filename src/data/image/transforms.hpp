@@ -19,6 +19,9 @@ std::vector<TransformRow> color_transforms();
 std::vector<TransformRow> policy_transforms();
 std::vector<TransformRow> tensor_transforms();
 
+/// The color of mask pixels from outside the image.
+inline constexpr Color kIgnoredColor = {kIgnoredPixel, kIgnoredPixel, kIgnoredPixel};
+
 // Options that several transforms have.
 KeySpec size_key(const std::string& help);
 KeySpec probability_key(const std::string& default_value);

@@ -20,13 +20,22 @@ std::uint64_t hash_of_text(std::string_view text) {
 
 }  // namespace
 
-std::string FileStore::place(std::int64_t index) const {
-  const std::string path = name(index);
-  return path.starts_with('/') || options_.root.empty() ? path : options_.root + "/" + path;
+std::string FileStore::place(std::int64_t index) const { return below_root(lines_->line(index).path); }
+
+std::string FileStore::mask_place(std::int64_t index) const { return below_root(lines_->line(index).label); }
+
+std::string FileStore::below_root(std::string_view path) const {
+  const bool is_whole = path.starts_with('/') || options_.root.empty();
+  return (is_whole ? "" : options_.root + "/") + std::string(path);
 }
 
-StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const {
-  const std::string path = place(index);
+StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const { return read_path(place(index), buffer); }
+
+StoredImage FileStore::read_mask(std::int64_t index, ReadBuffer& buffer) const {
+  return read_path(mask_place(index), buffer);
+}
+
+StoredImage FileStore::read_path(const std::string& path, ReadBuffer& buffer) const {
   const auto bytes = read_file(path, options_.max_file_bytes, buffer.bytes);
   // Without bytes, `file` would mean that pixels are given.
   if (bytes.empty()) throw DataError(path, "the file is empty; replace the file or exclude it");
@@ -36,12 +45,16 @@ StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const {
 TargetKind FileStore::target_kind() const {
   if (lines_->options().target == ListTarget::none) return TargetKind::none;
   if (lines_->options().target == ListTarget::numbers) return TargetKind::numbers;
+  if (lines_->options().target == ListTarget::masks) return TargetKind::masks;
   return options_.has_label_sets ? TargetKind::label_sets : TargetKind::classes;
 }
 
 std::int64_t FileStore::label(std::int64_t index) const { return lines_->label(index); }
 
-void FileStore::read_ahead(std::int64_t index) const { read_file_ahead(place(index)); }
+void FileStore::read_ahead(std::int64_t index) const {
+  read_file_ahead(place(index));
+  if (lines_->options().target == ListTarget::masks) read_file_ahead(mask_place(index));
+}
 
 // A few files stand for the content of all.
 std::uint64_t FileStore::digest() const {
@@ -54,13 +67,17 @@ std::uint64_t FileStore::digest() const {
     ReadBuffer buffer;
     for (std::int64_t i = 0; i < std::min(kFiles, size()); ++i) {
       const std::int64_t index = size() <= kFiles ? i : (size() - 1) / (kFiles - 1) * i;
-      std::uint64_t content = 0;  // of a file that cannot be read
-      try {
-        const auto bytes = read_file(place(index), options_.max_file_bytes, buffer.bytes);
-        content = sampled_hash_of({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
-      } catch (const DataError&) {
-      }
-      hash = hash_of({hash, content});
+      const auto add_file = [&](const std::string& path) {
+        std::uint64_t content = 0;  // of a file that cannot be read
+        try {
+          const auto bytes = read_file(path, options_.max_file_bytes, buffer.bytes);
+          content = sampled_hash_of({reinterpret_cast<const std::uint8_t*>(bytes.data()), bytes.size()});
+        } catch (const DataError&) {
+        }
+        hash = hash_of({hash, content});
+      };
+      add_file(place(index));
+      if (target_kind() == TargetKind::masks) add_file(mask_place(index));
     }
     digest_ = hash;
   });

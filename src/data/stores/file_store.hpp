@@ -32,6 +32,8 @@ class FileStore : public ImageStore {
   std::int64_t label(std::int64_t index) const override;
   std::vector<std::int64_t> labels(std::int64_t index) const override { return lines_->labels(index); }
   double number(std::int64_t index) const override { return lines_->number(index); }
+  StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const override;
+  std::string mask_place(std::int64_t index) const override;
   std::string name(std::int64_t index) const override { return std::string(lines_->line(index).path); }
   std::string place(std::int64_t index) const override;
   std::int64_t classes() const override { return options_.classes; }
@@ -40,6 +42,9 @@ class FileStore : public ImageStore {
   std::uint64_t digest() const override;
 
  private:
+  std::string below_root(std::string_view path) const;
+  StoredImage read_path(const std::string& path, ReadBuffer& buffer) const;
+
   std::unique_ptr<const ListLines> lines_;
   Options options_;
   mutable std::once_flag digested_;

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "data/image/decode.hpp"
+#include "data/image/geometry.hpp"
 
 namespace lockstep::data {
 
@@ -23,6 +24,7 @@ Task image_task(const ImageStore& store, const ImageDataset::Options& options, i
             .classes = options.classes,
             .class_names = options.class_names};
   if (store.target_kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
+  if (store.target_kind() == TargetKind::masks) task.kind = TaskKind::segmentation;
   if (store.target_kind() == TargetKind::numbers) {
     task.kind = TaskKind::regression;
     task.classes = 1;
@@ -31,20 +33,20 @@ Task image_task(const ImageStore& store, const ImageDataset::Options& options, i
   return task;
 }
 
-Field label_field(const ImageStore& store, std::int64_t classes) {
+Field label_field(const ImageStore& store, std::int64_t classes, ImageSize size) {
   switch (store.target_kind()) {
     case TargetKind::label_sets:
       return {.name = "label", .shape = {classes}, .dtype = at::kFloat};
     case TargetKind::numbers:
       return {.name = "label", .shape = {1}, .dtype = at::kFloat};
+    case TargetKind::masks:
+      return {.name = "label", .shape = {size.height, size.width}, .dtype = at::kLong};
     default:
       return {.name = "label", .shape = {}, .dtype = at::kLong};
   }
 }
 
 std::string crop_name(int crop) { return crop == 0 ? "data" : "crop" + std::to_string(crop); }
-
-std::string size_text(ImageSize size) { return std::to_string(size.height) + " x " + std::to_string(size.width); }
 
 }  // namespace
 
@@ -75,7 +77,7 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, Options opti
     fields_.push_back({.name = crop_name(crop), .shape = {pipeline_.channels(), size.height, size.width}});
   }
   task_ = image_task(*store_, options, pipeline_.channels(), sizes_.front());
-  fields_.push_back(label_field(*store_, task_.classes));
+  fields_.push_back(label_field(*store_, task_.classes, sizes_.front()));
 }
 
 template <class Call>
@@ -141,10 +143,10 @@ void ImageDataset::fill_from(std::int64_t index, const batch::Draw& draw, batch:
     });
     if (!is_direct) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
   }
-  fill_label(index, row.at("label").as<at::Tensor>());
+  fill_label(index, row.at("label").as<at::Tensor>(), memory);
 }
 
-void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label) const {
+void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scratch& memory) const {
   switch (store_->target_kind()) {
     case TargetKind::classes:
       *label.mutable_data_ptr<std::int64_t>() = store_->label(index);
@@ -155,6 +157,8 @@ void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label) const
     case TargetKind::numbers:
       *label.mutable_data_ptr<float>() = static_cast<float>(store_->number(index));
       return;
+    case TargetKind::masks:
+      return fill_mask(index, label, memory);
     case TargetKind::label_sets: {
       auto* const values = label.mutable_data_ptr<float>();
       std::fill_n(values, label.numel(), 0.0F);
@@ -164,9 +168,21 @@ void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label) const
   }
 }
 
+void ImageDataset::fill_mask(std::int64_t index, const at::Tensor& label, Scratch& memory) const {
+  const StoredImage stored = store_->read_mask(index, memory.buffer);  // its errors contain the path
+  try {
+    pipeline_.run_mask(stored, task_.classes, memory.workspace);
+  } catch (const DataError& error) {
+    throw DataError(store_->mask_place(index), error.what());
+  }
+  auto* const values = label.mutable_data_ptr<std::int64_t>();
+  std::transform(memory.workspace.mask.pixels.begin(), memory.workspace.mask.pixels.end(), values,
+                 [](std::uint8_t pixel) { return pixel == kIgnoredPixel ? kIgnored : std::int64_t{pixel}; });
+}
+
 std::vector<std::int64_t> ImageDataset::labels() const {
   const TargetKind kind = store_->target_kind();
-  if (kind == TargetKind::label_sets || kind == TargetKind::numbers) {
+  if (kind != TargetKind::classes && kind != TargetKind::none) {
     throw DataError("the samples do not have one class each; choose another data.sampler");
   }
   std::vector<std::int64_t> labels(static_cast<std::size_t>(size()), kIgnored);

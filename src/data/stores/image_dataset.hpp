@@ -13,7 +13,7 @@ namespace lockstep::data {
 
 /// The images of a store as float32 tensors [C, H, W], which a pipeline writes in place. The values of a sample are
 /// "data", further crops "crop1", "crop2", ..., and "label": an int64 class, float32 [classes] of 0 and 1, a float32
-/// number [1], or kIgnored.
+/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored.
 class ImageDataset : public SampleDataset {
  public:
   struct Options {
@@ -53,7 +53,8 @@ class ImageDataset : public SampleDataset {
   void with_place(std::int64_t index, const Call& call) const;
   ImageSize size_of_first(int crop) const;
   void fill_from(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& scratch) const;
-  void fill_label(std::int64_t index, const at::Tensor& label) const;
+  void fill_label(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
+  void fill_mask(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
 
   std::shared_ptr<const ImageStore> store_;
   std::shared_ptr<SampleErrors> errors_;

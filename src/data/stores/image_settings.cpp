@@ -113,7 +113,8 @@ PipelineOptions pipeline_options(const Section& data, const ImageStore& store, s
           .is_training = is_training,
           .decodes_exactly = !is_training || data.text("decode") == "exact",
           .applies_orientation = data.text("exif") == "apply",
-          .max_bytes = data.integer("max_image_bytes")};
+          .max_bytes = data.integer("max_image_bytes"),
+          .has_masks = store.target_kind() == TargetKind::masks};
 }
 
 }  // namespace lockstep::data

@@ -28,11 +28,33 @@ struct Classes {
   std::vector<std::string> names;
 };
 
+/// The classes of masks: data.classes, else one for each line of data.class_names, else those that occur.
+Classes mask_classes_of(const Section& data, const ImageStore& train) {
+  Classes classes{.count = data.integer("classes"), .names = {}};
+  const std::string& path = data.text("class_names");
+  if (!path.empty()) classes.names = read_class_names(path);
+  const auto names = static_cast<std::int64_t>(classes.names.size());
+  if (classes.count > kIgnoredPixel || names > kIgnoredPixel) {
+    throw ConfigError(data.cite("classes") + ": masks have at most 255 classes, because 255 marks ignored pixels");
+  }
+  if (classes.count == 0) {
+    classes.count =
+        names > 0 ? names
+                  : count_mask_classes(train, data.integer("max_image_bytes"), data.text("on_error") == "replace");
+  }
+  if (names > 0 && names != classes.count) {
+    throw DataError(path, "contains " + std::to_string(names) + " class names, but there are " +
+                              std::to_string(classes.count) + " classes");
+  }
+  return classes;
+}
+
 /// The classes that section `data` and the training part state.
 /// @throws ConfigError  they contradict each other
 Classes classes_of(const Section& data, const ImageStore& train) {
   Classes classes{.count = train.classes(), .names = train.class_names()};
   const std::int64_t wanted = data.integer("classes");
+  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train);
   if (train.target_kind() == TargetKind::none) classes.count = wanted;
   if (train.target_kind() == TargetKind::numbers) return {};
   if (wanted > 0 && classes.count != wanted) {

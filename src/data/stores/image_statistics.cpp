@@ -50,6 +50,30 @@ ChannelStatistics statistics_of(const Histograms& histograms) {
 
 }  // namespace
 
+std::int64_t count_mask_classes(const ImageStore& store, std::int64_t max_bytes, bool skips_errors) {
+  const random::Permutation order(static_cast<std::uint64_t>(store.size()), kSelectionKey);
+  ReadBuffer buffer;
+  Image mask;
+  int largest = -1;
+  for (std::int64_t i = 0; i < std::min(kMaxImages, store.size()); ++i) {
+    const auto index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
+    try {
+      const StoredImage stored = store.read_mask(index, buffer);
+      try {
+        decode_mask(stored.file, read_image_header(stored.file, max_bytes), mask);
+      } catch (const DataError& error) {
+        throw DataError(store.mask_place(index), error.what());
+      }
+    } catch (const DataError&) {
+      if (!skips_errors) throw;
+      continue;
+    }
+    for (const std::uint8_t pixel : mask.pixels) largest = std::max(largest, pixel == kIgnoredPixel ? -1 : int{pixel});
+  }
+  if (largest < 0) throw DataError("the masks contain no classes, only ignored pixels (255); set data.classes");
+  return largest + 1;
+}
+
 ChannelStatistics measured_statistics(const ImageStore& store, const PipelineOptions& how, bool skips_errors) {
   PipelineOptions options = how;
   options.lines = {"to_float"};

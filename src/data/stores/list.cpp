@@ -21,11 +21,14 @@ ListLines::Options list_options(const Section& data) {
   ListLines::Options options;
   if (data.boolean("unlabelled")) {
     if (data.text("target") != "class") {
-      throw ConfigError(data.cite("unlabelled") + " and data.target = real contradict each other; remove one");
+      throw ConfigError(data.cite("unlabelled") + " and data.target = " + data.text("target") +
+                        " contradict each other; remove one");
     }
     options.target = ListTarget::none;
   } else if (data.text("target") == "real") {
     options.target = ListTarget::numbers;
+  } else if (data.text("target") == "mask") {
+    options.target = ListTarget::masks;
   } else if (data.integer("classes") > 0) {
     options.classes = data.integer("classes");
     options.rule = "data.classes";
@@ -80,9 +83,9 @@ Source list_source() {
       val_path_key(),
       keys::text("data.root", "", "list: folder to which the paths of a list are relative; empty = folder of the list"),
       keys::choice("data.target", "class",
-                   "list: labels are classes (several separated by commas make a multi-label task) or real numbers "
-                   "(regression)",
-                   {"class", "real"}),
+                   "list: labels are classes (several separated by commas make a multi-label task), real numbers "
+                   "(regression), or paths of images with the class of each pixel (segmentation)",
+                   {"class", "real", "mask"}),
       keys::boolean("data.unlabelled", "false",
                     "list: lines contain paths without labels, for self-supervised training")};
   keys.insert(keys.end(), own.begin(), own.end());

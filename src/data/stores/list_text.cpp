@@ -93,9 +93,13 @@ ListLines::ListLines(ListText text, const Options& options) : text_(std::move(te
 void ListLines::check(const ListLine& line, std::int64_t number) {
   if (options_.target == ListTarget::none) return;
   if (line.path.empty()) {
+    const bool has_masks = options_.target == ListTarget::masks;
     fail(text_.name(), number,
-         "'" + std::string(line.label) + "' has no label; write 'PATH LABEL', or set data.unlabelled = true");
+         "'" + std::string(line.label) +
+             (has_masks ? "' has no mask; write 'PATH MASK'"
+                        : "' has no label; write 'PATH LABEL', or set data.unlabelled = true"));
   }
+  if (options_.target == ListTarget::masks) return;
   if (options_.target == ListTarget::numbers) {
     if (!number_in(line.label)) {
       fail(text_.name(), number,
@@ -132,7 +136,8 @@ ListLine ListLines::line_at(std::size_t start) const {
   const std::string_view line = without_end_blanks(whole_line(text_.text(), start));
   if (options_.target == ListTarget::none) return {.path = line, .label = {}};
   std::size_t end = line.size();
-  while (end > 0 && !is_blank(line[end - 1])) --end;
+  const bool has_tabs = options_.target == ListTarget::masks && line.find('\t') != std::string_view::npos;
+  while (end > 0 && (has_tabs ? line[end - 1] != '\t' : !is_blank(line[end - 1]))) --end;
   return {.path = without_end_blanks(line.substr(0, end)), .label = line.substr(end)};
 }
 

@@ -41,6 +41,7 @@ struct ListLine {
 enum class ListTarget {
   classes,  ///< "path 3" or, for several classes of one image, "path 3,17"
   numbers,  ///< "path 0.25": a real number
+  masks,    ///< "path mask": the path of an image with the class of each pixel. The last tab separates, if there is one
   none      ///< "path": the rest of the line is the path, with its blanks
 };
 

@@ -26,6 +26,10 @@ class StoreView : public ImageStore {
   double number(std::int64_t index) const override { return store_->number(at(index)); }
   std::string name(std::int64_t index) const override { return store_->name(at(index)); }
   std::string place(std::int64_t index) const override { return store_->place(at(index)); }
+  StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const override {
+    return store_->read_mask(at(index), buffer);
+  }
+  std::string mask_place(std::int64_t index) const override { return store_->mask_place(at(index)); }
   std::int64_t classes() const override { return store_->classes(); }
   std::vector<std::string> class_names() const override { return store_->class_names(); }
   std::optional<PixelShape> shape() const override { return store_->shape(); }
@@ -96,6 +100,10 @@ std::set<std::string> listed_names(const std::string& path) {
 }
 
 }  // namespace
+
+StoredImage ImageStore::read_mask(std::int64_t index, ReadBuffer&) const {
+  throw DataError(place(index), "has no mask; the source of the images does not provide masks");
+}
 
 StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, std::int64_t count) {
   return std::make_shared<PermutedPart>(std::move(store), key, begin, count);

@@ -4,8 +4,10 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "report/html.hpp"
 #include "report/image.hpp"
@@ -33,6 +35,37 @@ Image picture_in(const data::Workspace& workspace) {
     image.pixels[i] = channels == 3 ? from.pixels[i] : from.pixels[i / 3 * channels];
   }
   return image;
+}
+
+/// The color of a class: its bits, lowest first, are the upper bits of red, green and blue in turn. Ignored pixels are
+/// white.
+std::array<std::uint8_t, 3> color_of_class(std::uint8_t number) {
+  std::array<std::uint8_t, 3> color{};
+  if (number == data::kIgnoredPixel) return {255, 255, 255};
+  for (std::size_t bit = 0; bit < 8; ++bit) color[bit % 3] |= (number >> bit & 1) << (7 - bit / 3);
+  return color;
+}
+
+/// The mask of the last run of a pipeline, with a color for each class.
+Image mask_picture_in(const data::Workspace& workspace) {
+  const data::Image& mask = workspace.mask;
+  Image image{.name = "", .step = 0, .height = mask.height, .width = mask.width};
+  for (const std::uint8_t pixel : mask.pixels) {
+    const auto color = color_of_class(pixel);
+    image.pixels.insert(image.pixels.end(), color.begin(), color.end());
+  }
+  return image;
+}
+
+/// The classes in a mask: "0 background, 3 person".
+std::string classes_in(const data::Image& mask, const std::vector<std::string>& names) {
+  const std::set<std::uint8_t> classes(mask.pixels.begin(), mask.pixels.end());
+  std::string text;
+  for (const std::uint8_t c : classes) {
+    const std::string name = c == data::kIgnoredPixel ? " ignored" : c < names.size() ? " " + names[c] : "";
+    text += (text.empty() ? "" : ", ") + std::to_string(c) + name;
+  }
+  return text;
 }
 
 /// RGB pixels of float values in [0, 1], which are clipped to it.
@@ -67,6 +100,7 @@ std::string target_of(const data::ImageStore& store, std::int64_t index, const s
     case data::TargetKind::numbers:
       return std::to_string(store.number(index));
     case data::TargetKind::none:
+    case data::TargetKind::masks:
       return "";
     default: {
       std::string text;
@@ -144,22 +178,36 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
   const data::Pipeline plain = pipeline_of(how, {"to_float"}, data::builtin_transforms());
   const std::int64_t rows = std::min(kRows, store.size());
   data::ReadBuffer buffer;
+  data::ReadBuffer mask_buffer;
   data::Workspace workspace;
+  const bool has_masks = store.target_kind() == data::TargetKind::masks;
   for (std::int64_t row = 0; row < rows; ++row) {
     const std::int64_t index = row * store.size() / rows;
     const data::StoredImage stored = store.read(index, buffer);
+    const data::StoredImage mask = has_masks ? store.read_mask(index, mask_buffer) : data::StoredImage{};
+    const auto add_mask = [&](const data::Pipeline& mover) {
+      if (!has_masks) return;
+      try {
+        mover.run_mask(mask, 0, workspace);
+      } catch (const DataError& error) {
+        throw DataError("its mask " + store.mask_place(index) + ": " + error.what());
+      }
+      sheet.cells.push_back({mask_picture_in(workspace), classes_in(workspace.mask, class_names)});
+    };
     with_place(store, index, [&] {
       plain.run_pixels(stored, {.index = index}, workspace);
       Image original = picture_in(workspace);
-      const std::string caption =
-          target_of(store, index, class_names) + ", " + size_text(original) + ", " + store.name(index);
+      const std::string caption = (has_masks ? "" : target_of(store, index, class_names) + ", ") + size_text(original) +
+                                  ", " + store.name(index);
       sheet.cells.push_back({std::move(original), caption});
-      for (std::int64_t column = 0; column < kDraws; ++column) {
+      add_mask(plain);
+      for (std::int64_t column = 0; column < (has_masks ? kDraws / 2 : kDraws); ++column) {
         const int crop = static_cast<int>(column % pipeline.crops());
         pipeline.run_pixels(stored, {.index = index, .epoch = column / pipeline.crops(), .position = index}, workspace,
                             crop);
         const std::string drawn = pipeline.drawn_text(workspace, crop);
         sheet.cells.push_back({picture_in(workspace), drawn.empty() ? "nothing drawn" : drawn});
+        add_mask(pipeline);
       }
     });
   }

@@ -46,6 +46,13 @@ Facts facts_of(const data::ImageStore& store, std::int64_t index, const data::Pi
       facts.header.channels = stored.shape.channels;
     }
     if (decodes) pipeline.run_pixels(stored, {.index = index}, workspace);
+    if (decodes && store.target_kind() == data::TargetKind::masks) {
+      try {
+        pipeline.run_mask(store.read_mask(index, buffer), 0, workspace);
+      } catch (const DataError& error) {
+        throw DataError(store.mask_place(index), error.what());
+      }
+    }
   } catch (const DataError& error) {
     facts.fault = error.what();
   }

@@ -215,7 +215,7 @@ TEST(ImagePipeline, PartsGiveTheResultsOfWholeImages) {
     resize(expected, {64, 48}, ResizeFilter::bilinear, other);
     if (workspace.drawn[1].as<bool>()) flip_horizontally(expected);
     if (workspace.drawn[2].as<bool>()) flip_vertically(expected);
-    center_crop(expected, {40, 40}, other.spare);
+    center_crop(expected, {40, 40}, {}, other.spare);
     ASSERT_TRUE(std::equal(expected.pixels.begin(), expected.pixels.end(), workspace.patch.image.pixels.begin(),
                            workspace.patch.image.pixels.end()))
         << position;
