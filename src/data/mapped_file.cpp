@@ -18,36 +18,50 @@ namespace {
   throw DataError(path, "cannot be " + action + " (" + std::generic_category().message(errno) + "); check data.path");
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(const std::string& path) : fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
-    if (fd_ < 0) fail(path, "opened");
-  }
-  ~Descriptor() { ::close(fd_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const noexcept { return fd_; }
-
- private:
-  int fd_;
-};
-
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path) {
-  const Descriptor file(path);
+MappedFile::MappedFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  if (fd_ < 0) fail(path, "opened");
+  try {
+    map();
+  } catch (...) {
+    ::close(fd_);
+    throw;
+  }
+}
+
+void MappedFile::map() {
   struct stat status {};
-  if (::fstat(file.get(), &status) != 0) fail(path, "examined");
-  if (!S_ISREG(status.st_mode)) throw DataError(path, "is not a file; check data.path");
+  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
+  if (!S_ISREG(status.st_mode)) throw DataError(path_, "is not a file; check data.path");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // nothing can be mapped, and nothing needs to be
-  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
-  if (start == MAP_FAILED) fail(path, "mapped");
+  void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd_, 0);
+  if (start == MAP_FAILED) fail(path_, "mapped");
   bytes_ = {static_cast<const std::uint8_t*>(start), size};
+  lost_ = std::make_unique<const LostPages>(bytes_);
 }
 
 MappedFile::~MappedFile() {
+  lost_.reset();
   if (!bytes_.empty()) ::munmap(const_cast<std::uint8_t*>(bytes_.data()), bytes_.size());
+  ::close(fd_);
+}
+
+void MappedFile::check(std::size_t begin, std::size_t end) const {
+  if (begin == end) return;
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
+  const auto size = static_cast<std::size_t>(status.st_size);
+  if (size >= end && lost_->first() >= end) return;
+  throw DataError(path_, "was changed while it was in use: it has " + std::to_string(size) + " bytes instead of " +
+                             std::to_string(bytes_.size()) + "; restore the file and resume the run");
+}
+
+std::int64_t MappedFile::modified_ns() const {
+  struct stat status {};
+  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
+  return std::int64_t{status.st_mtim.tv_sec} * 1000000000 + status.st_mtim.tv_nsec;
 }
 
 }  // namespace lockstep::data

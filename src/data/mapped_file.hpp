@@ -3,12 +3,16 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string>
 
+#include "data/lost_pages.hpp"
+
 namespace lockstep::data {
 
-/// A file's bytes, mapped read-only: pages are read when they are touched.
+/// A file's bytes, mapped read-only: pages are read when they are touched. If the file becomes shorter while it is
+/// mapped, missing bytes are zeros; `check` detects this after bytes were read.
 class MappedFile {
  public:
   /// @throws DataError  it is missing, no regular file, or cannot be read
@@ -19,10 +23,21 @@ class MappedFile {
 
   std::span<const std::uint8_t> bytes() const noexcept { return bytes_; }
   const std::string& path() const noexcept { return path_; }
+  /// Call it after the bytes [begin, end) were read.
+  /// @throws DataError  the file became shorter, so that these bytes can be wrong
+  void check(std::size_t begin, std::size_t end) const;
+  /// The same for all bytes.
+  void check() const { check(0, bytes_.size()); }
+  /// The time of the last change of the file, ns.
+  std::int64_t modified_ns() const;
 
  private:
+  void map();
+
   std::string path_;
+  int fd_ = -1;
   std::span<const std::uint8_t> bytes_;
+  std::unique_ptr<const LostPages> lost_;
 };
 
 }  // namespace lockstep::data

@@ -44,6 +44,8 @@ class CharacterRun : public TokenRun {
   void read(std::int64_t begin, std::span<std::int64_t> out) const override {
     const std::uint8_t* byte = part_.data() + begin;
     for (std::int64_t& token : out) token = alphabet_.number_of(*byte++);
+    const auto first = static_cast<std::size_t>(part_.data() - file_->bytes().data() + begin);
+    file_->check(first, first + out.size());
   }
 
   // Of the whole file, since its alphabet decides the numbers.

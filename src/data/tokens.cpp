@@ -35,6 +35,8 @@ class StoredRun : public TokenRun {
       token = bytes[0] | bytes[1] << 8;
       bytes += sizeof(Stored);
     }
+    const auto first = static_cast<std::size_t>(begin) * sizeof(Stored);
+    file_.check(first, first + out.size() * sizeof(Stored));
     const auto bad = std::find_if(out.begin(), out.end(), [this](std::int64_t token) { return token >= vocabulary_; });
     if (bad == out.end()) return;
     throw DataError(path(), "token " + std::to_string(*bad) + " at position " +

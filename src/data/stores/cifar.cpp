@@ -79,9 +79,10 @@ class CifarStore : public ImageStore {
     for (std::size_t i = 0; i < kPlane; ++i) {
       for (std::size_t c = 0; c < 3; ++c) pixels[3 * i + c] = planes[c * kPlane + i];
     }
+    check_unchanged(index);
     return {.pixels = {pixels, kImageBytes}, .shape = {kCifarSide, kCifarSide, 3}};
   }
-  std::int64_t label(std::int64_t index) const override { return record(index).second[kind_.label_byte]; }
+  std::int64_t label(std::int64_t index) const override { return labels_.at(static_cast<std::size_t>(index)); }
   std::string name(std::int64_t index) const override {
     const auto [file, bytes] = record(index);
     const auto number = static_cast<std::size_t>(bytes - files_[file]->bytes().data()) / record_bytes();
@@ -99,6 +100,20 @@ class CifarStore : public ImageStore {
   }
 
  private:
+  /// @throws DataError  a record is missing, or has another label than at the start
+  void check_unchanged(std::int64_t index) const {
+    const auto [number, bytes] = record(index);
+    const MappedFile& file = *files_[number];
+    const auto begin = static_cast<std::size_t>(bytes - file.bytes().data());
+    const std::int64_t label = bytes[kind_.label_byte];
+    file.check(begin, begin + record_bytes());
+    if (label == labels_[static_cast<std::size_t>(index)]) return;
+    throw DataError(file.path(), "was changed while it was in use: record " + std::to_string(begin / record_bytes()) +
+                                     " has the label " + std::to_string(label) + " instead of " +
+                                     std::to_string(labels_[static_cast<std::size_t>(index)]) +
+                                     "; restore the file and resume the run");
+  }
+
   std::size_t record_bytes() const { return kind_.label_bytes + kImageBytes; }
 
   void add_file(const std::string& path) {
@@ -112,6 +127,7 @@ class CifarStore : public ImageStore {
     const std::size_t records = bytes.size() / record_bytes();
     for (std::size_t i = 0; i < records; ++i) {
       const std::int64_t label = bytes[i * record_bytes() + kind_.label_byte];
+      labels_.push_back(static_cast<std::uint8_t>(label));
       if (label < kind_.classes) continue;
       throw DataError(path, "record " + std::to_string(i) + " has the label " + std::to_string(label) +
                                 ", but labels of " + kind_.name + " are in [0, " + std::to_string(kind_.classes - 1) +
@@ -132,7 +148,8 @@ class CifarStore : public ImageStore {
   CifarKind kind_;
   std::vector<std::string> class_names_;
   std::vector<std::unique_ptr<const MappedFile>> files_;
-  std::vector<std::int64_t> ends_;  // number of records up to the end of each file
+  std::vector<std::uint8_t> labels_;  // at the start
+  std::vector<std::int64_t> ends_;    // number of records up to the end of each file
   mutable std::once_flag digested_;
   mutable std::uint64_t digest_ = 0;
 };

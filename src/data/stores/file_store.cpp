@@ -29,7 +29,18 @@ std::string FileStore::below_root(std::string_view path) const {
   return (is_whole ? "" : options_.root + "/") + std::string(path);
 }
 
-StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const { return read_path(place(index), buffer); }
+// One check per sample: the list's label is read immediately afterward.
+StoredImage FileStore::read(std::int64_t index, ReadBuffer& buffer) const {
+  const std::string path = place(index);
+  lines_->check_unchanged();
+  return read_path(path, buffer);
+}
+
+std::string FileStore::name(std::int64_t index) const {
+  std::string path(lines_->line(index).path);
+  lines_->check_unchanged();
+  return path;
+}
 
 StoredImage FileStore::read_mask(std::int64_t index, ReadBuffer& buffer) const {
   return read_path(mask_place(index), buffer);

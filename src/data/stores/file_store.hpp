@@ -34,7 +34,7 @@ class FileStore : public ImageStore {
   double number(std::int64_t index) const override { return lines_->number(index); }
   StoredImage read_mask(std::int64_t index, ReadBuffer& buffer) const override;
   std::string mask_place(std::int64_t index) const override;
-  std::string name(std::int64_t index) const override { return std::string(lines_->line(index).path); }
+  std::string name(std::int64_t index) const override;
   std::string place(std::int64_t index) const override;
   std::int64_t classes() const override { return options_.classes; }
   std::vector<std::string> class_names() const override { return options_.class_names; }

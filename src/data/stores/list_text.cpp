@@ -10,6 +10,7 @@
 #include <optional>
 
 #include "core/text.hpp"
+#include "data/hash.hpp"
 
 namespace lockstep::data {
 
@@ -72,6 +73,25 @@ void for_each_line(std::string_view text, const Call& call) {
 }
 
 }  // namespace
+
+ListText::ListText(const std::string& path)
+    : file_(std::make_unique<const MappedFile>(path)),
+      modified_ns_(std::make_unique<std::atomic<std::int64_t>>(file_->modified_ns())),
+      digest_(hash_of(file_->bytes())),
+      name_(path) {
+  file_->check();
+}
+
+void ListText::check_unchanged() const {
+  if (!file_) return;
+  file_->check();
+  const std::int64_t modified_ns = file_->modified_ns();
+  if (modified_ns == *modified_ns_) return;
+  if (hash_of(file_->bytes()) != digest_) {
+    throw DataError(name_, "was changed while it was in use; restore the file and resume the run");
+  }
+  *modified_ns_ = modified_ns;
+}
 
 ListLines::ListLines(ListText text, const Options& options) : text_(std::move(text)), options_(options) {
   const std::string_view all = text_.text();

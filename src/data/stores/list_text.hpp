@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -17,7 +18,10 @@ class ListText {
   /// @param name  name of the text in messages
   ListText(std::string text, std::string name) : memory_(std::move(text)), name_(std::move(name)) {}
   /// @throws DataError  the file cannot be read
-  explicit ListText(const std::string& path) : file_(std::make_unique<const MappedFile>(path)), name_(path) {}
+  explicit ListText(const std::string& path);
+  /// Call it after a part of the text was read. Another time of the last change alone is accepted.
+  /// @throws DataError  the content of the file is no longer the same
+  void check_unchanged() const;
 
   std::string_view text() const noexcept {
     if (!file_) return memory_;
@@ -27,6 +31,8 @@ class ListText {
 
  private:
   std::unique_ptr<const MappedFile> file_;
+  std::unique_ptr<std::atomic<std::int64_t>> modified_ns_;  // of the content with this digest
+  std::uint64_t digest_ = 0;
   std::string memory_;
   std::string name_;
 };
@@ -59,6 +65,8 @@ class ListLines {
   /// @throws DataError  a line has no label, or one that is malformed or out of range; the list is empty
   ListLines(ListText text, const Options& options);
 
+  /// @throws DataError  the content of the list's file changed since it was read
+  void check_unchanged() const { text_.check_unchanged(); }
   std::int64_t size() const noexcept { return static_cast<std::int64_t>(starts_.size()); }
   ListLine line(std::int64_t index) const;
   /// The class of a line with one class.
