@@ -1,11 +1,17 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// ResNet-18. For small images, the stem is a 3x3 convolution without pooling. Parameters are named as in torchvision.
-// Source: He et al., "Deep residual learning for image recognition", 2015, table 1 and section 4.2.
+// Residual networks of 18 to 152 layers, wide ones and ResNeXt. For small images, the stem is a 3x3 convolution without
+// pooling. Parameters are named as in torchvision. Sources: He et al., "Deep residual learning for image recognition",
+// 2015, table 1 and section 4.2; Xie et al., "Aggregated residual transformations", 2017; Zagoruyko and Komodakis,
+// "Wide residual networks", 2016. As in torchvision, the 3x3 convolution of a bottleneck has the stride.
+#include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <torch/types.h>
 
+#include <algorithm>
+#include <array>
 #include <cmath>
+#include <string_view>
 
 #include "models/rows.hpp"
 
@@ -13,10 +19,48 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kImagenetStem = 7;  // width of its kernel
+constexpr std::int64_t kImagenetStem = 7;      // width of its kernel
+constexpr std::int64_t kMinImagenetSize = 32;  // which the stem and the stages divide to one pixel
 
-std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
-  return std::make_shared<Conv2d>(in, out, kernel, Conv2dOptions{.stride = stride, .has_bias = false});
+/// A network that has a name.
+struct ResNetPreset {
+  std::string_view name;
+  std::array<std::int64_t, 4> units;  ///< in each stage
+  bool has_bottlenecks = true;
+  std::int64_t groups = 1;
+  std::int64_t width_per_group = 64;
+  bool is_for_small_images = false;  ///< by default
+};
+
+constexpr ResNetPreset kResNets[] = {
+    {.name = "resnet18", .units = {2, 2, 2, 2}, .has_bottlenecks = false, .is_for_small_images = true},
+    {.name = "resnet34", .units = {3, 4, 6, 3}, .has_bottlenecks = false},
+    {.name = "resnet50", .units = {3, 4, 6, 3}},
+    {.name = "resnet101", .units = {3, 4, 23, 3}},
+    {.name = "resnet152", .units = {3, 8, 36, 3}},
+    {.name = "resnext50_32x4d", .units = {3, 4, 6, 3}, .groups = 32, .width_per_group = 4},
+    {.name = "resnext101_32x8d", .units = {3, 4, 23, 3}, .groups = 32, .width_per_group = 8},
+    {.name = "resnext101_64x4d", .units = {3, 4, 23, 3}, .groups = 64, .width_per_group = 4},
+    {.name = "wide_resnet50_2", .units = {3, 4, 6, 3}, .width_per_group = 128},
+    {.name = "wide_resnet101_2", .units = {3, 4, 23, 3}, .width_per_group = 128},
+};
+
+struct ResNetOptions {
+  std::array<std::int64_t, 4> units;
+  bool has_bottlenecks;
+  std::int64_t groups;
+  std::int64_t width_per_group;
+  std::int64_t channels;  ///< of the images
+  std::int64_t width;     ///< of the stem and of the first stage
+  std::int64_t classes;
+  bool has_pooling;  ///< stem of ImageNet
+  bool has_zero_residuals;
+};
+
+std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
+                                    std::int64_t groups = 1) {
+  return std::make_shared<Conv2d>(in, out, kernel,
+                                  Conv2dOptions{.stride = stride, .has_bias = false, .groups = groups});
 }
 
 /// relu(norm(input) + residual), without a residual when it is undefined. A tap sees the normalization alone.
@@ -41,8 +85,15 @@ class Shortcut : public Block {
   std::shared_ptr<BatchNorm> norm_;
 };
 
-/// Two 3x3 convolutions around which the input is added to the output.
-class BasicUnit : public Block {
+/// A part of a stage: convolutions around which the input is added to the output.
+class ResidualUnit : public Block {
+ public:
+  /// The scale of the last normalization, which is zero where a unit starts as the identity.
+  virtual at::Tensor& last_scale() = 0;
+};
+
+/// Two 3x3 convolutions.
+class BasicUnit : public ResidualUnit {
  public:
   BasicUnit(std::int64_t in, std::int64_t out, std::int64_t stride) {
     conv1_ = register_module("conv1", convolution(in, out, 3, stride));
@@ -59,6 +110,8 @@ class BasicUnit : public Block {
     return run_with_relu(*norm2_, run(*conv2_, inner), shortcut_ ? run(*shortcut_, input) : input);
   }
 
+  at::Tensor& last_scale() override { return norm2_->weight; }
+
  private:
   std::shared_ptr<Conv2d> conv1_;
   std::shared_ptr<BatchNorm> norm1_;
@@ -67,38 +120,89 @@ class BasicUnit : public Block {
   std::shared_ptr<Shortcut> shortcut_;
 };
 
-class Stage : public Block {
+/// A 3x3 convolution, perhaps of groups, between two 1x1 convolutions.
+class Bottleneck : public ResidualUnit {
  public:
-  Stage(std::int64_t in, std::int64_t out, std::int64_t stride) {
-    first_ = register_module("0", std::make_shared<BasicUnit>(in, out, stride));
-    second_ = register_module("1", std::make_shared<BasicUnit>(out, out, 1));
+  static constexpr std::int64_t kExpansion = 4;  // output channels for each of the stage's width
+
+  Bottleneck(std::int64_t in, std::int64_t width, std::int64_t stride, const ResNetOptions& options) {
+    const std::int64_t inner = width * options.width_per_group / 64 * options.groups;
+    const std::int64_t out = kExpansion * width;
+    conv1_ = register_module("conv1", convolution(in, inner, 1, 1));
+    norm1_ = register_module("bn1", std::make_shared<BatchNorm>(inner));
+    conv2_ = register_module("conv2", convolution(inner, inner, 3, stride, options.groups));
+    norm2_ = register_module("bn2", std::make_shared<BatchNorm>(inner));
+    conv3_ = register_module("conv3", convolution(inner, out, 1, 1));
+    norm3_ = register_module("bn3", std::make_shared<BatchNorm>(out));
+    if (stride != 1 || in != out) {
+      shortcut_ = register_module("downsample", std::make_shared<Shortcut>(in, out, stride));
+    }
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return run(*second_, run(*first_, input)); }
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = run_with_relu(*norm1_, run(*conv1_, input));
+    x = run_with_relu(*norm2_, run(*conv2_, x));
+    return run_with_relu(*norm3_, run(*conv3_, x), shortcut_ ? run(*shortcut_, input) : input);
+  }
+
+  at::Tensor& last_scale() override { return norm3_->weight; }
 
  private:
-  std::shared_ptr<BasicUnit> first_;
-  std::shared_ptr<BasicUnit> second_;
+  std::shared_ptr<Conv2d> conv1_;
+  std::shared_ptr<BatchNorm> norm1_;
+  std::shared_ptr<Conv2d> conv2_;
+  std::shared_ptr<BatchNorm> norm2_;
+  std::shared_ptr<Conv2d> conv3_;
+  std::shared_ptr<BatchNorm> norm3_;
+  std::shared_ptr<Shortcut> shortcut_;
 };
 
-class ResNet18 : public Model {
+class Stage : public Block {
  public:
-  /// @param width       channels of the stem and of the first stage
-  /// @param has_pooling  stem of ImageNet
-  ResNet18(std::int64_t channels, std::int64_t width, std::int64_t classes, bool has_pooling)
-      : has_pooling_(has_pooling) {
-    stem_ = register_module(
-        "conv1", has_pooling ? convolution(channels, width, kImagenetStem, 2) : convolution(channels, width, 3, 1));
+  /// @param in     channels, which become those of the output
+  /// @param stage  number from 0
+  Stage(std::int64_t& in, std::size_t stage, const ResNetOptions& options) {
+    const std::int64_t width = options.width << stage;
+    for (std::int64_t i = 0; i < options.units[stage]; ++i) {
+      const std::int64_t stride = i == 0 && stage > 0 ? 2 : 1;
+      std::shared_ptr<ResidualUnit> unit;
+      if (options.has_bottlenecks) {
+        unit = std::make_shared<Bottleneck>(in, width, stride, options);
+        in = Bottleneck::kExpansion * width;
+      } else {
+        unit = std::make_shared<BasicUnit>(in, width, stride);
+        in = width;
+      }
+      units_.push_back(register_module(std::to_string(i), unit));
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    at::Tensor x = input;
+    for (const auto& unit : units_) x = run(*unit, x);
+    return x;
+  }
+
+  const std::vector<std::shared_ptr<ResidualUnit>>& units() const { return units_; }
+
+ private:
+  std::vector<std::shared_ptr<ResidualUnit>> units_;
+};
+
+class ResNet : public Model {
+ public:
+  explicit ResNet(const ResNetOptions& options) : has_pooling_(options.has_pooling) {
+    const std::int64_t width = options.width;
+    stem_ = register_module("conv1", has_pooling_ ? convolution(options.channels, width, kImagenetStem, 2)
+                                                  : convolution(options.channels, width, 3, 1));
     norm_ = register_module("bn1", std::make_shared<BatchNorm>(width));
     std::int64_t in = width;
-    for (int s = 0; s < 4; ++s) {
-      const std::int64_t out = width << s;
-      const auto stage = std::make_shared<Stage>(in, out, s == 0 ? 1 : 2);
+    for (std::size_t s = 0; s < options.units.size(); ++s) {
+      const auto stage = std::make_shared<Stage>(in, s, options);
       stages_.push_back(register_module("layer" + std::to_string(s + 1), stage));
-      in = out;
     }
-    head_ = register_module("fc", std::make_shared<Linear>(in, classes));
-    initialize();
+    head_ = register_module("fc", std::make_shared<Linear>(in, options.classes));
+    initialize(options.has_zero_residuals);
   }
 
   /// [N, C, H, W] -> [N, classes]
@@ -120,7 +224,7 @@ class ResNet18 : public Model {
 
  private:
   /// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
-  void initialize() {
+  void initialize(bool has_zero_residuals) {
     const torch::NoGradGuard no_grad;
     for (at::Tensor& parameter : parameters()) {
       if (parameter.dim() != 4) continue;
@@ -128,6 +232,10 @@ class ResNet18 : public Model {
       parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
       // Laid out like the images, or every forward and backward would first turn them.
       parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+    if (!has_zero_residuals) return;
+    for (const auto& stage : stages_) {
+      for (const auto& unit : stage->units()) unit->last_scale().zero_();
     }
   }
 
@@ -140,10 +248,40 @@ class ResNet18 : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_resnet18(const Section& model, const Task& task) {
-  require_images("resnet18", task, 3);
-  return std::make_shared<ResNet18>(task.sample_shape[0], model.integer("width"), task.classes,
-                                    model.text("stem") == "imagenet");
+std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
+  require_images(name.c_str(), task, 3);
+  const auto* const preset = std::find_if(std::begin(kResNets), std::end(kResNets),
+                                          [&name](const ResNetPreset& row) { return row.name == name; });
+  const std::string& stem = model.text("stem");
+  const auto or_preset = [&model](const char* key, std::int64_t value) {
+    return model.integer(key) == 0 ? value : model.integer(key);
+  };
+  const ResNetOptions options{.units = preset->units,
+                              .has_bottlenecks = preset->has_bottlenecks,
+                              .groups = or_preset("groups", preset->groups),
+                              .width_per_group = or_preset("width_per_group", preset->width_per_group),
+                              .channels = task.sample_shape[0],
+                              .width = model.integer("width"),
+                              .classes = task.classes,
+                              .has_pooling = stem == "imagenet" || (stem == "auto" && !preset->is_for_small_images),
+                              .has_zero_residuals = model.boolean("zero_init_residual")};
+  const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
+  if (options.has_pooling && side > 0 && side < kMinImagenetSize) {
+    throw ConfigError(model.cite("stem") + ": the stem imagenet of " + name + " needs images of at least " +
+                      std::to_string(kMinImagenetSize) + " pixels, but they have " + std::to_string(side) +
+                      "; set model.stem=small");
+  }
+  if (!options.has_bottlenecks && (options.groups != 1 || options.width_per_group != 64)) {
+    throw ConfigError(
+        model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + name +
+        " has no bottlenecks, so that it has neither groups nor a width of groups; use resnet50 or deeper");
+  }
+  if (options.width * options.width_per_group / 64 == 0) {
+    throw ConfigError(model.cite("width_per_group") + ": with model.width = " + std::to_string(options.width) +
+                      ", a group has no channels; increase one of them");
+  }
+  return std::make_shared<ResNet>(options);
 }
 
 }  // namespace lockstep::models

@@ -4,6 +4,8 @@
 #include <lockstep/models/model.hpp>
 
 #include <memory>
+#include <string>
+#include <vector>
 
 namespace lockstep::models {
 
@@ -11,8 +13,12 @@ std::shared_ptr<Model> make_mlp(const Section& model, const Task& task);
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
 std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
-std::shared_ptr<Model> make_resnet18(const Section& model, const Task& task);
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_resnet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_vit(const Section& model, const Task& task);
+
+/// "vit", then the names of models with sizes of their own.
+std::vector<std::string> vit_names();
 
 /// @param dims  of a sample; 0 = any
 /// @throws ConfigError  the task is not about images, or its samples have other dimensions

@@ -68,11 +68,14 @@ KeySpec norm_key() {
 
 KeySpec width_key() {
   return size_key("model.width", "64",
-                  "Channels of the first stage or level; each further one has twice as many (resnet18, unet)");
+                  "Channels of the first stage or level; each further one has twice as many (resnet*, unet)");
 }
 
 KeySpec depth_key() {
-  return keys::integer("model.depth", "0", "Number of levels below the first (unet). 0 = 4", 0, 16);
+  return keys::integer(
+      "model.depth", "0",
+      "Number of levels below the first (unet), or of blocks (vit). 0 = that of the model, or 4 (unet) and 12 (vit)", 0,
+      48);
 }
 
 KeySpec head_key() {
@@ -104,6 +107,63 @@ KeySpecs unet_keys() {
           norm_key(), head_key()};
 }
 
+KeySpecs resnet_keys() {
+  return {width_key(),
+          keys::choice("model.stem", "auto",
+                       "First layers of a ResNet: a 3x3 convolution (small), or a 7x7 convolution and pooling, which "
+                       "divide height and width by four, as for ImageNet (imagenet). auto = small for resnet18 and "
+                       "imagenet for all others",
+                       {"auto", "small", "imagenet"}),
+          keys::integer("model.groups", "0",
+                        "Groups of the 3x3 convolutions (resnet50 and deeper). 0 = that of the model", 0, kMaxSize),
+          keys::integer("model.width_per_group", "0",
+                        "Channels of each group in the first stage, for a model.width of 64 (resnet50 and deeper). 0 = "
+                        "that of the model",
+                        0, kMaxSize),
+          keys::boolean("model.zero_init_residual", "false",
+                        "Start each residual branch of a ResNet with the output zero")};
+}
+
+KeySpecs vit_keys() {
+  return {
+      keys::integer("model.patch_size", "0", "Side of the patches in pixels (vit). 0 = that of the model, or 16", 0,
+                    kMaxSize),
+      keys::integer("model.embed_dim", "0", "Features of a token (vit). 0 = that of the model, or 192", 0, kMaxSize),
+      depth_key(),
+      keys::integer("model.num_heads", "0", "Number of attention heads (vit). 0 = that of the model, or 3", 0,
+                    kMaxSize),
+      keys::real_above("model.mlp_ratio", 0, 1024, "4", "Hidden features for each feature of a token (vit)"),
+      keys::boolean("model.class_token", "true", "Prepend a learned token (vit)"),
+      keys::choice("model.global_pool", "auto",
+                   "Input of the head: the class token (token), or the mean over the patches (avg). auto = token if "
+                   "there is one (vit)",
+                   {"auto", "token", "avg"}),
+      keys::integer("model.reg_tokens", "0", "Number of learned tokens after the class token (vit)", 0, kMaxSize),
+      keys::choice("model.no_embed_class", "auto",
+                   "Add the positions to the patches only, instead of to all tokens. auto = that of the model (vit)",
+                   {"auto", "true", "false"}),
+      keys::real("model.init_values", "-1",
+                 "Initial factor of each residual branch, which is learned. 0 = there is no factor, -1 = that of "
+                 "the model (vit)",
+                 -1, 1024),
+      drop_path_key(),
+      keys::boolean("model.qkv_bias", "true", "Use biases in the projections to queries, keys and values (vit)"),
+      keys::boolean("model.qk_norm", "false", "Normalize queries and keys of each head (vit)"),
+      keys::boolean("model.pre_norm", "false", "Normalize the tokens before the first block (vit)")};
+}
+
+/// The rows, followed by one for each name of a ResNet and of a ViT.
+std::vector<ModelRow> with_presets(std::vector<ModelRow> rows) {
+  for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d",
+                           "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"}) {
+    rows.push_back({name, "Residual network, named as in torchvision", resnet_keys(), make_resnet});
+  }
+  for (const std::string& name : vit_names()) {
+    rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), make_vit});
+  }
+  return rows;
+}
+
 /// Unlike torch::nn::Module::to, which makes real numbers of counts, too.
 void convert(Model& model, at::ScalarType dtype) {
   const torch::NoGradGuard no_grad;
@@ -117,7 +177,7 @@ void convert(Model& model, at::ScalarType dtype) {
 }  // namespace
 
 const std::vector<ModelRow>& builtin_models() {
-  static const std::vector<ModelRow> rows = {
+  static const std::vector<ModelRow> rows = with_presets({
       {"mlp", "Linear layers with activations between them, for tables and small images", mlp_keys(), make_mlp},
       {"cnn",
        "3x3 convolutions with ReLU and pooling, followed by an mlp",
@@ -136,16 +196,8 @@ const std::vector<ModelRow>& builtin_models() {
       {"convnext_small", "ConvNeXt with 50.2 million parameters", convnext_keys(), make_convnext},
       {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(), make_convnext},
       {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(), make_convnext},
-      {"resnet18",
-       "ResNet-18",
-       {width_key(),
-        keys::choice("model.stem", "small",
-                     "First layers of resnet18: a 3x3 convolution (small), or a 7x7 convolution and pooling, which "
-                     "divide height and width by four, as for ImageNet (imagenet)",
-                     {"small", "imagenet"})},
-       make_resnet18},
       {"unet", "U-Net for masks of classes and for fields of real numbers", unet_keys(), make_unet},
-  };
+  });
   return rows;
 }
 
@@ -164,7 +216,9 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 
 KeySpecs ModelSettings::keys() {
   return {
-      keys::text("model.name", "cnn", "Model to train, such as mlp, cnn, gpt, resnet18, convnext_tiny or unet"),
+      keys::text(
+          "model.name", "cnn",
+          "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny or unet"),
       keys::text("model.recompute", "",
                  "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
                  "comma-separated patterns such as block*"),

@@ -9,5 +9,6 @@ namespace lockstep::testing::reference {
 GoldenModel convnet_model(const Json& one_case);
 GoldenModel resnet_model(const Json& one_case);
 GoldenModel unet_model(const Json& one_case);
+GoldenModel vit_model(const Json& one_case);
 
 }  // namespace lockstep::testing::reference

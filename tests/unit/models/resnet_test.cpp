@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -34,6 +35,34 @@ TEST(ResNetTest, TheImagenetStemHasAWideKernel) {
   const std::int64_t small = parameter_count();
   options.set("stem", "imagenet", "test");
   EXPECT_EQ(parameter_count() - small, 4 * 3 * (7 * 7 - 3 * 3));
+}
+
+TEST(ResNetTest, TheImagenetStemRefusesSmallImages) {
+  Section options = Section::with_defaults("model", model_keys());
+  options.set("name", "resnet34", "test");
+  const auto build_for = [&options](std::int64_t side) {
+    return build(options, Task{.sample_shape = {3, side, 64}, .classes = 10}, 1, at::kFloat);
+  };
+  options.set("width", "8", "test");
+  EXPECT_THROW(build_for(31), ConfigError);
+  EXPECT_NO_THROW(build_for(32));
+  options.set("stem", "small", "test");
+  EXPECT_NO_THROW(build_for(8));
+  options.set("groups", "2", "test");  // of a network without bottlenecks
+  EXPECT_THROW(build_for(32), ConfigError);
+}
+
+TEST(ResNetTest, ResidualBranchesCanStartAtZero) {
+  Section options = Section::with_defaults("model", model_keys());
+  for (const auto& [key, value] : {std::pair{"name", "resnet50"}, {"width", "8"}, {"zero_init_residual", "true"}}) {
+    options.set(key, value, "test");
+  }
+  const auto model = build(options, Task{.sample_shape = {3, 32, 32}, .classes = 10}, 1, at::kFloat);
+  for (const auto& item : model->named_parameters()) {
+    const double sum = item.value().abs().sum().item<double>();
+    if (item.key().ends_with("bn3.weight")) EXPECT_EQ(sum, 0) << item.key();
+    if (item.key().ends_with("bn2.weight")) EXPECT_GT(sum, 0) << item.key();
+  }
 }
 
 /// The same network of torch::nn layers, with its layers in the order of registration.
