@@ -7,6 +7,9 @@
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cstdlib>
+#include <filesystem>
+
 #include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/state/run_state.hpp"
@@ -29,7 +32,9 @@ class InitFromTest : public ::testing::Test {
       checkpoints::write(shared_, 0, archive);
       write_as("flat.safetensors", "");
       write_as("flat.pt", "");
-      write_as("prefixed.npz", "module.");
+      write_as("wrapped.pt", "_orig_mod.module.");
+      write_as("lightning.safetensors", "model.");
+      write_as("prefixed.npz", "other.");
     }
     world_.barrier();
   }
@@ -87,13 +92,19 @@ TEST_F(InitFromTest, ItsOwnCheckpointsAndOtherFiles) {
   EXPECT_TRUE(takes({{"init.from", shared_ + "/step-000000000000/state.h5"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/flat.safetensors"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/flat.pt"}}));
-  EXPECT_TRUE(takes({{"init.from", shared_ + "/prefixed.npz"}, {"init.rename", "module.="}}));
+  EXPECT_TRUE(takes({{"init.from", shared_ + "/prefixed.npz"}, {"init.rename", "other.="}}));
+}
+
+TEST_F(InitFromTest, PrefixesOfWrappersAreRemoved) {
+  EXPECT_TRUE(takes({{"init.from", shared_ + "/wrapped.pt"}}));
+  EXPECT_TRUE(takes({{"init.from", shared_ + "/lightning.safetensors"}}));
+  EXPECT_TRUE(takes({{"init.from", shared_ + "/wrapped.pt," + shared_ + "/flat.pt"}}));
 }
 
 TEST_F(InitFromTest, OtherNamesAreListed) {
   const std::string error = error_of({{"init.from", shared_ + "/prefixed.npz"}});
   EXPECT_NE(error.find("'hidden0.weight' is missing"), std::string::npos) << error;
-  EXPECT_NE(error.find("'module.hidden0.weight' is not in the model"), std::string::npos) << error;
+  EXPECT_NE(error.find("'other.hidden0.weight' is not in the model"), std::string::npos) << error;
   EXPECT_NE(error.find("init.rename"), std::string::npos) << error;
 }
 
@@ -119,6 +130,61 @@ TEST_F(InitFromTest, FloatingTypesAreConverted) {
   EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
   EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0],
                         other_.strategy.model().model().parameters()[0].to(at::kDouble)));
+}
+
+// Files of torch, torchvision and timm, whose images have three channels; ours have one.
+TEST_F(InitFromTest, FilesOfPublicLibraries) {
+  const char* const shared = std::getenv("LOCKSTEP_SHARED");
+  const std::string files = std::string(shared != nullptr ? shared : "") + "/reference/models/files/";
+  if (!std::filesystem::is_directory(files)) GTEST_SKIP() << "no reference data in LOCKSTEP_SHARED";
+  const Settings resnet = {{"model.name", "resnet18"}, {"model.width", "2"}, {"data.train_size", "100"}};
+  const Settings adapted = with(resnet, {{"init.adapt_channels", "true"}});
+  const checkpoints::Archive plain = checkpoints::read_foreign(files + "resnet_plain.pth");
+  const auto expect_head = [&](SmallRun& run, double tolerance) {
+    const at::Tensor head = run.strategy.model().model().named_parameters()["fc.weight"];
+    EXPECT_LE((head - tensor_over(plain.array("/fc.weight"))).abs().max().item<double>(), tolerance);
+  };
+  for (const char* name :
+       {"resnet_plain.pth", "resnet_ddp_wrapped.pth.tar", "resnet_references.pth", "resnet_lightning.ckpt",
+        "resnet_compiled.pth", "resnet_compiled_ddp.pth", "resnet_old_no_counts.pth", "resnet_legacy.pth",
+        "resnet_channels_last.pth", "resnet_half.pth", "resnet_ema.pth.tar", "resnet.safetensors"}) {
+    SCOPED_TRACE(name);
+    SmallRun run(world_, with(adapted, {{"init.from", files + name}}));
+    EXPECT_TRUE(init_from(run.strategy, run.sections.at("init"), "resnet18").empty());
+    expect_head(run, name == std::string("resnet_half.pth") ? 1e-3 : 0);
+    const at::Tensor sum = tensor_over(plain.array("/conv1.weight")).sum(1, true);
+    const at::Tensor stem = run.strategy.model().model().named_parameters()["conv1.weight"];
+    EXPECT_LE((stem - sum).abs().max().item<double>(), name == std::string("resnet_half.pth") ? 1e-2 : 1e-6);
+    EXPECT_EQ(run.strategy.model().model().named_buffers()["bn1.num_batches_tracked"].item<std::int64_t>() == 0,
+              name == std::string("resnet_old_no_counts.pth"));
+  }
+  SmallRun trained(world_, with(adapted, {{"init.from", files + "resnet_ema.pth.tar"}, {"init.weights", "trained"}}));
+  init_from(trained.strategy, trained.sections.at("init"));
+  const at::Tensor head = trained.strategy.model().model().named_parameters()["fc.weight"];
+  EXPECT_LE((head - tensor_over(plain.array("/fc.weight")) - 1).abs().max().item<double>(), 1e-6);
+
+  SmallRun gray(world_, with(resnet, {{"init.from", files + "resnet_gray.safetensors"}}));
+  EXPECT_TRUE(init_from(gray.strategy, gray.sections.at("init")).empty());
+  expect_head(gray, 0);
+
+  const std::string classes = error_of(with(adapted, {{"init.from", files + "resnet_1000_classes.safetensors"}}));
+  EXPECT_NE(classes.find("'fc.weight' is float32 [1000, 16], the model has float32 [10, 16]"), std::string::npos)
+      << classes;
+  const Settings reset = {{"init.from", files + "resnet_1000_classes.safetensors"}, {"init.head", "reset"}};
+  SmallRun without_head(world_, with(adapted, reset));
+  const at::Tensor initial = without_head.strategy.model().model().named_parameters()["fc.weight"].clone();
+  EXPECT_TRUE(init_from(without_head.strategy, without_head.sections.at("init")).empty());
+  EXPECT_TRUE(at::equal(without_head.strategy.model().model().named_parameters()["fc.weight"], initial));
+
+  const std::string channels = error_of(with(resnet, {{"init.from", files + "resnet.safetensors"}}));
+  EXPECT_NE(channels.find("'conv1.weight' is float32 [2, 3, 3, 3], the model has float32 [2, 1, 3, 3]"),
+            std::string::npos)
+      << channels;
+  const std::string stem =
+      error_of(with(adapted, {{"init.from", files + "resnet.safetensors"}, {"model.stem", "imagenet"}}));
+  EXPECT_NE(stem.find("set model.stem=small"), std::string::npos) << stem;
+  const std::string whole = error_of(with(adapted, {{"init.from", files + "resnet_whole_module.pth"}}));
+  EXPECT_NE(whole.find("save model.state_dict()"), std::string::npos) << whole;
 }
 
 }  // namespace init_from_test

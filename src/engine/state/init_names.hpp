@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/checkpoints/archive.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/renames.hpp"
+
+namespace lockstep::engine {
+
+/// A tensor of a file for initial values.
+struct StoredTensor {
+  const checkpoints::Array* array = nullptr;
+  std::vector<std::int64_t> shape = {};  ///< as our model would have it
+};
+
+using StoredTensors = std::map<std::string, StoredTensor>;  // by our name
+
+/// How the names in a file become ours.
+struct NameRules {
+  Renames renames = {};
+  std::string family = "auto";   ///< library of the names: auto, torchvision or timm
+  std::string model = "";        ///< value of model.name
+  std::string weights = "auto";  ///< auto, trained or average
+};
+
+/// The tensors of the group of a file that has most of the model's names. Of several such groups, the averaged weights
+/// or those under the usual keys of training scripts come first. Prefixes that wrappers of Python add to every name are
+/// removed, and the names of another library are mapped, if the result fits better.
+/// @param is_known  whether the model has a parameter or buffer of that name
+/// @return  empty if the average is requested but the file has none
+StoredTensors find_tensors(const checkpoints::Archive& archive, const NameRules& rules,
+                           const std::function<bool(const std::string&)>& is_known);
+
+}  // namespace lockstep::engine
