@@ -135,6 +135,7 @@ Examples
   mpirun -np 8 trainer --config gpt-char.ini --data.path=input.txt --optim.lr=3e-4 --run.dir=runs/a
   mpirun -np 8 trainer --config gpt-char.ini --run.dir=runs/a --resume=auto
   trainer eval --from runs/a
+  mpirun -np 2 trainer predict --from runs/a --predict.out=predictions.jsonl
   trainer config --config gpt-char.ini --groups
   trainer schedule --config gpt-char.ini --plot schedule.svg
   trainer lr-find --config gpt-char.ini --curve lr.svg

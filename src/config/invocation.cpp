@@ -10,6 +10,7 @@
 #include <boost/program_options/value_semantic.hpp>
 
 #include <algorithm>
+#include <set>
 
 #include "core/table.hpp"
 #include "core/text.hpp"
@@ -30,8 +31,10 @@ po::options_description declared(const KeySpecs& specs) {
   add("help,h", po::value<std::string>()->implicit_value(""));
   add("version", "");
   add("config", po::value<std::string>());
+  std::set<std::string> names;  // several commands can have a switch of one name
   for (const Command& command : commands()) {
     for (const Switch& of : command.switches) {
+      if (!names.insert(of.name).second) continue;
       if (of.value.empty()) {
         add(of.name.c_str(), "");
       } else {
@@ -158,6 +161,13 @@ void read_keys(const Options& options, Config& config) {
   }
 }
 
+bool has_switch(const std::string& command, const std::string& name) {
+  return std::any_of(commands().begin(), commands().end(), [&](const Command& each) {
+    return each.name == command && std::any_of(each.switches.begin(), each.switches.end(),
+                                               [&name](const Switch& of) { return of.name == name; });
+  });
+}
+
 /// The switches of the command; those of other commands have no place here.
 void read_switches(const Options& options, Invocation& invocation) {
   for (const Command& command : commands()) {
@@ -165,7 +175,7 @@ void read_switches(const Options& options, Invocation& invocation) {
       const po::option* const found = last_of(options, of.name);
       const std::string value = found == nullptr || found->value.empty() ? "" : found->value[0];
       if (command.name != invocation.command) {
-        if (found == nullptr) continue;
+        if (found == nullptr || has_switch(invocation.command, of.name)) continue;
         throw ConfigError("command line: --" + of.name + " is an option of the command " + command.name +
                           (of.elsewhere.empty() ? "" : "; " + of.elsewhere));
       }
@@ -187,13 +197,18 @@ const std::vector<Command>& commands() {
        "Trains a model. This is the default command",
        {{.name = "quiet", .help = "Print only warnings and errors, as with --log.level=warning"}}},
       {"eval",
-       "Evaluates a checkpoint or the latest checkpoint of a run, given by --from",
+       "Evaluates a checkpoint or the latest checkpoint of a run, given by --from, or --init.from",
        {{.name = "from",
          .value = "PATH",
          .help = "Folder of a run, or a checkpoint",
-         .is_needed = true,
          .elsewhere = "see --init.from and --resume for training"},
-        {.name = "predictions", .value = "FILE", .help = "Output file for predictions, one line of JSON per sample"}}},
+        {.name = "json", .help = "Print JSON"},
+        {.name = "predictions",
+         .value = "FILE",
+         .help = "Also write the predictions for all samples, as predict.out"}}},
+      {"predict",
+       "Writes what a model predicts for each sample to predict.out. The weights are given as for eval",
+       {{.name = "from", .value = "PATH", .help = "Folder of a run, or a checkpoint"}}},
       {"config",
        "Prints all keys with their values and the origin of each value",
        {{.name = "groups", .help = "Print the parameter groups of the optimizer instead of the keys"},

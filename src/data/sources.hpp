@@ -18,6 +18,7 @@ Source synthetic_source();
 // Keys that several of these sources have.
 KeySpec val_path_key();
 KeySpec cache_key();
+KeySpec unlabelled_key();
 
 /// The value of `data.path`.
 /// @param wanted  what it must name, such as "a text file"

@@ -24,6 +24,7 @@ struct Job {
 // Collective; each throws Error or returns the agreed exit code.
 ExitCode train(const Job& job, config::Invocation invocation);
 ExitCode evaluate(const Job& job, const config::Invocation& invocation);
+ExitCode predict(const Job& job, const config::Invocation& invocation);
 ExitCode show_config(const Job& job, const config::Invocation& invocation);
 ExitCode find_lr(const Job& job, const config::Invocation& invocation);
 ExitCode show_schedule(const Job& job, const config::Invocation& invocation);

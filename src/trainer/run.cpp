@@ -11,6 +11,7 @@
 
 #include "core/message.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/predict/settings.hpp"
 #include "trainer/preset.hpp"
 #include "trainer/signals.hpp"
 
@@ -26,6 +27,13 @@ void tune_allocator() {
   mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
   mallopt(M_TOP_PAD, 64 << 20);
   mallopt(M_ARENA_MAX, 2);
+}
+
+KeySpecs trainer_keys(const engine::Registry& registry) {
+  KeySpecs keys = engine::all_keys(registry);
+  const KeySpecs predict = PredictSettings::keys();
+  keys.insert(keys.end(), predict.begin(), predict.end());
+  return keys;
 }
 
 ExitCode dispatch(const Job& job) {
@@ -55,6 +63,7 @@ ExitCode dispatch(const Job& job) {
   if (invocation.command == "lr-find") return find_lr(job, invocation);
   if (invocation.command == "data") return describe_data(job, invocation);
   if (invocation.command == "eval") return evaluate(job, invocation);
+  if (invocation.command == "predict") return predict(job, invocation);
   if (invocation.command == "report") return write_report(job, invocation);
   if (invocation.command == "compare") return compare_runs(job, invocation);
   return train(job, std::move(invocation));
@@ -91,7 +100,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
     const std::vector<std::string> arguments(argv, argv + argc);
     log::configure({.rank = world.rank(), .world_size = world.size()});
     try {
-      code = dispatch({world, arguments, registry, engine::all_keys(registry)});
+      code = dispatch({world, arguments, registry, trainer_keys(registry)});
     } catch (const std::exception& failure) {
       code = report_failure(failure, world);
     }

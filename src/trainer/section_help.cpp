@@ -16,6 +16,7 @@ const config::SectionHelp& section_help() {
       {"log", "Progress lines, metrics.jsonl and the report"},
       {"model", "Model and preprocessing"},
       {"optim", "Optimizer and parameter groups"},
+      {"predict", "Output of `trainer predict`"},
       {"resume", "Resuming from a checkpoint"},
       {"run", "Name, output folder, seed, device and threads of the run"},
       {"sched", "Learning rate schedule"},

@@ -10,6 +10,7 @@
 #include "core/text.hpp"
 #include "data/sources.hpp"
 #include "data/stores/file_store.hpp"
+#include "data/stores/folder_listing.hpp"
 #include "data/stores/list_cache.hpp"
 
 namespace lockstep::data {
@@ -123,7 +124,25 @@ SplitFolders find_splits(const Section& data) {
   return folders;
 }
 
+/// The images at any depth below data.path, which every split has.
+ImageSplits open_unlabelled(const Section& data) {
+  const std::string& path = required_path(data, "a folder of images");
+  if (!is_folder(path)) throw DataError(path, "is not a folder that can be read; check data.path");
+  FolderListing listing = list_images(path);
+  auto lines = std::make_unique<const ListLines>(ListText(std::move(listing.lines), path),
+                                                 ListLines::Options{.target = ListTarget::none});
+  const auto store = std::make_shared<FileStore>(
+      std::move(lines), FileStore::Options{.root = path, .max_file_bytes = data.integer("max_image_bytes")});
+  ImageSplits splits{.train = store, .val = store, .test = store};
+  if (listing.passed_over_count > 0) {
+    splits.notes.push_back(path + ": skipped " + std::to_string(listing.passed_over_count) +
+                           " files that are no images, such as " + listing.passed_over.front());
+  }
+  return splits;
+}
+
 ImageSplits open_folder(const Section& data) {
+  if (data.boolean("unlabelled")) return open_unlabelled(data);
   const FolderRequest request{.cache = cache_folder(data.text("cache")),
                               .max_file_bytes = data.integer("max_image_bytes"),
                               .allows_empty = data.boolean("allow_empty")};
@@ -156,6 +175,12 @@ KeySpec val_path_key() {
   return keys::text("data.val_path", "", "folder, list: folder or list of the validation part; empty = see data.path");
 }
 
+KeySpec unlabelled_key() {
+  return keys::boolean("data.unlabelled", "false",
+                       "folder, list: images without labels, for predictions and self-supervised training. folder: all "
+                       "images at any depth below data.path; list: lines contain paths only");
+}
+
 KeySpec cache_key() {
   return keys::text("data.cache", "auto",
                     "Folder that keeps the lists of files, so that folders are not listed again. auto = "
@@ -165,7 +190,7 @@ KeySpec cache_key() {
 Source folder_source() {
   KeySpecs keys = image_keys();
   const KeySpecs own = {
-      val_path_key(), cache_key(),
+      val_path_key(), cache_key(), unlabelled_key(),
       keys::boolean("data.allow_empty", "false", "folder: accept classes without images. They keep their numbers")};
   keys.insert(keys.end(), own.begin(), own.end());
   return {.name = "folder",

@@ -111,7 +111,7 @@ class Walk {
     FolderImages images{.path = path, .names = {}};
     std::vector<std::string> subfolders;
     {
-      Directory directory(root_ + "/" + path);
+      Directory directory(path.empty() ? root_ : root_ + "/" + path);
       const DeviceAndNode node = directory.node();
       if (std::find(ancestors_.begin(), ancestors_.end(), node) != ancestors_.end()) return;  // a link to its parent
       ancestors_.push_back(node);
@@ -127,7 +127,7 @@ class Walk {
     }
     count_ += static_cast<std::int64_t>(images.names.size());
     if (!images.names.empty()) listing_.images.push_back(std::move(images));
-    for (const std::string& name : subfolders) visit(path + "/" + name);
+    for (const std::string& name : subfolders) visit(path.empty() ? name : path + "/" + name);
     ancestors_.pop_back();
   }
 
@@ -135,7 +135,7 @@ class Walk {
     const std::string ending = ending_of(name);
     const bool is_refused = is_one_of(ending, kRefusedEndings) || (ending == "webp" && !reads_webp());
     if (is_refused) {
-      throw DataError(root_ + "/" + path + "/" + name,
+      throw DataError(root_ + "/" + (path.empty() ? "" : path + "/") + name,
                       (ending == "webp" ? "WebP" : "TIFF") + std::string(" images are not supported by this build; "
                                                                          "convert them, for example with 'mogrify "
                                                                          "-format png FILE', or move them away"));
@@ -193,14 +193,14 @@ std::vector<ClassListing> list_classes(const std::string& root, const std::vecto
 /// A path as the line of a list: a leading '#' would make it a comment.
 std::string as_line(const std::string& path) { return path.starts_with('#') ? "./" + path : path; }
 
-void append_lines(ClassListing& listing, std::size_t label, std::string& lines) {
+/// @param end  text after each path
+void append_lines(ClassListing& listing, const std::string& end, std::string& lines) {
   std::sort(listing.images.begin(), listing.images.end(),
             [](const FolderImages& a, const FolderImages& b) { return a.path < b.path; });
-  const std::string end = " " + std::to_string(label) + "\n";
   for (FolderImages& folder : listing.images) {
     std::sort(folder.names.begin(), folder.names.end());
-    const std::string start = as_line(folder.path) + "/";
-    for (const std::string& name : folder.names) lines += start + name + end;
+    const std::string start = folder.path.empty() ? "" : folder.path + "/";
+    for (const std::string& name : folder.names) lines += as_line(start + name) + end;
   }
 }
 
@@ -232,15 +232,17 @@ FolderListing list_folder(const std::string& root) {
     }
   }
   if (all.classes.empty()) {
-    throw DataError(root, std::string("contains no class folders") + (has_images ? ", only files" : "") +
-                              "; data.name = folder requires one subfolder of images per class");
+    throw DataError(root,
+                    std::string("contains no class folders") + (has_images ? ", only files" : "") +
+                        "; data.name = folder requires one subfolder of images per class, or data.unlabelled=true "
+                        "for images without labels");
   }
   std::sort(all.classes.begin(), all.classes.end());
   std::vector<ClassListing> listings = list_classes(root, all.classes);
   for (std::size_t label = 0; label < listings.size(); ++label) {
     ClassListing& listing = listings[label];
     if (listing.images.empty()) all.empty_classes.push_back(all.classes[label]);
-    append_lines(listing, label, all.lines);
+    append_lines(listing, " " + std::to_string(label) + "\n", all.lines);
     all.folders.insert(all.folders.end(), listing.folders.begin(), listing.folders.end());
     all.passed_over_count += static_cast<std::int64_t>(listing.passed_over.size());
     all.passed_over.insert(all.passed_over.end(), listing.passed_over.begin(), listing.passed_over.end());
@@ -248,6 +250,22 @@ FolderListing list_folder(const std::string& root) {
     if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
     listing = {};
   }
+  return all;
+}
+
+FolderListing list_images(const std::string& root) {
+  std::atomic<std::int64_t> count = 0;
+  ClassListing listing = Walk(root, count).list("");
+  if (listing.images.empty()) {
+    throw DataError(root, "contains no images (.jpg, .jpeg, .png, .ppm, .bmp, .pgm or .webp)");
+  }
+  FolderListing all;
+  append_lines(listing, "\n", all.lines);
+  all.folders = std::move(listing.folders);
+  all.passed_over_count = static_cast<std::int64_t>(listing.passed_over.size());
+  all.passed_over = std::move(listing.passed_over);
+  std::sort(all.passed_over.begin(), all.passed_over.end());
+  if (all.passed_over.size() > kNamedFiles) all.passed_over.resize(kNamedFiles);
   return all;
 }
 

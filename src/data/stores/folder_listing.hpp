@@ -30,6 +30,11 @@ struct FolderListing {
 ///                    not read (.tif, .tiff, and possibly .webp)
 FolderListing list_folder(const std::string& root);
 
+/// Lists the images at any depth below a folder, without classes. Each line is a path below the root.
+/// @throws DataError  a folder cannot be read, there are no images, or a file has a format that this build does not
+/// read
+FolderListing list_images(const std::string& root);
+
 /// The time of the last change of a folder. @return  -1 = it cannot be examined
 std::int64_t modified_ns_of(const std::string& folder) noexcept;
 

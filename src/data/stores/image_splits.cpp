@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <map>
 #include <memory>
 #include <utility>
 
@@ -67,6 +68,8 @@ Classes classes_of(const Section& data, const ImageStore& train) {
   }
   const std::string& path = data.text("class_names");
   if (!path.empty()) classes.names = read_class_names(path);
+  const bool counts_names = train.target_kind() == TargetKind::none && wanted == 0 && !path.empty();
+  if (counts_names) classes.count = static_cast<std::int64_t>(classes.names.size());
   if (!classes.names.empty() && static_cast<std::int64_t>(classes.names.size()) != classes.count) {
     throw DataError(path, "contains " + std::to_string(classes.names.size()) + " class names, but there are " +
                               std::to_string(classes.count) + " classes");
@@ -129,9 +132,26 @@ ImageSplits with_splits(ImageSplits splits, const Section& data) {
   return splits;
 }
 
-Splits with_pipelines(const ImageSplits& stores, const Section& data, const OpenOptions& options,
+namespace {
+
+/// The same splits with the class numbers of a trained model; splits that are one store stay one.
+ImageSplits in_class_order(ImageSplits splits, const std::vector<std::string>& order) {
+  if (order.empty()) return splits;
+  std::map<StorePtr, StorePtr> done = {{nullptr, nullptr}};
+  for (StorePtr* store : {&splits.train, &splits.val, &splits.test}) {
+    const auto [place, is_new] = done.emplace(*store, nullptr);
+    if (is_new) place->second = with_class_order(*store, order);
+    *store = place->second;
+  }
+  return splits;
+}
+
+}  // namespace
+
+Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& options,
                       const std::string& normalise) {
   const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
+  const ImageSplits stores = in_class_order(given, options.class_order);
   const Classes classes = classes_of(data, *stores.train);
   const int channels = channels_of(data, *stores.train);
   const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
@@ -156,7 +176,7 @@ Splits with_pipelines(const ImageSplits& stores, const Section& data, const Open
                                                                        .classes = classes.count,
                                                                        .class_names = classes.names});
   };
-  splits.train = dataset(stores.train, true);
+  splits.train = dataset(stores.train, !options.is_evaluation);
   splits.val = dataset(stores.val, false);
   splits.test = stores.test == stores.val ? splits.val : dataset(stores.test, false);
   return splits;

@@ -86,8 +86,7 @@ Source list_source() {
                    "list: labels are classes (several separated by commas make a multi-label task), real numbers "
                    "(regression), or paths of images with the class of each pixel (segmentation)",
                    {"class", "real", "mask"}),
-      keys::boolean("data.unlabelled", "false",
-                    "list: lines contain paths without labels, for self-supervised training")};
+      unlabelled_key()};
   keys.insert(keys.end(), own.begin(), own.end());
   return {.name = "list",
           .help = "Images that the text file data.path lists, one per line: PATH LABEL",

@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/random/random.hpp>
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <utility>
@@ -87,6 +88,36 @@ class ChosenPart : public StoreView {
   std::vector<std::int64_t> chosen_;
 };
 
+/// All images, with other class numbers.
+class Renumbered : public StoreView {
+ public:
+  /// @param numbers  the new number of each class of the store
+  Renumbered(StorePtr store, std::vector<std::string> order, std::vector<std::int64_t> numbers)
+      : StoreView(std::move(store)), order_(std::move(order)), numbers_(std::move(numbers)) {}
+
+  std::int64_t size() const override { return store().size(); }
+  std::int64_t label(std::int64_t index) const override { return number_of(store().label(index)); }
+  std::vector<std::int64_t> labels(std::int64_t index) const override {
+    std::vector<std::int64_t> labels = store().labels(index);
+    for (std::int64_t& label : labels) label = number_of(label);
+    return labels;
+  }
+  std::int64_t classes() const override { return static_cast<std::int64_t>(order_.size()); }
+  std::vector<std::string> class_names() const override { return order_; }
+  std::uint64_t digest() const override {
+    std::uint64_t hash = store().digest();
+    for (const std::int64_t number : numbers_) hash = hash_of({hash, static_cast<std::uint64_t>(number)});
+    return hash;
+  }
+
+ private:
+  std::int64_t at(std::int64_t index) const override { return index; }
+  std::int64_t number_of(std::int64_t label) const { return numbers_.at(static_cast<std::size_t>(label)); }
+
+  std::vector<std::string> order_;
+  std::vector<std::int64_t> numbers_;
+};
+
 std::set<std::string> listed_names(const std::string& path) {
   const ListLines lines(ListText(path), {.target = ListTarget::none});
   std::set<std::string> names;
@@ -115,6 +146,21 @@ ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
   if (val == 0) return {.train = store};
   if (val == size) throw DataError("no training samples remain after data.val_fraction; lower it");
   return {.train = permuted_part(store, key, 0, size - val), .val = permuted_part(store, key, size - val, val)};
+}
+
+StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order) {
+  const std::vector<std::string> names = store->class_names();
+  if (names.empty() || names == order) return store;
+  std::vector<std::int64_t> numbers;
+  for (const std::string& name : names) {
+    const auto found = std::find(order.begin(), order.end(), name);
+    if (found == order.end()) {
+      throw DataError("the class '" + name + "' of the data is not among the " + std::to_string(order.size()) +
+                      " classes of the model; rename its folder, or set data.unlabelled=true to ignore the classes");
+    }
+    numbers.push_back(found - order.begin());
+  }
+  return std::make_shared<Renumbered>(std::move(store), order, std::move(numbers));
 }
 
 StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen) {

@@ -3,8 +3,6 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
-#include <lockstep/data/loader.hpp>
-#include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/hook.hpp>
 
 #include <algorithm>
@@ -251,17 +249,16 @@ std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const Eval
   return batch::draws_in_order(begin, std::min(limits.batch_size, dataset.size() - begin));
 }
 
-/// @param dataset  must outlive the loader
-std::unique_ptr<data::Loader> open_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                          const data::Share& batches) {
+}  // namespace
+
+std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
+                                                     const data::Share& batches) {
   const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
   const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
   return std::make_unique<data::Loader>(
       borrowed, plan, batches.begin, batches.begin + batches.count,
       data::LoaderOptions{.workers = limits.loader_threads, .prefetch = 2, .name = "the evaluated data"});
 }
-
-}  // namespace
 
 batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
   std::vector<batch::Draw> draws = draws_of_batch(dataset, limits, batch);
@@ -372,7 +369,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader = open_loader(dataset, limits, share);
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(dataset, limits, share);
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, loader->next(), losses, result);
       progress.show(batch - share.begin + 1);

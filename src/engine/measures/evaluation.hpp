@@ -4,12 +4,15 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/loader.hpp>
+#include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/parallel/distributed_data_parallel.hpp>
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -55,6 +58,12 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
 std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& limits);
 /// One of them, with its draws.
 batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch);
+
+/// Loads the batches of this rank in advance.
+/// @param dataset  outlives the loader
+/// @param batches  of this rank
+std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
+                                                     const data::Share& batches);
 
 /// The meters that are named, with nothing counted.
 /// @param rows  which may be named

@@ -3,14 +3,17 @@
 
 #include <lockstep/core/error.hpp>
 #include <lockstep/data/sampler.hpp>
+#include <lockstep/models/block.hpp>
 
-#include <nlohmann/json.hpp>
+#include <c10/core/InferenceMode.h>
 #include <torch/types.h>
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <string_view>
 #include <utility>
 
-#include "batch/sample_values.hpp"
 #include "engine/measures/evaluation_mode.hpp"
 #include "engine/measures/progress_lines.hpp"
 
@@ -18,103 +21,160 @@ namespace lockstep::engine {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+/// A prepared batch and the outputs for it.
+struct Forward {
+  batch::Batch batch;
+  batch::Outputs outputs;
+};
 
-/// A number, or lists of numbers as deep as the tensor has dimensions.
-Json json_of(const at::Tensor& tensor) {
-  if (tensor.dim() == 0) {
-    if (tensor.scalar_type() == at::kBool) return tensor.item<bool>();
-    if (at::isIntegralType(tensor.scalar_type(), false)) return tensor.item<std::int64_t>();
-    return tensor.item<double>();
-  }
-  Json list = Json::array();
-  for (std::int64_t i = 0; i < tensor.size(0); ++i) list.push_back(json_of(tensor[i]));
-  return list;
+Forward run_forward(parallel::DistributedDataParallel& wrapper, const batch::Batch& given) {
+  Forward forward{.batch = wrapper.prepare(given, /*is_training=*/false), .outputs = {}};
+  const parallel::DistributedDataParallel::OptimContext context(wrapper, /*completes_step=*/true);
+  forward.outputs = wrapper.forward(forward.batch);
+  return forward;
 }
 
-/// A value of one sample; null = it has no form in JSON.
-Json json_of(const batch::Value& value) {
-  if (value.is<std::int64_t>()) return value.as<std::int64_t>();
-  if (value.is<double>()) return value.as<double>();
-  if (value.is<std::string>()) return value.as<std::string>();
-  if (value.is<at::Tensor>()) return json_of(value.as<at::Tensor>());
-  if (value.is<batch::ValueList>()) {
-    Json list = Json::array();
-    for (const batch::Value& each : value.as<batch::ValueList>()) list.push_back(json_of(each));
-    return list;
-  }
-  if (value.is<batch::ValueMap>()) {
-    Json map = Json::object();
-    for (const auto& [name, each] : value.as<batch::ValueMap>()) map[name] = json_of(each);
-    return map;
-  }
-  return nullptr;
+bool has_shape_of(const at::Tensor& output, std::int64_t samples, std::int64_t dimensions) {
+  return output.dim() == dimensions && output.size(0) == samples && output.is_floating_point();
 }
 
-/// Adds what the batch holds for its sample `i` as a list: names of files and so on. Tensors are left out.
-void add_values(Json& line, const batch::Batch& given, std::int64_t i) {
-  for (const auto& [name, value] : given.values()) {
-    const batch::ValueList* const values = batch::values_of_samples(value, given.size());
-    if (values != nullptr) line[name] = json_of((*values)[static_cast<std::size_t>(i)]);
+/// [N] and [N] of a language model: sums over the tokens that count, and their number.
+void add_token_scores(BatchPredictions& predictions, const at::Tensor& output, const at::Tensor& target) {
+  const at::Tensor counts = target.ne(data::kIgnored);
+  const at::Tensor chosen = target.masked_fill(counts.logical_not(), 0).unsqueeze(-1);
+  const at::Tensor scores = at::log_softmax(output, -1, at::kDouble).gather(-1, chosen).squeeze(-1);
+  predictions.token_counts = counts.sum(-1);
+  predictions.log_probabilities =
+      scores.masked_fill(counts.logical_not(), 0).sum(-1) / predictions.token_counts.clamp_min(1);
+}
+
+void add_by_kind(BatchPredictions& predictions, const at::Tensor& output, TaskKind kind) {
+  const std::int64_t samples = predictions.size();
+  switch (kind) {
+    case TaskKind::classification:
+      if (has_shape_of(output, samples, 2)) predictions.probabilities = at::softmax(output, -1, at::kDouble);
+      return;
+    case TaskKind::multilabel:
+      if (has_shape_of(output, samples, 2))
+        predictions.probabilities = at::sigmoid(output.to(at::kDouble)).contiguous();
+      return;
+    case TaskKind::regression:
+      if (output.size(0) == samples) predictions.values = output;
+      return;
+    case TaskKind::segmentation:
+      if (has_shape_of(output, samples, 4)) predictions.masks = output.argmax(1);
+      return;
+    case TaskKind::language:
+      if (has_shape_of(output, samples, 3) && predictions.target.defined()) {
+        add_token_scores(predictions, output, predictions.target);
+      }
+      return;
+    case TaskKind::custom:
+      return;
   }
 }
 
-/// The name of the predicted class, where classes have names.
-void add_class_name(Json& line, const Task& task) {
-  const auto found = line.find("classes");
-  if (found == line.end() || !found->is_number_integer()) return;
-  const auto predicted = found->get<std::int64_t>();
-  if (predicted < 0 || predicted >= std::ssize(task.class_names)) return;
-  line["class_name"] = task.class_names[static_cast<std::size_t>(predicted)];
+/// Names of the default predictions, which the other tensors express.
+constexpr std::array<std::string_view, 4> kDefaults = {"classes", "labels", "values", "masks"};
+
+bool is_expressed(const BatchPredictions& predictions, const std::string& name) {
+  const bool has_own_form = predictions.probabilities.defined() || predictions.values.defined() ||
+                            predictions.masks.defined() || predictions.log_probabilities.defined();
+  return has_own_form && std::find(kDefaults.begin(), kDefaults.end(), name) != kDefaults.end();
 }
 
-std::string lines_of(parallel::DistributedDataParallel& wrapper, const batch::Batch& given,
-                     const data::Dataset& dataset, const Task& task) {
-  models::Predictions predictions = wrapper.test_step(given);
-  for (auto& [name, tensor] : predictions.entries()) {
-    tensor = tensor.cpu();
-    if (tensor.dim() > 0 && tensor.size(0) == given.size()) continue;
-    throw DataError("prediction '" + name + "' must have one row for each of the " + std::to_string(given.size()) +
-                    " samples");
+void require_finite(const at::Tensor& output, const BatchPredictions& predictions, const data::Dataset& dataset) {
+  if (!output.is_floating_point() || at::isfinite(output.sum()).item<bool>()) return;
+  for (std::int64_t i = 0; i < predictions.size(); ++i) {
+    if (at::isfinite(output[i]).all().item<bool>()) continue;
+    const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
+    const std::string name = dataset.sample_name(index);
+    throw NumericError("the output of the model for sample " + std::to_string(index) +
+                       (name.empty() ? "" : " (" + name + ")") +
+                       " is not finite; check the weights, the sample and train.precision");
   }
-  std::string lines;
-  for (std::int64_t i = 0; i < given.size(); ++i) {
-    const std::int64_t index = given.draws()[static_cast<std::size_t>(i)].index;
-    Json line{{"index", index}};
-    if (const std::string name = dataset.sample_name(index); !name.empty()) line["name"] = name;
-    for (const auto& [name, tensor] : predictions.entries()) line[name] = json_of(tensor[i]);
-    add_class_name(line, task);
-    add_values(line, given, i);
-    // Bytes of file names that are not UTF-8 are replaced.
-    lines += line.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
-  }
-  return lines;
+}
+
+/// Classes of an image, targets of a regression, ...: a tensor with a row for each sample.
+at::Tensor target_of(const batch::Batch& batch) {
+  if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return {};
+  const at::Tensor& target = batch.target();
+  if (target.dim() == 0 || target.size(0) != batch.size()) return {};
+  const bool is_unlabelled = target.scalar_type() == at::kLong && target.eq(data::kIgnored).all().item<bool>();
+  return is_unlabelled ? at::Tensor() : target.cpu();
+}
+
+std::vector<std::int64_t> indices_of(const batch::Batch& batch) {
+  std::vector<std::int64_t> indices;
+  for (const batch::Draw& draw : batch.draws()) indices.push_back(draw.index);
+  return indices;
 }
 
 }  // namespace
 
-std::string predictions_of(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
-                           const data::Dataset& dataset, const EvaluationLimits& limits) {
+BatchPredictions predict_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given, const Task& task,
+                               const data::Dataset& dataset) {
+  const c10::InferenceMode inference;
+  const Forward forward = run_forward(wrapper, given);
+  const at::Tensor output = forward.outputs.main().cpu();
+  BatchPredictions predictions{.indices = indices_of(given), .target = target_of(given)};
+  require_finite(output, predictions, dataset);
+  if (output.dim() > 0) add_by_kind(predictions, output, task.kind);
+  const models::Predictions own = wrapper.model().predictions_of(forward.outputs, forward.batch);
+  for (const auto& [name, tensor] : own.entries()) {
+    if (is_expressed(predictions, name)) continue;
+    if (tensor.dim() == 0 || tensor.size(0) != given.size()) {
+      throw DataError("prediction '" + name + "' must have one row for each of the " + std::to_string(given.size()) +
+                      " samples");
+    }
+    predictions.others.add(name, tensor.cpu());
+  }
+  return predictions;
+}
+
+at::Tensor features_of_batch(parallel::DistributedDataParallel& wrapper, const batch::Batch& given) {
+  const c10::InferenceMode inference;
+  const std::string head = wrapper.model().anatomy().head;
+  if (head.empty()) {
+    throw ConfigError(
+        "predict.output=features: the model does not name its head; use a model that does, such as resnet18, or "
+        "override models::Model::anatomy");
+  }
+  at::Tensor features;
+  const models::ScopedTap tap([&](models::Block& block, const models::Tensors& inputs, const models::Forward& next) {
+    if (block.path() == head && !inputs.empty()) features = inputs.front();
+    return next(inputs);
+  });
+  run_forward(wrapper, given);
+  if (!features.defined() || features.dim() < 2 || features.size(0) != given.size()) {
+    throw ConfigError("predict.output=features: the module '" + head +
+                      "' of the model did not run as a block with one row for each sample");
+  }
+  features = features.to(at::kCPU, at::kFloat);
+  if (features.dim() == 3) return features.mean(1).contiguous();            // [N, T, E]
+  if (features.dim() > 3) return features.flatten(2).mean(2).contiguous();  // [N, E, H, W]
+  return features.contiguous();
+}
+
+void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
+                    const data::Dataset& dataset, const EvaluationLimits& limits,
+                    const std::function<void(const batch::Batch& given)>& work,
+                    const std::function<void(const batch::Batch& given)>& idle_work) {
   const std::int64_t batches = batches_of(dataset, limits);
   const data::Share share = data::share_of(batches, world.rank(), world.size());
-  std::string lines;
-  wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   ProgressLines progress("predictions", share.count);
-  const Task task = dataset.task();
   world.all_or_throw([&] {
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(dataset, limits, share);
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
-      lines += lines_of(wrapper, batch_in_order(dataset, limits, batch), dataset, task);
+      work(loader->next());
       progress.show(batch - share.begin + 1);
     }
     const std::int64_t max = data::share_of(batches, 0, world.size()).count;
     for (std::int64_t i = share.count; wrapper.has_collective_forward() && i < max; ++i) {
-      wrapper.test_step(batch_in_order(dataset, limits, 0));
+      idle_work(batch_in_order(dataset, limits, 0));
     }
   });
-  std::string all;
-  for (const std::string& of_rank : world.gather(lines)) all += of_rank;
-  return all;
 }
 
 }  // namespace lockstep::engine

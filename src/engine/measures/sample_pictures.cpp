@@ -50,19 +50,6 @@ at::Tensor bytes_of_mask(const at::Tensor& mask, std::int64_t height, std::int64
   return bytes_of(sized.nan_to_num(0, 0, 0).expand({3, height, width}), 0);
 }
 
-Image image_of(const at::Tensor& sample, const at::Tensor& mask) {
-  const at::Tensor colors = colors_of(sample);
-  at::Tensor pixels = bytes_of(colors, colors.min().item<double>());
-  if (mask.defined() && (mask.dim() == 2 || mask.dim() == 3)) {
-    const at::Tensor gap = at::full({pixels.size(0), kGap, 3}, 255, pixels.options());
-    pixels = at::cat({pixels, gap, bytes_of_mask(mask, pixels.size(0), pixels.size(1))}, 1).contiguous();
-  }
-  Image image{.name = "", .height = pixels.size(0), .width = pixels.size(1)};
-  const std::uint8_t* const begin = pixels.const_data_ptr<std::uint8_t>();
-  image.pixels.assign(begin, begin + pixels.numel());
-  return image;
-}
-
 bool are_classes(const at::Tensor& tensor, std::int64_t samples) {
   return tensor.defined() && tensor.dim() == 1 && tensor.size(0) == samples &&
          at::isIntegralType(tensor.scalar_type(), false);
@@ -80,6 +67,19 @@ void caption(Image& image, std::int64_t target, std::int64_t prediction, const s
 }
 
 }  // namespace
+
+Image picture_of_sample(const at::Tensor& sample, const at::Tensor& mask) {
+  const at::Tensor colors = colors_of(sample);
+  at::Tensor pixels = bytes_of(colors, colors.min().item<double>());
+  if (mask.defined() && (mask.dim() == 2 || mask.dim() == 3)) {
+    const at::Tensor gap = at::full({pixels.size(0), kGap, 3}, 255, pixels.options());
+    pixels = at::cat({pixels, gap, bytes_of_mask(mask, pixels.size(0), pixels.size(1))}, 1).contiguous();
+  }
+  Image image{.name = "", .height = pixels.size(0), .width = pixels.size(1)};
+  const std::uint8_t* const begin = pixels.const_data_ptr<std::uint8_t>();
+  image.pixels.assign(begin, begin + pixels.numel());
+  return image;
+}
 
 void SamplePictures::add(const LastBatch& batch) {
   try {
@@ -103,7 +103,7 @@ void SamplePictures::take(const LastBatch& batch) {
   const at::Tensor target = batch.batch->has_target() ? batch.batch->target() : at::Tensor();
   const bool has_classes = are_classes(classes, input.size(0)) && are_classes(target, input.size(0));
   for (std::int64_t i = 0; i < std::min(max_ - held, input.size(0)); ++i) {
-    Image image = image_of(input[i], masks.defined() ? masks[i] : at::Tensor());
+    Image image = picture_of_sample(input[i], masks.defined() ? masks[i] : at::Tensor());
     image.name = fmt::format("sample_{:02}", images_.size());
     if (has_classes) caption(image, target[i].item<std::int64_t>(), classes[i].item<std::int64_t>(), class_names_);
     images_.push_back(std::move(image));

@@ -12,6 +12,12 @@
 
 namespace lockstep::engine {
 
+/// The picture of a sample of at most 256 pixels a side. Colors go from the smallest number to the largest; with C = 3
+/// they are red, green and blue, otherwise the first channel is grey.
+/// @param sample  [C, H, W] or [H, W]
+/// @param mask    is drawn next to it; undefined = none
+Image picture_of_sample(const at::Tensor& sample, const at::Tensor& mask);
+
 /// The first samples of an evaluation as images, with what the model makes of them.
 class SamplePictures {
  public:

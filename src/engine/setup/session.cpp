@@ -11,18 +11,15 @@
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
-#include "core/message.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/trainer.hpp"
-#include "engine/measures/bad_samples.hpp"
 #include "engine/measures/evaluation.hpp"
-#include "engine/measures/predictions.hpp"
 #include "engine/setup/data_moments.hpp"
+#include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
-#include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
@@ -116,21 +113,6 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   for (auto& [priority, hook] : request.hooks) trainer.add_hook(priority, std::move(hook));
 }
 
-/// Runs what all ranks do together. Of what fails on this one alone its peers hear before they wait for it in vain.
-template <class Work>
-auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
-  try {
-    return work();
-  } catch (const Error& error) {
-    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
-    if (!is_known) collectives.give_up(error.exit_code(), error.what());
-    throw;
-  } catch (const std::exception& failure) {
-    collectives.give_up(ExitCode::internal, message_of(failure));
-    throw;
-  }
-}
-
 /// From a checkpoint, from given parameters, or from the initial ones.
 void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const TrainRequest& request,
                      const ResumeSettings& resume) {
@@ -212,42 +194,6 @@ StoredConfig stored_config(const mpi::Communicator& world, const std::string& fr
     stored.config_ini = checkpoints::text_of(archive.array("/meta/config_ini"));
   });
   return {world.broadcast(stored.checkpoint), world.broadcast(stored.config_ini)};
-}
-
-Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                               const std::string& checkpoint, bool wants_predictions) {
-  data::OpenOptions options = open_options(sections, registry);
-  options.refuses_unknown_keys = false;  // the configuration of the run can contain keys of another source
-  const data::Splits splits = open_data(world, sections, registry, options);
-  const std::unique_ptr<Strategy> made = make_strategy(sections, world, registry);
-  Strategy& strategy = made->prepare(splits.train->task());
-  EvalSettings eval = EvalSettings::from(sections.at("eval"));
-  eval.limits.loader_threads = strategy.loader_threads();
-  checkpoints::Archive archive;
-  bool is_average = false;
-  world.all_or_throw([&] {
-    archive = checkpoints::read(checkpoint);
-    is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
-    archive = with_model(archive, is_average, AverageType::of_trained);
-  });
-  restore_model(strategy, archive);
-  const data::Dataset& dataset = split_of(splits, eval.split);
-  metrics::Meters meters;
-  world.all_or_throw([&] { meters = make_eval_meters(eval.metrics, dataset.task(), registry.meters); });
-  const EvaluationResult found = heard_by_peers(
-      strategy.collectives(), [&] { return evaluate(world, strategy.model(), dataset, eval.limits, meters); });
-  Evaluation result{.step = archive.integer("/", "step"),
-                    .values = found.values(dataset.task().kind),
-                    .count = found.count,
-                    .is_average = is_average};
-  world.all_or_throw([&] { result.numbers = meters.read().numbers; });
-  if (splits.errors) {
-    for (const auto& [rank, sample] : gather_bad_samples(world, *splits.errors)) {
-      if (world.is_root()) log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
-    }
-  }
-  if (wants_predictions) result.predictions = predictions_of(world, strategy.model(), dataset, eval.limits);
-  return result;
 }
 
 }  // namespace lockstep::engine

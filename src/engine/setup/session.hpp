@@ -134,12 +134,10 @@ struct Evaluation {
   std::int64_t count = 0;                                    ///< predictions that were counted
   std::vector<std::pair<std::string, double>> numbers = {};  ///< of the meters, by name
   bool is_average = false;                                   ///< of averaged weights, see eval.weights
-  std::string predictions = {};                              ///< lines, on rank 0, see predictions_of
 };
 
 /// Evaluates a checkpoint on the part of the data that eval.split names. Collective; the same result on every rank.
-/// @param wants_predictions  what the model predicts for each sample, too
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                               const std::string& checkpoint, bool wants_predictions = false);
+                               const std::string& checkpoint);
 
 }  // namespace lockstep::engine

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/components.hpp"
 #include "engine/state/paths.hpp"
+#include "engine/state/stored_task.hpp"
 
 namespace lockstep::engine {
 
@@ -21,6 +22,7 @@ class OriginState : public Stateful {
     writer.put("/meta/config_ini", checkpoints::text_array(config_ini_));
     writer.put("/meta/env_json", checkpoints::text_array(origin.environment_json));
     writer.put("/meta/lineage", checkpoints::text_array(origin.lineage));
+    writer.put(kStoredTask, checkpoints::text_array(task_json(run_->data.splits().train->task())));
     for (const auto& [name, value] : run_->extra) writer.set(kExtra, name, value);
   }
 

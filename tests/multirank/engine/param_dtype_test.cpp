@@ -204,7 +204,7 @@ TEST_F(ParamDtypeTest, AveragesAreFloat32AndEvaluated) {
   EXPECT_TRUE(is_equal(values_of(run), trained));
   const std::string file = file_of(run, "averages");
   EXPECT_EQ(checkpoints::read(file).array("/ema/params/tokens.weight").dtype, DType::float32);
-  const Evaluation found = evaluate_checkpoint(world_, run.sections, builtin_registry(), file, false);
+  const Evaluation found = evaluate_checkpoint(world_, run.sections, builtin_registry(), file);
   EXPECT_TRUE(found.is_average);
   EXPECT_NEAR(found.values.front().second, loss, 1e-6 * loss);
 }

@@ -129,13 +129,14 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
             "command line: 'optim.lr=1' is not expected here; keys are written --section.key=value");
   EXPECT_EQ(error_of({"train", "eval"}),
             "command line: 'eval' is not expected here; keys are written --section.key=value");
-  EXPECT_EQ(error_of({"evl"}),
-            "command line: command 'evl' is unknown; choose one of: train, eval, config, schedule, lr-find, data, "
-            "report, compare (did you mean 'eval'?)");
   EXPECT_EQ(
-      error_of({"something"}),
-      "command line: command 'something' is unknown; choose one of: train, eval, config, schedule, lr-find, data, "
-      "report, compare");
+      error_of({"evl"}),
+      "command line: command 'evl' is unknown; choose one of: train, eval, predict, config, schedule, lr-find, data, "
+      "report, compare (did you mean 'eval'?)");
+  EXPECT_EQ(error_of({"something"}),
+            "command line: command 'something' is unknown; choose one of: train, eval, predict, config, schedule, "
+            "lr-find, data, "
+            "report, compare");
 }
 
 TEST_F(InvocationTest, SentencesForValues) {
@@ -184,9 +185,15 @@ TEST_F(InvocationTest, SomeCommandsTakeFolders) {
             "command line: 'runs/b' is not expected here; keys are written --section.key=value");
 }
 
-TEST_F(InvocationTest, FromBelongsToEval) {
-  EXPECT_EQ(error_of({"eval"}), "command line: eval needs --from PATH (Folder of a run, or a checkpoint)");
+TEST_F(InvocationTest, FromBelongsToEvalAndPredict) {
+  EXPECT_TRUE(parse_words({"eval"}).switches.empty());
+  EXPECT_EQ(parse_words({"predict", "--from=runs/a"}).switches.at("from"), "runs/a");
+  EXPECT_EQ(error_of({"predict", "--predictions=a.jsonl"}),
+            "command line: --predictions is an option of the command eval");
   EXPECT_EQ(error_of({"eval", "--from="}), "command line: eval needs --from PATH (Folder of a run, or a checkpoint)");
+  EXPECT_TRUE(parse_words({"data", "--json"}).switches.contains("json"));
+  EXPECT_TRUE(parse_words({"eval", "--json"}).switches.contains("json"));
+  EXPECT_EQ(error_of({"predict", "--json"}), "command line: --json is an option of the command eval");
   EXPECT_EQ(error_of({"--from", "runs/a"}),
             "command line: --from is an option of the command eval; see --init.from and --resume for training");
 }

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/mpi/collectives.hpp>
+
+#include <exception>
+
+#include "core/message.hpp"
+
+namespace lockstep::engine {
+
+/// Runs what all ranks do together. If it fails on this rank alone, the other ranks are notified, so that they do not
+/// wait for this rank.
+template <class Work>
+auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
+  try {
+    return work();
+  } catch (const Error& error) {
+    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
+    if (!is_known) collectives.give_up(error.exit_code(), error.what());
+    throw;
+  } catch (const std::exception& failure) {
+    collectives.give_up(ExitCode::internal, message_of(failure));
+    throw;
+  }
+}
+
+}  // namespace lockstep::engine

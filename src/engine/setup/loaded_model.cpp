@@ -1,0 +1,140 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/setup/loaded_model.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/log/log.hpp>
+
+#include <optional>
+#include <utility>
+
+#include "checkpoints/store/store.hpp"
+#include "engine/measures/bad_samples.hpp"
+#include "engine/measures/evaluation.hpp"
+#include "engine/setup/heard_by_peers.hpp"
+#include "engine/setup/run_splits.hpp"
+#include "engine/state/average.hpp"
+#include "engine/state/init_from.hpp"
+#include "engine/state/run_state.hpp"
+#include "engine/state/stored_task.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+/// A checkpoint with one model: the trained one, or its average.
+struct ReadModel {
+  checkpoints::Archive archive;
+  std::optional<Task> task;
+  bool is_average = false;
+};
+
+ReadModel read_model(const mpi::Communicator& world, const std::string& checkpoint, const EvalSettings& eval) {
+  ReadModel read;
+  world.all_or_throw([&] {
+    const checkpoints::Archive archive = checkpoints::read(checkpoint);
+    read.task = stored_task(archive);
+    read.is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
+    read.archive = with_model(archive, read.is_average, AverageType::of_trained);
+  });
+  return read;
+}
+
+void require_known_classes(const Task& of_data, const std::optional<Task>& stored) {
+  if (!stored || of_data.classes <= stored->classes) return;
+  throw DataError("the data have " + std::to_string(of_data.classes) + " classes, but the model has " +
+                  std::to_string(stored->classes) + "; use the data of the training, or data.unlabelled=true");
+}
+
+void restore_defaults(Sections& sections, const std::string& name, const KeySpecs& specs,
+                      const std::vector<std::string>& kept) {
+  Section fresh = Section::with_defaults(name, specs);
+  for (const std::string& key : kept) {
+    const Section& given = sections.at(name);
+    if (given.has(key) && !given.is_default(key)) fresh.set(key, given.text(key), given.origin(key));
+  }
+  sections[name] = std::move(fresh);
+}
+
+}  // namespace
+
+LoadedModel load_model(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                       const std::string& checkpoint) {
+  EvalSettings eval;
+  world.all_or_throw([&] {
+    eval = EvalSettings::from(sections.at("eval"));
+    if (checkpoint.empty() && sections.at("init").text("from").empty()) {
+      throw ConfigError("no weights are given; use --from with the folder of a run, or init.from with a file");
+    }
+  });
+  ReadModel read;
+  if (!checkpoint.empty()) read = read_model(world, checkpoint, eval);
+  data::OpenOptions options = open_options(sections, registry);
+  options.refuses_unknown_keys = checkpoint.empty();  // the configuration of a run can contain keys of another source
+  options.is_evaluation = true;
+  if (read.task) options.class_order = read.task->class_names;
+  LoadedModel loaded;
+  loaded.splits = open_splits(world, sections.at("data"), registry, options);
+  world.all_or_throw([&] {
+    const Task of_data = loaded.splits.train->task();
+    require_known_classes(of_data, read.task);
+    loaded.task = model_task(of_data, read.task);
+  });
+  loaded.strategy = make_strategy(sections, world, registry);
+  loaded.strategy->prepare(loaded.task);
+  if (checkpoint.empty()) {
+    for (const std::string& difference : init_from(*loaded.strategy, sections.at("init"))) {
+      log::warning("init.partial skips: " + difference);
+    }
+    loaded.source = sections.at("init").text("from");
+    return loaded;
+  }
+  restore_model(*loaded.strategy, read.archive);
+  loaded.step = read.archive.integer("/", "step");
+  loaded.is_average = read.is_average;
+  loaded.source = checkpoint;
+  return loaded;
+}
+
+Sections without_training(Sections sections, const Registry& registry, int world_size) {
+  const KeySpecs specs = all_keys(registry);
+  for (const char* name : {"strategy", "ddp", "ema", "optim", "loss"}) restore_defaults(sections, name, specs, {});
+  restore_defaults(sections, "train", specs, {"precision", "param_dtype"});
+  sections.at("train").set("global_batch_size", std::to_string(world_size), "derived");
+  return sections;
+}
+
+Evaluation evaluate_loaded(const mpi::Communicator& world, LoadedModel& loaded, const Sections& sections,
+                           const Registry& registry) {
+  EvalSettings eval;
+  const data::Dataset* dataset = nullptr;
+  metrics::Meters meters;
+  world.all_or_throw([&] {
+    eval = EvalSettings::from(sections.at("eval"));
+    eval.limits.loader_threads = loaded.strategy->loader_threads();
+    dataset = &split_of(loaded.splits, eval.split);
+    meters = make_eval_meters(eval.metrics, dataset->task(), registry.meters);
+  });
+  const EvaluationResult found = heard_by_peers(loaded.strategy->collectives(), [&] {
+    return evaluate(world, loaded.strategy->model(), *dataset, eval.limits, meters);
+  });
+  Evaluation result{.step = loaded.step,
+                    .values = found.values(dataset->task().kind),
+                    .count = found.count,
+                    .is_average = loaded.is_average};
+  world.all_or_throw([&] { result.numbers = meters.read().numbers; });
+  if (loaded.splits.errors) {
+    for (const auto& [rank, sample] : gather_bad_samples(world, *loaded.splits.errors)) {
+      if (world.is_root()) log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
+    }
+  }
+  return result;
+}
+
+Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
+                               const std::string& checkpoint) {
+  LoadedModel loaded = load_model(world, sections, registry, checkpoint);
+  return evaluate_loaded(world, loaded, sections, registry);
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,40 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/keys.hpp>
+#include <lockstep/core/section.hpp>
+
+#include <cstdint>
+#include <string>
+
+#include "core/cited.hpp"
+
+// Section `predict`.
+namespace lockstep::trainer {
+
+/// The form of the output file, by its suffix.
+enum class PredictionForm { json_lines, csv, npy };
+
+/// The order of the samples on the page.
+enum class PageOrder { errors, uncertain, first };
+
+struct PredictSettings {
+  Cited<std::string> out = {};  ///< empty = the command line states it
+  std::string split = "auto";   ///< auto, train, val or test
+  bool wants_features = false;
+  std::int64_t top_k = 5;
+  bool has_probabilities = false;  ///< of all classes
+  double threshold = 0.5;          ///< of labels
+  Cited<std::string> masks = {};   ///< folder of PNG files; empty = none
+  Cited<std::string> page = {};    ///< HTML file; empty = none
+  std::int64_t page_samples = 64;
+  PageOrder page_order = PageOrder::errors;
+
+  static KeySpecs keys();
+  static PredictSettings from(const Section& predict);
+};
+
+/// @throws ConfigError  the file has another suffix than .jsonl, .csv and .npy
+PredictionForm form_of(const Cited<std::string>& out);
+
+}  // namespace lockstep::trainer
