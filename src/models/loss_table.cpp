@@ -1,69 +1,32 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/loss.hpp>
-#include <lockstep/models/model.hpp>
+#include <lockstep/models/counted_loss.hpp>
 
 #include <torch/types.h>
 
-#include <algorithm>
+#include <string>
 
 #include "core/table.hpp"
 #include "core/text.hpp"
+#include "models/loss_rows.hpp"
 #include "models/task_table.hpp"
 
 namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kIgnoredClass = -100;  // data::kIgnored
-
-/// Sums over classes lose digits in 16 bits.
-at::Tensor in_float32(const at::Tensor& output) {
-  const bool is_half = output.scalar_type() == at::kHalf || output.scalar_type() == at::kBFloat16;
-  return is_half ? output.to(at::kFloat) : output;
-}
-
-void require_task(const Section& loss, const Task& task, std::initializer_list<TaskKind> kinds) {
-  if (std::find(kinds.begin(), kinds.end(), task.kind) != kinds.end()) return;
-  std::vector<std::string> names;
-  for (const TaskKind kind : kinds) names.push_back(row_of(kind).name);
-  throw ConfigError(loss.cite("name") + ": " + loss.text("name") + " does not fit the task, which is " +
-                    row_of(task.kind).name + "; it is for: " + joined(names));
-}
-
-/// @param target  classes: of samples [N], tokens [N, T] or pixels [N, H, W]
-at::Tensor smoothed_cross_entropy(const at::Tensor& output, const at::Tensor& target, double smoothing) {
-  const bool has_classes_last = output.dim() != 4;
-  return has_classes_last ? at::cross_entropy_loss(output.reshape({-1, output.size(-1)}), target.reshape({-1}), {},
-                                                   at::Reduction::Mean, kIgnoredClass, smoothing)
-                          : at::cross_entropy_loss(output, target, {}, at::Reduction::Mean, kIgnoredClass, smoothing);
-}
-
-Loss make_cross_entropy(const Section& loss, const Task& task) {
-  require_task(loss, task, {TaskKind::classification, TaskKind::language, TaskKind::segmentation});
-  const double smoothing = loss.real("label_smoothing");
-  return [smoothing](const at::Tensor& output, const at::Tensor& target, bool is_training) {
-    if (target.is_floating_point()) return soft_cross_entropy(output, target);
-    return smoothed_cross_entropy(output, target, is_training ? smoothing : 0);
-  };
-}
-
-Loss make_bce(const Section& loss, const Task& task) {
-  require_task(loss, task, {TaskKind::classification, TaskKind::multilabel});
-  const double smoothing = loss.real("label_smoothing");
-  if (smoothing > 0 && task.kind == TaskKind::multilabel) {
-    throw ConfigError(loss.cite("label_smoothing") + ": targets of several labels cannot be smoothed; use 0");
-  }
-  return [smoothing](const at::Tensor& output, const at::Tensor& target, bool is_training) {
-    return binary_cross_entropy(output, target, is_training ? smoothing : 0);
-  };
-}
-
-/// The losses of the model, unless labels are smoothed.
+/// The losses of the model, unless a key changes the cross-entropy of classes.
 Loss make_auto(const Section& loss, const Task& task) {
+  for (const char* key : {"class_weights", "ignore_index", "label_smoothing"}) {
+    const bool is_default = std::string(key) == "label_smoothing" ? loss.real(key) == 0 : loss.is_default(key);
+    if (is_default) continue;
+    if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
+    if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
+    if (std::string(key) == "label_smoothing") break;
+    throw ConfigError(loss.cite(key) + ": the task, which is " + row_of(task.kind).name +
+                      ", has no cross-entropy of classes; choose its loss with loss.name");
+  }
   if (loss.real("label_smoothing") == 0) return {};
-  const bool has_classes = row_of(task.kind).has_accuracy || task.kind == TaskKind::segmentation;
-  if (has_classes) return make_cross_entropy(loss, task);
   throw ConfigError(loss.cite("label_smoothing") + ": targets of the task, which is " + row_of(task.kind).name +
                     ", cannot be smoothed; use 0");
 }
@@ -72,9 +35,52 @@ Loss make_auto(const Section& loss, const Task& task) {
 
 const std::vector<LossRow>& builtin_losses() {
   static const std::vector<LossRow> rows = {
-      {"auto", "The losses of the model; with label smoothing, cross_entropy", {}, make_auto},
-      {"cross_entropy", "Cross-entropy for classes, pixels and tokens", {}, make_cross_entropy},
-      {"bce", "Binary cross-entropy of each class, for classes and labels", {}, make_bce},
+      {"auto",
+       "The losses of the model; with label smoothing, class weights or an ignored class, cross_entropy",
+       {},
+       make_auto},
+      {"cross_entropy",
+       "Cross-entropy for classes, pixels and tokens",
+       {keys::text("loss.class_weights", "",
+                   "Factor of each class in a cross-entropy: a comma-separated list, or a text file of numbers"),
+        keys::integer("loss.ignore_index", "-100",
+                      "Class of targets that do not count, in addition to -100. The losses pixels, dice and jaccard "
+                      "use 255 by default")},
+       make_cross_entropy},
+      {"bce",
+       "Binary cross-entropy of each class, for classes and labels",
+       {keys::text("loss.pos_weight", "", "Factor of the positive targets of each class (bce): a list or a file")},
+       make_bce},
+      {"focal",
+       "Binary cross-entropy in which well predicted targets weigh less",
+       {keys::real("loss.alpha", "0.25", "Weight of positive targets; 1 - alpha for negative ones. -1 = none (focal)",
+                   -1, 1),
+        keys::real("loss.gamma", "2", "Exponent of the probability of an error (focal)", 0)},
+       make_focal},
+      {"mse",
+       "Mean squared error",
+       {keys::reals("loss.weights", "", "Factor of each output of a regression; empty = 1 for all", 0)},
+       make_mse},
+      {"l1", "Mean absolute error", {}, make_l1},
+      {"huber",
+       "Squared error / 2 up to delta, linear beyond it",
+       {keys::real_above("loss.delta", 0, keys::kUnlimited, "1", "Largest error that is squared (huber)")},
+       make_huber},
+      {"smooth_l1",
+       "Huber loss divided by beta",
+       {keys::real_above("loss.beta", 0, keys::kUnlimited, "1", "Largest error that is squared (smooth_l1)")},
+       make_smooth_l1},
+      {"pixels", "Cross-entropy of pixels", {}, make_pixels},
+      {"dice",
+       "1 - Dice coefficient of each class over a micro-batch",
+       {keys::real("loss.smooth", "0", "Added to numerator and denominator (dice, jaccard)", 0)},
+       make_dice},
+      {"jaccard", "1 - intersection over union of each class over a micro-batch", {}, make_jaccard},
+      {"pixels+dice",
+       "Weighted sum of both",
+       {keys::real("loss.pixels_weight", "1", "Weight of the cross-entropy (pixels+dice)", 0),
+        keys::real("loss.dice_weight", "1", "Weight of the Dice loss (pixels+dice)", 0)},
+       make_pixels_and_dice},
   };
   return rows;
 }
@@ -91,6 +97,12 @@ KeySpecs loss_keys(const std::vector<LossRow>& rows) {
        keys::real("loss.label_smoothing", "0",
                   "Part of the target of each training sample that is spread evenly over all classes", 0, 1)},
       rows);
+}
+
+std::vector<std::pair<std::string, double>> counts_of(const Model& model, const batch::Batch& batch) {
+  const auto* const counted = model.loss().target<CountedLoss>();
+  if (counted == nullptr) return model.counts(batch);
+  return {{"loss", counted->count(batch.target())}};
 }
 
 at::Tensor soft_cross_entropy(const at::Tensor& output, const at::Tensor& target) {

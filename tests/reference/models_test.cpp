@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <span>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -46,21 +47,65 @@ at::Tensor mixed(const Json& target, std::int64_t classes) {
 at::Tensor target_of(const Json& target, std::int64_t classes) {
   if (target.contains("second")) return mixed(target, classes);
   if (target.contains("classes")) return classes_of(target.at("classes"));
-  return doubles(target.at(target.contains("multi") ? "multi" : "soft"));
+  for (const char* kind : {"multi", "soft", "real"}) {
+    if (target.contains(kind)) return doubles(target.at(kind));
+  }
+  return doubles(target.at("mask")).to(torch::kLong);
+}
+
+/// The loss of a case, and the kind of its task.
+struct LossOfCase {
+  const char* prefix;
+  const char* name;
+  TaskKind kind;
+};
+
+LossOfCase loss_of_case(const std::string& name) {
+  constexpr LossOfCase kRows[] = {{"bce_of_classes", "bce", TaskKind::classification},
+                                  {"bce", "bce", TaskKind::multilabel},
+                                  {"focal", "focal", TaskKind::multilabel},
+                                  {"mse", "mse", TaskKind::regression},
+                                  {"l1", "l1", TaskKind::regression},
+                                  {"huber", "huber", TaskKind::regression},
+                                  {"smooth_l1", "smooth_l1", TaskKind::regression},
+                                  {"pixels_plus_dice", "pixels+dice", TaskKind::segmentation},
+                                  {"pixels", "pixels", TaskKind::segmentation},
+                                  {"dice", "dice", TaskKind::segmentation},
+                                  {"jaccard", "jaccard", TaskKind::segmentation}};
+  for (const LossOfCase& row : kRows) {
+    if (name.starts_with(row.prefix)) return row;
+  }
+  return {"", "cross_entropy", TaskKind::classification};
+}
+
+std::string list_text(const Json& stored) {
+  std::ostringstream text;
+  text.precision(17);
+  for (const double value : numbers(stored).data) text << (text.tellp() > 0 ? "," : "") << value;
+  return text.str();
 }
 
 void run_loss(const Json& one_case) {
-  require_known_fields(one_case, {"name", "logits", "label_smoothing", "how", "target", "loss", "gradient"});
+  require_known_fields(one_case, {"name", "logits", "label_smoothing", "class_weights", "pos_weight", "alpha", "gamma",
+                                  "delta", "beta", "smooth", "how", "target", "loss", "gradient"});
   const std::string name = one_case.at("name");
   const at::Tensor logits = formula(one_case.at("logits")).requires_grad_();
-  const bool is_bce = name.starts_with("bce");
+  const LossOfCase row = loss_of_case(name);
   Section loss = Section::with_defaults("loss", models::loss_keys());
-  loss.set("name", is_bce ? "bce" : "cross_entropy", "test");
-  loss.set("label_smoothing", std::to_string(one_case.value("label_smoothing", 0.0)), "test");
-  const bool has_labels = one_case.at("target").contains("multi");
-  const Task task{.classes = logits.size(1), .kind = has_labels ? TaskKind::multilabel : TaskKind::classification};
-  const at::Tensor value =
-      models::make_loss(loss, task)(logits, target_of(one_case.at("target"), logits.size(1)), true);
+  loss.set("name", row.name, "test");
+  for (const char* key : {"label_smoothing", "alpha", "gamma", "delta", "beta", "smooth"}) {
+    if (one_case.contains(key)) loss.set(key, std::to_string(one_case.at(key).get<double>()), "test");
+  }
+  for (const char* key : {"class_weights", "pos_weight"}) {
+    if (one_case.contains(key)) loss.set(key, list_text(one_case.at(key)), "test");
+  }
+  if (name == "pixels_plus_dice") loss.set("dice_weight", "0.5", "test");
+  const Task task{.classes = logits.size(1), .kind = row.kind};
+  at::Tensor target = target_of(one_case.at("target"), logits.size(1));
+  if (name == "soft_targets_weights_smoothing") {  // train.mix smooths such targets
+    target = target * 0.9 + 0.1 / static_cast<double>(logits.size(1));
+  }
+  const at::Tensor value = models::make_loss(loss, task)(logits, target, true);
   EXPECT_NEAR(value.item<double>(), one_case.at("loss").get<double>(), 1e-12);
   value.backward();
   EXPECT_LE((logits.grad() - doubles(one_case.at("gradient"))).abs().max().item<double>(), 1e-12);

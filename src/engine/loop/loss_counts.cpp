@@ -2,6 +2,7 @@
 #include "engine/loop/loss_counts.hpp"
 
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/counted_loss.hpp>
 
 #include <cmath>
 #include <exception>
@@ -13,7 +14,7 @@ namespace lockstep::engine {
 
 LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world) {
   world.all_or_throw([&] {
-    for (const auto& [name, count] : model.counts(first)) names_.push_back(name);
+    for (const auto& [name, count] : models::counts_of(model, first)) names_.push_back(name);
   });
   const std::vector<std::string> all = world.all_gather(joined(names_));
   world.all_or_throw([&] {
@@ -27,7 +28,7 @@ LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, co
 std::vector<double> LossCounts::counts_of(const models::Model& model, const batch::Batch& batch) const {
   std::vector<double> counts;
   std::vector<std::string> names;
-  for (const auto& [name, count] : model.counts(batch)) {
+  for (const auto& [name, count] : models::counts_of(model, batch)) {
     if (!(count >= 0) || std::isinf(count)) {
       throw ConfigError("the model counts " + number_text(count) + " items of the loss '" + name + "'");
     }

@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/hook.hpp>
+#include <lockstep/models/counted_loss.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -140,7 +141,7 @@ class BatchEvaluator {
       result.has_classes = false;
     }
     result.count += items;
-    losses.add(batch, validated.losses, wrapper_->model().counts(given), static_cast<double>(items));
+    losses.add(batch, validated.losses, models::counts_of(wrapper_->model(), given), static_cast<double>(items));
   }
 
   /// A forward for the sake of other ranks.

@@ -7,6 +7,7 @@
 #include "engine/hooks/log_settings.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/saving/saving_settings.hpp"
+#include "engine/setup/finetune.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
@@ -43,7 +44,7 @@ KeySpecs all_keys(const Registry& registry) {
                                                     LogSettings::keys(), SavingSettings::keys(), resume_keys()});
   return joined(keys_of_rows(own, registry.steps),
                 {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
-                 models::loss_keys(registry.losses), optim::optim_keys(registry.rules),
+                 models::loss_keys(registry.losses), FinetuneSettings::keys(), optim::optim_keys(registry.rules),
                  optim::ema_keys(registry.averages), schedule::sched_keys(registry.curves),
                  parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
 }

@@ -8,6 +8,7 @@
 
 #include "engine/loop/run_bounds.hpp"
 #include "engine/setup/batch_layout.hpp"
+#include "engine/setup/finetune.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
 #include "engine/setup/parts.hpp"
@@ -95,6 +96,7 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
   const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);
   model->set_loss(models::make_loss(sections.at("loss"), splits.train->task(), registry.losses));
+  choose_trained(*model, FinetuneSettings::from(sections.at("finetune")));
   require_parts(sections, registry);
   const PartPlans parts = plan_parts(sections, registry, *model, world_size);
 

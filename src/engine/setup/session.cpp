@@ -16,6 +16,7 @@
 #include "engine/loop/trainer.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/data_moments.hpp"
+#include "engine/setup/finetune.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/process.hpp"
 #include "engine/setup/run_splits.hpp"
@@ -83,6 +84,9 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
     trainer.add_hook(Priority::highest, post_local_hook(*post_local));
   }
   trainer.add_hook(Priority::very_high, rank_events_hook(interval, world));
+  std::vector<std::unique_ptr<Hook>> freezing;
+  world.all_or_throw([&] { freezing = finetune_hooks(FinetuneSettings::from(sections.at("finetune"))); });
+  for (auto& hook : freezing) trainer.add_hook(Priority::very_high, std::move(hook));
   trainer.add_hook(Priority::low, schedule_hook(schedule_policy));
   trainer.add_hook(Priority::high, average_hook(EmaSettings::from(sections.at("ema"))));
   trainer.add_hook(Priority::normal,
@@ -153,6 +157,14 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
   log::info(fmt::format("task {}; data {}: {} training samples; model {}: {} parameters",
                         models::row_of(train.task().kind).name, name_of("data"), train.size(), name_of("model"),
                         rounded(strategy.parameter_count())));
+  std::int64_t trained = 0;
+  for (const at::Tensor& parameter : strategy.model().model().parameters()) {
+    if (parameter.requires_grad()) trained += parameter.numel();
+  }
+  if (!sections.at("finetune").is_default("train")) {
+    log::info(fmt::format("finetune.train: {} of {} parameters are trained", rounded(trained),
+                          rounded(strategy.parameter_count())));
+  }
   const std::string of_parameters = strategy.param_dtype().text();
   const std::string precision = strategy.precision() + (of_parameters.empty() ? "" : " (" + of_parameters + ")");
   log::info(fmt::format("{} steps of {} samples; optimizer {}, precision {}, strategy {}, backend {}, device {}",

@@ -11,6 +11,7 @@
 
 #include "data/settings.hpp"
 #include "engine/setup/batch_layout.hpp"
+#include "engine/setup/finetune.hpp"
 #include "engine/setup/model.hpp"
 #include "engine/setup/optimizer.hpp"
 #include "engine/setup/param_groups.hpp"
@@ -142,6 +143,7 @@ std::shared_ptr<models::Model> Strategy::build_model(const Task& task, std::shar
       given ? std::move(given)
             : models::build(sections_.at("model"), task, seed(), precision_.parameters, registry_->models);
   model->set_loss(models::make_loss(sections_.at("loss"), task, registry_->losses));
+  choose_trained(*model, FinetuneSettings::from(sections_.at("finetune")));
   if (param_dtype_.is_half()) narrow_parameters(*model);
   model->to(device_);
   return model;

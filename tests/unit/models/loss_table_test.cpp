@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/loss.hpp>
-#include <lockstep/models/model.hpp>
+#include <lockstep/models/counted_loss.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
@@ -38,8 +37,10 @@ TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
   const auto refusal = [](const std::map<std::string, std::string>& values, TaskKind kind) {
     return sentence_of<ConfigError>([&] { loss_of(values, {.classes = 4, .kind = kind}); });
   };
-  EXPECT_EQ(refusal({{"name", "bc"}}, TaskKind::classification),
-            "loss.name (here): 'bc' is unknown; choose one of: auto, cross_entropy, bce; did you mean 'bce'?");
+  EXPECT_EQ(
+      refusal({{"name", "bc"}}, TaskKind::classification),
+      "loss.name (here): 'bc' is unknown; choose one of: auto, cross_entropy, bce, focal, mse, l1, huber, smooth_l1, "
+      "pixels, dice, jaccard, pixels+dice; did you mean 'bce'?");
   EXPECT_EQ(refusal({{"name", "cross_entropy"}}, TaskKind::regression),
             "loss.name (here): cross_entropy does not fit the task, which is regression; it is for: classification, "
             "language model, segmentation");
@@ -98,6 +99,76 @@ TEST(LossTableTest, ModelsAcceptProbabilities) {
   EXPECT_NEAR(total_loss(model.losses(output, soft)).item<double>(),
               total_loss(model.losses(output, hard)).item<double>(), 1e-7);
   EXPECT_EQ(soft_cross_entropy(output.to(torch::kBFloat16), soft).scalar_type(), torch::kFloat);
+}
+
+/// A batch, its loss, and the sizes of the parts into which it is divided.
+struct DividedCase {
+  std::map<std::string, std::string> keys;
+  Task task;
+  at::Tensor output;
+  at::Tensor target;
+};
+
+// Losses weighted by their counts add up to the loss of the whole batch, however it is divided: a mean of means would
+// not, because the parts have different numbers of ignored targets and sums of weights.
+TEST(LossTableTest, PartsAddUpToTheWhole) {
+  torch::manual_seed(1);
+  const at::Tensor classes = torch::tensor({0, 3, -100, 1, 2, -100, -100}, torch::kLong);
+  const at::Tensor mask = torch::randint(0, 4, {7, 2, 3}, torch::kLong);
+  for (const std::int64_t sample : {0, 5}) mask[sample][0][sample == 5 ? 1 : 2] = 255;
+  mask[0][1][0] = 255;
+  const Task labels{.classes = 4, .kind = TaskKind::multilabel};
+  const Task values{.classes = 4, .kind = TaskKind::regression};
+  const Task pixels{.classes = 4, .kind = TaskKind::segmentation};
+  const auto normal = [](at::IntArrayRef shape) { return torch::randn(shape, torch::kDouble); };
+  const std::vector<DividedCase> cases = {
+      {{{"name", "cross_entropy"}}, kClasses, normal({7, 4}), classes},
+      {{{"class_weights", "1,2,0.5,3"}, {"label_smoothing", "0.1"}}, kClasses, normal({7, 4}), classes},
+      {{{"class_weights", "1,2,0,3"}, {"ignore_index", "1"}}, kClasses, normal({7, 4}), classes},
+      {{{"name", "cross_entropy"}, {"class_weights", "1,2,0,3"}}, kClasses, normal({7, 4}), normal({7, 4}).softmax(1)},
+      {{{"name", "bce"}, {"pos_weight", "1,2,0,3"}}, kClasses, normal({7, 4}), classes},
+      {{{"name", "focal"}}, kClasses, normal({7, 4}), classes},
+      {{{"name", "bce"}, {"pos_weight", "1,2,0,3"}}, labels, normal({7, 4}), normal({7, 4}).gt(0)},
+      {{{"name", "focal"}, {"alpha", "-1"}}, labels, normal({7, 4}), normal({7, 4}).gt(0)},
+      {{{"name", "mse"}, {"weights", "1,2,0,3"}}, values, normal({7, 4}), normal({7, 4})},
+      {{{"name", "l1"}}, values, normal({7, 4}), normal({7, 4})},
+      {{{"name", "huber"}}, values, normal({7, 4}), normal({7, 4})},
+      {{{"name", "smooth_l1"}}, values, normal({7, 4}), normal({7, 4})},
+      {{{"name", "pixels"}, {"class_weights", "1,2,0,3"}}, pixels, normal({7, 4, 2, 3}), mask}};
+  for (const DividedCase& each : cases) {
+    const Loss loss = loss_of(each.keys, each.task);
+    const auto* const counted = loss.target<CountedLoss>();
+    ASSERT_NE(counted, nullptr);
+    const double whole = loss(each.output, each.target, true).item<double>();
+    for (const std::vector<std::int64_t>& sizes : {std::vector<std::int64_t>{3, 4}, {2, 3, 2}}) {
+      double sum = 0;
+      double total = 0;
+      const auto outputs = each.output.split_with_sizes(sizes);
+      const auto targets = each.target.split_with_sizes(sizes);
+      for (std::size_t i = 0; i < sizes.size(); ++i) {
+        const double count = counted->count(targets[i]);
+        total += count;
+        if (count > 0) sum += count * loss(outputs[i], targets[i], true).item<double>();
+      }
+      EXPECT_NEAR(sum / total, whole, 1e-12) << each.keys.begin()->second;
+    }
+  }
+}
+
+TEST(LossTableTest, FactorsThatDoNotFitAreRefused) {
+  const auto refusal = [](const std::map<std::string, std::string>& values, TaskKind kind) {
+    return sentence_of<ConfigError>([&] { loss_of(values, {.classes = 4, .kind = kind}); });
+  };
+  EXPECT_EQ(refusal({{"class_weights", "1,2"}}, TaskKind::classification),
+            "loss.class_weights (here): 2 numbers are given for 4 classes; give one for each class");
+  EXPECT_EQ(refusal({{"class_weights", "1,2,-1,0"}}, TaskKind::classification),
+            "loss.class_weights (here): numbers must be finite and at least 0, and one must be greater than 0");
+  EXPECT_EQ(refusal({{"class_weights", "/nowhere"}}, TaskKind::classification),
+            "loss.class_weights (here): '/nowhere' is neither a list of numbers nor a file that can be read");
+  EXPECT_EQ(
+      refusal({{"class_weights", "1,1,1,1"}}, TaskKind::regression),
+      "loss.class_weights (here): the task, which is regression, has no cross-entropy of classes; choose its loss "
+      "with loss.name");
 }
 
 TEST(LossTableTest, ARowOfAProgramIsUsed) {

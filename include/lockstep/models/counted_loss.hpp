@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/batch/batch.hpp>
+#include <lockstep/models/loss.hpp>
+#include <lockstep/models/model.hpp>
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::models {
+
+/// A loss that knows the divisor of its mean. A row of the table of losses can return it as its Loss. Micro-batches,
+/// lanes and ranks then weigh as much as they count, so that a step trains the mean over its global batch.
+struct CountedLoss {
+  Loss value;
+  /// The number or sum of weights by which the mean of this target is divided; >= 0.
+  std::function<double(const at::Tensor& target)> count;
+
+  at::Tensor operator()(const at::Tensor& output, const at::Tensor& target, bool is_training) const {
+    return value(output, target, is_training);
+  }
+};
+
+/// The counts of a batch: those of the CountedLoss of Model::set_loss under the name "loss", or Model::counts.
+std::vector<std::pair<std::string, double>> counts_of(const Model& model, const batch::Batch& batch);
+
+}  // namespace lockstep::models

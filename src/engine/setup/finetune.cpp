@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "engine/setup/finetune.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <torch/types.h>
+
+#include <algorithm>
+#include <set>
+
+#include "core/name_pattern.hpp"
+#include "core/parse_value.hpp"
+#include "core/text.hpp"
+#include "models/parameter_roles.hpp"
+
+namespace lockstep::engine {
+
+namespace {
+
+constexpr std::int64_t kMaxUnfreezeAt = 1000000000000;
+
+/// "layer4/fc@100", or "layer4@2e" for epochs.
+Unfreezing unfreezing_of(const std::string& text, const std::string& cite) {
+  const std::size_t at = text.rfind('@');
+  const std::string when = at == std::string::npos ? "" : trimmed(text.substr(at + 1));
+  const bool is_epoch = when.ends_with("e");
+  const auto number = parse_integer(is_epoch ? when.substr(0, when.size() - 1) : when);
+  Unfreezing unfreezing{.patterns = name_patterns(text.substr(0, std::min(at, text.size())))};
+  if (!number || *number < 1 || *number > kMaxUnfreezeAt || unfreezing.patterns.empty()) {
+    throw ConfigError(cite + ": '" + text +
+                      "' is not of the form NAMES@STEP or NAMES@EPOCHe with a number from 1, for example layer4@2e");
+  }
+  (is_epoch ? unfreezing.epoch : unfreezing.step) = *number;
+  return unfreezing;
+}
+
+/// Whether one word of finetune.train means a parameter.
+bool means(const std::string& word, const models::ParameterRole& role, const models::Anatomy& anatomy) {
+  if (word == "all") return true;
+  if (word == "head") return covers_name(anatomy.head, role.name);
+  if (word == "norms") return role.kind == models::LayerKind::norm;
+  if (word == "biases") return role.name == "bias" || role.name.ends_with(".bias");
+  return covers_name(word, role.name);
+}
+
+using Tensors = std::set<const void*>;
+
+/// Adds the parameters that a word means. A tied parameter is meant by each of its names.
+void add_meant(const std::string& word, const std::string& cite, const std::vector<models::ParameterRole>& roles,
+               const models::Anatomy& anatomy, Tensors& chosen) {
+  if (word == "head" && anatomy.head.empty()) {
+    throw ConfigError(cite + ": the model does not name its head; use the name of its last layer instead of head");
+  }
+  bool is_known = false;
+  for (const models::ParameterRole& role : roles) {
+    if (!means(word, role, anatomy)) continue;
+    chosen.insert(role.tensor.unsafeGetTensorImpl());
+    is_known = true;
+  }
+  if (is_known) return;
+  throw ConfigError(cite + ": no parameter is named '" + word +
+                    "' or belongs to such a block; use all, head, norms, biases, or names such as layer4");
+}
+
+}  // namespace
+
+KeySpecs FinetuneSettings::keys() {
+  return {keys::text("finetune.train", "all",
+                     "Parameters that are trained: all, head, norms, biases, or names of blocks and parameters, "
+                     "separated by commas. The others are frozen for the whole run"),
+          keys::text("finetune.unfreeze", "",
+                     "Parameters that join the training later: NAMES@STEP or NAMES@EPOCHe, separated by commas, for "
+                     "example layer4@100,layer3@2e"),
+          keys::boolean("finetune.freeze_bn", "true",
+                        "Run batch norm layers without trained parameters in evaluation mode")};
+}
+
+FinetuneSettings FinetuneSettings::from(const Section& finetune) {
+  FinetuneSettings settings{.train = words_in(finetune.text("train")),
+                            .unfreezings = {},
+                            .freezes_batch_norm = finetune.boolean("freeze_bn"),
+                            .train_cite = finetune.cite("train"),
+                            .unfreeze_cite = finetune.cite("unfreeze")};
+  if (settings.train.empty()) {
+    throw ConfigError(settings.train_cite + ": nothing is trained; use all, head, norms, biases, or names of blocks");
+  }
+  for (const std::string& text : words_in(finetune.text("unfreeze"))) {
+    settings.unfreezings.push_back(unfreezing_of(text, settings.unfreeze_cite));
+  }
+  return settings;
+}
+
+void choose_trained(models::Model& model, const FinetuneSettings& settings) {
+  const std::vector<models::ParameterRole> roles = models::parameter_roles(model);
+  models::Anatomy anatomy = model.anatomy();
+  if (anatomy.head.empty() && model.named_children().contains("head")) anatomy.head = "head";
+  Tensors chosen;
+  for (const std::string& word : settings.train) add_meant(word, settings.train_cite, roles, anatomy, chosen);
+  for (const Unfreezing& unfreezing : settings.unfreezings) {
+    for (const std::string& word : unfreezing.patterns) {
+      Tensors later;
+      add_meant(word, settings.unfreeze_cite, roles, {}, later);
+      chosen.merge(later);
+    }
+  }
+  for (const models::ParameterRole& role : roles) {
+    if (!chosen.contains(role.tensor.unsafeGetTensorImpl())) role.tensor.set_requires_grad(false);
+  }
+}
+
+}  // namespace lockstep::engine

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Losses of segmentations that compare whole regions.
+#include <lockstep/models/counted_loss.hpp>
+
+#include <torch/types.h>
+
+#include "models/loss_rows.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+constexpr double kMinRegion = 1e-7;
+
+/// Sums over the pixels of a micro-batch, of each class [C].
+struct Regions {
+  at::Tensor common;  ///< probability times target
+  at::Tensor both;    ///< probability plus target
+  at::Tensor is_present;
+};
+
+/// @param output  [N, C, H, W]; of one channel, the score of the only class
+/// @param given   [N, H, W], or [N, 1, H, W] with one channel
+Regions regions_of(const at::Tensor& output, const at::Tensor& given, std::int64_t ignored) {
+  const at::Tensor scores = in_float32(output).flatten(2);
+  const std::int64_t classes = scores.size(1);
+  const at::Tensor target = without_ignored(given.to(at::kLong), ignored).reshape({scores.size(0), -1});
+  const at::Tensor is_counted = target.ne(kIgnoredClass);
+  const at::Tensor of_class = target.masked_fill(is_counted.logical_not(), 0);
+  const at::Tensor wanted = classes == 1 ? of_class.unsqueeze(1) : at::one_hot(of_class, classes).movedim(-1, 1);
+  const at::Tensor counted = is_counted.unsqueeze(1);
+  const at::Tensor is_class = wanted.to(scores.scalar_type()) * counted;
+  const at::Tensor likely = (classes == 1 ? scores.sigmoid() : scores.softmax(1)).masked_fill(counted.logical_not(), 0);
+  return {.common = (likely * is_class).sum(at::IntArrayRef({0, 2})),
+          .both = (likely + is_class).sum(at::IntArrayRef({0, 2})),
+          .is_present = is_class.sum(at::IntArrayRef({0, 2})).gt(0)};
+}
+
+at::Tensor dice_of(const Regions& regions, double smooth) {
+  const at::Tensor scores = (2 * regions.common + smooth) / (regions.both + smooth).clamp_min(kMinRegion);
+  return ((1 - scores) * regions.is_present).mean();
+}
+
+at::Tensor jaccard_of(const Regions& regions, double smooth) {
+  const at::Tensor either = regions.both - regions.common;
+  return ((1 - (regions.common + smooth) / (either + smooth).clamp_min(kMinRegion)) * regions.is_present).mean();
+}
+
+using Score = at::Tensor (*)(const Regions& regions, double smooth);
+
+Loss make_region(const Section& loss, const Task& task, Score score) {
+  require_task(loss, task, {TaskKind::segmentation});
+  const double smooth = loss.real("smooth");
+  const std::int64_t ignored = ignored_class(loss, task.classes > 255 ? kIgnoredClass : 255);
+  return CountedLoss{
+      .value = [=](const at::Tensor& output, const at::Tensor& target,
+                   bool) { return score(regions_of(output, target, ignored), smooth); },
+      .count =
+          [=](const at::Tensor& target) {
+            return static_cast<double>(without_ignored(target, ignored).ne(kIgnoredClass).sum().item<std::int64_t>());
+          }};
+}
+
+}  // namespace
+
+Loss make_dice(const Section& loss, const Task& task) { return make_region(loss, task, dice_of); }
+Loss make_jaccard(const Section& loss, const Task& task) { return make_region(loss, task, jaccard_of); }
+
+Loss make_pixels_and_dice(const Section& loss, const Task& task) {
+  const Loss pixels = make_pixels(loss, task);
+  return CountedLoss{
+      .value =
+          [pixels, dice = make_dice(loss, task), of_pixels = loss.real("pixels_weight"),
+           of_dice = loss.real("dice_weight")](const at::Tensor& output, const at::Tensor& target, bool is_training) {
+            return of_pixels * pixels(output, target, is_training) + of_dice * dice(output, target, is_training);
+          },
+      .count = pixels.target<CountedLoss>()->count};
+}
+
+}  // namespace lockstep::models
