@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <map>
 
+#include "models/script_part.hpp"
+
 namespace lockstep::models {
 
 namespace {
@@ -22,6 +24,7 @@ bool is_any_of(const nn::Module& module) {
 
 LayerKind kind_of(const nn::Module& module) {
   if (const auto* block = dynamic_cast<const Block*>(&module)) return block->kind();
+  if (const auto* part = dynamic_cast<const ScriptPart*>(&module)) return part->kind();
   const bool is_norm =
       is_any_of<nn::BatchNorm1dImpl, nn::BatchNorm2dImpl, nn::BatchNorm3dImpl, nn::InstanceNorm1dImpl,
                 nn::InstanceNorm2dImpl, nn::InstanceNorm3dImpl, nn::GroupNormImpl, nn::LayerNormImpl>(module);

@@ -14,6 +14,7 @@ std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
 std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_torchscript(const Section& model, const Task& task);
 std::shared_ptr<Model> make_resnet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_vit(const Section& model, const Task& task);
 

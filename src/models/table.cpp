@@ -197,6 +197,14 @@ const std::vector<ModelRow>& builtin_models() {
       {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(), make_convnext},
       {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(), make_convnext},
       {"unet", "U-Net for masks of classes and for fields of real numbers", unet_keys(), make_unet},
+      {"torchscript",
+       "Module that torch.jit.script saved in Python. The archive contains code, which is executed",
+       {keys::text("model.file", "", "Archive of the module, such as net.pt (torchscript)"),
+        keys::boolean(
+            "model.optimize", "false",
+            "Let LibTorch specialize and fuse the code of the archive (torchscript). The first steps are then "
+            "computed by other code than later ones, so a resumed run can differ in the last bits")},
+       make_torchscript},
   });
   return rows;
 }
@@ -216,9 +224,9 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
 
 KeySpecs ModelSettings::keys() {
   return {
-      keys::text(
-          "model.name", "cnn",
-          "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny or unet"),
+      keys::text("model.name", "cnn",
+                 "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny, unet "
+                 "or torchscript"),
       keys::text("model.recompute", "",
                  "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
                  "comma-separated patterns such as block*"),

@@ -25,6 +25,7 @@ struct Job {
 ExitCode train(const Job& job, config::Invocation invocation);
 ExitCode evaluate(const Job& job, const config::Invocation& invocation);
 ExitCode predict(const Job& job, const config::Invocation& invocation);
+ExitCode export_model(const Job& job, const config::Invocation& invocation);
 ExitCode show_config(const Job& job, const config::Invocation& invocation);
 ExitCode find_lr(const Job& job, const config::Invocation& invocation);
 ExitCode show_schedule(const Job& job, const config::Invocation& invocation);

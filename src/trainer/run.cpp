@@ -64,6 +64,7 @@ ExitCode dispatch(const Job& job) {
   if (invocation.command == "data") return describe_data(job, invocation);
   if (invocation.command == "eval") return evaluate(job, invocation);
   if (invocation.command == "predict") return predict(job, invocation);
+  if (invocation.command == "export") return export_model(job, invocation);
   if (invocation.command == "report") return write_report(job, invocation);
   if (invocation.command == "compare") return compare_runs(job, invocation);
   return train(job, std::move(invocation));

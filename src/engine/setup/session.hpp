@@ -140,4 +140,11 @@ struct Evaluation {
 Evaluation evaluate_checkpoint(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
                                const std::string& checkpoint);
 
+/// Writes the weights of a checkpoint of model torchscript into a copy of its archive. Collective: rank 0 writes.
+/// @param to  the file to write; one of that name is replaced
+/// @return    the step of the checkpoint
+/// @throws ConfigError  the model of the run is not torchscript
+std::int64_t export_script(const mpi::Communicator& world, const Sections& sections, const std::string& checkpoint,
+                           const std::string& to);
+
 }  // namespace lockstep::engine
