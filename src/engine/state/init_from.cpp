@@ -23,7 +23,7 @@
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/renames.hpp"
-#include "models/position_grid.hpp"
+#include "models/adapted_weights.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
@@ -187,9 +187,7 @@ Source read_source_of(const InitSettings& settings, const Live& live, const mode
 at::Tensor adapted(const StoredTensor& saved, const at::Tensor& live, Fit fit, const models::Anatomy& anatomy) {
   const at::Tensor values = tensor_over(*saved.array).view(saved.shape);
   if (fit == Fit::channels) return models::adapt_channels(values, live.size(1));
-  if (fit == Fit::positions) {
-    return models::resize_positions(values, {anatomy.prefix_tokens, anatomy.grid_height, anatomy.grid_width});
-  }
+  if (fit == Fit::positions) return models::adapt_positions(values, anatomy);
   return values;
 }
 
