@@ -41,6 +41,8 @@ class Cnn : public Model {
     return run(*classifier_, x);
   }
 
+  Anatomy anatomy() const override { return {.head = "classifier.head", .stem = "conv0"}; }
+
  private:
   std::vector<std::shared_ptr<Conv2d>> convs_;
   std::shared_ptr<Mlp> classifier_;

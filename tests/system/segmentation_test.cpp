@@ -71,7 +71,7 @@ TEST_F(SegmentationTest, TheRecipeFindsTheObjects) {
   ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
   const auto iou = report::read_series(folder_.path("learned") + "/metrics.jsonl", "val/miou");
   ASSERT_FALSE(iou.empty()) << outcome.output;
-  EXPECT_GE(iou.back().second, 0.7) << outcome.output;
+  EXPECT_GE(iou.back().second, 0.9) << outcome.output;
 }
 
 TEST_F(SegmentationTest, BitsDoNotDependOnRanksAndResume) {

@@ -43,7 +43,7 @@ TEST_F(TorchScriptTest, BitsDoNotDependOnRanksAndResume) {
   const std::string lanes = model(archive()) + "--train.lanes=6 ";
   const Outcome one = train(1, "one", 7, lanes);
   ASSERT_EQ(one.exit_code, 0) << one.output;
-  const Outcome three = train(3, "three", 7, lanes + "--model.recompute=features ");
+  const Outcome three = train(3, "three", 7, lanes);
   ASSERT_EQ(three.exit_code, 0) << three.output;
   ASSERT_EQ(train(2, "parts", 4, lanes).exit_code, 0);
   const Outcome resumed = train(1, "parts", 7, lanes + "--resume=must ");
