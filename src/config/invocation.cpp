@@ -197,7 +197,7 @@ const std::vector<Command>& commands() {
        "Trains a model. This is the default command",
        {{.name = "quiet", .help = "Print only warnings and errors, as with --log.level=warning"}}},
       {"eval",
-       "Evaluates a checkpoint or the latest checkpoint of a run, given by --from, or --init.from",
+       "Evaluates a checkpoint, or the latest one of a run, given by --from or --init.from",
        {{.name = "from",
          .value = "PATH",
          .help = "Folder of a run, or a checkpoint",

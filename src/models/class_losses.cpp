@@ -139,7 +139,8 @@ at::Tensor class_factors(const Section& loss, const std::string& key, const Task
 }
 
 std::int64_t ignored_class(const Section& loss, std::int64_t usual) {
-  return loss.is_default("ignore_index") ? usual : loss.integer("ignore_index");
+  const std::int64_t ignored = loss.integer("ignore_index");
+  return ignored == kIgnoredClass ? usual : ignored;
 }
 
 at::Tensor without_ignored(const at::Tensor& target, std::int64_t ignored) {

@@ -17,16 +17,17 @@ namespace {
 
 /// The losses of the model, unless a key changes the cross-entropy of classes.
 Loss make_auto(const Section& loss, const Task& task) {
-  for (const char* key : {"class_weights", "ignore_index", "label_smoothing"}) {
-    const bool is_default = std::string(key) == "label_smoothing" ? loss.real(key) == 0 : loss.is_default(key);
-    if (is_default) continue;
-    if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
-    if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
-    if (std::string(key) == "label_smoothing") break;
-    throw ConfigError(loss.cite(key) + ": the task, which is " + row_of(task.kind).name +
+  const bool is_weighted = !loss.text("class_weights").empty();
+  const bool has_ignored = loss.integer("ignore_index") != kIgnoredClass;
+  const bool is_smoothed = loss.real("label_smoothing") != 0;
+  if (!is_weighted && !has_ignored && !is_smoothed) return {};
+  if (task.kind == TaskKind::segmentation) return make_pixels(loss, task);
+  if (row_of(task.kind).has_accuracy) return make_cross_entropy(loss, task);
+  const std::string kind = ": the task, which is " + row_of(task.kind).name;
+  if (is_weighted || has_ignored) {
+    throw ConfigError(loss.cite(is_weighted ? "class_weights" : "ignore_index") + kind +
                       ", has no cross-entropy of classes; choose its loss with loss.name");
   }
-  if (loss.real("label_smoothing") == 0) return {};
   throw ConfigError(loss.cite("label_smoothing") + ": targets of the task, which is " + row_of(task.kind).name +
                     ", cannot be smoothed; use 0");
 }

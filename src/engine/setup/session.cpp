@@ -161,7 +161,7 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
   for (const at::Tensor& parameter : strategy.model().model().parameters()) {
     if (parameter.requires_grad()) trained += parameter.numel();
   }
-  if (!sections.at("finetune").is_default("train")) {
+  if (sections.at("finetune").text("train") != "all") {
     log::info(fmt::format("finetune.train: {} of {} parameters are trained", rounded(trained),
                           rounded(strategy.parameter_count())));
   }

@@ -149,7 +149,7 @@ TEST(MixingRunTest, WhatCannotBeMixedIsRefusedOnEveryRank) {
   const std::vector<std::pair<Settings, std::string>> cases = {
       {{{"train.mix", "cutmixx"}}, "train.mix (test): 'cutmixx' is unknown"},
       {{{"train.mix", "mixup,alpha=2,beta=3"}}, "train.mix (test)"},
-      {{{"loss.name", "focal"}}, "loss.name (test): 'focal' is unknown"},
+      {{{"loss.name", "focall"}}, "loss.name (test): 'focall' is unknown"},
   };
   for (const auto& [settings, sentence] : cases) {
     try {

@@ -243,7 +243,7 @@ const std::vector<Row>& content_rows() {
        },
        kVerify,
        Exit::refused,
-       {"data.pkl: byte 2: it imports 'os.system'", "nothing was executed"}},
+       {"data.pkl: byte 24: it imports 'os.system'", "nothing was executed"}},
       {"E_PICKLE_opcode",
        [](Workshop& shop) { shop.put(pytorch_of("\x80\x02(i__main__\nX\n.")); },
        kVerify,

@@ -77,8 +77,7 @@ TEST(HelpTest, AnUnknownSectionIsAConfigError) {
 TEST(HelpTest, TheOverviewNamesEverythingOnce) {
   const std::string text = overview_help(sample_specs(), sections());
   EXPECT_NE(
-      text.find(
-          "\n  eval      Evaluates a checkpoint or the latest checkpoint of a run, given by --from, or --init.from\n"),
+      text.find("\n  eval      Evaluates a checkpoint, or the latest one of a run, given by --from or --init.from\n"),
       std::string::npos)
       << text;
   EXPECT_NE(text.find("\n  optim   the optimizer and its settings\n"), std::string::npos) << text;

@@ -192,5 +192,19 @@ TEST(LossTableTest, ARowOfAProgramIsUsed) {
   EXPECT_EQ(total_loss(losses).item<double>(), 16);
 }
 
+// As in `trainer eval`, where all values come from a checkpoint.
+TEST(LossTableTest, DefaultsThatAreStatedStayDefaults) {
+  Section loss = Section::with_defaults("loss", loss_keys());
+  for (const char* key : {"class_weights", "ignore_index", "label_smoothing"})
+    loss.set(key, loss.text(key), "state.h5");
+  EXPECT_FALSE(make_loss(loss, {.kind = TaskKind::custom}));
+  loss.set("name", "pixels", "state.h5");
+  const at::Tensor scores = torch::randn({1, 2, 1, 2}, at::kDouble);
+  const at::Tensor target = torch::tensor({1, 255}).view({1, 1, 2});
+  const at::Tensor expected = scores.slice(3, 0, 1).logsumexp(1).sum() - scores[0][1][0][0];
+  EXPECT_NEAR(make_loss(loss, {.classes = 2, .kind = TaskKind::segmentation})(scores, target, true).item<double>(),
+              expected.item<double>(), 1e-12);
+}
+
 }  // namespace loss_table_test
 }  // namespace lockstep::models
