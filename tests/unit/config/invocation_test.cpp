@@ -129,14 +129,15 @@ TEST_F(InvocationTest, SentencesForWhatIsNotAKey) {
             "command line: 'optim.lr=1' is not expected here; keys are written --section.key=value");
   EXPECT_EQ(error_of({"train", "eval"}),
             "command line: 'eval' is not expected here; keys are written --section.key=value");
-  EXPECT_EQ(
-      error_of({"evl"}),
-      "command line: command 'evl' is unknown; choose one of: train, eval, predict, config, schedule, lr-find, data, "
-      "report, compare (did you mean 'eval'?)");
-  EXPECT_EQ(error_of({"something"}),
-            "command line: command 'something' is unknown; choose one of: train, eval, predict, config, schedule, "
+  EXPECT_EQ(error_of({"evl"}),
+            "command line: command 'evl' is unknown; choose one of: train, eval, predict, export, config, schedule, "
             "lr-find, data, "
-            "report, compare");
+            "report, compare (did you mean 'eval'?)");
+  EXPECT_EQ(
+      error_of({"something"}),
+      "command line: command 'something' is unknown; choose one of: train, eval, predict, export, config, schedule, "
+      "lr-find, data, "
+      "report, compare");
 }
 
 TEST_F(InvocationTest, SentencesForValues) {

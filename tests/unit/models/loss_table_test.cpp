@@ -195,8 +195,9 @@ TEST(LossTableTest, ARowOfAProgramIsUsed) {
 // As in `trainer eval`, where all values come from a checkpoint.
 TEST(LossTableTest, DefaultsThatAreStatedStayDefaults) {
   Section loss = Section::with_defaults("loss", loss_keys());
-  for (const char* key : {"class_weights", "ignore_index", "label_smoothing"})
-    loss.set(key, loss.text(key), "state.h5");
+  loss.set("class_weights", "", "state.h5");
+  loss.set("ignore_index", "-100", "state.h5");
+  loss.set("label_smoothing", "0", "state.h5");
   EXPECT_FALSE(make_loss(loss, {.kind = TaskKind::custom}));
   loss.set("name", "pixels", "state.h5");
   const at::Tensor scores = torch::randn({1, 2, 1, 2}, at::kDouble);
