@@ -83,7 +83,7 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   loaded.strategy = make_strategy(sections, world, registry);
   loaded.strategy->prepare(loaded.task);
   if (checkpoint.empty()) {
-    for (const std::string& difference : init_from(*loaded.strategy, sections.at("init"))) {
+    for (const std::string& difference : init_from(*loaded.strategy, sections)) {
       log::warning("init.partial skips: " + difference);
     }
     loaded.source = sections.at("init").text("from");

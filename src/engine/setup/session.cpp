@@ -125,8 +125,7 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   if (origin.run_id.empty()) origin.run_id = new_run_id(world);
   limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts, resume.max_starts);
   if (!restored) {
-    for (const std::string& difference :
-         init_from(trainer.run().strategy, request.sections.at("init"), request.sections.at("model").text("name"))) {
+    for (const std::string& difference : init_from(trainer.run().strategy, request.sections)) {
       log::warning("init.partial skips: " + difference);
     }
   }

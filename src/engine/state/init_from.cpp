@@ -52,7 +52,8 @@ Archive read_any(const InitSettings& settings, const std::string& file, NameRule
   if (!is_own) {
     std::vector<std::string> skipped;
     Archive archive = checkpoints::read_foreign(file, &skipped);
-    for (const std::string& what : skipped) log::info("init.from: " + file + ": left out an object of class " + what);
+    for (const std::string& what : skipped)
+      log::warning("init.from: " + file + ": left out an object of class " + what);
     return archive;
   }
   rules.weights = "auto";  // there is one model
@@ -288,10 +289,10 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
   return source.differences;
 }
 
-std::vector<std::string> init_from(Strategy& strategy, const Section& init, const std::string& model_name) {
+std::vector<std::string> init_from(Strategy& strategy, const Sections& sections) {
   InitSettings settings;
-  strategy.world().all_or_throw([&] { settings = InitSettings::from(init); });
-  settings.model = model_name;
+  strategy.world().all_or_throw([&] { settings = InitSettings::from(sections.at("init")); });
+  settings.model = sections.at("model").text("name");
   return init_from(strategy, settings);
 }
 

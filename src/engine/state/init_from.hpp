@@ -40,8 +40,7 @@ struct InitSettings {
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: all of them, on every
 /// rank
 std::vector<std::string> init_from(Strategy& strategy, const InitSettings& settings);
-/// With the settings of section `init`.
-/// @param model_name  value of model.name
-std::vector<std::string> init_from(Strategy& strategy, const Section& init, const std::string& model_name = "");
+/// With the settings of the sections `init` and `model`.
+std::vector<std::string> init_from(Strategy& strategy, const Sections& sections);
 
 }  // namespace lockstep::engine

@@ -401,7 +401,7 @@ TEST_F(AverageTest, IsWhereATrainingBegins) {
   const std::string from = shared_ + "/origin/" + checkpoints::folder_name(6);
   for (const std::string weights : {"auto", "average", "trained"}) {
     SmallRun run(world_, with(kResnet, {{"init.from", from}, {"init.weights", weights}}));
-    EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
+    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
     const std::string group = weights == "trained" ? "/model" : "/ema";
     for (const auto& item : run.strategy.model().model().named_parameters()) {
       EXPECT_TRUE(at::equal(item.value(), tensor_in(archive, group + "/params/" + item.key()))) << item.key();
@@ -416,9 +416,9 @@ TEST_F(AverageTest, IsWhereATrainingBegins) {
   end_of(kCnn, "plain");
   const std::string plain = shared_ + "/plain/" + checkpoints::folder_name(8);
   SmallRun run(world_, with(kCnn, {{"init.from", plain}, {"init.weights", "average"}}));
-  EXPECT_THROW(init_from(run.strategy, run.sections.at("init")), Error);
+  EXPECT_THROW(init_from(run.strategy, run.sections), Error);
   SmallRun fallen_back(world_, with(kCnn, {{"init.from", plain}}));
-  EXPECT_TRUE(init_from(fallen_back.strategy, fallen_back.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(fallen_back.strategy, fallen_back.sections).empty());
 }
 
 }  // namespace average_test

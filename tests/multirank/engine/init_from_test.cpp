@@ -57,7 +57,7 @@ class InitFromTest : public ::testing::Test {
   bool takes(const Settings& init) {
     SmallRun run(world_, with(kBase, init));
     EXPECT_FALSE(equals_other(run));
-    EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
+    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
     return equals_other(run);
   }
 
@@ -73,7 +73,7 @@ class InitFromTest : public ::testing::Test {
   std::string error_of(const Settings& settings) {
     SmallRun run(world_, with(kBase, settings));
     try {
-      init_from(run.strategy, run.sections.at("init"));
+      init_from(run.strategy, run.sections);
       return "";
     } catch (const CheckpointError& error) {
       EXPECT_TRUE(error.is_agreed() || world_.size() == 1);
@@ -114,7 +114,7 @@ TEST_F(InitFromTest, OtherShapesAreListedOrSkipped) {
   EXPECT_NE(error.find("'head.weight' is float32 [10, 16], the model has float32 [10, 8]"), std::string::npos) << error;
   EXPECT_NE(error.find("'hidden1.weight' is missing"), std::string::npos) << error;
   SmallRun run(world_, with(with(kBase, wider), {{"init.partial", "true"}}));
-  EXPECT_EQ(init_from(run.strategy, run.sections.at("init")).size(), 3U);  // head.weight; hidden1's weight and bias
+  EXPECT_EQ(init_from(run.strategy, run.sections).size(), 3U);  // head.weight; hidden1's weight and bias
   EXPECT_TRUE(at::equal(run.strategy.model().model().named_parameters()["hidden0.weight"],
                         other_.strategy.model().model().named_parameters()["hidden0.weight"]));
 }
@@ -127,16 +127,19 @@ TEST_F(InitFromTest, NothingInCommonIsAnErrorEvenInPart) {
 // Lower precision outside, float32 here.
 TEST_F(InitFromTest, FloatingTypesAreConverted) {
   SmallRun run(world_, with(kBase, {{"init.from", shared_ + "/flat.pt"}, {"train.precision", "fp64"}}));
-  EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
   EXPECT_TRUE(at::equal(run.strategy.model().model().parameters()[0],
                         other_.strategy.model().model().parameters()[0].to(at::kDouble)));
 }
 
 // Files of torch, torchvision and timm, whose images have three channels; ours have one.
 TEST_F(InitFromTest, FilesOfPublicLibraries) {
-  const char* const shared = std::getenv("LOCKSTEP_SHARED");
-  const std::string files = std::string(shared != nullptr ? shared : "") + "/reference/models/files/";
-  if (!std::filesystem::is_directory(files)) GTEST_SKIP() << "no reference data in LOCKSTEP_SHARED";
+  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
+  const char* const given = std::getenv("LOCKSTEP_SHARED");
+  const std::filesystem::path shared =
+      std::filesystem::path(source != nullptr ? source : ".") / (given != nullptr && *given != 0 ? given : "../shared");
+  const std::string files = (shared / "reference/models/files/").string();
+  if (!std::filesystem::is_directory(files)) GTEST_SKIP() << "no shared data: " << files;
   const Settings resnet = {{"model.name", "resnet18"}, {"model.width", "2"}, {"data.train_size", "100"}};
   const Settings adapted = with(resnet, {{"init.adapt_channels", "true"}});
   const checkpoints::Archive plain = checkpoints::read_foreign(files + "resnet_plain.pth");
@@ -150,7 +153,7 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
         "resnet_channels_last.pth", "resnet_half.pth", "resnet_ema.pth.tar", "resnet.safetensors"}) {
     SCOPED_TRACE(name);
     SmallRun run(world_, with(adapted, {{"init.from", files + name}}));
-    EXPECT_TRUE(init_from(run.strategy, run.sections.at("init"), "resnet18").empty());
+    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
     expect_head(run, name == std::string("resnet_half.pth") ? 1e-3 : 0);
     const at::Tensor sum = tensor_over(plain.array("/conv1.weight")).sum(1, true);
     const at::Tensor stem = run.strategy.model().model().named_parameters()["conv1.weight"];
@@ -159,12 +162,12 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
               name == std::string("resnet_old_no_counts.pth"));
   }
   SmallRun trained(world_, with(adapted, {{"init.from", files + "resnet_ema.pth.tar"}, {"init.weights", "trained"}}));
-  init_from(trained.strategy, trained.sections.at("init"));
+  init_from(trained.strategy, trained.sections);
   const at::Tensor head = trained.strategy.model().model().named_parameters()["fc.weight"];
   EXPECT_LE((head - tensor_over(plain.array("/fc.weight")) - 1).abs().max().item<double>(), 1e-6);
 
   SmallRun gray(world_, with(resnet, {{"init.from", files + "resnet_gray.safetensors"}}));
-  EXPECT_TRUE(init_from(gray.strategy, gray.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(gray.strategy, gray.sections).empty());
   expect_head(gray, 0);
 
   const std::string classes = error_of(with(adapted, {{"init.from", files + "resnet_1000_classes.safetensors"}}));
@@ -173,15 +176,19 @@ TEST_F(InitFromTest, FilesOfPublicLibraries) {
   const Settings reset = {{"init.from", files + "resnet_1000_classes.safetensors"}, {"init.head", "reset"}};
   SmallRun without_head(world_, with(adapted, reset));
   const at::Tensor initial = without_head.strategy.model().model().named_parameters()["fc.weight"].clone();
-  EXPECT_TRUE(init_from(without_head.strategy, without_head.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(without_head.strategy, without_head.sections).empty());
   EXPECT_TRUE(at::equal(without_head.strategy.model().model().named_parameters()["fc.weight"], initial));
 
   const std::string channels = error_of(with(resnet, {{"init.from", files + "resnet.safetensors"}}));
   EXPECT_NE(channels.find("'conv1.weight' is float32 [2, 3, 3, 3], the model has float32 [2, 1, 3, 3]"),
             std::string::npos)
       << channels;
-  const std::string stem =
-      error_of(with(adapted, {{"init.from", files + "resnet.safetensors"}, {"model.stem", "imagenet"}}));
+  const Settings large = {{"model.name", "resnet18"},   {"model.width", "2"},
+                          {"model.stem", "imagenet"},   {"init.adapt_channels", "true"},
+                          {"data.name", "synthetic"},   {"data.shape", "1,32,32"},
+                          {"data.size", "96"},          {"data.classes", "10"},
+                          {"data.train_size", "12000"}, {"data.val_size", "2000"}};
+  const std::string stem = error_of(with(large, {{"init.from", files + "resnet.safetensors"}}));
   EXPECT_NE(stem.find("set model.stem=small"), std::string::npos) << stem;
   const std::string whole = error_of(with(adapted, {{"init.from", files + "resnet_whole_module.pth"}}));
   EXPECT_NE(whole.find("save model.state_dict()"), std::string::npos) << whole;

@@ -212,14 +212,14 @@ TEST_F(ParamDtypeTest, AveragesAreFloat32AndEvaluated) {
 TEST_F(ParamDtypeTest, InitialValuesOfOtherTypesAreConverted) {
   SmallRun exact(world_, with(kTwelveSteps, {{"run.seed", "2"}}));
   SmallRun run(world_, with(with(kTwelveSteps, kMasters), {{"init.from", file_of(exact, "exact")}}));
-  EXPECT_TRUE(init_from(run.strategy, run.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
   std::vector<at::Tensor> expected;
   for (const at::Tensor& value : values_of(exact)) expected.push_back(value.to(at::kBFloat16));
   EXPECT_TRUE(is_equal(values_of(run), expected));
   run.trainer.train();
   // And back.
   SmallRun wide(world_, with(kTwelveSteps, {{"init.from", file_of(run, "narrow")}}));
-  EXPECT_TRUE(init_from(wide.strategy, wide.sections.at("init")).empty());
+  EXPECT_TRUE(init_from(wide.strategy, wide.sections).empty());
   EXPECT_EQ(values_of(wide)[0].scalar_type(), at::kFloat);
   EXPECT_TRUE(at::equal(values_of(wide)[0].to(at::kBFloat16), values_of(run)[0]));
 }

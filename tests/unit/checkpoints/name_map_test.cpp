@@ -37,6 +37,7 @@ TEST(NameMapTest, NamesOfTorchvision) {
   expect_pairs("convnext", {{"stem.0.weight", "features.0.0.weight"},
                             {"stages.0.blocks.2.conv_dw.bias", "features.1.2.block.0.bias"},
                             {"stages.3.blocks.0.mlp.fc2.weight", "features.7.0.block.5.weight"},
+                            {"stages.1.downsample.0.weight", "features.2.0.weight"},
                             {"stages.2.downsample.1.weight", "features.4.1.weight"},
                             {"head.fc.weight", "classifier.2.weight"}});
 }
