@@ -1,0 +1,188 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Lockstep's side of tools/bench/models: one model, whose training steps or forwards are timed on request.
+//
+// usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES KEY=VALUE...
+//
+// PIPES.in.R and PIPES.out.R are pipes of rank R. "step N" and "forward N" are answered by "done MILLISECONDS...", with
+// the time of each; the first answer is "ready LOSS", where the loss is that of the first step. "quit" ends the
+// program. While no rank has work, none takes processor time. The initial values and the images are those of
+// models_peer.py. With MODELS_CLOCK=processor in the environment, the times are those of the processor.
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
+#include <lockstep/mpi/communicator.hpp>
+
+#include <c10/core/InferenceMode.h>
+#include <torch/types.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iomanip>
+#include <iostream>
+#include <span>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "config/config.hpp"
+#include "engine/measures/evaluation_mode.hpp"
+#include "engine/setup/strategy.hpp"
+
+namespace {
+
+using namespace lockstep;  // this is a program of its own
+
+constexpr std::int64_t kWarmUpSteps = 2;
+
+double milliseconds() {
+  static const char* const clock = std::getenv("MODELS_CLOCK");
+  timespec time{};
+  clock_gettime(clock != nullptr && std::string(clock) == "processor" ? CLOCK_PROCESS_CPUTIME_ID : CLOCK_MONOTONIC,
+                &time);
+  return 1e3 * static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_nsec);
+}
+
+/// Numbers in [-1, 1) that a formula scatters; models_peer.py has the same.
+/// @param name  which numbers
+at::Tensor scattered(const std::string& name, at::IntArrayRef shape) {
+  std::uint32_t start = 0x811C9DC5U;
+  for (const char c : name) start = (start ^ static_cast<unsigned char>(c)) * 0x01000193U;
+  at::Tensor values = at::empty(shape);
+  const std::span<float> elements(values.mutable_data_ptr<float>(), static_cast<std::size_t>(values.numel()));
+  std::uint32_t index = start;
+  for (float& element : elements) {
+    std::uint32_t x = ++index * 0x9E3779B1U;
+    x = (x ^ (x >> 15)) * 0x85EBCA6BU;
+    x ^= x >> 13;
+    element = static_cast<float>(x) * 0x1p-31F - 1.0F;
+  }
+  return values;
+}
+
+/// Weights of matrices and convolutions have the variance 1 / (number of inputs); positions and tokens are small,
+/// biases 0. What a model sets to constants by itself stays: scales of norms and of residual branches.
+void initialize(models::Model& model) {
+  const torch::NoGradGuard no_grad;
+  for (auto& item : model.named_parameters()) {
+    at::Tensor& parameter = item.value();
+    if (item.key().ends_with("bias")) {
+      parameter.zero_();
+    } else if (parameter.dim() > 1) {
+      const double inputs = static_cast<double>(parameter.numel() / parameter.size(0));
+      const double scale = parameter.dim() == 3 ? 0.02 : std::sqrt(3 / inputs);
+      parameter.copy_(scattered(item.key(), parameter.sizes()) * scale);
+    }
+  }
+}
+
+struct Work {
+  std::string pipes;
+  std::int64_t side;
+  std::int64_t batch;  ///< samples of a rank
+  std::int64_t classes;
+  bool is_of_pixels;  ///< a class for each pixel instead of one for an image
+};
+
+batch::Batch batch_of(const Work& work, int rank) {
+  const std::string name = "images" + std::to_string(rank);
+  std::vector<std::int64_t> shape = {work.batch};
+  if (work.is_of_pixels) shape.insert(shape.end(), {work.side, work.side});
+  std::int64_t count = 1;
+  for (const std::int64_t size : shape) count *= size;
+  return {scattered(name, {work.batch, 3, work.side, work.side}),
+          at::arange(count).mul(7).remainder(work.classes).view(shape)};
+}
+
+class Contender {
+ public:
+  Contender(const Work& work, const Sections& sections, const mpi::Communicator& world)
+      : batch_(batch_of(work, world.rank())), world_(&world), strategy_(engine::make_strategy(sections, world)) {
+    const Task task{.sample_shape = {3, work.side, work.side},
+                    .classes = work.classes,
+                    .kind = work.is_of_pixels ? TaskKind::segmentation : TaskKind::classification};
+    std::shared_ptr<models::Model> model = models::build(sections.at("model"), task, 1, at::kFloat);
+    initialize(*model);
+    strategy_->prepare(task, {.model = std::move(model)});
+    strategy_->model().model().train();
+  }
+
+  /// @return  the loss
+  double step() { return strategy_->model().train_step(batch_, strategy_->optimizer(), 1.0).loss; }
+
+  std::vector<double> milliseconds_of_steps(std::int64_t count) {
+    return times(count, [this] { step(); });
+  }
+
+  std::vector<double> milliseconds_of_forwards(std::int64_t count) {
+    const engine::EvaluationMode evaluation(strategy_->model().model());
+    return times(count, [this] {
+      const c10::InferenceMode inference;
+      const parallel::DistributedDataParallel::OptimContext context(strategy_->model(), /*completes_step=*/true);
+      strategy_->model().forward(strategy_->model().prepare(batch_, /*is_training=*/false));
+    });
+  }
+
+ private:
+  template <class Function>
+  std::vector<double> times(std::int64_t count, const Function& function) {
+    std::vector<double> result;
+    for (std::int64_t i = 0; i < count; ++i) {
+      world_->barrier();
+      const double begin = milliseconds();
+      function();
+      result.push_back(milliseconds() - begin);
+    }
+    return result;
+  }
+
+  batch::Batch batch_;
+  const mpi::Communicator* world_;
+  std::unique_ptr<engine::Strategy> strategy_;
+};
+
+void serve(const Work& work, Contender& contender, int rank) {
+  std::ifstream in(work.pipes + ".in." + std::to_string(rank));
+  std::ofstream out(work.pipes + ".out." + std::to_string(rank));
+  const double loss = contender.step();
+  for (std::int64_t i = 1; i < kWarmUpSteps; ++i) contender.step();
+  contender.milliseconds_of_forwards(1);
+  out << "ready " << std::setprecision(8) << loss << std::endl;
+  for (std::string line; std::getline(in, line) && line != "quit";) {
+    std::istringstream words(line);
+    std::string what;
+    std::int64_t count = 0;
+    words >> what >> count;
+    out << "done";
+    const std::vector<double> times =
+        what == "step" ? contender.milliseconds_of_steps(count) : contender.milliseconds_of_forwards(count);
+    for (const double time : times) out << ' ' << time;
+    out << std::endl;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  mpi::Environment environment(&argc, &argv);
+  const mpi::Communicator world = mpi::Communicator::world();
+  const std::vector<std::string> arguments(argv + 1, argv + argc);
+  if (arguments.size() < 5) {
+    std::fputs("usage: bench_models PIPES SIDE BATCH CLASSES PIXELS|IMAGES KEY=VALUE...\n", stderr);
+    mpi::Environment::abort(ExitCode::configuration);
+  }
+  const Work work{.pipes = arguments[0],
+                  .side = std::stoll(arguments[1]),
+                  .batch = std::stoll(arguments[2]),
+                  .classes = std::stoll(arguments[3]),
+                  .is_of_pixels = arguments[4] == "PIXELS"};
+  config::Config config(engine::all_keys(engine::builtin_registry()));
+  for (const std::string& setting : std::span(arguments).subspan(5)) {
+    const std::size_t at = setting.find('=');
+    config.set(setting.substr(0, at), setting.substr(at + 1), "bench");
+  }
+  Contender contender(work, config.sections(), world);
+  serve(work, contender, world.rank());
+  environment.finish();
+}
