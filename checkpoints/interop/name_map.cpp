@@ -40,9 +40,21 @@ constexpr NameRow kTorchvisionConvNext[] = {
     {"head.fc.*", "classifier.2.*"},
 };
 
+/// The encoder of a U-Net is a ResNet.
+constexpr NameRow kTorchvisionUnetResNet[] = {
+    {"encoder.conv1.*", "conv1.*"},
+    {"encoder.bn1.*", "bn1.*"},
+    {"encoder.layer{s}.{i}.conv{n}.*", "layer{s}.{i}.conv{n}.*"},
+    {"encoder.layer{s}.{i}.bn{n}.*", "layer{s}.{i}.bn{n}.*"},
+    {"encoder.layer{s}.{i}.downsample.{n}.*", "layer{s}.{i}.downsample.{n}.*"},
+};
+
 constexpr NameMap kMaps[] = {
     {"torchvision", "vit", kTorchvisionVit},
     {"torchvision", "convnext", kTorchvisionConvNext},
+    {"torchvision", "unet_resnet18", kTorchvisionUnetResNet},
+    {"torchvision", "unet_resnet34", kTorchvisionUnetResNet},
+    {"torchvision", "unet_resnet50", kTorchvisionUnetResNet},
 };
 
 constexpr char kLastPart = '*';  // as the letter of a place

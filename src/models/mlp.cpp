@@ -100,6 +100,15 @@ LossMap Mlp::losses(const at::Tensor& output, const at::Tensor& target) const {
   return {{"loss", difference.square().mean()}};
 }
 
+std::vector<std::vector<std::string>> Mlp::layers() const {
+  std::vector<std::vector<std::string>> layers;
+  for (std::size_t i = 0; i < hidden_.size(); ++i) {
+    layers.push_back({"hidden" + std::to_string(i) + ".", "norm" + std::to_string(i) + "."});
+  }
+  layers.push_back({"head."});
+  return layers;
+}
+
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task) {
   require_images("mlp", task, 0);
   require_head(model, task);

@@ -13,6 +13,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "models/resnet.hpp"
 #include "models/rows.hpp"
 
 namespace lockstep::models {
@@ -43,18 +44,6 @@ constexpr ResNetPreset kResNets[] = {
     {.name = "resnext101_64x4d", .units = {3, 4, 23, 3}, .groups = 64, .width_per_group = 4},
     {.name = "wide_resnet50_2", .units = {3, 4, 6, 3}, .width_per_group = 128},
     {.name = "wide_resnet101_2", .units = {3, 4, 23, 3}, .width_per_group = 128},
-};
-
-struct ResNetOptions {
-  std::array<std::int64_t, 4> units;
-  bool has_bottlenecks;
-  std::int64_t groups;
-  std::int64_t width_per_group;
-  std::int64_t channels;  ///< of the images
-  std::int64_t width;     ///< of the stem and of the first stage
-  std::int64_t classes;
-  bool has_pooling;  ///< stem of ImageNet
-  bool has_zero_residuals;
 };
 
 std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride,
@@ -183,38 +172,75 @@ class Stage : public Block {
     return x;
   }
 
-  const std::vector<std::shared_ptr<ResidualUnit>>& units() const { return units_; }
-
  private:
   std::vector<std::shared_ptr<ResidualUnit>> units_;
 };
 
+}  // namespace
+
+ResNetBody::ResNetBody(Block& owner, const ResNetOptions& options)
+    : has_pooling_(options.has_pooling), has_zero_residuals_(options.has_zero_residuals) {
+  const std::int64_t width = options.width;
+  stem_ = owner.register_module("conv1", has_pooling_ ? convolution(options.channels, width, kImagenetStem, 2)
+                                                      : convolution(options.channels, width, 3, 1));
+  norm_ = owner.register_module("bn1", std::make_shared<BatchNorm>(width));
+  std::int64_t in = width;
+  channels_.push_back(in);
+  for (std::size_t s = 0; s < options.units.size(); ++s) {
+    const auto stage = std::make_shared<Stage>(in, s, options);
+    stages_.push_back(owner.register_module("layer" + std::to_string(s + 1), stage));
+    channels_.push_back(in);
+  }
+}
+
+/// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
+void ResNetBody::initialize() {
+  const torch::NoGradGuard no_grad;
+  const auto fill = [](const Block& block) {
+    for (at::Tensor& parameter : block.parameters()) {
+      if (parameter.dim() != 4) continue;
+      const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
+      parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+      // Laid out like the images, or every forward and backward would first turn them.
+      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+    }
+  };
+  fill(*stem_);
+  for (const auto& stage : stages_) {
+    fill(*stage);
+    if (!has_zero_residuals_) continue;
+    for (const auto& child : stage->children()) dynamic_cast<ResidualUnit&>(*child).last_scale().zero_();
+  }
+}
+
+at::Tensor ResNetBody::forward(const at::Tensor& input, Tensors* levels) const {
+  // With the channels innermost, the layers take a tenth less time on CPU. A clone, because images of one channel
+  // would count as contiguous in any format.
+  at::Tensor x = input.clone(at::MemoryFormat::ChannelsLast);
+  const auto keep = [&] {
+    if (levels != nullptr) levels->push_back(x);
+  };
+  x = run_with_relu(*norm_, run(*stem_, x));
+  keep();
+  if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
+  for (const auto& stage : stages_) {
+    x = run(*stage, x);
+    keep();
+  }
+  return x;
+}
+
+namespace {
+
 class ResNet : public Model {
  public:
-  explicit ResNet(const ResNetOptions& options) : has_pooling_(options.has_pooling) {
-    const std::int64_t width = options.width;
-    stem_ = register_module("conv1", has_pooling_ ? convolution(options.channels, width, kImagenetStem, 2)
-                                                  : convolution(options.channels, width, 3, 1));
-    norm_ = register_module("bn1", std::make_shared<BatchNorm>(width));
-    std::int64_t in = width;
-    for (std::size_t s = 0; s < options.units.size(); ++s) {
-      const auto stage = std::make_shared<Stage>(in, s, options);
-      stages_.push_back(register_module("layer" + std::to_string(s + 1), stage));
-    }
-    head_ = register_module("fc", std::make_shared<Linear>(in, options.classes));
-    initialize(options.has_zero_residuals);
+  ResNet(const ResNetOptions& options, std::int64_t classes) : body_(*this, options) {
+    head_ = register_module("fc", std::make_shared<Linear>(body_.channels().back(), classes));
+    body_.initialize();
   }
 
   /// [N, C, H, W] -> [N, classes]
-  at::Tensor forward(const at::Tensor& input) override {
-    // With the channels innermost, the layers take a tenth less time on CPU. A clone, because images of one channel
-    // would count as contiguous in any format.
-    at::Tensor x = input.clone(at::MemoryFormat::ChannelsLast);
-    x = run_with_relu(*norm_, run(*stem_, x));
-    if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
-    for (const auto& stage : stages_) x = run(*stage, x);
-    return run(*head_, x.mean({2, 3}));
-  }
+  at::Tensor forward(const at::Tensor& input) override { return run(*head_, body_.forward(input).mean({2, 3})); }
 
   std::vector<std::vector<std::string>> layers() const override {
     return {{"conv1.", "bn1."}, {"layer1."}, {"layer2."}, {"layer3."}, {"layer4."}, {"fc."}};
@@ -223,34 +249,13 @@ class ResNet : public Model {
   Anatomy anatomy() const override { return {.head = "fc", .stem = "conv1"}; }
 
  private:
-  /// Convolutions from N(0, 2 / (out * kernel^2)), which keeps the variance of gradients through ReLUs.
-  void initialize(bool has_zero_residuals) {
-    const torch::NoGradGuard no_grad;
-    for (at::Tensor& parameter : parameters()) {
-      if (parameter.dim() != 4) continue;
-      const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
-      parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
-      // Laid out like the images, or every forward and backward would first turn them.
-      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
-    }
-    if (!has_zero_residuals) return;
-    for (const auto& stage : stages_) {
-      for (const auto& unit : stage->units()) unit->last_scale().zero_();
-    }
-  }
-
-  bool has_pooling_;
-  std::shared_ptr<Conv2d> stem_;
-  std::shared_ptr<BatchNorm> norm_;
-  std::vector<std::shared_ptr<Stage>> stages_;
+  ResNetBody body_;
   std::shared_ptr<Linear> head_;
 };
 
 }  // namespace
 
-std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
-  require_images(name.c_str(), task, 3);
+ResNetOptions resnet_options(const Section& model, std::string_view name, std::int64_t channels) {
   const auto* const preset = std::find_if(std::begin(kResNets), std::end(kResNets),
                                           [&name](const ResNetPreset& row) { return row.name == name; });
   const std::string& stem = model.text("stem");
@@ -261,27 +266,33 @@ std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
                               .has_bottlenecks = preset->has_bottlenecks,
                               .groups = or_preset("groups", preset->groups),
                               .width_per_group = or_preset("width_per_group", preset->width_per_group),
-                              .channels = task.sample_shape[0],
+                              .channels = channels,
                               .width = model.integer("width"),
-                              .classes = task.classes,
                               .has_pooling = stem == "imagenet" || (stem == "auto" && !preset->is_for_small_images),
                               .has_zero_residuals = model.boolean("zero_init_residual")};
+  if (!options.has_bottlenecks && (options.groups != 1 || options.width_per_group != 64)) {
+    throw ConfigError(model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + std::string(name) +
+                      " has no bottlenecks, so that it has neither groups nor a width of groups; use resnet50 or "
+                      "deeper");
+  }
+  if (options.width * options.width_per_group / 64 == 0) {
+    throw ConfigError(model.cite("width_per_group") + ": with model.width = " + std::to_string(options.width) +
+                      ", a group has no channels; increase one of them");
+  }
+  return options;
+}
+
+std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
+  const std::string& name = model.text("name");
+  require_images(name.c_str(), task, 3);
+  const ResNetOptions options = resnet_options(model, name, task.sample_shape[0]);
   const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);
   if (options.has_pooling && side > 0 && side < kMinImagenetSize) {
     throw ConfigError(model.cite("stem") + ": the stem imagenet of " + name + " needs images of at least " +
                       std::to_string(kMinImagenetSize) + " pixels, but they have " + std::to_string(side) +
                       "; set model.stem=small");
   }
-  if (!options.has_bottlenecks && (options.groups != 1 || options.width_per_group != 64)) {
-    throw ConfigError(
-        model.cite(options.groups != 1 ? "groups" : "width_per_group") + ": " + name +
-        " has no bottlenecks, so that it has neither groups nor a width of groups; use resnet50 or deeper");
-  }
-  if (options.width * options.width_per_group / 64 == 0) {
-    throw ConfigError(model.cite("width_per_group") + ": with model.width = " + std::to_string(options.width) +
-                      ", a group has no channels; increase one of them");
-  }
-  return std::make_shared<ResNet>(options);
+  return std::make_shared<ResNet>(options, task.classes);
 }
 
 }  // namespace lockstep::models

@@ -13,6 +13,9 @@ std::shared_ptr<Model> make_mlp(const Section& model, const Task& task);
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
 std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
+std::shared_ptr<Model> make_mobilenet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task);
+std::shared_ptr<Model> make_unet_resnet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_torchscript(const Section& model, const Task& task);
 std::shared_ptr<Model> make_resnet(const Section& model, const Task& task);
@@ -26,5 +29,7 @@ std::vector<std::string> vit_names();
 void require_images(const char* name, const Task& task, std::size_t dims);
 /// @throws ConfigError  model.head names other outputs than the targets need
 void require_head(const Section& model, const Task& task);
+/// @throws ConfigError  the targets of the task are not one for each pixel
+void require_fields(const std::string& name, const Task& task);
 
 }  // namespace lockstep::models

@@ -205,6 +205,16 @@ bool has_fixed_mode(const jit::Module& module) {
   return is_mode_needed && !is_mode_read;
 }
 
+bool calls_batch_norm(const jit::Module& module) {
+  bool is_called = false;
+  const auto code = whole_code_of(module);
+  for_each_node(code->block(), [&](const jit::Node& node) {
+    const std::string_view kind = node.kind().toQualString();
+    is_called = is_called || kind == "aten::batch_norm" || kind == "aten::native_batch_norm";
+  });
+  return is_called;
+}
+
 std::vector<std::string> devices_in(const jit::Module& module) {
   std::vector<std::string> devices;
   const auto code = whole_code_of(module);

@@ -28,6 +28,9 @@ std::vector<ScriptTensor> own_buffers(const torch::jit::Module& module);
 /// Whether the mode of training is fixed in the code: it calls batch norm or dropout, but does not read `training`.
 bool has_fixed_mode(const torch::jit::Module& module);
 
+/// Whether the code calls batch norm.
+bool calls_batch_norm(const torch::jit::Module& module);
+
 /// The devices that the code names, such as "cuda:0", without duplicates.
 std::vector<std::string> devices_in(const torch::jit::Module& module);
 

@@ -31,10 +31,24 @@ KeySpec hidden_key() {
 KeySpec dropout_key() { return keys::real("model.dropout", "0", "Dropout probability", 0, 0.95); }
 
 KeySpec drop_path_key() {
-  return keys::real("model.drop_path", "0",
+  return keys::real("model.drop_path", "-1",
                     "Stochastic depth: probability that a sample skips the last block in training. It decreases "
-                    "linearly to 0 at the first block",
-                    0, 0.95);
+                    "linearly to 0 at the first block. -1 = that of the model: 0.2 (efficientnet_b0) or 0",
+                    -1, 0.95);
+}
+
+KeySpecs mobile_keys() {
+  return {keys::real_above("model.width_mult", 0, 64, "1",
+                           "Factor on the channels of all convolutions, which stay multiples of 8 (mobilenet_*, "
+                           "efficientnet_b0)"),
+          keys::real("model.head_dropout", "0.2",
+                     "Dropout probability before the last layer (mobilenet_*, efficientnet_b0)", 0, 0.95)};
+}
+
+KeySpecs efficientnet_keys() {
+  KeySpecs keys = mobile_keys();
+  keys.push_back(drop_path_key());
+  return keys;
 }
 
 /// Section `model`, keys image_*.
@@ -124,6 +138,16 @@ KeySpecs resnet_keys() {
                         "Start each residual branch of a ResNet with the output zero")};
 }
 
+KeySpecs unet_resnet_keys() {
+  KeySpecs keys = resnet_keys();
+  keys.push_back(head_key());
+  keys.push_back(keys::integers("model.decoder_widths", "256,128,64,32,16",
+                                "Output channels of the five levels of the decoder, from the smallest images to the "
+                                "largest (unet_resnet*)",
+                                1, kMaxSize));
+  return keys;
+}
+
 KeySpecs vit_keys() {
   return {
       keys::integer("model.patch_size", "0", "Side of the patches in pixels (vit). 0 = that of the model, or 16", 0,
@@ -158,6 +182,15 @@ std::vector<ModelRow> with_presets(std::vector<ModelRow> rows) {
                            "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"}) {
     rows.push_back({name, "Residual network, named as in torchvision", resnet_keys(), make_resnet});
   }
+  for (const char* name : {"unet_resnet18", "unet_resnet34", "unet_resnet50"}) {
+    rows.push_back({name, "U-Net with a ResNet as its encoder, named as in segmentation_models_pytorch",
+                    unet_resnet_keys(), make_unet_resnet});
+  }
+  for (const char* name : {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"}) {
+    rows.push_back({name, "Small network for mobile devices, named as in torchvision", mobile_keys(), make_mobilenet});
+  }
+  rows.push_back({"efficientnet_b0", "EfficientNet-B0, named as in torchvision", efficientnet_keys(),
+                  make_efficientnet});
   for (const std::string& name : vit_names()) {
     rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), make_vit});
   }

@@ -12,8 +12,10 @@
 #include <map>
 #include <tuple>
 
+#include "models/outline_scope.hpp"
 #include "models/rows.hpp"
 #include "models/script_archive.hpp"
+#include "models/script_layers.hpp"
 #include "models/script_part.hpp"
 
 namespace lockstep::models {
@@ -130,6 +132,9 @@ class TorchScript : public Model {
 
   batch::Outputs forward_batch(const batch::Batch& batch) override { return outputs_for(arguments_from(batch)); }
 
+  const std::string& archive() const noexcept { return path_; }
+  bool has_batch_norm() const { return calls_batch_norm(module_); }
+
  private:
   static script::Module load(const std::string& path) {
     script::Module module = load_script(path);
@@ -214,7 +219,13 @@ void ScriptPart::train(bool is_training) {
   if (module_.hasattr("training")) module_.setattr("training", is_training);
 }
 
+std::string script_with_batch_norm(const Model& model) {
+  const auto* const script = dynamic_cast<const TorchScript*>(&model);
+  return script != nullptr && script->has_batch_norm() ? script->archive() : "";
+}
+
 std::shared_ptr<Model> make_torchscript(const Section& model, const Task&) {
+  const ScopedMemory with_values;
   const std::string path = model.text("file");
   if (path.empty()) throw ConfigError(model.cite("file") + ": model.name=torchscript requires the path of an archive");
   return std::make_shared<TorchScript>(path, model.boolean("optimize"));

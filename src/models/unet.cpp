@@ -172,12 +172,7 @@ UnetOptions unet_options(const Section& model) {
 }
 
 void check_unet(const Section& model, const UnetOptions& options, const Task& task) {
-  const bool has_fields =
-      task.kind == TaskKind::segmentation || task.kind == TaskKind::regression || task.kind == TaskKind::custom;
-  if (!has_fields) {
-    throw ConfigError("model.name: " + model.text("name") +
-                      " needs a target for each pixel: masks of classes (data.target=mask) or fields of real numbers");
-  }
+  require_fields(model.text("name"), task);
   if (options.norm == "layer") throw ConfigError(model.cite("norm") + ": unet has none, batch or group");
   if (options.norm == "group" && options.width % kUnetNormGroups != 0) {
     throw ConfigError(model.cite("width") + ": with model.norm=group, the width must be a multiple of " +

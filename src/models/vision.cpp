@@ -66,6 +66,14 @@ void require_head(const Section& model, const Task& task) {
                     (is_real ? "real numbers; use real" : "classes or labels; use classes"));
 }
 
+void require_fields(const std::string& name, const Task& task) {
+  const bool has_fields =
+      task.kind == TaskKind::segmentation || task.kind == TaskKind::regression || task.kind == TaskKind::custom;
+  if (has_fields) return;
+  throw ConfigError("model.name: " + name +
+                    " needs a target for each pixel: masks of classes (data.target=mask) or fields of real numbers");
+}
+
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task) {
   require_images("cnn", task, 3);
   return std::make_shared<Cnn>(model, task);

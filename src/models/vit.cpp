@@ -386,7 +386,7 @@ std::shared_ptr<Model> make_vit(const Section& model, const Task& task) {
       .reg_tokens = model.integer("reg_tokens"),
       .no_embed_class = no_embed_class == "auto" ? preset->no_embed_class : no_embed_class == "true",
       .init_values = init_values < 0 ? preset->init_values : init_values,
-      .drop_path = model.real("drop_path"),
+      .drop_path = std::max(0.0, model.real("drop_path")),
       .has_qkv_bias = model.boolean("qkv_bias"),
       .has_qk_norm = model.boolean("qk_norm"),
       .has_pre_norm = model.boolean("pre_norm")};

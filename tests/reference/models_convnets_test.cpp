@@ -15,8 +15,10 @@ std::string comma_list(const std::vector<std::int64_t>& values) {
   return text;
 }
 
-/// The names and shapes that torchvision has for our entries, in our order, which is its order, too.
-std::vector<StateEntry> torchvision_state(const std::vector<StateEntry>& ours) {
+}  // namespace
+
+// Our order is that of torchvision, too.
+std::vector<StateEntry> torchvision_convnext_state(const std::vector<StateEntry>& ours) {
   const checkpoints::NameMap* const map = checkpoints::find_name_map("torchvision", "convnext");
   if (map == nullptr) throw std::runtime_error("there is no map of names for convnext");
   std::vector<StateEntry> entries;
@@ -30,14 +32,12 @@ std::vector<StateEntry> torchvision_state(const std::vector<StateEntry>& ours) {
   return entries;
 }
 
-}  // namespace
-
 GoldenModel convnet_model(const Json& one_case) {
   const std::string name = one_case.at("name");
   if (name == "convnext_torchvision") {
     return {.keys = {{"name", "convnext"}, {"depths", "1,2,1"}, {"widths", "16,32,48"}},
             .task = task_of(one_case),
-            .public_state = torchvision_state};
+            .public_state = torchvision_convnext_state};
   }
   if (name == "convnext_timm") {
     const Json options = options_of(one_case);
@@ -46,11 +46,21 @@ GoldenModel convnet_model(const Json& one_case) {
                      {"widths", comma_list(options.at("dims"))}},
             .task = task_of(one_case)};
   }
+  const bool is_mobile = name.starts_with("mobilenet") || name.starts_with("efficientnet");
+  if (is_mobile) {
+    return {.keys = {{"name", name}, {"head_dropout", "0"}, {"drop_path", "0"}}, .task = task_of(one_case)};
+  }
   throw std::runtime_error("no model for " + name);
 }
 
 GoldenModel unet_model(const Json& one_case) {
-  const bool is_bilinear = one_case.at("name").get<std::string>().find("bilinear") != std::string::npos;
+  const std::string name = one_case.at("name");
+  if (name.starts_with("smp_")) {
+    const Json options = options_of(one_case);
+    return {.keys = {{"name", name.substr(4)}, {"decoder_widths", comma_list(options.at("decoder_channels"))}},
+            .task = task_of(one_case)};
+  }
+  const bool is_bilinear = name.find("bilinear") != std::string::npos;
   return {.keys = {{"name", "unet"}, {"width", "8"}, {"up", is_bilinear ? "bilinear" : "transposed"}},
           .task = task_of(one_case)};
 }

@@ -6,6 +6,10 @@
 
 namespace lockstep::testing::reference {
 
+/// The names and shapes that torchvision has for our entries, in its order.
+std::vector<StateEntry> torchvision_convnext_state(const std::vector<StateEntry>& ours);
+std::vector<StateEntry> torchvision_vit_state(const std::vector<StateEntry>& ours);
+
 GoldenModel convnet_model(const Json& one_case);
 GoldenModel resnet_model(const Json& one_case);
 GoldenModel unet_model(const Json& one_case);

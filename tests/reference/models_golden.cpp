@@ -157,6 +157,23 @@ void expect_four(const at::Tensor& tensor, const Json& stored, double relative, 
   expect_relative(values[count - 1].item<double>(), expected[3], relative * expected[0], what + " last");
 }
 
+}  // namespace models_golden
+
+std::vector<std::string> state_lines(const models::Model& model, const PublicState& public_state) {
+  const models_golden::State own = models_golden::state_of_model(model);
+  const std::vector<StateEntry> entries = public_state ? public_state(own.entries) : own.entries;
+  if (entries.size() != own.entries.size()) throw std::runtime_error("the map of names leaves out entries");
+  std::vector<std::string> lines;
+  for (const StateEntry& entry : entries) {
+    const auto found = std::find_if(own.entries.begin(), own.entries.end(),
+                                    [&](const StateEntry& ours) { return ours.name == entry.ours(); });
+    if (found == own.entries.end()) throw std::runtime_error("our model has no " + entry.ours());
+    const at::Tensor& tensor = own.tensors[static_cast<std::size_t>(found - own.entries.begin())];
+    lines.push_back(line_of(entry, !tensor.is_floating_point()));
+  }
+  return lines;
+}
+
 void expect_listing(const std::vector<std::string>& lines, const Json& stored) {
   if (stored.is_array()) {
     EXPECT_EQ(lines, stored.get<std::vector<std::string>>());
@@ -170,6 +187,8 @@ void expect_listing(const std::vector<std::string>& lines, const Json& stored) {
             stored.at("sha256").get<std::string>());
 }
 
+namespace models_golden {
+
 /// A model of a case, with its state by the formula.
 struct Built {
   std::shared_ptr<models::Model> model;
@@ -182,18 +201,15 @@ Built build(const GoldenModel& golden, const std::string& salt, at::ScalarType d
   Section keys = Section::with_defaults("model", models::model_keys());
   for (const auto& [key, value] : golden.keys) keys.set(key, value, "test");
   Built built{.model = models::build(keys, golden.task, /*seed=*/1, dtype), .entries = {}, .state = {}, .lines = {}};
+  built.lines = state_lines(*built.model, golden.public_state);
   const State own = state_of_model(*built.model);
   built.entries = golden.public_state ? golden.public_state(own.entries) : own.entries;
-  if (built.entries.size() != own.entries.size()) throw std::runtime_error("the map of names leaves out entries");
   const torch::NoGradGuard no_grad;
   for (const StateEntry& entry : built.entries) {
     const auto found = std::find_if(own.entries.begin(), own.entries.end(),
                                     [&](const StateEntry& ours) { return ours.name == entry.ours(); });
-    if (found == own.entries.end()) throw std::runtime_error("our model has no " + entry.ours());
     at::Tensor tensor = own.tensors[static_cast<std::size_t>(found - own.entries.begin())];
-    const bool is_integer = !tensor.is_floating_point();
-    built.lines.push_back(line_of(entry, is_integer));
-    if (is_integer) {
+    if (!tensor.is_floating_point()) {
       tensor.fill_(7);
     } else {
       tensor.copy_(state_value(salt + entry.name, entry.shape).view(tensor.sizes()));

@@ -17,6 +17,10 @@ namespace at {
 class Tensor;
 }
 
+namespace lockstep::models {
+class Model;
+}
+
 namespace lockstep::testing::reference {
 
 /// One entry of the state of a model. Names are as in the files.
@@ -28,12 +32,14 @@ struct StateEntry {
   const std::string& ours() const { return own_name.empty() ? name : own_name; }
 };
 
+/// From our state to that of a library, in the library's order; empty = they are the same.
+using PublicState = std::function<std::vector<StateEntry>(const std::vector<StateEntry>& ours)>;
+
 /// How our program builds the model of a case.
 struct GoldenModel {
   std::map<std::string, std::string> keys;  ///< of section `model`: {"name", "resnet50"}
   Task task;
-  /// From our state to that of the library, in the library's order; empty = they are the same.
-  std::function<std::vector<StateEntry>(const std::vector<StateEntry>& ours)> public_state = {};
+  PublicState public_state = {};
 };
 
 /// Runs the cases of a file: in float64 all fields, in float32 those that end with _float32 and the losses. Sizes,
@@ -53,6 +59,11 @@ Json options_of(const Json& one_case);
 std::vector<StateEntry> state_of(const Json& one_case);
 /// "name 2x3" or "name scalar int64", as files state an entry.
 std::string line_of(const StateEntry& entry, bool is_integer);
+
+/// The state of a model in the order of PyTorch's state_dict, as files list it.
+std::vector<std::string> state_lines(const models::Model& model, const PublicState& public_state);
+/// Compares such lines with a list, or with {"entries": count, "sha256": digest}.
+void expect_listing(const std::vector<std::string>& lines, const Json& stored);
 
 /// The tensor of a name: v of the formula times `scale` plus `shift`, float64.
 at::Tensor by_formula(const std::string& name, const std::vector<std::int64_t>& shape, double scale = 1,

@@ -115,6 +115,8 @@ TEST(ReferenceModels, Files) {
   run_topic("models", {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets"}, .run = run_loss},
                        golden_models("convnets.json", convnet_model),
                        golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
+                       // of ReferenceOutlines
+                       {.file = "state_dicts.json", .extra_fields = {"models", "listings"}},
                        // of ReferenceTorchScript
                        {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
                        golden_models("unet.json", unet_model),

@@ -10,10 +10,9 @@
 #include "reference/models_families.hpp"
 
 namespace lockstep::testing::reference {
-namespace models_vit_test {
 
-/// Our state under torchvision's names and in its order, which has the positions after the patches.
-std::vector<StateEntry> torchvision_state(const std::vector<StateEntry>& ours) {
+// The positions come behind the patches.
+std::vector<StateEntry> torchvision_vit_state(const std::vector<StateEntry>& ours) {
   std::vector<StateEntry> entries;
   StateEntry positions;
   const checkpoints::NameMap* const map = checkpoints::find_name_map("torchvision", "vit");
@@ -29,6 +28,8 @@ std::vector<StateEntry> torchvision_state(const std::vector<StateEntry>& ours) {
   return entries;
 }
 
+namespace models_vit_test {
+
 std::string text_of(const Json& value) { return value.is_string() ? value.get<std::string>() : value.dump(); }
 
 GoldenModel torchvision_model(const Json& one_case) {
@@ -41,7 +42,7 @@ GoldenModel torchvision_model(const Json& one_case) {
                    {"embed_dim", text_of(options.at("hidden_dim"))},
                    {"mlp_ratio", std::to_string(ratio)}},
           .task = task_of(one_case),
-          .public_state = torchvision_state};
+          .public_state = torchvision_vit_state};
 }
 
 TEST(ReferenceVit, PositionsForOtherGrids) {

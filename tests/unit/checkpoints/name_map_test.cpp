@@ -40,6 +40,10 @@ TEST(NameMapTest, NamesOfTorchvision) {
                             {"stages.1.downsample.0.weight", "features.2.0.weight"},
                             {"stages.2.downsample.1.weight", "features.4.1.weight"},
                             {"head.fc.weight", "classifier.2.weight"}});
+  expect_pairs("unet_resnet18", {{"encoder.conv1.weight", "conv1.weight"},
+                                 {"encoder.bn1.running_var", "bn1.running_var"},
+                                 {"encoder.layer4.1.bn2.bias", "layer4.1.bn2.bias"},
+                                 {"encoder.layer2.0.downsample.1.weight", "layer2.0.downsample.1.weight"}});
 }
 
 TEST(NameMapTest, OldNamesOfTorchvisionAreRead) {
@@ -69,6 +73,7 @@ TEST(NameMapTest, OtherNamesDoNotMatch) {
   EXPECT_FALSE(to_own_name(convnext, "features.2.0.block.0.weight"));  // even: no stage
   EXPECT_FALSE(to_own_name(convnext, "features.1.0.block.1.weight"));
   EXPECT_FALSE(to_public_name(convnext, "head.weight"));
+  EXPECT_FALSE(to_own_name(*find_name_map("torchvision", "unet_resnet50"), "fc.weight"));
   EXPECT_EQ(find_name_map("torchvision", "resnet50"), nullptr);
   EXPECT_EQ(find_name_map("timm", "vit"), nullptr);
   EXPECT_EQ(find_name_map("torchvision", "vitamin"), nullptr);

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
-#include <lockstep/models/model.hpp>
+#include <lockstep/models/outline.hpp>
 
 #include <gtest/gtest.h>
 #include <torch/types.h>
 
+#include <cmath>
 #include <map>
 #include <string>
 #include <vector>
@@ -118,6 +119,94 @@ TEST(UnetTest, RefusalsSayWhatFits) {
             "model.norm (test): unet has none, batch or group");
   EXPECT_EQ(refusal({{"name", "unet"}, {"norm", "group"}, {"width", "12"}}, masks(16, 16)),
             "model.width (test): with model.norm=group, the width must be a multiple of 8");
+}
+
+TEST(UnetResNetTest, AnySizeFrom32PixelsIsPossible) {
+  const Keys keys = {{"name", "unet_resnet18"}, {"width", "4"}, {"decoder_widths", "8,8,4,4,4"}};
+  const auto model = built(keys, masks(33, 50));
+  EXPECT_EQ(run(*model, torch::randn({2, 3, 33, 50}, at::kDouble)).sizes(), (std::vector<std::int64_t>{2, 4, 33, 50}));
+  EXPECT_EQ(refusal(keys, masks(31, 64)),
+            "model.name: unet_resnet18 needs images of at least 32 x 32 pixels, but they have 31 x 64; make them "
+            "larger in data.transform");
+  EXPECT_EQ(refusal(keys, photos(32)),
+            "model.name: unet_resnet18 needs a target for each pixel: masks of classes (data.target=mask) or fields "
+            "of real numbers");
+  EXPECT_EQ(refusal({{"name", "unet_resnet18"}, {"decoder_widths", "8,8"}}, masks(32, 32)),
+            "model.decoder_widths (test): unet_resnet18 has 5 levels, but there are 2 widths; give one for each level");
+  EXPECT_EQ(refusal({{"name", "unet_resnet18"}, {"stem", "small"}}, masks(32, 32)),
+            "model.stem (test): the encoder of unet_resnet18 has the stem imagenet; reset the key");
+}
+
+std::map<std::string, at::Tensor> parameters_of(const Model& model) {
+  std::map<std::string, at::Tensor> parameters;
+  for (const auto& item : model.named_parameters()) parameters[item.key()] = item.value();
+  return parameters;
+}
+
+// Deviations of initial values, within 5 standard errors of those by the formulas of torchvision.
+TEST(MobileTest, InitialValuesAreThoseOfTorchvision) {
+  const auto expect_deviation = [](const at::Tensor& values, double expected) {
+    const double count = static_cast<double>(values.numel());
+    EXPECT_NEAR(values.std().item<double>(), expected, 5 * expected / std::sqrt(2 * count));
+    EXPECT_NEAR(values.mean().item<double>(), 0, 5 * expected / std::sqrt(count));
+  };
+  for (const char* name : {"mobilenet_v2", "mobilenet_v3_large", "efficientnet_b0"}) {
+    SCOPED_TRACE(name);
+    const bool is_efficient = std::string(name) == "efficientnet_b0";
+    const auto model = built({{"name", name}}, photos(32));
+    auto parameters = parameters_of(*model);
+    const at::Tensor stem = parameters.at("features.0.0.weight");
+    expect_deviation(stem, std::sqrt(2.0 / static_cast<double>(stem.size(0) * 9)));
+    const at::Tensor head = parameters.at(model->anatomy().head + ".weight");
+    // Uniform in +-1/sqrt(10) or normal.
+    expect_deviation(head, is_efficient ? std::sqrt(1.0 / 30) : 0.01);
+    for (const auto& [key, value] : parameters) {
+      if (!key.ends_with("bias")) continue;
+      EXPECT_EQ(value.abs().sum().item<double>(), 0) << key;
+    }
+  }
+}
+
+TEST(MobileTest, ChannelsAreMultiplesOf8) {
+  const auto model = built({{"name", "mobilenet_v2"}, {"width_mult", "0.35"}}, photos(32));
+  auto parameters = parameters_of(*model);
+  // 32 * 0.35 = 11.2: 8 would be less than 0.9 of it. 1280 does not become less.
+  EXPECT_EQ(parameters.at("features.0.0.weight").size(0), 16);
+  EXPECT_EQ(parameters.at("features.18.0.weight").size(0), 1280);
+  EXPECT_EQ(refusal({{"name", "efficientnet_b0"}}, photos(31)),
+            "model.name: efficientnet_b0 needs images of at least 32 x 32 pixels, but they have 31 x 31; make them "
+            "larger in data.transform");
+}
+
+// With the defaults, dropout and stochastic depth change the outputs of training and not those of evaluation.
+TEST(MobileTest, DropsInTrainingOnly) {
+  for (const char* name : {"mobilenet_v3_small", "efficientnet_b0"}) {
+    const auto model = built({{"name", name}, {"width_mult", "0.25"}}, photos(32));
+    const at::Tensor images = torch::randn({8, 3, 32, 32}, at::kDouble);
+    EXPECT_FALSE(at::equal(run(*model, images), run(*model, images))) << name;
+    model->eval();
+    EXPECT_TRUE(at::equal(run(*model, images), run(*model, images))) << name;
+  }
+}
+
+// The outline of a model has its names, shapes and types, and leaves what is created afterwards alone.
+TEST(OutlineTest, HasShapesButNoMemory) {
+  for (const ModelRow& row : builtin_models()) {
+    if (row.name == "torchscript" || row.name == "gpt") continue;
+    SCOPED_TRACE(row.name);
+    const bool has_fields = row.name.starts_with("unet");
+    const Task task = has_fields ? masks(32, 32) : photos(row.name.ends_with("dinov2") ? 28 : 32);
+    Section keys = Section::with_defaults("model", model_keys());
+    keys.set("name", row.name, "test");
+    const auto model = outline(keys, task, at::kBFloat16);
+    EXPECT_FALSE(model->parameters().empty());
+    for (const at::Tensor& parameter : model->parameters()) {
+      ASSERT_TRUE(parameter.is_meta());
+      ASSERT_EQ(parameter.scalar_type(), at::kBFloat16);
+    }
+    for (const at::Tensor& buffer : model->buffers()) ASSERT_TRUE(buffer.is_meta());
+  }
+  EXPECT_TRUE(torch::ones({2}).is_cpu());
 }
 
 Task table_task() {
