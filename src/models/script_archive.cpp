@@ -16,7 +16,8 @@
 #include <unistd.h>
 
 #include "checkpoints/interop/foreign.hpp"
-#include "checkpoints/interop/zip.hpp"
+#include "checkpoints/interop/script_records.hpp"
+#include "checkpoints/store/disk.hpp"
 
 namespace lockstep::models {
 
@@ -26,12 +27,6 @@ namespace fs = std::filesystem;
 namespace jit = torch::jit;
 
 std::string first_line_of(std::string_view text) { return std::string(text.substr(0, text.find('\n'))); }
-
-bool has_record(const checkpoints::Zip& zip, std::string_view part) {
-  return std::any_of(zip.records().begin(), zip.records().end(), [part](const checkpoints::ZipRecord& record) {
-    return record.name.find(part) != std::string::npos;
-  });
-}
 
 [[noreturn]] void throw_not_script(const std::string& path, const std::string& reason) {
   throw ConfigError("model.file: '" + path + "' " + reason);
@@ -51,23 +46,8 @@ void check_records(const std::string& path) {
     throw_not_script(
         path, "is " + what + ", not a TorchScript archive: write one in Python with torch.jit.script(model).save(...)");
   }
-  const checkpoints::Zip zip(source);
-  if (has_record(zip, "/serialized_exported_program.json") || has_record(zip, "/archive_format") ||
-      has_record(zip, "/models/")) {
-    throw_not_script(path,
-                     "is an archive of torch.export (.pt2), which has no code that can be trained here: use "
-                     "torch.jit.script(model).save(...) instead");
-  }
-  if (!has_record(zip, "/constants.pkl") || !has_record(zip, "/code/")) {
-    throw_not_script(path,
-                     has_record(zip, "/data.pkl")
-                         ? "contains tensors without code (a state_dict or a checkpoint): choose a model by model.name "
-                           "and read the file with init.from, or save the module with torch.jit.script(model).save(...)"
-                         : "is a zip archive, but not a TorchScript archive");
-  }
-  checkpoints::Expansion expansion(source);
-  for (const checkpoints::ZipRecord& record : zip.records())
-    zip.read(record, "record '" + record.name + "'", expansion);
+  const std::string fault = checkpoints::fault_of_script(source);
+  if (!fault.empty()) throw_not_script(path, fault);
 }
 
 /// Calls `visit` for the nodes of a block and of the blocks inside it.
