@@ -88,6 +88,13 @@ std::vector<Setting> read_configuration(const std::string& path) {
   return settings;
 }
 
+std::vector<std::string> read_lines(const std::string& path) {
+  std::vector<std::string> lines;
+  std::istringstream text(read_text(path).value_or(""));
+  for (std::string line; std::getline(text, line);) lines.push_back(line);
+  return lines;
+}
+
 }  // namespace
 
 const plot::Series* RunData::curve(const std::string& key) const {
@@ -108,6 +115,7 @@ RunData read_run(const std::string& folder) {
   run.configuration = read_configuration(folder + "/config.resolved.json");
   run.command = read_text(folder + "/argv.txt").value_or("");
   run.command.erase(run.command.find_last_not_of('\n') + 1);
+  run.replaced = read_lines(folder + "/bad_samples.txt");
   run.step_times = read_step_times(folder);
   run.artifacts = read_artifacts(folder);
   return run;

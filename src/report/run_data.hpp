@@ -28,6 +28,7 @@ struct RunData {
   Rows environment;                    ///< of env.json
   std::vector<Setting> configuration;  ///< of config.resolved.json
   std::string command;                 ///< of argv.txt
+  std::vector<std::string> replaced;   ///< samples that could not be read, of bad_samples.txt
   std::optional<StepTimes> step_times;
   Artifacts artifacts;
 

@@ -62,6 +62,16 @@ std::string configuration_section(const RunData& run) {
                                            html_details("keys at their defaults", html_table({}, defaults)));
 }
 
+std::string replaced_section(const RunData& run) {
+  if (run.replaced.empty()) return "";
+  Lines names;
+  for (const std::string& name : run.replaced) names.push_back({name});
+  return html_section("Replaced samples",
+                      "<p>" + std::to_string(run.replaced.size()) +
+                          " samples could not be read and were replaced by others. The log states the reasons.</p>\n" +
+                          html_details("their names", html_table({}, names)));
+}
+
 /// Folders with the same name are distinguished by letters.
 std::vector<std::string> names_of(const RunData& one, const RunData& other) {
   if (one.name != other.name) return {one.name, other.name};
@@ -107,7 +117,7 @@ std::string run_page(const std::string& folder) {
   body += html_section("Curves", html_lines(curve_charts({&run}, {run.name})));
   body += tables_section(run.artifacts.tables) + pictures_section(run.artifacts.pictures);
   body += html_section("Numbers", html_table({"metric", "last", "least", "largest"}, last_numbers(run)));
-  body += step_section(run);
+  body += step_section(run) + replaced_section(run);
   body += configuration_section(run);
   body += html_section("Environment",
                        html_details("host, libraries and devices", html_table({}, table_of(run.environment))));

@@ -6,7 +6,7 @@
 namespace lockstep::report {
 
 /// A page on a run: outcome, curves, classes and samples of the last evaluation, numbers, where a step's time went,
-/// configuration and environment. It needs no other file and no network, and has a dark look where the reader prefers
+/// samples that were replaced, configuration and environment. It needs no other file and no network, and has a dark look where the reader prefers
 /// one.
 /// @param folder  of the run
 /// @throws ConfigError  the folder does not exist, or no metrics.jsonl in it

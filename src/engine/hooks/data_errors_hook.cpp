@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <system_error>
 
 #include "engine/hooks/hooks.hpp"
 #include "engine/measures/bad_samples.hpp"
@@ -21,6 +22,17 @@ class DataErrorsHook : public Hook {
  public:
   DataErrorsHook(std::int64_t interval, std::string directory)
       : interval_(interval), path_(std::move(directory) + "/bad_samples.txt") {}
+
+  /// A resumed run adds to the list; a new one begins it.
+  void before_train(RunView& run) override {
+    if (!run.world.is_root()) return;
+    if (run.progress.step == 0) {
+      std::error_code ignored;
+      std::filesystem::remove(path_, ignored);
+    }
+    std::ifstream file(path_);
+    for (std::string line; std::getline(file, line);) listed_.insert(line);
+  }
 
   void after_step(RunView& run, const StepReport& report) override {
     if (!is_log_due(report.progress, interval_)) return;
@@ -43,14 +55,15 @@ class DataErrorsHook : public Hook {
       if (!names_.insert(sample.name).second) continue;
       if (!run.world.is_root()) continue;
       log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);
-      lines += sample.name + "\n";
+      if (listed_.insert(sample.name).second) lines += sample.name + "\n";
     }
     if (!lines.empty()) std::ofstream(path_, std::ios::app) << lines;
   }
 
   std::int64_t interval_;
   std::string path_;
-  std::set<std::string> names_;
+  std::set<std::string> names_;   // replaced since the start of this process
+  std::set<std::string> listed_;  // of the root: lines of the file
 };
 
 }  // namespace

@@ -141,6 +141,17 @@ TEST(RunPageTest, ShowsSectionsOfAStepAndWhatRanksDifferIn) {
   for (const char* name : {">largest<", ">mean<", ">least<"}) EXPECT_TRUE(has(page, name)) << name;
 }
 
+TEST(RunPageTest, NamesReplacedSamples) {
+  const Folder folder;
+  write_run(folder, "a", kMetrics);
+  EXPECT_FALSE(has(run_page(folder.path("a")), "Replaced samples"));
+  folder.write("a/bad_samples.txt", "cats/1.jpg\ndogs/<2>.jpg\n");
+  const std::string page = run_page(folder.path("a"));
+  EXPECT_TRUE(has(page, "2 samples could not be read and were replaced")) << page;
+  EXPECT_TRUE(has(page, "cats/1.jpg")) << page;
+  EXPECT_TRUE(has(page, "dogs/&lt;2&gt;.jpg")) << page;
+}
+
 TEST(RunPageTest, BadInputGetsOneSentence) {
   const Folder folder;
   const std::string run = folder.path("a");
