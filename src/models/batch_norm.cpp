@@ -192,4 +192,20 @@ at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Ten
   return output;
 }
 
+at::Tensor batch_norm_by_statistics(const NormInputs& inputs, const at::Tensor& running_mean,
+                                    const at::Tensor& running_var) {
+  const NormTail tail{.has_residual = inputs.residual.defined(), .has_relu = inputs.has_relu};
+  const at::Tensor scale = inputs.weight * (running_var + inputs.eps).rsqrt_();
+  const at::Tensor shift = inputs.bias - running_mean * scale;
+  const NormFactors factors{.scale = scale.const_data_ptr<float>(),
+                            .shift = shift.const_data_ptr<float>(),
+                            .mean = running_mean.const_data_ptr<float>()};
+  at::Tensor output = at::empty_like(inputs.input);
+  over_channels(inputs.input, [&](const NormRange& range, auto type) {
+    using T = decltype(type);
+    norm_output(range, tail, factors, data_of<T>(inputs.input), data_of<T>(inputs.residual), data_of<T>(output));
+  });
+  return output;
+}
+
 }  // namespace lockstep::models

@@ -2,6 +2,7 @@
 // ConvNeXt. Parameters are named as in timm.
 // Source: Liu et al., "A ConvNet for the 2020s", 2022, figure 4 and table 9.
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
 #include <torch/types.h>
@@ -56,7 +57,7 @@ class ConvNextMlp : public Block {
     out_ = register_module("fc2", std::make_shared<Linear>(4 * width, width));
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return run(*out_, at::gelu(run(*in_, input))); }
+  at::Tensor forward(const at::Tensor& input) override { return run(*out_, models::gelu(run(*in_, input))); }
 
  private:
   std::shared_ptr<Linear> in_;

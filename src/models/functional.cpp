@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/autograd/saved_variable.h>
@@ -12,8 +13,10 @@
 
 #include <algorithm>
 
+#include "models/gelu_kernels.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
+#include "models/rounded_products.hpp"
 
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {
@@ -52,10 +55,12 @@ at::Tensor output_of(const std::shared_ptr<torch::autograd::Node>& node, const C
 
 class LinearBackward : public torch::autograd::Node {
  public:
-  LinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias)
+  /// @param values  of the weight in the forward
+  LinearBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& values, const at::Tensor& bias)
       : Node(torch::autograd::collect_next_edges(input, weight, bias)),
         input_(input, /*is_output=*/false),
-        weight_(weight, /*is_output=*/false),
+        values_(values, /*is_output=*/false),
+        weight_(weight),
         bias_(bias) {}
 
   std::string name() const override { return "LinearBackward"; }
@@ -66,15 +71,15 @@ class LinearBackward : public torch::autograd::Node {
     const at::Tensor& output_gradient = gradients[0];
     if (!output_gradient.defined()) return result;
     const at::Tensor input = input_.unpack();
-    const at::Tensor weight = weight_.unpack();
-    const at::Tensor rows = output_gradient.reshape({-1, weight.size(0)});  // [N, O]
+    const at::Tensor values = values_.unpack();
+    const at::Tensor rows = output_gradient.reshape({-1, values.size(0)});  // [N, O]
     if (task_should_compute_output(0)) {
       // With create_graph the product is recorded, too.
-      const at::Tensor gradient = at::GradMode::is_enabled() ? rows.mm(weight) : linear_input_gradient(rows, weight);
+      const at::Tensor gradient = at::GradMode::is_enabled() ? rows.mm(weight_) : linear_input_gradient(rows, values);
       result[0] = gradient.view_as(input);
     }
     if (task_should_compute_output(1)) {
-      result[1] = weight_gradient(weight, rows, input.reshape({-1, weight.size(1)}));
+      result[1] = weight_gradient(weight_, rows, input.reshape({-1, values.size(1)}));
     }
     if (task_should_compute_output(2)) result[2] = bias_gradient(rows);
     return result;
@@ -83,7 +88,7 @@ class LinearBackward : public torch::autograd::Node {
   void release_variables() override {
     const std::lock_guard<std::mutex> hold(mutex_);
     input_.reset_data();
-    weight_.reset_data();
+    values_.reset_data();
   }
 
  private:
@@ -108,7 +113,8 @@ class LinearBackward : public torch::autograd::Node {
   }
 
   SavedVariable input_;
-  SavedVariable weight_;
+  SavedVariable values_;
+  at::Tensor weight_;
   at::Tensor bias_;  // its values are not needed, so they may change
 };
 
@@ -179,13 +185,79 @@ class EmbeddingBackward : public torch::autograd::Node {
   at::Tensor weight_;  // its values are not needed, so they may change
 };
 
+/// @param values  of the weight
+at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& values,
+                           const at::Tensor& bias) {
+  if (!at::GradMode::is_enabled()) return linear_output(input, values, bias);
+  const std::shared_ptr<LinearBackward> node(new LinearBackward(input, weight, values, bias),
+                                             torch::autograd::deleteNode);
+  return output_of(node, [&] { return linear_output(input, values, bias); });
+}
+
+class GeluBackward : public torch::autograd::Node {
+ public:
+  explicit GeluBackward(const at::Tensor& input)
+      : Node(torch::autograd::collect_next_edges(input)), input_(input, /*is_output=*/false) {}
+
+  std::string name() const override { return "GeluBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (!gradients[0].defined()) return variable_list(1);
+    const at::Tensor input = input_.unpack();
+    if (at::GradMode::is_enabled()) return {at::gelu_backward(gradients[0], input)};  // create_graph
+    const at::Tensor gradient = gradients[0].to(input.scalar_type()).contiguous();
+    at::Tensor result = at::empty_like(input);
+    at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+      const auto write = [&](auto type) {
+        using T = decltype(type);
+        const auto at = [begin](const at::Tensor& tensor) {
+          return static_cast<T*>(tensor.mutable_data_ptr()) + begin;
+        };
+        gelu_gradient(end - begin, at(input), at(gradient), at(result));
+      };
+      input.scalar_type() == at::kFloat ? write(float()) : write(BFloat16());
+    });
+    return {result};
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    input_.reset_data();
+  }
+
+ private:
+  SavedVariable input_;
+};
+
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
+  if (const auto type = rounding_of_products(); type && is_float) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    return recorded_linear(rounded_factor(input, *type), weight, rounded_weight(weight, *type), bias).to(*type);
+  }
   if (at::autocast::is_autocast_enabled(weight.device().type())) return at::linear(input, weight, bias);
-  if (!at::GradMode::is_enabled()) return linear_output(input, weight, bias);
-  const std::shared_ptr<LinearBackward> node(new LinearBackward(input, weight, bias), torch::autograd::deleteNode);
-  return output_of(node, [&] { return linear_output(input, weight, bias); });
+  return recorded_linear(input, weight, weight, bias);
+}
+
+at::Tensor gelu(const at::Tensor& input) {
+  const bool is_supported = input.is_cpu() && input.is_contiguous() &&
+                            (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
+  if (!is_supported || !torch::autograd::compute_requires_grad(input)) return at::gelu(input);
+  const std::shared_ptr<GeluBackward> node(new GeluBackward(input), torch::autograd::deleteNode);
+  return output_of(node, [&] { return at::gelu(input); });
+}
+
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
+                     bool is_causal) {
+  const auto type = query.is_cpu() ? rounding_of_products() : std::nullopt;
+  if (!type) return at::scaled_dot_product_attention(query, key, value, {}, dropout, is_causal);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+  return at::scaled_dot_product_attention(rounded_factor(query, *type), rounded_factor(key, *type),
+                                          rounded_factor(value, *type), {}, dropout, is_causal)
+      .to(*type);
 }
 
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight) {

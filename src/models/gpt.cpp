@@ -5,7 +5,6 @@
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/types.h>
 
 #include <cmath>
@@ -41,7 +40,7 @@ class Attention : public Block {
     const auto e = input.size(2);
     const auto qkv = run(*in_, input).view({n, t, 3, heads_, e / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
     const double dropout = is_training() ? dropout_probability_ : 0.0;
-    const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {}, dropout, /*is_causal=*/true);
+    const at::Tensor mixed = models::attention(qkv[0], qkv[1], qkv[2], dropout, /*is_causal=*/true);
     return run(*dropout_, run(*out_, mixed.transpose(1, 2).reshape({n, t, e})));
   }
 
@@ -62,7 +61,7 @@ class FeedForward : public Block {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    return run(*dropout_, run(*out_, at::gelu(run(*in_, input))));
+    return run(*dropout_, run(*out_, models::gelu(run(*in_, input))));
   }
 
  private:

@@ -2,6 +2,7 @@
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
+#include <torch/csrc/autograd/functions/utils.h>
 #include <torch/nn/init.h>
 #include <torch/types.h>
 
@@ -17,6 +18,10 @@ namespace {
 at::Tensor uniform_by_fan_in(at::IntArrayRef shape, std::int64_t fan_in) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
   return torch::empty(shape).uniform_(-bound, bound);
+}
+
+bool records_gradients(const NormInputs& inputs) {
+  return torch::autograd::compute_requires_grad(inputs.input, inputs.weight, inputs.bias, inputs.residual);
 }
 
 }  // namespace
@@ -36,7 +41,7 @@ Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Con
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& input) {
-  return at::conv2d(input, weight, bias, stride_, padding_, /*dilation=*/1, groups_);
+  return models::convolution(input, weight, bias, {.stride = stride_, .padding = padding_, .groups = groups_});
 }
 
 ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
@@ -47,7 +52,7 @@ ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, std::int64_t
 }
 
 at::Tensor ConvTranspose2d::forward(const at::Tensor& input) {
-  return at::conv_transpose2d(input, weight, bias, stride_, /*padding=*/0, /*output_padding=*/0, groups_);
+  return models::convolution(input, weight, bias, {.stride = stride_, .groups = groups_, .is_transposed = true});
 }
 
 BatchNorm::BatchNorm(std::int64_t channels, const BatchNormOptions& options)
@@ -70,6 +75,10 @@ at::Tensor BatchNorm::forward_relu(const at::Tensor& input, const at::Tensor& re
 at::Tensor BatchNorm::normalize(const at::Tensor& input, const at::Tensor& residual, bool has_relu) {
   at::Tensor output;
   if (!is_training()) {
+    const NormInputs inputs{input, weight, bias, residual, eps_, has_relu};
+    if (!records_gradients(inputs) && is_for_batch_norm(inputs)) {
+      return models::batch_norm_by_statistics(inputs, running_mean, running_var);
+    }
     output = at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/false, 0, eps_, true);
   } else {
     TORCH_CHECK(input.dim() >= 2, "batch normalization needs [N, C, ...], got ", input.sizes());

@@ -7,13 +7,16 @@
 
 namespace lockstep::models {
 
-/// relu(norm(input)), with fewer memory accesses for a BatchNorm. A tap sees the normalization alone.
-/// @param norm   layer, or null
-/// @param input  result of a layer, which may be overwritten
-inline at::Tensor norm_relu(Block* norm, const at::Tensor& input) {
-  if (norm == nullptr) return at::relu(input);
+/// relu(norm(input) + residual), with fewer memory accesses for a BatchNorm. A tap sees the normalization alone.
+/// @param norm      layer, or null
+/// @param input     result of a layer, which may be overwritten
+/// @param residual  undefined = none
+inline at::Tensor norm_relu(Block* norm, const at::Tensor& input, const at::Tensor& residual = {}) {
   auto* const batch_norm = is_tapped() ? nullptr : dynamic_cast<BatchNorm*>(norm);
-  return batch_norm != nullptr ? batch_norm->forward_relu(input) : run(*norm, input).relu_();
+  if (batch_norm != nullptr) return batch_norm->forward_relu(input, residual);
+  if (norm == nullptr && !residual.defined()) return at::relu(input);
+  const at::Tensor output = norm == nullptr ? input : run(*norm, input);
+  return (residual.defined() ? output.add_(residual) : output).relu_();
 }
 
 }  // namespace lockstep::models

@@ -3,6 +3,8 @@
 // pooling. Parameters are named as in torchvision. Sources: He et al., "Deep residual learning for image recognition",
 // 2015, table 1 and section 4.2; Xie et al., "Aggregated residual transformations", 2017; Zagoruyko and Komodakis,
 // "Wide residual networks", 2016. As in torchvision, the 3x3 convolution of a bottleneck has the stride.
+#include "models/resnet.hpp"
+
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/layers.hpp>
 
@@ -13,7 +15,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "models/resnet.hpp"
+#include "models/norm_relu.hpp"
 #include "models/rows.hpp"
 
 namespace lockstep::models {
@@ -52,13 +54,6 @@ std::shared_ptr<Conv2d> convolution(std::int64_t in, std::int64_t out, std::int6
                                   Conv2dOptions{.stride = stride, .has_bias = false, .groups = groups});
 }
 
-/// relu(norm(input) + residual), without a residual when it is undefined. A tap sees the normalization alone.
-at::Tensor run_with_relu(BatchNorm& norm, const at::Tensor& input, const at::Tensor& residual = {}) {
-  if (!is_tapped()) return norm.forward_relu(input, residual);
-  const at::Tensor output = run(norm, input);
-  return (residual.defined() ? output.add_(residual) : output).relu_();
-}
-
 /// Projects the input of a residual unit to the shape of its output.
 class Shortcut : public Block {
  public:
@@ -95,8 +90,8 @@ class BasicUnit : public ResidualUnit {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor inner = run_with_relu(*norm1_, run(*conv1_, input));
-    return run_with_relu(*norm2_, run(*conv2_, inner), shortcut_ ? run(*shortcut_, input) : input);
+    const at::Tensor inner = norm_relu(norm1_.get(), run(*conv1_, input));
+    return norm_relu(norm2_.get(), run(*conv2_, inner), shortcut_ ? run(*shortcut_, input) : input);
   }
 
   at::Tensor& last_scale() override { return norm2_->weight; }
@@ -129,9 +124,9 @@ class Bottleneck : public ResidualUnit {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = run_with_relu(*norm1_, run(*conv1_, input));
-    x = run_with_relu(*norm2_, run(*conv2_, x));
-    return run_with_relu(*norm3_, run(*conv3_, x), shortcut_ ? run(*shortcut_, input) : input);
+    at::Tensor x = norm_relu(norm1_.get(), run(*conv1_, input));
+    x = norm_relu(norm2_.get(), run(*conv2_, x));
+    return norm_relu(norm3_.get(), run(*conv3_, x), shortcut_ ? run(*shortcut_, input) : input);
   }
 
   at::Tensor& last_scale() override { return norm3_->weight; }
@@ -220,7 +215,7 @@ at::Tensor ResNetBody::forward(const at::Tensor& input, Tensors* levels) const {
   const auto keep = [&] {
     if (levels != nullptr) levels->push_back(x);
   };
-  x = run_with_relu(*norm_, run(*stem_, x));
+  x = norm_relu(norm_.get(), run(*stem_, x));
   keep();
   if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
   for (const auto& stage : stages_) {

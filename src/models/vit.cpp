@@ -2,11 +2,11 @@
 // Vision transformer. Parameters are named as in timm; torchvision's names are a table of checkpoints/interop.
 // Source: Dosovitskiy et al., "An image is worth 16x16 words", 2021, section 3.1.
 #include <lockstep/core/error.hpp>
+#include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 #include <lockstep/models/positions.hpp>
 
 #include <ATen/ops/_upsample_bicubic2d_aa.h>
-#include <ATen/ops/scaled_dot_product_attention.h>
 #include <torch/types.h>
 
 #include <algorithm>
@@ -116,7 +116,7 @@ class VitAttention : public Block {
       qkv[0] = run(*q_norm_, qkv[0]);
       qkv[1] = run(*k_norm_, qkv[1]);
     }
-    const at::Tensor mixed = at::scaled_dot_product_attention(qkv[0], qkv[1], qkv[2]);
+    const at::Tensor mixed = models::attention(qkv[0], qkv[1], qkv[2]);
     return run(*proj_, mixed.transpose(1, 2).reshape({n, t, e}));
   }
 
@@ -135,7 +135,7 @@ class VitMlp : public Block {
     fc2_ = register_module("fc2", std::make_shared<Linear>(options.hidden, options.embed_dim));
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return run(*fc2_, at::gelu(run(*fc1_, input))); }
+  at::Tensor forward(const at::Tensor& input) override { return run(*fc2_, models::gelu(run(*fc1_, input))); }
 
  private:
   std::shared_ptr<Linear> fc1_;

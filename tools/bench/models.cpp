@@ -120,7 +120,7 @@ class Contender {
     return times(count, [this] {
       const c10::InferenceMode inference;
       const parallel::DistributedDataParallel::OptimContext context(strategy_->model(), /*completes_step=*/true);
-      strategy_->model().forward(strategy_->model().prepare(batch_, /*is_training=*/false));
+      strategy_->model().forward(strategy_->model().prepare(batch_, /*is_training=*/false)).main().cpu();
     });
   }
 

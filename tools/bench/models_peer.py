@@ -1,15 +1,13 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """PyTorch's side of tools/bench/models: one model, whose training steps or forwards are timed on request.
 
-usage: models_peer.py PIPES MODEL SIDE BATCH CLASSES PRECISION WAY
+usage: models_peer.py PIPES MODEL SIDE BATCH CLASSES PRECISION WAY [--device=cuda]
 
 RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are those of torch.distributed. WAY is eager, channels_last, compile or
-compile_channels_last. PIPES.in.R and PIPES.out.R are pipes of rank R; see models.cpp, which has the same values. With
---device cuda (and no pipes: "-"), prints "peer MODEL PRECISION WAY step_ms=X forward_ms=Y".
+compile_channels_last. PIPES.in.R and PIPES.out.R are pipes of rank R; see models.cpp, which has the same values.
 """
 import math
 import os
-import statistics
 import sys
 import time
 
@@ -20,7 +18,6 @@ from torch.nn import functional as F
 
 WARM_UP_STEPS = 2
 COMPILED_WARM_UP_STEPS = 4
-GPU_STEPS = 30
 clock = time.process_time if os.environ.get("MODELS_CLOCK") == "processor" else time.perf_counter
 
 
@@ -169,9 +166,7 @@ class Contender:
     def forward(self):
         with torch.inference_mode(), self.casts():
             output = self.forward_model(self.images)
-        if self.device == "cuda":
-            torch.cuda.synchronize()
-        return output
+        return output.cpu()
 
     def times(self, what, count):
         self.net.train(what == "step")
@@ -198,20 +193,13 @@ def main():
     is_cuda = "--device=cuda" in sys.argv
     pipes, name, side, batch, classes, precision, way = [a for a in sys.argv[1:] if not a.startswith("--")]
     contender = Contender(name, int(side), int(batch), int(classes), precision, way, "cuda" if is_cuda else "cpu")
-    if pipes == "-":
-        contender.warm_up()
-        contender.times("step", GPU_STEPS)
-        step, forward = (statistics.median(contender.times(what, GPU_STEPS)) for what in ("step", "forward"))
-        if contender.rank == 0:
-            print(f"peer {name} {precision} {way} step_ms={step:.3f} forward_ms={forward:.3f}", flush=True)
-    else:
-        with open(f"{pipes}.in.{contender.rank}") as requests, open(f"{pipes}.out.{contender.rank}", "w") as answers:
-            print("ready", contender.warm_up(), file=answers, flush=True)
-            for line in iter(requests.readline, ""):
-                if line == "quit\n":
-                    break
-                what, count = line.split()
-                print("done", *(f"{t:.3f}" for t in contender.times(what, int(count))), file=answers, flush=True)
+    with open(f"{pipes}.in.{contender.rank}") as requests, open(f"{pipes}.out.{contender.rank}", "w") as answers:
+        print("ready", contender.warm_up(), file=answers, flush=True)
+        for line in iter(requests.readline, ""):
+            if line == "quit\n":
+                break
+            what, count = line.split()
+            print("done", *(f"{t:.3f}" for t in contender.times(what, int(count))), file=answers, flush=True)
     if contender.ranks > 1:
         dist.destroy_process_group()
 

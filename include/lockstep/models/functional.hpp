@@ -3,9 +3,12 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 // The computations of layers as functions, for weights that belong to another layer (a tied head). They compute the
 // same as LibTorch's functions of these names, but faster, and backward writes to the gradient sink of a parameter of
-// `linear` or `embedding`. Write models::linear to avoid ambiguity.
+// `linear`, `convolution` or `embedding`. Under autocast on a processor without instructions for numbers of 16 bits,
+// products have factors rounded to 16 bits, but are computed in float32. Write models::linear to avoid ambiguity.
 namespace lockstep::models {
 
 /// y = x W^T + b
@@ -20,6 +23,33 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 /// @param weight  [count, features]
 /// @return        [..., features]
 at::Tensor embedding(const at::Tensor& tokens, const at::Tensor& weight);
+
+/// Of a convolution, in both directions.
+struct Convolution {
+  std::int64_t stride = 1;
+  std::int64_t padding = 0;  ///< zeros at each border
+  std::int64_t groups = 1;
+  bool is_transposed = false;
+};
+
+/// The convolution of images with a weight, transposed or not. Fastest for images with the channels innermost.
+/// @param input   [N, in, H, W]
+/// @param weight  [out, in / groups, kernel, kernel]; transposed [in, out / groups, kernel, kernel]
+/// @param bias    [out], or undefined
+/// @return        [N, out, H', W']
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                       const Convolution& of);
+
+/// x Phi(x), with the normal distribution Phi.
+at::Tensor gelu(const at::Tensor& input);
+
+/// softmax(query key^T / sqrt(E)) value, for each head K.
+/// @param query    [N, K, T, E]; key and value likewise, with T' tokens; views are read as they are
+/// @param dropout  probability with which weights are set to zero
+/// @param is_causal  each token sees only those before it and itself
+/// @return         [N, K, T, E]
+at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout = 0,
+                     bool is_causal = false);
 
 /// N samples of C channels of H x W pixels.
 struct NormInputs {
@@ -40,5 +70,9 @@ bool is_for_batch_norm(const NormInputs& inputs);
 /// @param running_var   [C] float32: computed from unbiased variances
 /// @param momentum      weight of this batch in the running statistics
 at::Tensor batch_norm(const NormInputs& inputs, at::Tensor running_mean, at::Tensor running_var, double momentum);
+
+/// The same with the running statistics instead of those of the batch, in one pass over memory, without gradients.
+at::Tensor batch_norm_by_statistics(const NormInputs& inputs, const at::Tensor& running_mean,
+                                    const at::Tensor& running_var);
 
 }  // namespace lockstep::models

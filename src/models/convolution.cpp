@@ -1,0 +1,201 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/models/functional.hpp>
+
+#include <ATen/autocast_mode.h>
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/saved_variable.h>
+#include <torch/types.h>
+
+#include <array>
+
+#include "models/gradient_sink.hpp"
+#include "models/linear_kernels.hpp"
+#include "models/patch_products.hpp"
+#include "models/rounded_products.hpp"
+
+// N samples, I input channels, O output channels, H x W pixels.
+namespace lockstep::models {
+
+namespace {
+
+using torch::autograd::SavedVariable;
+using torch::autograd::variable_list;
+
+/// Not so where the strides do not say it: with one channel or one pixel, LibTorch takes the usual layout.
+bool is_channels_last(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
+         tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+}
+
+/// Whether each output pixel is a product of the weight and one input pixel.
+bool is_pixelwise(const at::Tensor& weight, const Convolution& of) {
+  return weight.size(2) == 1 && weight.size(3) == 1 && of.stride == 1 && of.padding == 0 && of.groups == 1 &&
+         !of.is_transposed;
+}
+
+/// [N, C, H, W] as [N, H, W, C], of the same memory.
+at::Tensor pixels_of(const at::Tensor& images) { return images.permute({0, 2, 3, 1}); }
+at::Tensor images_of(const at::Tensor& pixels) { return pixels.permute({0, 3, 1, 2}); }
+at::Tensor matrix_of(const at::Tensor& weight) { return weight.reshape({weight.size(0), weight.size(1)}); }
+
+at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                                  const Convolution& of) {
+  if (of.is_transposed) return at::conv_transpose2d(input, weight, bias, of.stride, of.padding, 0, of.groups);
+  return at::conv2d(input, weight, bias, of.stride, of.padding, /*dilation=*/1, of.groups);
+}
+
+at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                              const Convolution& of) {
+  // Of shapes that do not fit LibTorch has more to say.
+  const bool fits = weight.dim() == 4 && input.dim() == 4 && input.size(1) == weight.size(1);
+  if (fits && is_pixelwise(weight, of) && is_channels_last(input)) {
+    return images_of(linear_output(pixels_of(input), matrix_of(weight), bias));
+  }
+  return convolution_of_library(input, weight, bias, of);
+}
+
+class ConvolutionBackward : public torch::autograd::Node {
+ public:
+  /// @param values  of the weight in the forward
+  ConvolutionBackward(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& values,
+                      const at::Tensor& bias, const Convolution& of)
+      : Node(torch::autograd::collect_next_edges(input, weight, bias)),
+        input_(input, /*is_output=*/false),
+        values_(values, /*is_output=*/false),
+        weight_(weight),
+        bias_(bias),
+        of_(of) {}
+
+  std::string name() const override { return "ConvolutionBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    variable_list result(3);
+    if (!gradients[0].defined()) return result;
+    const at::Tensor input = input_.unpack();
+    const bool is_recorded = at::GradMode::is_enabled();  // with create_graph
+    const at::Tensor weight = is_recorded ? weight_ : values_.unpack();
+    const bool is_last = !is_recorded && is_channels_last(input);
+    const at::Tensor gradient = is_last ? gradients[0].contiguous(at::MemoryFormat::ChannelsLast) : gradients[0];
+    std::array<bool, 3> by_library = {task_should_compute_output(0), task_should_compute_output(1),
+                                      task_should_compute_output(2)};
+    if (is_last && by_library[0] && is_pixelwise(weight, of_)) {
+      const at::Tensor rows = pixels_of(gradient).reshape({-1, weight.size(0)});
+      const at::Tensor pixels = linear_input_gradient(rows, matrix_of(weight));
+      result[0] = images_of(pixels.view({input.size(0), input.size(2), input.size(3), input.size(1)}));
+      by_library[0] = false;
+    }
+    if (is_last && by_library[1] && is_for_patch_product(weight)) {
+      result[1] = weight_gradient(gradient, input, weight);
+      by_library[1] = false;
+    }
+    if (is_last && by_library[2]) {
+      result[2] = bias_gradient(gradient);
+      by_library[2] = false;
+    }
+    if (!by_library[0] && !by_library[1] && !by_library[2]) return result;
+    auto [of_input, of_weight, of_bias] = at::convolution_backward(
+        gradient, input, weight, bias_.defined() ? at::OptionalIntArrayRef(bias_.sizes()) : std::nullopt,
+        {of_.stride, of_.stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups,
+        by_library);
+    if (by_library[0]) result[0] = of_input;
+    if (by_library[1]) result[1] = of_weight;
+    if (by_library[2]) result[2] = of_bias;
+    return result;
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    input_.reset_data();
+    values_.reset_data();
+  }
+
+ private:
+  bool is_for_patch_product(const at::Tensor& weight) const {
+    return has_fast_patch_product() && of_.groups == 1 && weight.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+           weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
+  }
+
+  /// @return  undefined where it is in the sink of the parameter
+  at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight) const {
+    const auto write = [&](const at::Tensor& to) {
+      // A transposed convolution is the gradient of a convolution, so that the two change places.
+      const at::Tensor& images = of_.is_transposed ? gradient : input;
+      const at::Tensor& outputs = of_.is_transposed ? input : gradient;
+      write_patch_product({.images = images.const_data_ptr<float>(),
+                           .gradients = outputs.const_data_ptr<float>(),
+                           .samples = images.size(0),
+                           .height = images.size(2),
+                           .width = images.size(3),
+                           .channels = images.size(1),
+                           .out_height = outputs.size(2),
+                           .out_width = outputs.size(3),
+                           .outputs = outputs.size(1),
+                           .kernel_height = weight.size(2),
+                           .kernel_width = weight.size(3),
+                           .stride = of_.stride,
+                           .padding = of_.padding},
+                          to.mutable_data_ptr<float>());
+    };
+    const auto fresh = [&] {
+      at::Tensor result = at::empty_like(weight, at::MemoryFormat::ChannelsLast);
+      write(result);
+      return result;
+    };
+    const bool is_written =
+        weight_.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+        write_to_sink(weight_, at::kFloat, write, [&](const at::Tensor& view) { view.add_(fresh()); });
+    return is_written ? at::Tensor() : fresh();
+  }
+
+  at::Tensor bias_gradient(const at::Tensor& gradient) const {
+    const at::Tensor rows = pixels_of(gradient).reshape({-1, gradient.size(1)});
+    const bool is_written = write_to_sink(
+        bias_, rows.scalar_type(), [&](at::Tensor view) { at::sum_out(view, rows, 0); },
+        [&](const at::Tensor& view) { view.add_(rows.sum(0)); });
+    return is_written ? at::Tensor() : rows.sum(0);
+  }
+
+  SavedVariable input_;
+  SavedVariable values_;
+  at::Tensor weight_;
+  at::Tensor bias_;  // its values are not needed, so they may change
+  Convolution of_;
+};
+
+/// @param values  of the weight
+at::Tensor recorded_convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& values,
+                                const at::Tensor& bias, const Convolution& of) {
+  if (!torch::autograd::compute_requires_grad(input, weight, bias)) return convolution_output(input, values, bias, of);
+  const std::shared_ptr<ConvolutionBackward> node(new ConvolutionBackward(input, weight, values, bias, of),
+                                                  torch::autograd::deleteNode);
+  at::Tensor output;
+  {
+    const at::AutoDispatchBelowADInplaceOrView not_recorded;
+    output = convolution_output(input, values, bias, of);
+  }
+  torch::autograd::set_history(output, node);
+  return output;
+}
+
+}  // namespace
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                       const Convolution& of) {
+  const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
+  if (const auto type = rounding_of_products(); type && is_float && input.is_cpu()) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    const at::Tensor factor = rounded_factor(input, *type);
+    return recorded_convolution(factor, weight, rounded_weight(weight, *type), bias, of).to(*type);
+  }
+  if (is_float && is_channels_last(input) && !at::autocast::is_autocast_enabled(at::kCPU)) {
+    return recorded_convolution(input, weight, weight, bias, of);
+  }
+  return convolution_of_library(input, weight, bias, of);
+}
+
+}  // namespace lockstep::models

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <cstdint>
+
+#include "core/bfloat16.hpp"
+
+namespace lockstep::models {
+
+/// input_gradient = gradient * d/dx gelu(x), where gelu(x) = x Phi(x) and Phi is the normal distribution. Computed in
+/// float32; the derivative has an error of at most 3e-7. The same bits on any processor.
+void gelu_gradient(std::int64_t count, const float* input, const float* gradient, float* input_gradient);
+void gelu_gradient(std::int64_t count, const BFloat16* input, const BFloat16* gradient, BFloat16* input_gradient);
+
+}  // namespace lockstep::models

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "models/rounded_products.hpp"
+
+#include <ATen/autocast_mode.h>
+#include <torch/types.h>
+
+namespace lockstep::models {
+
+namespace {
+
+bool has_products_of_16_bits() {
+#if defined(__x86_64__)
+  static const bool has =
+      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
+  return has;
+#else
+  return true;  // not measured
+#endif
+}
+
+}  // namespace
+
+std::optional<at::ScalarType> rounding_of_products() {
+  if (has_products_of_16_bits() || !at::autocast::is_autocast_enabled(at::kCPU)) return std::nullopt;
+  return at::autocast::get_autocast_dtype(at::kCPU);
+}
+
+at::Tensor rounded_factor(const at::Tensor& tensor, at::ScalarType type) { return tensor.to(type).to(at::kFloat); }
+
+at::Tensor rounded_weight(const at::Tensor& weight, at::ScalarType type) {
+  const torch::NoGradGuard no_grad;
+  return rounded_factor(weight, type);
+}
+
+}  // namespace lockstep::models
