@@ -121,5 +121,32 @@ TEST_F(TorchScriptTest, BadFilesHaveOneSentence) {
   EXPECT_EQ(none.exit_code, 2) << none.output;
 }
 
+// The code of the archive has batch norm, which cannot see the samples of other ranks.
+TEST_F(TorchScriptTest, SynchronizedBatchNormIsRefused) {
+  const Outcome outcome = train(2, "sync", 1, model(archive()) + "--ddp.sync_batch_norm=true ");
+  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
+  EXPECT_NE(outcome.output.find("computes batch norm by its own code"), std::string::npos) << outcome.output;
+}
+
+// Written by Python: an archive of torch.export, and a module after quantization.
+TEST_F(TorchScriptTest, OtherArchivesOfPythonAreRefused) {
+  const char* const python = std::getenv("LOCKSTEP_PEER_PYTHON");
+  if (python == nullptr) GTEST_SKIP() << "LOCKSTEP_PEER_PYTHON names no Python with torch";
+  testing::write_file(folder_.path("make.py"), R"(
+import torch
+net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(192, 8), torch.nn.ReLU(), torch.nn.Linear(8, 4)).eval()
+torch.export.save(torch.export.export(net, (torch.zeros(2, 3, 8, 8),)), "net.pt2")
+torch.jit.script(torch.ao.quantization.quantize_dynamic(net)).save("quantized.pt")
+)");
+  const Outcome made = testing::run_shell("cd " + folder_.path() + " && " + python + " make.py", 120);
+  ASSERT_EQ(made.exit_code, 0) << made.output;
+  for (const auto& [file, words] : {std::pair<std::string, std::string>{"net.pt2", "an archive of torch.export (.pt2)"},
+                                    {"quantized.pt", "is quantized"}}) {
+    const Outcome outcome = train(2, "bad", 1, model(folder_.path(file)));
+    EXPECT_EQ(outcome.rank_codes, (std::vector<int>{2, 2})) << outcome.output;
+    EXPECT_NE(outcome.output.find(words), std::string::npos) << outcome.output;
+  }
+}
+
 }  // namespace torchscript_test
 }  // namespace lockstep

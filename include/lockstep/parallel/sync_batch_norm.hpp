@@ -16,7 +16,7 @@ class BatchNorm;
 namespace lockstep::parallel {
 
 /// The BatchNorm layers of a model by name, in the order of registration.
-/// @throws ConfigError  a layer is from torch::nn and cannot be synchronized
+/// @throws ConfigError  a layer is from torch::nn or in the code of a TorchScript archive, and cannot be synchronized
 std::vector<std::pair<std::string, models::BatchNorm*>> batch_norms_of(const models::Model& model);
 
 /// Makes the BatchNorm layers of `model` normalize training batches with the statistics over all ranks. Outputs, input

@@ -19,6 +19,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/script_layers.hpp"
 #include "parallel/sync/sync_batch_norm_kernels.hpp"
 
 // N samples, C channels, W ranks.
@@ -311,6 +312,11 @@ std::string torch_type_of(const torch::nn::Module& module) {
 }  // namespace
 
 std::vector<std::pair<std::string, BatchNorm*>> batch_norms_of(const models::Model& model) {
+  if (const std::string archive = models::script_with_batch_norm(model); !archive.empty()) {
+    throw ConfigError("model.file: '" + archive +
+                      "' computes batch norm by its own code, which uses the samples of one rank and one batch. Reset "
+                      "ddp.sync_batch_norm and precise batch norm, or use a built-in model");
+  }
   std::vector<std::pair<std::string, BatchNorm*>> layers;
   for (const auto& child : model.named_modules({}, /*include_self=*/false)) {
     const std::string type = torch_type_of(*child.value());
