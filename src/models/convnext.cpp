@@ -189,8 +189,9 @@ class ConvNext : public Model {
 
 /// The sizes of `model.name`, unless keys replace them.
 ConvNextOptions convnext_options(const Section& model) {
-  ConvNextOptions options{
-      .depths = model.integers("depths"), .widths = model.integers("widths"), .drop_path = std::max(0.0, model.real("drop_path"))};
+  ConvNextOptions options{.depths = model.integers("depths"),
+                          .widths = model.integers("widths"),
+                          .drop_path = std::max(0.0, model.real("drop_path"))};
   for (const ConvNextPreset& preset : convnext_presets()) {
     const std::string& name = model.text("name");
     if (name != preset.name && !(name == "convnext" && &preset == &convnext_presets().front())) continue;

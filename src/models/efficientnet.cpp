@@ -49,16 +49,16 @@ std::shared_ptr<ConvNorm> efficientnet_unit(std::int64_t in, std::int64_t out, s
 std::shared_ptr<InvertedResidual> efficientnet_block(const EfficientStage& stage, std::int64_t in, std::int64_t out,
                                                      std::int64_t stride, double drop_path) {
   const std::int64_t expanded = scaled_channels(in, static_cast<double>(stage.factor));
-  return std::make_shared<InvertedResidual>(InvertedResidualOptions{
-      .in = in,
-      .expanded = expanded,
-      .out = out,
-      .kernel = stage.kernel,
-      .stride = stride,
-      .activation = UnitActivation::silu,
-      .excitation = std::make_shared<SqueezeExcitation>(expanded, std::max<std::int64_t>(1, in / 4),
-                                                        UnitActivation::silu, /*is_hard=*/false),
-      .drop_path = drop_path});
+  return std::make_shared<InvertedResidual>(
+      InvertedResidualOptions{.in = in,
+                              .expanded = expanded,
+                              .out = out,
+                              .kernel = stage.kernel,
+                              .stride = stride,
+                              .activation = UnitActivation::silu,
+                              .excitation = std::make_shared<SqueezeExcitation>(
+                                  expanded, std::max<std::int64_t>(1, in / 4), UnitActivation::silu, /*is_hard=*/false),
+                              .drop_path = drop_path});
 }
 
 }  // namespace
@@ -78,8 +78,8 @@ std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task)
     const std::int64_t out = scaled_channels(stage.out, factor);
     const auto blocks = std::make_shared<Sequence>();
     for (std::int64_t i = 0; i < stage.count; ++i, ++block, in = out) {
-      blocks->add(std::to_string(i), efficientnet_block(stage, in, out, i == 0 ? stage.stride : 1,
-                                                        step * static_cast<double>(block)));
+      blocks->add(std::to_string(i),
+                  efficientnet_block(stage, in, out, i == 0 ? stage.stride : 1, step * static_cast<double>(block)));
       parts.layers.push_back("features." + std::to_string(number) + "." + std::to_string(i) + ".");
     }
     parts.features->add(std::to_string(number++), blocks);

@@ -16,13 +16,13 @@ struct FeatureNetParts {
   std::shared_ptr<Sequence> features = std::make_shared<Sequence>();    ///< begin with the layer "0", a ConvNorm
   std::shared_ptr<Sequence> classifier = std::make_shared<Sequence>();  ///< from the means of the channels
   std::string head;                                                     ///< name of the last layer of the classifier
-  std::vector<std::string> layers;                  ///< prefixes of parameters from input to output, without the
-                                                    ///< classifier
+  std::vector<std::string> layers;                ///< prefixes of parameters from input to output, without the
+                                                  ///< classifier
   void (*initialize_linear)(at::Tensor& weight);  ///< weights of the classifier
 };
 
-/// Convolutions ("features"), the mean over the pixels, linear layers ("classifier"): the form of torchvision's networks
-/// for mobile devices. Convolutions start from N(0, 2 / (out * kernel^2)), biases with zero.
+/// Convolutions ("features"), the mean over the pixels, linear layers ("classifier"): the form of torchvision's
+/// networks for mobile devices. Convolutions start from N(0, 2 / (out * kernel^2)), biases with zero.
 class FeatureNet : public Model {
  public:
   explicit FeatureNet(const FeatureNetParts& parts);

@@ -29,9 +29,9 @@ at::Tensor activated(UnitActivation activation, const at::Tensor& input) {
 ConvNorm::ConvNorm(std::int64_t in, std::int64_t out, const ConvNormOptions& options)
     : activation_(options.activation) {
   conv_ = register_module(
-      "0", std::make_shared<Conv2d>(
-               in, out, options.kernel,
-               Conv2dOptions{.stride = options.stride, .has_bias = false, .groups = options.groups}));
+      "0",
+      std::make_shared<Conv2d>(in, out, options.kernel,
+                               Conv2dOptions{.stride = options.stride, .has_bias = false, .groups = options.groups}));
   norm_ = register_module("1", std::make_shared<BatchNorm>(out, options.norm));
 }
 

@@ -40,16 +40,17 @@ struct MobileBlock {
 };
 
 constexpr MobileBlock kMobileNetV3Large[] = {
-    {3, 16, 16, false, false, 1}, {3, 64, 24, false, false, 2},  {3, 72, 24, false, false, 1},
-    {5, 72, 40, true, false, 2},  {5, 120, 40, true, false, 1},  {5, 120, 40, true, false, 1},
-    {3, 240, 80, false, true, 2}, {3, 200, 80, false, true, 1},  {3, 184, 80, false, true, 1},
-    {3, 184, 80, false, true, 1}, {3, 480, 112, true, true, 1},  {3, 672, 112, true, true, 1},
+    {3, 16, 16, false, false, 1}, {3, 64, 24, false, false, 2}, {3, 72, 24, false, false, 1},
+    {5, 72, 40, true, false, 2},  {5, 120, 40, true, false, 1}, {5, 120, 40, true, false, 1},
+    {3, 240, 80, false, true, 2}, {3, 200, 80, false, true, 1}, {3, 184, 80, false, true, 1},
+    {3, 184, 80, false, true, 1}, {3, 480, 112, true, true, 1}, {3, 672, 112, true, true, 1},
     {5, 672, 160, true, true, 2}, {5, 960, 160, true, true, 1}, {5, 960, 160, true, true, 1}};
 
 constexpr MobileBlock kMobileNetV3Small[] = {
-    {3, 16, 16, true, false, 2}, {3, 72, 24, false, false, 2}, {3, 88, 24, false, false, 1}, {5, 96, 40, true, true, 2},
-    {5, 240, 40, true, true, 1}, {5, 240, 40, true, true, 1},  {5, 120, 48, true, true, 1}, {5, 144, 48, true, true, 1},
-    {5, 288, 96, true, true, 2}, {5, 576, 96, true, true, 1},  {5, 576, 96, true, true, 1}};
+    {3, 16, 16, true, false, 2}, {3, 72, 24, false, false, 2}, {3, 88, 24, false, false, 1},
+    {5, 96, 40, true, true, 2},  {5, 240, 40, true, true, 1},  {5, 240, 40, true, true, 1},
+    {5, 120, 48, true, true, 1}, {5, 144, 48, true, true, 1},  {5, 288, 96, true, true, 2},
+    {5, 576, 96, true, true, 1}, {5, 576, 96, true, true, 1}};
 
 void small_normal(at::Tensor& weight) { weight.normal_(0, 0.01); }
 
@@ -72,15 +73,14 @@ FeatureNetParts mobilenet_v2(const Section& model, const Task& task) {
   for (const MobileStage& stage : kMobileNetV2) {
     const std::int64_t out = scaled_channels(stage.out, factor);
     for (std::int64_t i = 0; i < stage.count; ++i, in = out) {
-      add_feature(parts, std::make_shared<InvertedResidual>(
-                             InvertedResidualOptions{.in = in,
-                                                     .expanded = in * stage.factor,
-                                                     .out = out,
-                                                     .kernel = 3,
-                                                     .stride = i == 0 ? stage.stride : 1,
-                                                     .activation = UnitActivation::relu6,
-                                                     .layers_name = "conv",
-                                                     .has_plain_projection = true}));
+      add_feature(parts, std::make_shared<InvertedResidual>(InvertedResidualOptions{.in = in,
+                                                                                    .expanded = in * stage.factor,
+                                                                                    .out = out,
+                                                                                    .kernel = 3,
+                                                                                    .stride = i == 0 ? stage.stride : 1,
+                                                                                    .activation = UnitActivation::relu6,
+                                                                                    .layers_name = "conv",
+                                                                                    .has_plain_projection = true}));
     }
   }
   const std::int64_t features = scaled_channels(1280, std::max(1.0, factor));
@@ -100,11 +100,9 @@ FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<c
   constexpr BatchNormOptions kNorm = {.eps = 1e-3, .momentum = 0.01};
   const double factor = model.real("width_mult");
   const auto unit = [](std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
-    return std::make_shared<ConvNorm>(in, out,
-                                      ConvNormOptions{.kernel = kernel,
-                                                      .stride = stride,
-                                                      .activation = UnitActivation::hardswish,
-                                                      .norm = kNorm});
+    return std::make_shared<ConvNorm>(
+        in, out,
+        ConvNormOptions{.kernel = kernel, .stride = stride, .activation = UnitActivation::hardswish, .norm = kNorm});
   };
   FeatureNetParts parts{.head = "3", .layers = {}, .initialize_linear = small_normal};
   std::int64_t in = scaled_channels(16, factor);
@@ -121,8 +119,8 @@ FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<c
         .activation = block.has_hardswish ? UnitActivation::hardswish : UnitActivation::relu,
         .norm = kNorm};
     if (block.has_excitation) {
-      options.excitation = std::make_shared<SqueezeExcitation>(
-          expanded, scaled_channels(expanded / 4, 1), UnitActivation::relu, /*is_hard=*/true);
+      options.excitation = std::make_shared<SqueezeExcitation>(expanded, scaled_channels(expanded / 4, 1),
+                                                               UnitActivation::relu, /*is_hard=*/true);
     }
     add_feature(parts, std::make_shared<InvertedResidual>(options));
     in = out;

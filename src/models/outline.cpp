@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "models/outline_scope.hpp"
-
 #include <lockstep/models/outline.hpp>
 
 #include <c10/util/Exception.h>
 #include <torch/library.h>
+
+#include "models/outline_scope.hpp"
 
 namespace lockstep::models {
 

@@ -189,8 +189,8 @@ std::vector<ModelRow> with_presets(std::vector<ModelRow> rows) {
   for (const char* name : {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"}) {
     rows.push_back({name, "Small network for mobile devices, named as in torchvision", mobile_keys(), make_mobilenet});
   }
-  rows.push_back({"efficientnet_b0", "EfficientNet-B0, named as in torchvision", efficientnet_keys(),
-                  make_efficientnet});
+  rows.push_back(
+      {"efficientnet_b0", "EfficientNet-B0, named as in torchvision", efficientnet_keys(), make_efficientnet});
   for (const std::string& name : vit_names()) {
     rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), make_vit});
   }

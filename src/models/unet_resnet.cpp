@@ -20,8 +20,8 @@ namespace lockstep::models {
 
 namespace {
 
-constexpr std::string_view kUnetPrefix = "unet_";      // before the name of the encoder
-constexpr std::int64_t kMinUnetResNetSize = 32;        // which the encoder divides to one pixel
+constexpr std::string_view kUnetPrefix = "unet_";  // before the name of the encoder
+constexpr std::int64_t kMinUnetResNetSize = 32;    // which the encoder divides to one pixel
 
 class ResNetEncoder : public Block {
  public:
@@ -76,8 +76,7 @@ class DecoderBlocks : public Block {
     std::int64_t in = levels.back();
     for (std::size_t i = 0; i < widths.size(); ++i) {
       const std::int64_t skipped = i + 1 < levels.size() ? levels[levels.size() - 2 - i] : 0;
-      blocks_.push_back(
-          register_module(std::to_string(i), std::make_shared<DecoderBlock>(in, skipped, widths[i])));
+      blocks_.push_back(register_module(std::to_string(i), std::make_shared<DecoderBlock>(in, skipped, widths[i])));
       in = widths[i];
     }
   }

@@ -2,6 +2,7 @@
 #include <lockstep/data/sampler.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/engine/schedule_control.hpp>
+#include <lockstep/models/outline.hpp>
 
 #include <algorithm>
 #include <map>
@@ -94,7 +95,7 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
   const data::Splits splits = data::open(sections.at("data"), registry.sources, open_options(sections, registry));
   const data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), global_batch, seed}, registry.samplers);
-  const auto model = models::build(sections.at("model"), splits.train->task(), seed, at::kFloat, registry.models);
+  const auto model = models::outline(sections.at("model"), splits.train->task(), at::kFloat, registry.models);
   model->set_loss(models::make_loss(sections.at("loss"), splits.train->task(), registry.losses));
   choose_trained(*model, FinetuneSettings::from(sections.at("finetune")));
   require_parts(sections, registry);
