@@ -21,6 +21,7 @@
 #include <fstream>
 #include <iomanip>
 #include <iostream>
+#include <malloc.h>
 #include <span>
 #include <sstream>
 #include <string>
@@ -162,9 +163,18 @@ void serve(const Work& work, Contender& contender, int rank) {
   }
 }
 
+/// As the trainer does: freed memory is used again instead of being returned to the system.
+void keep_memory() {
+  mallopt(M_MMAP_THRESHOLD, 1 << 30);
+  mallopt(M_TRIM_THRESHOLD, 2'000'000'000);
+  mallopt(M_TOP_PAD, 64 << 20);
+  mallopt(M_ARENA_MAX, 2);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_memory();
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
   const std::vector<std::string> arguments(argv + 1, argv + argc);

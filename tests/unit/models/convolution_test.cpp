@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Products of small integers are exact in float32, whatever the order of the sums: all ways must have the same bits.
+#include <lockstep/models/functional.hpp>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <string>
+#include <vector>
+
+#include "models/gradient_sink.hpp"
+#include "models/patch_products.hpp"
+
+namespace lockstep::models {
+namespace convolution_test {
+
+at::Tensor integers(at::IntArrayRef sizes) {
+  return torch::randint(-4, 5, sizes, at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+struct Case {
+  std::int64_t channels;
+  std::int64_t outputs;
+  std::int64_t kernel;
+  Convolution of = {};
+  std::int64_t height = 9;
+  std::int64_t width = 7;
+};
+
+/// The last two do not suit the patch product.
+const std::vector<Case>& cases() {
+  static const std::vector<Case> all = {
+      {8, 4, 3, {.padding = 1}},
+      {16, 12, 3, {.stride = 2, .padding = 1}},
+      {24, 8, 1},
+      {40, 4, 1, {.stride = 2}},
+      {8, 4, 2, {.stride = 2}},
+      {8, 20, 7, {.stride = 2, .padding = 3}},
+      {64, 64, 3, {.padding = 1}, 21, 23},  // several blocks of pixels and of columns
+      {8, 8, 2, {.stride = 2, .is_transposed = true}},
+      {16, 8, 3, {.stride = 1, .is_transposed = true}},
+      {8, 8, 3, {.padding = 1, .groups = 8}},
+      {3, 5, 3, {.padding = 1}},
+  };
+  return all;
+}
+
+at::Tensor weight_of(const Case& of) {
+  const std::int64_t kernel = of.kernel;
+  return of.of.is_transposed ? integers({of.channels, of.outputs / of.of.groups, kernel, kernel})
+                             : integers({of.outputs, of.channels / of.of.groups, kernel, kernel});
+}
+
+at::Tensor by_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                      const Convolution& of) {
+  if (of.is_transposed) return at::conv_transpose2d(input, weight, bias, of.stride, of.padding, 0, of.groups);
+  return at::conv2d(input, weight, bias, of.stride, of.padding, 1, of.groups);
+}
+
+std::string text_of(const Case& of) {
+  return std::to_string(of.channels) + " to " + std::to_string(of.outputs) + " channels, kernel " +
+         std::to_string(of.kernel) + ", stride " + std::to_string(of.of.stride) +
+         (of.of.is_transposed ? ", transposed" : "");
+}
+
+/// Of the patch product alone.
+at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, const at::Tensor& weight,
+                      const Convolution& of) {
+  at::Tensor result = at::full_like(weight, 1e30);
+  write_patch_product({.images = images.const_data_ptr<float>(),
+                       .gradients = gradients.const_data_ptr<float>(),
+                       .samples = images.size(0),
+                       .height = images.size(2),
+                       .width = images.size(3),
+                       .channels = images.size(1),
+                       .out_height = gradients.size(2),
+                       .out_width = gradients.size(3),
+                       .outputs = gradients.size(1),
+                       .kernel_height = weight.size(2),
+                       .kernel_width = weight.size(3),
+                       .stride = of.stride,
+                       .padding = of.padding},
+                      result.mutable_data_ptr<float>());
+  return result;
+}
+
+TEST(PatchProductTest, EverySizeIsExact) {
+  if (!has_patch_product()) GTEST_SKIP() << "this processor has no AVX2";
+  torch::manual_seed(1);
+  for (const Case& each : cases()) {
+    if (each.of.is_transposed || each.of.groups > 1 || each.channels % kPatchChannels != 0) continue;
+    const at::Tensor input = integers({2, each.channels, each.height, each.width});
+    const at::Tensor weight = weight_of(each).to(at::kDouble).requires_grad_();
+    const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.of);
+    const at::Tensor gradient = integers(output.sizes());
+    output.backward(gradient.to(at::kDouble));
+    const at::Tensor product = product_of(input, gradient, weight_of(each), each.of);
+    EXPECT_TRUE(at::equal(product.to(at::kDouble), weight.grad())) << text_of(each);
+  }
+}
+
+TEST(PatchProductTest, ThreadsDivideTheColumns) {
+  if (!has_patch_product()) GTEST_SKIP() << "this processor has no AVX2";
+  torch::manual_seed(2);
+  const auto random = [](at::IntArrayRef sizes) {
+    return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
+  };
+  const at::Tensor images = random({2, 64, 17, 19});
+  const at::Tensor gradients = random({2, 32, 17, 19});
+  const at::Tensor weight = random({32, 64, 3, 3});
+  const int before = at::get_num_threads();
+  std::vector<at::Tensor> results;
+  for (const int threads : {1, 3}) {
+    at::set_num_threads(threads);
+    results.push_back(product_of(images, gradients, weight, {.padding = 1}));
+  }
+  at::set_num_threads(before);
+  EXPECT_TRUE(at::equal(results[0], results[1]));
+}
+
+TEST(ConvolutionTest, AgreesWithLibTorch) {
+  torch::manual_seed(3);
+  for (const Case& each : cases()) {
+    SCOPED_TRACE(text_of(each));
+    const at::Tensor input = integers({2, each.channels, each.height, each.width}).requires_grad_();
+    const at::Tensor weight = weight_of(each).requires_grad_();
+    const at::Tensor bias = torch::randint(-4, 5, {each.outputs}, at::kFloat).requires_grad_();
+    const at::Tensor output = models::convolution(input, weight, bias, each.of);
+    const at::Tensor gradient = integers(output.sizes());
+    output.backward(gradient);
+
+    std::vector<at::Tensor> of_library;
+    for (const at::Tensor& tensor : {input, weight, bias}) {
+      of_library.push_back(tensor.detach().to(at::kDouble).requires_grad_());
+    }
+    const at::Tensor expected = by_library(of_library[0], of_library[1], of_library[2], each.of);
+    expected.backward(gradient.to(at::kDouble));
+    EXPECT_TRUE(at::equal(output.to(at::kDouble), expected));
+    EXPECT_TRUE(output.is_contiguous(at::MemoryFormat::ChannelsLast));
+    EXPECT_TRUE(at::equal(input.grad().to(at::kDouble), of_library[0].grad()));
+    EXPECT_TRUE(at::equal(weight.grad().to(at::kDouble), of_library[1].grad()));
+    EXPECT_TRUE(at::equal(bias.grad().to(at::kDouble), of_library[2].grad()));
+    const torch::NoGradGuard no_grad;
+    EXPECT_TRUE(at::equal(models::convolution(input, weight, bias, each.of).to(at::kDouble), expected));
+  }
+}
+
+TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
+  if (!has_fast_patch_product()) GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
+  torch::manual_seed(4);
+  const at::Tensor input = integers({2, 8, 5, 5});
+  const at::Tensor weight = integers({4, 8, 3, 3}).requires_grad_();
+  const at::Tensor plain = weight.detach().clone().requires_grad_();
+  const at::Tensor memory = at::full_like(weight, 1e30);
+  attach_sink(weight, memory);
+  for (int i = 0; i < 2; ++i) {
+    models::convolution(input, weight, {}, {.padding = 1}).sum().backward();
+    by_library(input, plain, {}, {.padding = 1}).sum().backward();
+    EXPECT_TRUE(weight.grad().is_same(memory) || weight.grad().const_data_ptr() == memory.const_data_ptr());
+    EXPECT_TRUE(at::equal(memory, plain.grad()));
+  }
+  detach_sink(weight);
+}
+
+TEST(ConvolutionTest, IsDifferentiableTwice) {
+  torch::manual_seed(5);
+  const at::Tensor first = integers({1, 8, 4, 4});
+  const at::Tensor kernel = integers({4, 8, 3, 3});
+  std::vector<at::Tensor> results;
+  for (const bool is_ours : {true, false}) {
+    const at::Tensor input = first.clone().requires_grad_();
+    const at::Tensor weight = kernel.clone().requires_grad_();
+    const Convolution of{.padding = 1};
+    const at::Tensor output = is_ours ? models::convolution(input, weight, {}, of) : by_library(input, weight, {}, of);
+    const auto gradients = torch::autograd::grad({output.square().sum()}, {input}, {}, true, /*create_graph=*/true);
+    gradients[0].square().sum().backward();
+    results.push_back(weight.grad());
+  }
+  EXPECT_GT(results[1].abs().max().item<double>(), 0);
+  EXPECT_TRUE(at::allclose(results[0], results[1], 1e-5));
+}
+
+}  // namespace convolution_test
+}  // namespace lockstep::models

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Fast ways of layers beside LibTorch's functions.
+#include <lockstep/models/autocast.hpp>
+#include <lockstep/models/functional.hpp>
+#include <lockstep/models/layers.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <limits>
+#include <vector>
+
+namespace lockstep::models {
+namespace functional_test {
+
+/// The largest difference, relative to the largest of the expected values.
+double difference(const at::Tensor& got, const at::Tensor& expected) {
+  const at::Tensor wanted = expected.detach().to(at::kDouble);
+  return ((got.detach().to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+/// The gradient of the input for a gradient that is not constant.
+template <class Function>
+at::Tensor input_gradient(const at::Tensor& values, const Function& function) {
+  const at::Tensor input = values.detach().clone().requires_grad_();
+  const at::Tensor output = function(input);
+  output.backward(at::linspace(0.5, 1.5, output.numel()).view(output.sizes()).to(output.scalar_type()));
+  return input.grad();
+}
+
+TEST(GeluTest, GradientAgreesWithLibTorch) {
+  const at::Tensor values = at::cat({at::linspace(-20, 20, 100'001), at::linspace(-1, 1, 10'001)});
+  const at::Tensor ours = input_gradient(values, [](const at::Tensor& input) { return models::gelu(input); });
+  const at::Tensor expected =
+      input_gradient(values.to(at::kDouble), [](const at::Tensor& input) { return at::gelu(input); });
+  EXPECT_LT((ours.to(at::kDouble) - expected).abs().max().item<double>(), 5e-7);
+  const at::Tensor halves = values.to(at::kBFloat16);
+  EXPECT_LT(difference(input_gradient(halves, [](const at::Tensor& input) { return models::gelu(input); }),
+                       input_gradient(halves, [](const at::Tensor& input) { return at::gelu(input); })),
+            0.005);  // a unit in the last place of the largest
+}
+
+TEST(GeluTest, NaNStaysAndForwardIsThatOfLibTorch) {
+  const at::Tensor values = at::tensor({1.0F, std::numeric_limits<float>::quiet_NaN(), -2.0F});
+  const at::Tensor gradient = input_gradient(values, [](const at::Tensor& input) { return models::gelu(input); });
+  EXPECT_TRUE(at::equal(gradient.isnan(), values.isnan()));
+  const at::Tensor input = at::linspace(-5, 5, 1001).requires_grad_();
+  EXPECT_TRUE(at::equal(models::gelu(input), at::gelu(input)));
+}
+
+TEST(GeluTest, IsDifferentiableTwice) {
+  std::vector<at::Tensor> results;
+  for (const bool is_ours : {true, false}) {
+    const at::Tensor input = at::linspace(-3, 3, 101, at::kFloat).requires_grad_();
+    const at::Tensor output = is_ours ? models::gelu(input) : at::gelu(input);
+    torch::autograd::grad({output.sum()}, {input}, {}, true, /*create_graph=*/true)[0].square().sum().backward();
+    results.push_back(input.grad());
+  }
+  EXPECT_LT(difference(results[0], results[1]), 1e-6);
+}
+
+class AutocastProductsTest : public ::testing::Test {
+ protected:
+  struct Outcome {
+    at::Tensor output, of_input, of_weight;
+  };
+
+  /// @param compute  gives the output of input and weight, under autocast
+  template <class Compute>
+  static Outcome outcome_of(const at::Tensor& values, const at::Tensor& weights, const Compute& compute) {
+    const at::Tensor input = values.detach().clone().requires_grad_();
+    const at::Tensor weight = weights.detach().clone().requires_grad_();
+    at::Tensor output;
+    {
+      const Autocast autocast(at::kCPU, at::kBFloat16);
+      output = compute(input, weight);
+    }
+    torch::manual_seed(9);
+    output.backward(torch::randn(output.sizes()).to(output.scalar_type()));
+    return {output, input.grad(), weight.grad()};
+  }
+
+  static void expect_alike(const Outcome& got, const Outcome& expected) {
+    EXPECT_EQ(got.output.scalar_type(), at::kBFloat16);
+    EXPECT_LT(difference(got.output, expected.output), 0.01);
+    EXPECT_LT(difference(got.of_input, expected.of_input), 0.02);
+    EXPECT_EQ(got.of_weight.scalar_type(), at::kFloat);
+    EXPECT_LT(difference(got.of_weight, expected.of_weight), 0.02);
+  }
+};
+
+TEST_F(AutocastProductsTest, LinearAgreesWithLibTorch) {
+  torch::manual_seed(1);
+  const at::Tensor input = torch::randn({3, 50, 24});
+  const at::Tensor weight = torch::randn({40, 24});
+  const at::Tensor bias = torch::randn({40});
+  expect_alike(
+      outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return models::linear(x, w, bias); }),
+      outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w, bias); }));
+}
+
+TEST_F(AutocastProductsTest, ConvolutionAgreesWithLibTorch) {
+  torch::manual_seed(2);
+  for (const bool is_last : {true, false}) {
+    const auto format = is_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+    const at::Tensor input = torch::randn({2, 16, 9, 9}).contiguous(format);
+    const at::Tensor weight = torch::randn({8, 16, 3, 3}).contiguous(format);
+    const at::Tensor bias = torch::randn({8});
+    expect_alike(outcome_of(input, weight,
+                            [&](const at::Tensor& x, const at::Tensor& w) {
+                              return models::convolution(x, w, bias, {.stride = 2, .padding = 1});
+                            }),
+                 outcome_of(input, weight,
+                            [&](const at::Tensor& x, const at::Tensor& w) { return at::conv2d(x, w, bias, 2, 1); }));
+  }
+}
+
+TEST_F(AutocastProductsTest, AttentionAgreesWithLibTorch) {
+  torch::manual_seed(3);
+  const at::Tensor query = torch::randn({2, 3, 20, 16});
+  const at::Tensor key = torch::randn({2, 3, 20, 16});
+  const at::Tensor value = torch::randn({2, 3, 20, 16});
+  expect_alike(
+      outcome_of(query, key,
+                 [&](const at::Tensor& q, const at::Tensor& k) { return models::attention(q, k, value, 0, true); }),
+      outcome_of(query, key, [&](const at::Tensor& q, const at::Tensor& k) {
+        return at::scaled_dot_product_attention(q, k, value, {}, 0, true);
+      }));
+}
+
+TEST(BatchNormByStatisticsTest, AgreesWithLibTorch) {
+  torch::manual_seed(4);
+  BatchNorm layer(17);
+  const torch::NoGradGuard no_grad;
+  layer.weight.uniform_(-1, 2);
+  layer.bias.normal_();
+  layer.running_mean.normal_();
+  layer.running_var.uniform_(0.1, 3);
+  layer.eval();
+  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+    const auto images = [dtype] {
+      return (torch::randn({2, 17, 5, 7}) * 3 + 1).to(dtype).contiguous(at::MemoryFormat::ChannelsLast);
+    };
+    const at::Tensor input = images();
+    const at::Tensor residual = images();
+    const at::Tensor normalized =
+        at::batch_norm(input.to(at::kDouble), layer.weight.to(at::kDouble), layer.bias.to(at::kDouble),
+                       layer.running_mean.to(at::kDouble), layer.running_var.to(at::kDouble), false, 0, 1e-5, false);
+    const double most = dtype == at::kFloat ? 1e-6 : 0.004;
+    EXPECT_LT(difference(layer.forward(input), normalized), most);
+    EXPECT_LT(difference(layer.forward_relu(input), normalized.relu()), most);
+    EXPECT_LT(difference(layer.forward_relu(input, residual), (normalized + residual).relu()), most);
+    EXPECT_EQ(layer.forward(input).scalar_type(), dtype);
+  }
+}
+
+}  // namespace functional_test
+}  // namespace lockstep::models
