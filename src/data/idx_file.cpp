@@ -24,7 +24,7 @@ constexpr std::uint64_t kMaxExpansion = 1032;  // of deflate: a stream of n byte
 // The bytes of a file, decompressed where it is compressed (zlib finds out by itself).
 class ByteReader {
  public:
-  explicit ByteReader(const std::string& path) : path_(path), file_(::gzopen(path.c_str(), "rbe")) {
+  explicit ByteReader(const std::string& path) : path_(path), file_(opened(path)) {
     if (file_ == nullptr) fail("cannot be opened (" + std::generic_category().message(errno) + ")");
     ::gzbuffer(file_, 1U << 17);
   }
@@ -57,6 +57,15 @@ class ByteReader {
   [[noreturn]] void fail(const std::string& what) const { throw DataError(path_, what); }
 
  private:
+  /// Opening a pipe would wait for its writer.
+  static gzFile opened(const std::string& path) {
+    std::error_code unknown;
+    const auto type = std::filesystem::status(path, unknown).type();
+    const bool is_other = type != std::filesystem::file_type::regular && type != std::filesystem::file_type::not_found;
+    if (!unknown && is_other) throw DataError(path, "is not a regular file; check data.path");
+    return ::gzopen(path.c_str(), "rbe");
+  }
+
   std::string reason() const {
     int code = 0;
     const std::string text = ::gzerror(file_, &code);

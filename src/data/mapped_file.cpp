@@ -20,7 +20,9 @@ namespace {
 
 }  // namespace
 
-MappedFile::MappedFile(const std::string& path) : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+// Without O_NONBLOCK, opening a pipe would wait for its writer.
+MappedFile::MappedFile(const std::string& path)
+    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
   if (fd_ < 0) fail(path, "opened");
   try {
     map();

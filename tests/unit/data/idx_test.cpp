@@ -2,6 +2,7 @@
 #include <zlib.h>
 
 #include <functional>
+#include <sys/stat.h>
 
 #include "files.hpp"
 
@@ -198,6 +199,13 @@ TEST_F(IdxTest, RefusesBytesBehindTheEnd) {
   EXPECT_EQ(refusal_of(name, idx({2, 2, 3}) + "x"), at(name) + sentence);
   remove(name);
   EXPECT_EQ(refusal_of(name + ".gz", gzip(idx({2, 2, 3}) + "x")), at(name + ".gz") + sentence);
+}
+
+TEST_F(IdxTest, DoesNotWaitForTheWriterOfAPipe) {
+  const std::string path = folder.path("train-images-idx3-ubyte");
+  std::filesystem::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  EXPECT_EQ(sentence_of<DataError>([this] { open_folder(); }), path + ": is not a regular file; check data.path");
 }
 
 TEST_F(IdxTest, RefusesImagesAndLabelsThatDoNotMatch) {
