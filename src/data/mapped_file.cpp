@@ -60,10 +60,14 @@ void MappedFile::check(std::size_t begin, std::size_t end) const {
                              std::to_string(bytes_.size()) + "; restore the file and resume the run");
 }
 
-std::int64_t MappedFile::modified_ns() const {
+FileStamp MappedFile::stamp() const {
   struct stat status {};
   if (::fstat(fd_, &status) != 0) fail(path_, "examined");
-  return std::int64_t{status.st_mtim.tv_sec} * 1000000000 + status.st_mtim.tv_nsec;
+  const auto ns = [](const timespec& time) { return std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec; };
+  return {.size = static_cast<std::uint64_t>(status.st_size),
+          .modified_ns = ns(status.st_mtim),
+          .changed_ns = ns(status.st_ctim),
+          .inode = status.st_ino};
 }
 
 }  // namespace lockstep::data

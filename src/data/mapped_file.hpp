@@ -11,6 +11,16 @@
 
 namespace lockstep::data {
 
+/// The facts by which another content of a file is recognized without reading it.
+struct FileStamp {
+  std::uint64_t size = 0;        ///< bytes
+  std::int64_t modified_ns = 0;  ///< time of the last change of the content
+  std::int64_t changed_ns = 0;   ///< time of the last change of the content or of the file's attributes
+  std::uint64_t inode = 0;
+
+  bool operator==(const FileStamp&) const = default;
+};
+
 /// A file's bytes, mapped read-only: pages are read when they are touched. If the file becomes shorter while it is
 /// mapped, missing bytes are zeros; `check` detects this after bytes were read.
 class MappedFile {
@@ -28,8 +38,8 @@ class MappedFile {
   void check(std::size_t begin, std::size_t end) const;
   /// The same for all bytes.
   void check() const { check(0, bytes_.size()); }
-  /// The time of the last change of the file, ns.
-  std::int64_t modified_ns() const;
+  /// The state of the file now.
+  FileStamp stamp() const;
 
  private:
   void map();

@@ -14,10 +14,6 @@ namespace {
 
 constexpr std::int64_t kFiles = 16;  // whose content is part of the digest
 
-std::uint64_t hash_of_text(std::string_view text) {
-  return hash_of(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
-}
-
 }  // namespace
 
 std::string FileStore::place(std::int64_t index) const { return below_root(lines_->line(index).path); }
@@ -70,11 +66,7 @@ void FileStore::read_ahead(std::int64_t index) const {
 // A few files stand for the content of all.
 std::uint64_t FileStore::digest() const {
   std::call_once(digested_, [this] {
-    std::uint64_t hash = hash_of({static_cast<std::uint64_t>(size()), static_cast<std::uint64_t>(classes())});
-    for (std::int64_t i = 0; i < size(); ++i) {
-      const ListLine line = lines_->line(i);
-      hash = hash_of({hash, hash_of_text(line.path), hash_of_text(line.label)});
-    }
+    std::uint64_t hash = lines_->digest(classes());
     ReadBuffer buffer;
     for (std::int64_t i = 0; i < std::min(kFiles, size()); ++i) {
       const std::int64_t index = size() <= kFiles ? i : (size() - 1) / (kFiles - 1) * i;

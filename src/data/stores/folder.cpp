@@ -9,6 +9,7 @@
 
 #include "core/text.hpp"
 #include "data/sources.hpp"
+#include "data/stores/cache_files.hpp"
 #include "data/stores/file_store.hpp"
 #include "data/stores/folder_listing.hpp"
 #include "data/stores/list_cache.hpp"
@@ -51,13 +52,14 @@ struct OpenedFolder {
   std::vector<std::string> notes;
 };
 
-std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& root) {
+std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& root, const std::string& cache) {
   if (list.empty_classes.size() == list.classes.size()) {
     throw DataError(root, "contains no images; data.name = folder requires one subfolder of images per class");
   }
   return std::make_unique<const ListLines>(
       std::move(list.text),
-      ListLines::Options{.classes = static_cast<std::int64_t>(list.classes.size()), .rule = "class folders"});
+      ListLines::Options{
+          .classes = static_cast<std::int64_t>(list.classes.size()), .rule = "class folders", .cache = cache});
 }
 
 /// @param classes  those of the training split; empty = this is the training split
@@ -94,7 +96,7 @@ OpenedFolder open_folder_split(const std::string& root, const std::vector<std::s
                                    .classes = static_cast<std::int64_t>(all.size()),
                                    .class_names = all,
                                    .max_file_bytes = request.max_file_bytes};
-  opened.store = std::make_shared<FolderStore>(lines_of(list, root), options, std::move(numbers));
+  opened.store = std::make_shared<FolderStore>(lines_of(list, root, request.cache), options, std::move(numbers));
   return opened;
 }
 
@@ -183,8 +185,9 @@ KeySpec unlabelled_key() {
 
 KeySpec cache_key() {
   return keys::text("data.cache", "auto",
-                    "Folder that keeps the lists of files, so that folders are not listed again. auto = "
-                    "$XDG_CACHE_HOME/lockstep or ~/.cache/lockstep; off = none");
+                    "folder, list: folder that keeps lists of files and the positions of their lines, so that folders "
+                    "are not listed and lists are not read again. auto = $XDG_CACHE_HOME/lockstep or "
+                    "~/.cache/lockstep; off = none");
 }
 
 Source folder_source() {

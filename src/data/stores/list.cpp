@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include "data/sources.hpp"
+#include "data/stores/cache_files.hpp"
 #include "data/stores/class_names.hpp"
 #include "data/stores/file_store.hpp"
 #include "data/stores/list_cache.hpp"
@@ -18,7 +19,7 @@ namespace fs = std::filesystem;
 
 /// The number of classes that is known before the list is read; 0 = unknown.
 ListLines::Options list_options(const Section& data) {
-  ListLines::Options options;
+  ListLines::Options options{.cache = cache_folder(data.text("cache"))};
   if (data.boolean("unlabelled")) {
     if (data.text("target") != "class") {
       throw ConfigError(data.cite("unlabelled") + " and data.target = " + data.text("target") +
@@ -54,15 +55,12 @@ std::shared_ptr<const FileStore> open_list_split(const Section& data, const std:
     options.rule = "classes of the training part";
   }
   auto lines = std::make_unique<const ListLines>(ListText(path), options);
-  const std::int64_t classes = options.target != ListTarget::classes ? 0
-                               : options.classes > 0                 ? options.classes
-                                                                     : lines->max_label() + 1;
   const bool is_multilabel = train != nullptr ? train->target_kind() == TargetKind::label_sets : lines->has_several();
   if (lines->has_several() && !is_multilabel) {
     throw DataError(path, "has several labels per image, but the training part has one; use the same kind of labels");
   }
   const FileStore::Options store{.root = root_of(data, path, lines->text()),
-                                 .classes = classes,
+                                 .classes = lines->classes(),
                                  .max_file_bytes = data.integer("max_image_bytes"),
                                  .has_label_sets = is_multilabel};
   return std::make_shared<FileStore>(std::move(lines), store);
@@ -80,7 +78,7 @@ ImageSplits open_list(const Section& data) {
 Source list_source() {
   KeySpecs keys = image_keys();
   const KeySpecs own = {
-      val_path_key(),
+      val_path_key(), cache_key(),
       keys::text("data.root", "", "list: folder to which the paths of a list are relative; empty = folder of the list"),
       keys::choice("data.target", "class",
                    "list: labels are classes (several separated by commas make a multi-label task), real numbers "

@@ -5,17 +5,14 @@
 
 #include <algorithm>
 #include <charconv>
-#include <chrono>
-#include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <system_error>
-#include <unistd.h>
 
 #include "core/text.hpp"
-#include "data/hash.hpp"
+#include "data/stores/cache_files.hpp"
 #include "data/stores/folder_listing.hpp"
+#include "data/stores/list_index.hpp"
 
 namespace lockstep::data {
 
@@ -23,21 +20,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kSettled_ns = 2000000000;
 constexpr std::string_view kMagic = "lockstep-list 1 ";
 constexpr std::string_view kFolder = "folder ";
 constexpr std::string_view kEmpty = "empty ";
 constexpr std::string_view kPassedOver = "skipped ";
-
-std::uint64_t digest_of(std::string_view text) {
-  return hash_of(std::span(reinterpret_cast<const std::uint8_t*>(text.data()), text.size()));
-}
-
-std::string hex(std::uint64_t value) {
-  std::string text(16, '0');
-  for (std::size_t i = 0; i < text.size(); ++i) text[i] = "0123456789abcdef"[value >> (60 - 4 * i) & 15];
-  return text;
-}
 
 std::string passed_over_text(const FolderListing& listing) {
   if (listing.passed_over_count == 0) return "";
@@ -59,7 +45,14 @@ std::string list_of(const std::string& root, const FolderListing& listing) {
   if (!remark.empty()) rest += "# " + std::string(kPassedOver) + remark + "\n";
   rest += listing.lines;
   return "# " + std::string(kMagic) + root + " " + std::to_string(listing.folders.size()) + " " +
-         std::to_string(newest) + " " + hex(digest_of(rest)) + "\n" + rest;
+         std::to_string(newest) + " " + hex(hash_of_text(rest)) + "\n" + rest;
+}
+
+/// Remembers the digests in the index of a list, if there is one: then the whole text need not be read.
+void take_digest(ListText& text, const std::string& cache) {
+  const auto index = ListIndex::find(
+      {.cache = cache, .list = text.name(), .target = ListTarget::classes, .stamp = text.stamp().value()});
+  if (index) text.set_digest(index->facts().text);
 }
 
 /// The parts of a list's comments. @return  nullopt = they are not those of a list of this folder, or it has changed
@@ -68,7 +61,7 @@ std::optional<FolderList> valid_list(ListText text, const std::string& root) {
   const std::size_t first_end = all.find('\n');
   if (root_in(all) != root || first_end == std::string_view::npos) return std::nullopt;
   const std::string_view first = all.substr(0, first_end);
-  if (!first.ends_with(" " + hex(digest_of(all.substr(first_end + 1))))) return std::nullopt;
+  if (!first.ends_with(" " + hex(text.digest().rest))) return std::nullopt;
   FolderList list{.text = std::move(text), .classes = {}, .empty_classes = {}, .passed_over = {}};
   std::size_t start = first_end + 1;
   while (all.substr(start).starts_with("# ")) {
@@ -90,39 +83,12 @@ std::optional<FolderList> valid_list(ListText text, const std::string& root) {
   return list;
 }
 
-bool is_settled(const FolderListing& listing) {
-  const std::int64_t now =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::system_clock::now().time_since_epoch()).count();
-  return std::all_of(listing.folders.begin(), listing.folders.end(),
-                     [now](const ListedFolder& folder) { return folder.modified_ns < now - kSettled_ns; });
-}
-
-/// Writes a file completely or not at all. @return  whether it was written
-bool write_whole(const std::string& path, const std::string& text) {
-  std::error_code error;
-  fs::create_directories(fs::path(path).parent_path(), error);
-  const std::string unfinished = path + "." + std::to_string(::getpid());
-  std::ofstream file(unfinished, std::ios::binary);
-  file << text;
-  file.close();
-  if (file) fs::rename(unfinished, path, error);
-  if (file && !error) return true;
-  fs::remove(unfinished, error);
-  return false;
+bool are_settled(const std::vector<ListedFolder>& folders) {
+  return std::all_of(folders.begin(), folders.end(),
+                     [](const ListedFolder& folder) { return is_settled(folder.modified_ns); });
 }
 
 }  // namespace
-
-std::string cache_folder(const std::string& value) {
-  if (value == "off") return "";
-  if (value != "auto") return value;
-  const auto below = [](const char* variable, const std::string& folder) -> std::string {
-    const char* base = std::getenv(variable);
-    return base != nullptr && *base == '/' ? base + folder : "";
-  };
-  const std::string chosen = below("XDG_CACHE_HOME", "/lockstep");
-  return chosen.empty() ? below("HOME", "/.cache/lockstep") : chosen;
-}
 
 std::string root_in(std::string_view list) {
   const std::string_view first = list.substr(0, std::min(list.find('\n'), list.size()));
@@ -144,16 +110,18 @@ FolderList cached_list(const std::string& root, const std::string& cache) {
   if (canonical.native().find('\n') != std::string::npos) {
     throw DataError(root, "has a line break in its path; rename the folder");
   }
-  const std::string path = cache.empty() ? "" : cache + "/" + hex(digest_of(canonical.native())) + ".list";
+  const std::string path = cache.empty() ? "" : cache_path(cache, canonical.native(), ".list");
   if (!path.empty() && fs::is_regular_file(path, error)) {
     try {
-      if (auto list = valid_list(ListText(path), canonical)) return std::move(*list);
+      ListText text(path);
+      take_digest(text, cache);
+      if (auto list = valid_list(std::move(text), canonical)) return std::move(*list);
     } catch (const DataError&) {  // a cache that cannot be read is made again
     }
   }
   const FolderListing listing = list_folder(canonical);
   std::string text = list_of(canonical, listing);
-  const bool is_written = !path.empty() && is_settled(listing) && write_whole(path, text);
+  const bool is_written = !path.empty() && are_settled(listing.folders) && write_whole(path, {text});
   return {.text = is_written ? ListText(path) : ListText(std::move(text), root),
           .classes = listing.classes,
           .empty_classes = listing.empty_classes,

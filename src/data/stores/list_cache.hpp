@@ -29,9 +29,6 @@ struct FolderList {
 /// @throws DataError  as list_folder
 FolderList cached_list(const std::string& root, const std::string& cache);
 
-/// The folder that `data.cache` selects: `auto` = $XDG_CACHE_HOME/lockstep or ~/.cache/lockstep, `off` = "".
-std::string cache_folder(const std::string& value);
-
 /// The root folder in the first line of a list that cached_list has written; "" = it is another list.
 std::string root_in(std::string_view list);
 

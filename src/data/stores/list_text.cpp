@@ -8,9 +8,12 @@
 #include <cmath>
 #include <cstring>
 #include <optional>
+#include <stdexcept>
 
 #include "core/text.hpp"
 #include "data/hash.hpp"
+#include "data/stores/cache_files.hpp"
+#include "data/stores/list_index.hpp"
 
 namespace lockstep::data {
 
@@ -76,26 +79,72 @@ void for_each_line(std::string_view text, const Call& call) {
 
 ListText::ListText(const std::string& path)
     : file_(std::make_unique<const MappedFile>(path)),
-      modified_ns_(std::make_unique<std::atomic<std::int64_t>>(file_->modified_ns())),
-      digest_(hash_of(file_->bytes())),
+      stamp_(file_->stamp()),
+      modified_ns_(std::make_unique<std::atomic<std::int64_t>>(stamp_->modified_ns)),
       name_(path) {
   file_->check();
+}
+
+const TextDigest& ListText::digest() {
+  if (!digest_) {
+    digest_ = digest_of(text());
+    if (file_) file_->check();
+  }
+  return *digest_;
 }
 
 void ListText::check_unchanged() const {
   if (!file_) return;
   file_->check();
-  const std::int64_t modified_ns = file_->modified_ns();
+  const std::int64_t modified_ns = file_->stamp().modified_ns;
   if (modified_ns == *modified_ns_) return;
-  if (hash_of(file_->bytes()) != digest_) {
+  if (!digest_ || digest_of(text()) != *digest_) {
     throw DataError(name_, "was changed while it was in use; restore the file and resume the run");
   }
   *modified_ns_ = modified_ns;
 }
 
+TextDigest digest_of(std::string_view text) {
+  const std::string_view first = whole_line(text, 0);
+  const std::string_view rest = text.substr(std::min(first.size() + 1, text.size()));
+  return {.first = hash_of_text(first), .rest = hash_of_text(rest)};
+}
+
 ListLines::ListLines(ListText text, const Options& options) : text_(std::move(text)), options_(options) {
+  const std::optional<ListIndexKey> key = index_key();
+  if (key && take_index(*key)) return;
+  facts_.text = text_.digest();  // before the lines, so that a change while they are read is noticed
+  read_lines();
+  if (!key) return;
+  facts_.classes = classes();
+  facts_.lines_digest = digest(facts_.classes);
+  text_.check_unchanged();
+  if (ListIndex::write(*key, facts_, starts_) && take_index(*key)) own_starts_ = {};
+}
+
+std::optional<ListIndexKey> ListLines::index_key() const {
+  const std::optional<FileStamp>& stamp = text_.stamp();
+  if (options_.cache.empty() || !stamp) return std::nullopt;
+  if (!is_settled(std::max(stamp->modified_ns, stamp->changed_ns))) return std::nullopt;
+  return ListIndexKey{.cache = options_.cache, .list = text_.name(), .target = options_.target, .stamp = *stamp};
+}
+
+bool ListLines::take_index(const ListIndexKey& key) {
+  auto index = ListIndex::find(key);
+  if (!index) return false;
+  // The number of the wrong line, which the message states, is not in the index.
+  if (options_.classes > 0 && index->facts().max_label >= options_.classes) return false;
+  index_ = std::move(index);
+  facts_ = index_->facts();
+  starts_ = index_->starts();
+  text_.set_digest(facts_.text);
+  return true;
+}
+
+void ListLines::read_lines() {
   const std::string_view all = text_.text();
-  starts_.reserve(static_cast<std::size_t>(std::count(all.begin(), all.end(), '\n')) + 1);
+  std::vector<std::uint64_t>& starts = own_starts_;
+  starts.reserve(static_cast<std::size_t>(std::count(all.begin(), all.end(), '\n')) + 1);
   std::int64_t number = 0;
   for_each_line(all, [&](std::size_t start, std::string_view line) {
     ++number;
@@ -104,9 +153,10 @@ ListLines::ListLines(ListText text, const Options& options) : text_(std::move(te
       fail(text_.name(), number, "contains a zero byte, but a list is a text in UTF-8; convert the file");
     }
     check(line_at(start), number);
-    starts_.push_back(start);
+    starts.push_back(start);
     return true;
   });
+  starts_ = starts;
   if (starts_.empty()) throw DataError(text_.name(), "contains no samples; a list has lines of the form 'PATH LABEL'");
 }
 
@@ -128,11 +178,11 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
     return;
   }
   if (line.label == kNoLabels) {
-    has_several_ = true;
+    facts_.has_several = true;
     return;
   }
   for_each_word(line.label, [&](std::string_view word) { check_class(word, line, number); });
-  has_several_ = has_several_ || line.label.find(',') != std::string_view::npos;
+  facts_.has_several = facts_.has_several || line.label.find(',') != std::string_view::npos;
 }
 
 void ListLines::check_class(std::string_view word, const ListLine& line, std::int64_t number) {
@@ -149,7 +199,7 @@ void ListLines::check_class(std::string_view word, const ListLine& line, std::in
     fail(text_.name(), number,
          "the label " + std::to_string(*label) + " is outside [0, " + std::to_string(limit - 1) + "]" + reason);
   }
-  max_label_ = std::max(max_label_, *label);
+  facts_.max_label = std::max(facts_.max_label, *label);
 }
 
 ListLine ListLines::line_at(std::size_t start) const {
@@ -161,7 +211,32 @@ ListLine ListLines::line_at(std::size_t start) const {
   return {.path = without_end_blanks(line.substr(0, end)), .label = line.substr(end)};
 }
 
-ListLine ListLines::line(std::int64_t index) const { return line_at(starts_.at(static_cast<std::size_t>(index))); }
+void ListLines::check_unchanged() const {
+  text_.check_unchanged();
+  if (index_) index_->check();
+}
+
+std::int64_t ListLines::classes() const noexcept {
+  if (options_.target != ListTarget::classes) return 0;
+  return options_.classes > 0 ? options_.classes : facts_.max_label + 1;
+}
+
+std::uint64_t ListLines::digest(std::int64_t classes) const {
+  if (index_ && facts_.classes == classes) return facts_.lines_digest;
+  std::uint64_t hash = hash_of({static_cast<std::uint64_t>(size()), static_cast<std::uint64_t>(classes)});
+  for (std::int64_t i = 0; i < size(); ++i) {
+    const ListLine each = line(i);
+    hash = hash_of({hash, hash_of_text(each.path), hash_of_text(each.label)});
+  }
+  return hash;
+}
+
+ListLine ListLines::line(std::int64_t index) const {
+  if (index < 0 || index >= size()) {
+    throw std::out_of_range("line " + std::to_string(index) + " of a list of " + std::to_string(size()));
+  }
+  return line_at(starts_[static_cast<std::size_t>(index)]);
+}
 
 std::int64_t ListLines::label(std::int64_t index) const { return integer_in(line(index).label).value_or(-1); }
 
