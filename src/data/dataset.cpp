@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "core/table.hpp"
+#include "data/given_statistics.hpp"
 #include "data/roles.hpp"
 #include "data/sample_batch.hpp"
 #include "data/settings.hpp"
@@ -91,21 +92,33 @@ ImageSplits open_images(const Section& data, const std::vector<Source>& sources)
 }
 
 Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
+  return open(data, sources, options, {});
+}
+
+Splits open(const Section& data, const std::vector<Source>& sources, const OpenOptions& options,
+            const GivenStatistics& statistics) {
   const Source& source = chosen_source(data, sources);
   if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
   const ChosenRoles roles = DataSettings::from(data).roles;
   Splits splits = has_pipeline(data, source)
-                      ? with_pipelines(open_images(data, sources), data, options, source.normalise)
+                      ? with_pipelines(open_images(data, sources), data, options, source.normalise, statistics)
                       : source.open(data);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }
 
 void prepare(const Section& data, const std::vector<Source>& sources, const OpenOptions& options) {
+  prepare(data, sources, options, {});
+}
+
+std::optional<ChannelStatistics> prepare(const Section& data, const std::vector<Source>& sources,
+                                         const OpenOptions& options, const GivenStatistics& statistics) {
   const Source& source = chosen_source(data, sources);
   if (options.refuses_unknown_keys) refuse_unknown_keys(data, source, sources);
-  if (!has_pipeline(data, source)) return;
-  check_images(with_pipelines(open_images(data, sources), data, options, source.normalise), data);
+  if (!has_pipeline(data, source)) return std::nullopt;
+  const Splits splits = with_pipelines(open_images(data, sources), data, options, source.normalise, statistics);
+  check_images(splits, data);
+  return statistics_of(*splits.train);
 }
 
 KeySpecs data_keys(const std::vector<Source>& sources) { return data_keys(sources, builtin_samplers()); }

@@ -76,6 +76,9 @@ class Pipeline {
   std::string drawn_text(const Workspace& workspace, int crop = 0) const;
   /// The tensor transforms as a function of each pixel's byte; nullopt if they are more than that (random_erasing).
   std::optional<ByteTable> byte_table() const;
+  const PipelineOptions& options() const noexcept { return options_; }
+  /// The conversion of bytes to float32 with which the tensor transforms begin.
+  const ByteTable& conversion() const noexcept { return first_table_; }
 
  private:
   struct Line;

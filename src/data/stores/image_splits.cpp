@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/text.hpp"
+#include "data/roles.hpp"
 #include "data/settings.hpp"
 #include "data/stores/class_names.hpp"
 #include "data/stores/image_check.hpp"
@@ -84,13 +85,13 @@ std::string classes_text(const Classes& classes) {
   return std::to_string(classes.count) + " classes: " + joined(names) + (has_more ? ", ..." : "");
 }
 
-std::string statistics_text(const ChannelStatistics& statistics) {
+std::string statistics_text(const ChannelStatistics& statistics, const std::string& origin) {
   const auto text = [](const std::vector<double>& values) {
     std::vector<std::string> words;
     for (const double value : values) words.push_back(number_text(value, 4));
     return joined(words, "/");
   };
-  return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (measured)";
+  return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
 }
 
 /// The line for images without one; averages of ImageNet's numbers for grey images.
@@ -148,8 +149,23 @@ ImageSplits in_class_order(ImageSplits splits, const std::vector<std::string>& o
 
 }  // namespace
 
+std::optional<ChannelStatistics> statistics_of(const Dataset& dataset) {
+  const auto* const images = dynamic_cast<const ImageDataset*>(samples_in(dataset));
+  return images == nullptr ? std::nullopt : images->pipeline().options().statistics;
+}
+
+std::vector<std::string> transform_of(const Dataset& dataset) {
+  const auto* const images = dynamic_cast<const ImageDataset*>(samples_in(dataset));
+  if (images == nullptr) return {};
+  const PipelineOptions& options = images->pipeline().options();
+  std::vector<std::string> lines = options.lines;
+  if (!options.decodes_exactly) lines.emplace_back("data.decode=fast");
+  if (options.applies_orientation) lines.emplace_back("data.exif=apply");
+  return lines;
+}
+
 Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& options,
-                      const std::string& normalise) {
+                      const std::string& normalise, const GivenStatistics& given_statistics) {
   const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
   const ImageSplits stores = in_class_order(given, options.class_order);
   const Classes classes = classes_of(data, *stores.train);
@@ -161,9 +177,12 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
   if (!classes.names.empty()) splits.notes.push_back(classes_text(classes));
   std::optional<ChannelStatistics> statistics;
   if (needs_statistics(lines.train) || needs_statistics(lines.val)) {
-    statistics = measured_statistics(*stores.train, pipeline_options(data, *stores.train, options.seed, false),
-                                     splits.errors != nullptr);
-    splits.notes.push_back(statistics_text(*statistics));
+    statistics = given_statistics.values;
+    if (!statistics) {
+      statistics = measured_statistics(*stores.train, pipeline_options(data, *stores.train, options.seed, false),
+                                       splits.errors != nullptr);
+    }
+    splits.notes.push_back(statistics_text(*statistics, given_statistics.origin));
   }
   const auto dataset = [&](const StorePtr& store, bool is_training) -> std::shared_ptr<const Dataset> {
     if (!store) return nullptr;

@@ -5,6 +5,8 @@
 
 #include <string>
 
+#include "data/given_statistics.hpp"
+
 namespace lockstep::data {
 
 /// Divides a source with one part, and leaves out the images of data.exclude.
@@ -14,9 +16,10 @@ ImageSplits with_splits(ImageSplits splits, const Section& data);
 bool sets_image_keys(const Section& data);
 
 /// Adds the pipelines of section `data` to stores of images.
-/// @param normalise  Source::normalise
+/// @param normalise   Source::normalise
+/// @param statistics  for `normalise,mean=auto`
 Splits with_pipelines(const ImageSplits& splits, const Section& data, const OpenOptions& options,
-                      const std::string& normalise);
+                      const std::string& normalise, const GivenStatistics& statistics = {});
 
 /// Checks images as data.check states. The caller is one process per host.
 /// @throws DataError  an image cannot be read, and data.on_error is not `replace`

@@ -16,6 +16,7 @@
 #include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/run_state.hpp"
+#include "engine/state/stored_data.hpp"
 #include "engine/state/stored_task.hpp"
 
 namespace lockstep::engine {
@@ -26,6 +27,7 @@ namespace {
 struct ReadModel {
   checkpoints::Archive archive;
   std::optional<Task> task;
+  std::optional<data::ChannelStatistics> statistics;
   bool is_average = false;
 };
 
@@ -34,6 +36,7 @@ ReadModel read_model(const mpi::Communicator& world, const std::string& checkpoi
   world.all_or_throw([&] {
     const checkpoints::Archive archive = checkpoints::read(checkpoint);
     read.task = stored_task(archive);
+    read.statistics = stored_statistics(archive);
     read.is_average = takes_average(archive, eval.weights.value, eval.weights.cite);
     read.archive = with_model(archive, read.is_average, AverageType::of_trained);
   });
@@ -74,7 +77,7 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   options.is_evaluation = true;
   if (read.task) options.class_order = read.task->class_names;
   LoadedModel loaded;
-  loaded.splits = open_splits(world, sections.at("data"), registry, options);
+  loaded.splits = open_splits(world, sections.at("data"), registry, options, read.statistics);
   world.all_or_throw([&] {
     const Task of_data = loaded.splits.train->task();
     require_known_classes(of_data, read.task);

@@ -3,7 +3,9 @@
 
 #include <lockstep/log/log.hpp>
 
+#include "data/given_statistics.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/state/stored_data.hpp"
 
 namespace lockstep::engine {
 
@@ -12,13 +14,15 @@ data::OpenOptions open_options(const Sections& sections, const Registry& registr
 }
 
 data::Splits open_splits(const mpi::Communicator& world, const Section& data, const Registry& registry,
-                         const data::OpenOptions& options) {
+                         const data::OpenOptions& options, const std::optional<data::ChannelStatistics>& stored) {
   const mpi::Communicator host = world.split_by_host();
+  data::GivenStatistics statistics{.values = stored, .origin = stored ? "from the checkpoint" : "measured"};
   world.all_or_throw([&] {
-    if (host.rank() == 0) data::prepare(data, registry.sources, options);
+    if (host.rank() == 0) statistics.values = data::prepare(data, registry.sources, options, statistics);
   });
+  statistics.values = broadcast(world, statistics.values);
   data::Splits splits;
-  world.all_or_throw([&] { splits = data::open(data, registry.sources, options); });
+  world.all_or_throw([&] { splits = data::open(data, registry.sources, options, statistics); });
   if (world.is_root()) {
     for (const std::string& note : splits.notes) log::info(note);
   }

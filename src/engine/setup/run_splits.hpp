@@ -2,8 +2,11 @@
 #pragma once
 
 #include <lockstep/data/dataset.hpp>
+#include <lockstep/data/transform.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
+
+#include <optional>
 
 namespace lockstep::engine {
 
@@ -12,9 +15,12 @@ data::OpenOptions open_options(const Sections& sections, const Registry& registr
 
 /// Opens the data of a run on all ranks and logs the remarks of the source. One rank per host lists and checks files
 /// for the others.
+/// @param stored  statistics of `normalise,mean=auto` in a checkpoint; nullopt = they are measured, and all ranks use
+///                those of rank 0
 /// @throws ConfigError, DataError  on every rank
 /// Collective.
 data::Splits open_splits(const mpi::Communicator& world, const Section& data, const Registry& registry,
-                         const data::OpenOptions& options);
+                         const data::OpenOptions& options,
+                         const std::optional<data::ChannelStatistics>& stored = std::nullopt);
 
 }  // namespace lockstep::engine

@@ -24,6 +24,7 @@
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
+#include "engine/state/stored_data.hpp"
 #include "models/task_table.hpp"
 
 namespace lockstep::engine {
@@ -33,9 +34,11 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The data of a run. What eval.split names is there, unless nothing is evaluated.
-data::Splits open_data(const mpi::Communicator& world, const Sections& sections, const Registry& registry,
-                       const data::OpenOptions& options) {
-  data::Splits splits = open_splits(world, sections.at("data"), registry, options);
+data::Splits open_data(const mpi::Communicator& world, const TrainRequest& request, const ResumeSettings& resume) {
+  const Sections& sections = request.sections;
+  const auto statistics = resumed_statistics(world, resume, request.checkpoint_directory);
+  data::Splits splits =
+      open_splits(world, sections.at("data"), request.registry, open_options(sections, request.registry), statistics);
   world.all_or_throw([&] {
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     if (eval.when != "never") split_of(splits, eval.split);
@@ -177,8 +180,7 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   ResumeSettings resume;
   world.all_or_throw([&] { resume = ResumeSettings::from(request.sections); });
-  data::Splits splits =
-      open_data(world, request.sections, request.registry, open_options(request.sections, request.registry));
+  data::Splits splits = open_data(world, request, resume);
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
   strategy->prepare(training_task(world, request.sections.at("model"), *splits.train));
   Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);

@@ -26,7 +26,7 @@ Components captured_components(Run& run, const std::string& config_ini, const Ca
   parallel::DistributedDataParallel& wrapper = strategy.model();
   // The order is that of the groups in the file. Of two components that lower the reproducibility to the same level,
   // the first gives the reason.
-  Components components = {progress_state(run), origin_state(run, config_ini)};
+  Components components = {progress_state(run), data_state(run), origin_state(run, config_ini)};
   const auto add_for_each_part = [&](const auto& state_of) {
     if (!parts.has_optimizer) return;
     for (auto& [name, optimizer] : strategy.parts()) components.push_back(state_of(name, optimizer));

@@ -81,6 +81,10 @@ std::shared_ptr<Stateful> arithmetic_state(Strategy& strategy);
 /// Steps, epochs, samples, and where sampler and schedule are: groups /sampler and /sched.
 std::shared_ptr<Stateful> progress_state(Run& run);
 
+/// Transforms and statistics of the images: group /data. Compared, and not restored: the data were opened with the
+/// statistics.
+std::shared_ptr<Stateful> data_state(Run& run);
+
 /// The origin of the run: group /meta, stored for information and for the lineage, and not restored. The data of the
 /// user: group /extra.
 std::shared_ptr<Stateful> origin_state(Run& run, std::string config_ini);
