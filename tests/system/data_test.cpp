@@ -96,6 +96,37 @@ TEST_F(DataCommandTest, SheetsAreAPageOrAPicture) {
   EXPECT_NE(refused.output.find("'sheet.gif' must end in .html or .png"), std::string::npos) << refused.output;
 }
 
+// Zeros of the tensor have the color of the mean: black for the mean 0, which a black image does not show.
+TEST_F(DataCommandTest, SheetsShowErasedBoxes) {
+  for (const std::string name : {"train/a/1.pgm", "train/b/2.pgm", "val/a/3.pgm"}) write_image(name, 20, 16, 0);
+  const std::string page = folder_.path("sheet.html");
+  const auto pictures = [&](const std::string& lines) {
+    const Outcome outcome =
+        run_ranks(1, "data " + source_ + "--data.val_transform=to_float " + lines + "--sheet=" + page);
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.output;
+    const std::string text = testing::read_file(page);
+    const std::string start = "base64,";
+    std::vector<std::string> found;
+    for (std::size_t at = text.find(start); at != std::string::npos; at = text.find(start, at + 1)) {
+      found.push_back(text.substr(at, text.find('"', at) - at));
+    }
+    EXPECT_EQ(found.size(), 2U * 8U);
+    return found;
+  };
+  const std::string erasing = " --data.transform=random_erasing,scale=0.2/0.3,p=";
+  const std::vector<std::string> plain = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "0 ");
+  const std::vector<std::string> erased = pictures("--data.transform=normalise,mean=0.5,std=0.2" + erasing + "1 ");
+  const std::vector<std::string> black = pictures("--data.transform=normalise,mean=0,std=0.2" + erasing + "1 ");
+  const std::vector<std::string> noise = pictures("--data.transform=to_float" + erasing + "1,value=pixel ");
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    EXPECT_EQ(plain[i], plain[0]);
+    EXPECT_EQ(black[i], plain[0]);
+    const bool is_original = i % 8 == 0;
+    EXPECT_EQ(erased[i] == plain[0], is_original) << i;
+    EXPECT_EQ(noise[i] == plain[0], is_original) << i;
+  }
+}
+
 TEST_F(DataCommandTest, TheSpeedHasAVerdict) {
   for (const std::string name : {"train/a/1.pgm", "train/b/2.pgm", "val/a/3.pgm"}) write_image(name, 20, 16, 200);
   const Outcome outcome = run_ranks(1,

@@ -8,6 +8,7 @@
 #include <cmath>
 #include <map>
 #include <set>
+#include <utility>
 
 #include "report/html.hpp"
 #include "report/image.hpp"
@@ -78,6 +79,24 @@ Image picture_of(const std::vector<float>& values, std::int64_t height, std::int
     image.pixels[i] = static_cast<std::uint8_t>(std::lround(255 * std::clamp(value, 0.0F, 1.0F)));
   }
   return image;
+}
+
+/// What a model gets of a training draw. Where tensor transforms do more than to convert the pixels, their values are
+/// converted back as a line through the values of the bytes 0 and 255, so that erased boxes are visible: zeros have the
+/// color of the mean.
+Image picture_of_draw(const data::Pipeline& pipeline, const data::StoredImage& stored, const batch::Draw& draw,
+                      data::Workspace& workspace, int crop) {
+  pipeline.run_pixels(stored, draw, workspace, crop);
+  if (pipeline.byte_table()) return picture_in(workspace);
+  const data::Image& pixels = workspace.patch.image;
+  const std::size_t plane = pixels.pixels.size() / static_cast<std::size_t>(pixels.channels);
+  std::vector<float> values(pixels.pixels.size());
+  pipeline.run_crop(stored, draw, values, workspace, crop);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const auto& table = pipeline.conversion()[i / plane];
+    values[i] = (values[i] - table[0]) / (table[255] - table[0]);
+  }
+  return picture_of(values, pixels.height, pixels.width, pixels.channels);
 }
 
 data::Pipeline pipeline_of(data::PipelineOptions options, std::vector<std::string> lines,
@@ -203,10 +222,10 @@ ContactSheet sheet_of_samples(const data::ImageStore& store, const data::Pipelin
       add_mask(plain);
       for (std::int64_t column = 0; column < (has_masks ? kDraws / 2 : kDraws); ++column) {
         const int crop = static_cast<int>(column % pipeline.crops());
-        pipeline.run_pixels(stored, {.index = index, .epoch = column / pipeline.crops(), .position = index}, workspace,
-                            crop);
+        const batch::Draw draw{.index = index, .epoch = column / pipeline.crops(), .position = index};
+        Image picture = picture_of_draw(pipeline, stored, draw, workspace, crop);
         const std::string drawn = pipeline.drawn_text(workspace, crop);
-        sheet.cells.push_back({picture_in(workspace), drawn.empty() ? "nothing drawn" : drawn});
+        sheet.cells.push_back({std::move(picture), drawn.empty() ? "nothing drawn" : drawn});
         add_mask(pipeline);
       }
     });
