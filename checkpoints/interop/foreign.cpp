@@ -220,6 +220,34 @@ class Temporary {
   std::string path_;
 };
 
+/// A new file that `write` fills, under its name when it is complete and durable.
+template <class Write>
+void write_new_file(const std::string& path, IfExists if_exists, const Write& write) {
+  if (if_exists == IfExists::refuse && exists(path)) {
+    throw CheckpointError(path, "the file already exists and is not overwritten").as(CheckpointFault::refused);
+  }
+  const fs::path target(path);
+  const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
+  const Temporary temporary(folder + "/" + temporary_name(target.filename().string()));
+  NewFile file(temporary.path());
+  write(file);
+  file.sync();
+  file.close();
+  rename_to(temporary.path(), path, if_exists);
+  sync_folder(folder);
+}
+
+/// Adds the path to errors that lack it.
+template <class Run>
+void with_path(const std::string& path, const Run& run) {
+  try {
+    run();
+  } catch (const CheckpointError& error) {
+    if (!error.path().empty()) throw;
+    throw CheckpointError(path, error.what()).as(error.fault());
+  }
+}
+
 }  // namespace
 
 FileKind kind_of(const std::string& path) { return kind_of(DiskSource(path)); }
@@ -287,24 +315,14 @@ std::optional<ExportKind> export_kind_of(const std::string& path) {
 
 void write_foreign(const std::string& path, ExportKind kind, const std::vector<NamedArray>& arrays,
                    const std::map<std::string, std::string>& metadata, IfExists if_exists) {
-  try {
+  with_path(path, [&] {
     require_writable(arrays, metadata);
-    if (if_exists == IfExists::refuse && exists(path)) {
-      throw CheckpointError(path, "the file already exists and is not overwritten").as(CheckpointFault::refused);
-    }
-    const fs::path target(path);
-    const std::string folder = target.has_parent_path() ? target.parent_path().string() : ".";
-    const Temporary temporary(folder + "/" + temporary_name(target.filename().string()));
-    NewFile file(temporary.path());
-    write_kind(file, kind, arrays, metadata);
-    file.sync();
-    file.close();
-    rename_to(temporary.path(), path, if_exists);
-    sync_folder(folder);
-  } catch (const CheckpointError& error) {
-    if (!error.path().empty()) throw;
-    throw CheckpointError(path, error.what()).as(error.fault());
-  }
+    write_new_file(path, if_exists, [&](NewFile& file) { write_kind(file, kind, arrays, metadata); });
+  });
+}
+
+void write_pytorch_value(const std::string& path, const PythonValue& value) {
+  with_path(path, [&] { write_new_file(path, IfExists::refuse, [&](NewFile& file) { write_pytorch(file, value); }); });
 }
 
 }  // namespace lockstep::checkpoints

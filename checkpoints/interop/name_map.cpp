@@ -50,7 +50,7 @@ constexpr NameRow kTorchvisionUnetResNet[] = {
 };
 
 constexpr NameMap kMaps[] = {
-    {"torchvision", "vit", kTorchvisionVit},
+    {"torchvision", "vit", kTorchvisionVit, "pos_embed", "patch_embed."},
     {"torchvision", "convnext", kTorchvisionConvNext},
     {"torchvision", "unet_resnet18", kTorchvisionUnetResNet},
     {"torchvision", "unet_resnet34", kTorchvisionUnetResNet},

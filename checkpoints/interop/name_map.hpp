@@ -31,6 +31,8 @@ struct NameMap {
   std::string_view library;  ///< "torchvision" or "timm"
   std::string_view family;   ///< our row of models, or its beginning: "vit" for vit_tiny_patch16_224
   std::span<const NameRow> rows;
+  std::string_view late = {};         ///< our parameter that comes later in the order of the library: behind those
+  std::string_view before_late = {};  ///< whose names begin with this
 };
 
 /// Every map. A family without a map for a library has the same names there.

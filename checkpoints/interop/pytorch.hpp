@@ -2,6 +2,7 @@
 #pragma once
 
 #include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/python_value.hpp"
 #include "checkpoints/interop/zip.hpp"
 #include "checkpoints/store/disk.hpp"
 
@@ -18,6 +19,7 @@ Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* skip
 
 void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
                    const std::map<std::string, std::string>& metadata);
+void write_pytorch(NewFile& file, const PythonValue& value, const std::map<std::string, std::string>& metadata = {});
 
 /// Copies elements to row-major order.
 /// @param strides  of each dimension, in bytes; they lead to no byte outside of `from`

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 
+#include <bit>
 #include <string_view>
+#include <variant>
 
 #include "checkpoints/interop/pickle_names.hpp"
 #include "checkpoints/interop/pytorch.hpp"
@@ -12,21 +14,58 @@ namespace {
 
 constexpr const char* kFolder = "archive";
 
-/// Writes the few opcodes that a map from names to tensors needs.
+/// Writes the few opcodes that values need, in protocol 2.
 class Pickler {
  public:
-  std::string pickle(const std::vector<NamedArray>& arrays) {
-    text_ = "\x80\x02}";  // protocol 2, an empty map
-    if (!arrays.empty()) text_ += '(';
-    for (std::size_t i = 0; i < arrays.size(); ++i) {
-      put_text(arrays[i].name);
-      put_tensor(arrays[i].array, std::to_string(i));
-    }
-    text_ += arrays.empty() ? "." : "u.";
+  /// @param value  outlives the pickler
+  std::string pickle(const PythonValue& value) {
+    text_ = "\x80\x02";
+    put(value);
+    text_ += '.';
     return std::move(text_);
   }
+  /// The arrays of the value; the record data/<i> has the bytes of number i.
+  const std::vector<const Array*>& arrays() const noexcept { return arrays_; }
 
  private:
+  void put(const PythonValue& value) {
+    std::visit([this](const auto& one) { put_one(one); }, value.value);
+  }
+  void put_one(std::monostate) { text_ += 'N'; }
+  void put_one(bool value) { text_ += value ? '\x88' : '\x89'; }
+  void put_one(std::int64_t value) { put_integer(value); }
+  void put_one(double value) {
+    text_ += 'G';  // with the highest byte first
+    const auto bits = std::bit_cast<std::uint64_t>(value);
+    for (int shift = 56; shift >= 0; shift -= 8) text_ += static_cast<char>(bits >> shift);
+  }
+  void put_one(const std::string& value) { put_text(value); }
+  void put_one(const Array& value) {
+    put_tensor(value, std::to_string(arrays_.size()));
+    arrays_.push_back(&value);
+  }
+  void put_one(const PythonValue::List& list) {
+    if (list.is_tuple && list.items.empty()) {
+      text_ += ')';
+      return;
+    }
+    if (!list.is_tuple) text_ += ']';
+    if (!list.items.empty()) text_ += '(';
+    for (const PythonValue& item : list.items) put(item);
+    if (list.is_tuple) text_ += 't';
+    if (!list.is_tuple && !list.items.empty()) text_ += 'e';
+  }
+  void put_one(const PythonValue::Map& map) {
+    text_ += '}';
+    if (map.items.empty()) return;
+    text_ += '(';
+    for (const auto& [key, value] : map.items) {
+      std::visit([this](const auto& one) { put_one(one); }, key);
+      put(value);
+    }
+    text_ += 'u';
+  }
+
   /// _rebuild_tensor_v2(storage, 0, shape, strides, requires_grad=False, OrderedDict())
   void put_tensor(const Array& array, const std::string& key) {
     const std::int64_t count = static_cast<std::int64_t>(array.bytes.size() / size_of(array.dtype));
@@ -83,17 +122,27 @@ class Pickler {
   }
 
   std::string text_;
+  std::vector<const Array*> arrays_;
 };
 
 }  // namespace
 
 void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
                    const std::map<std::string, std::string>& metadata) {
+  PythonValue::Map map;
+  for (const auto& [name, array] : arrays) map.items.emplace_back(name, PythonValue{array});
+  write_pytorch(file, PythonValue{std::move(map)}, metadata);
+}
+
+void write_pytorch(NewFile& file, const PythonValue& value, const std::map<std::string, std::string>& metadata) {
   const std::string folder = std::string(kFolder) + "/";
   ZipWriter zip(file);
-  zip.add(folder + "data.pkl", Pickler().pickle(arrays));
+  Pickler pickler;
+  zip.add(folder + "data.pkl", pickler.pickle(value));
   zip.add(folder + "byteorder", "little");
-  for (std::size_t i = 0; i < arrays.size(); ++i) zip.add(folder + "data/" + std::to_string(i), arrays[i].array.bytes);
+  for (std::size_t i = 0; i < pickler.arrays().size(); ++i) {
+    zip.add(folder + "data/" + std::to_string(i), pickler.arrays()[i]->bytes);
+  }
   zip.add(folder + "version", "3\n");
   if (!metadata.empty()) zip.add(folder + "extra/metadata.json", metadata_json(metadata));
   zip.finish();

@@ -24,8 +24,11 @@ const Options kPlot = {{"out", "FILE.svg", "Output file. If not given, the image
                        {"title", "TEXT", "Title of the plot"},
                        {"width", "N", "Width in pixels (default 720)"}};
 const Options kConvert = {
-    {"to", "FILE", "Output file: .safetensors, .pt, .npz or .h5. It must not exist"},
-    {"only", "PART", "Arrays to convert: model (default: parameters and buffers), ema or all"},
+    {"to", "PATH", "Output file: .safetensors, .pt, .npz or .h5; --as timm: a folder. It must not exist"},
+    {"as", "LIBRARY", "Write what timm (a folder) or torchvision (.pth or .safetensors) loads strictly"},
+    {"only", "PART", "model (default: parameters and buffers), ema, all, or optimizer; --as: model, ema (default)"},
+    {"dtype", "TYPE", "Convert real numbers to float32, float64, float16 or bfloat16"},
+    {"class-names", "FILE", "Class names for --as, one per line; default: those of the checkpoint"},
     {"rename", "FROM=TO",
      "Replace the prefix FROM of names by TO; re:FROM=TO replaces a regular expression. May be repeated"}};
 const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
@@ -58,7 +61,8 @@ const std::vector<Command>& commands() {
        {},
        hash},
       {"plot", "KIND FILE...", 2, 3, "Plots to SVG: hist FILE NAME, norms FILE, updates A B, curves RUN", kPlot, plot},
-      {"convert", "SRC", 1, 1, "Converts a file to .safetensors, .pt, .npz or .h5", kConvert, convert},
+      {"convert", "SRC", 1, 1, "Converts a file to .safetensors, .pt, .npz or .h5, or for timm or torchvision",
+       kConvert, convert},
       {"average", "A B...", 2, kAny, "Writes the last checkpoint with the average of the models of all checkpoints",
        kAverage, average},
       {"cast", "FILE", 1, 1, "Writes a checkpoint with the model in another floating-point type", kCast, cast},

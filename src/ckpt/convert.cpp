@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "ckpt/convert.hpp"
+
 #include <lockstep/core/error.hpp>
 
 #include <fmt/format.h>
@@ -6,10 +8,9 @@
 #include <algorithm>
 #include <map>
 
-#include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/store/checkpoint_index.hpp"
+#include "ckpt/cast.hpp"
 #include "ckpt/commands.hpp"
-#include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"
 #include "ckpt/text.hpp"
 #include "core/renames.hpp"
@@ -40,12 +41,6 @@ const std::string* group_of(const std::string& path, const Part& part) {
   return found == part.groups.end() ? nullptr : &*found;
 }
 
-/// A path's name in a flat file: without `group`, with the characters that encode_name replaced.
-std::string name_in(const std::string& path, const std::string& group) {
-  const std::string rest = path.substr(group.empty() ? 1 : group.size());
-  return rest.find('/') == std::string::npos ? checkpoints::decode_name(rest) : rest;
-}
-
 Renames renames_of(const Request& request) {
   try {
     return parse_renames(request.texts("rename"), "--rename");
@@ -74,8 +69,14 @@ std::vector<checkpoints::NamedArray> chosen_arrays(const Source& source, const R
   return arrays;
 }
 
-/// Reads back what was written. An .npz has no bfloat16; what it holds in its place is not compared.
-void verify(const std::string& path, ExportKind kind, const std::vector<checkpoints::NamedArray>& arrays) {
+}  // namespace
+
+std::string name_in(const std::string& path, const std::string& group) {
+  const std::string rest = path.substr(group.empty() ? 1 : group.size());
+  return rest.find('/') == std::string::npos ? checkpoints::decode_name(rest) : rest;
+}
+
+void verify_written(const std::string& path, ExportKind kind, const std::vector<checkpoints::NamedArray>& arrays) {
   const Source written = Source::open(path);
   std::map<std::string, const ArrayInfo*> by_name;
   for (const ArrayInfo& info : written.arrays()) by_name.emplace(name_in(info.path, ""), &info);
@@ -90,17 +91,40 @@ void verify(const std::string& path, ExportKind kind, const std::vector<checkpoi
   }
 }
 
-}  // namespace
+void cast_arrays(std::vector<checkpoints::NamedArray>& arrays, const Request& request) {
+  if (!request.has("dtype")) return;
+  const DType dtype = dtype_from_name(request.text("dtype"));
+  if (!is_real_floating(dtype)) throw usage_error("--dtype must be float32, float64, float16 or bfloat16");
+  for (auto& [name, array] : arrays) {
+    if (!is_real_floating(array.dtype) || array.dtype == dtype) continue;
+    Array converted = cast_to(array, dtype);
+    if (overflows(array, converted)) {
+      throw Failure(Exit::incompatible,
+                    "'" + escaped(name) + "' contains a value that is too large for " + std::string(name_of(dtype)));
+    }
+    array = std::move(converted);
+  }
+}
+
+std::string document_of(const Source& source, const std::string& path) {
+  const auto& arrays = source.arrays();
+  const auto found =
+      std::find_if(arrays.begin(), arrays.end(), [&path](const ArrayInfo& info) { return info.path == path; });
+  return found == arrays.end() ? "" : checkpoints::text_of(source.read(*found));
+}
 
 Exit convert(const Request& request) {
+  if (request.text("only") == "optimizer") return convert_optimizer(request);
+  if (request.has("as")) return convert_public(request);
   const std::string to = request.text("to");
   if (to.empty()) throw usage_error("convert needs --to FILE, ending in .safetensors, .pt, .npz or .h5");
   const auto kind = checkpoints::export_kind_of(to);
   if (!kind) throw usage_error("--to " + escaped(to) + ": the name must end in .safetensors, .pt, .npz or .h5");
   const Source source = open_source(request.paths[0]);
-  const auto arrays = chosen_arrays(source, request);
+  auto arrays = chosen_arrays(source, request);
+  cast_arrays(arrays, request);
   checkpoints::write_foreign(to, *kind, arrays, {{"format", "pt"}});
-  verify(to, *kind, arrays);
+  verify_written(to, *kind, arrays);
   Json root = {{"from", escaped(source.path())}, {"to", escaped(to)}, {"arrays", Json::array()}};
   for (const auto& array : arrays) root["arrays"].push_back(escaped(array.name));
   request.wants_json() ? print(root)

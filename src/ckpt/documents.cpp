@@ -22,8 +22,8 @@ std::optional<Entries> entries_of_ini(const std::string& text) {
   std::istringstream lines(text);
   std::string section;
   for (std::string line; std::getline(lines, line);) {
-    line = trimmed(line);
-    if (line.empty() || line.front() == '#') continue;
+    line = trimmed(line.substr(0, line.find('#')));
+    if (line.empty()) continue;
     const auto equals = line.find('=');
     if (line.front() == '[' && line.back() == ']') {
       section = line.substr(1, line.size() - 2) + ".";

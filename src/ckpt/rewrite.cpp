@@ -4,12 +4,13 @@
 
 #include <fmt/format.h>
 
-#include <cstring>
 #include <filesystem>
 #include <utility>
 
 #include "checkpoints/store/store.hpp"
+#include "ckpt/cast.hpp"
 #include "ckpt/commands.hpp"
+#include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"
 #include "ckpt/text.hpp"
 #include "ckpt/values.hpp"
@@ -30,35 +31,6 @@ Archive read_own(const std::string& path) {
   }
   return checkpoints::read(source.path());
 }
-
-/// Memory for an array of this type and shape.
-std::pair<Array, std::byte*> new_array(DType dtype, const std::vector<std::int64_t>& shape) {
-  const auto bytes = static_cast<std::size_t>(element_count(shape)) * size_of(dtype);
-  auto memory = std::make_shared<std::vector<std::byte>>(bytes);
-  std::byte* const data = memory->data();
-  return {Array{.dtype = dtype, .shape = shape, .bytes = std::span(data, bytes), .owner = std::move(memory)}, data};
-}
-
-template <class T>
-void put(std::byte* bytes, std::int64_t i, T value) {
-  std::memcpy(bytes + static_cast<std::size_t>(i) * sizeof value, &value, sizeof value);
-}
-
-/// Stores number `i` of a floating-point array, rounded to its type.
-void store(DType dtype, std::byte* bytes, std::int64_t i, double value) {
-  switch (dtype) {
-    case DType::float64:
-      return put(bytes, i, value);
-    case DType::float16:
-      return put(bytes, i, float_to_half(static_cast<float>(value)));
-    case DType::bfloat16:
-      return put(bytes, i, float_to_bfloat16(static_cast<float>(value)));
-    default:
-      return put(bytes, i, static_cast<float>(value));
-  }
-}
-
-bool is_real_floating(DType dtype) { return is_floating(dtype) && !is_complex(dtype); }
 
 /// Whether an array belongs to a model: the trained one or its average.
 bool is_of_model(const std::string& path) {
@@ -123,15 +95,6 @@ Array mean_of(const std::vector<Archive>& archives, const std::string& path) {
   const auto count = static_cast<double>(archives.size());
   for (std::size_t i = 0; i < sums.size(); ++i) store(last.dtype, bytes, static_cast<std::int64_t>(i), sums[i] / count);
   return mean;
-}
-
-Array cast_to(const Array& array, DType dtype) {
-  auto [result, bytes] = new_array(dtype, array.shape);
-  const std::int64_t count = element_count(array.shape);
-  with_loader(array.dtype, [&, data = bytes](auto load) {
-    for (std::int64_t i = 0; i < count; ++i) store(dtype, data, i, static_cast<double>(load(array.bytes.data(), i)));
-  });
-  return result;
 }
 
 /// "run_id" or "/optim/0@type", as `ckpt diff` prints them.

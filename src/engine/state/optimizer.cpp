@@ -102,7 +102,19 @@ class OptimizerState : public Stateful {
       writer.set(at, "name", group.name);
       writer.set(at, "base_lr", group.base_lr);
       for (const auto& [option, value] : group.options) writer.set(at, option, value);
+      if (at_.optimizer->groups().size() > 1) writer.put("/meta" + at, checkpoints::text_array(names_in_group(g)));
     }
+  }
+
+  /// Of parameters, one per line, in the model's order.
+  std::string names_in_group(std::size_t group) const {
+    std::map<std::size_t, std::string> by_parameter;
+    for_each_segment(at_, [&](std::size_t b, std::size_t s) {
+      if (at_.optimizer->group_of(b, s) == group) by_parameter[at_.parameter(b, s)] = at_.segment(b, s).name;
+    });
+    std::string names;
+    for (const auto& [parameter, name] : by_parameter) names += name + "\n";
+    return names;
   }
 
   /// Updates that each parameter has had, in the model's order.
