@@ -93,19 +93,19 @@ FileKind kind_of(const Source& source) {
   source.refuse("it is not a Lockstep checkpoint, safetensors, PyTorch, npz or HDF5 file", CheckpointFault::other_kind);
 }
 
-Archive read_any_pytorch(const Source& source, const std::string& head, std::vector<std::string>* skipped_classes) {
+Archive read_any_pytorch(const Source& source, const std::string& head, const ForeignReading& reading) {
   if (is_tar(head)) {
     source.refuse(
         "it is a PyTorch file in the format used before version 0.4, which is not supported: load it in Python and "
         "call torch.save again",
         CheckpointFault::other_kind);
   }
-  if (!head.starts_with("PK")) return read_legacy_pytorch(source, skipped_classes);
-  const Zip zip(source);
-  return is_pytorch(zip) ? read_pytorch(zip, skipped_classes) : read_npz(zip);
+  if (!head.starts_with("PK")) return read_legacy_pytorch(source, reading.skipped_classes);
+  const Zip zip(source, {reading.part, reading.parts});
+  return is_pytorch(zip) ? read_pytorch(zip, reading.skipped_classes) : read_npz(zip);
 }
 
-Archive read_kind(const DiskSource& source, std::vector<std::string>* skipped_classes) {
+Archive read_kind(const DiskSource& source, const ForeignReading& reading) {
   switch (kind_of(source)) {
     case FileKind::lockstep:
       source.refuse("it is a Lockstep checkpoint, not a file of another program");
@@ -114,11 +114,11 @@ Archive read_kind(const DiskSource& source, std::vector<std::string>* skipped_cl
     case FileKind::safetensors:
       return read_safetensors(source);
     case FileKind::safetensors_index:
-      return read_safetensors_index(source);
+      return read_safetensors_index(source, reading.is_mapped);
     case FileKind::pytorch:
-      return read_any_pytorch(source, head_of(source), skipped_classes);
+      return read_any_pytorch(source, head_of(source), reading);
     case FileKind::npz:
-      return read_npz(Zip(source));
+      return read_npz(Zip(source, {reading.part, reading.parts}));
     case FileKind::unknown:
       break;
   }
@@ -290,10 +290,10 @@ std::vector<std::string> files_of(const std::string& path) {
   return files;
 }
 
-Archive read_foreign(const std::string& path, std::vector<std::string>* skipped_classes) {
-  const DiskSource source(path);
+Archive read_foreign(const std::string& path, const ForeignReading& reading) {
+  const DiskSource source(path, reading.is_mapped);
   try {
-    return read_kind(source, skipped_classes);
+    return read_kind(source, reading);
   } catch (const CheckpointError& error) {
     if (!error.path().empty()) throw;
     source.refuse(error.what(), error.fault());

@@ -30,6 +30,19 @@ std::string describe(const std::string& path);
 /// The file itself; of the index of several safetensors files, those too.
 std::vector<std::string> files_of(const std::string& path);
 
+/// How a file is read.
+struct ForeignReading {
+  /// Where given, the classes of what was left out, and where: "argparse.Namespace (under 'args')".
+  std::vector<std::string>* skipped_classes = nullptr;
+  /// Arrays are the mapped bytes of the file where their place and order allow it (safetensors, PyTorch and npz), so
+  /// that all processes of a host share them. The file must not change while they are used.
+  bool is_mapped = false;
+  /// Of the records of a zip archive, only every `parts`-th from number `part` on is compared with its CRC-32.
+  /// Processes that read one file divide this work.
+  std::size_t part = 0;
+  std::size_t parts = 1;
+};
+
 /// Reads a safetensors, PyTorch or npz file, or an HDF5 file of another program, into memory. The index of a model in
 /// several safetensors files (`model.safetensors.index.json`) stands for all of them.
 ///
@@ -45,11 +58,12 @@ std::vector<std::string> files_of(const std::string& path);
 ///
 /// An HDF5 file is parsed in a child process that can open nothing; attributes that are no single number or text of
 /// fixed length are left out.
-/// @param skipped_classes  where given, the classes of what was left out, and where: "argparse.Namespace (under
-/// 'args')"
 /// @throws CheckpointError  in one sentence: unreadable, malformed, damaged, of an element type that DType lacks
 ///                          (naming the array), holding anything but data, or claiming more than it may hold
-Archive read_foreign(const std::string& path, std::vector<std::string>* skipped_classes = nullptr);
+Archive read_foreign(const std::string& path, const ForeignReading& reading = {});
+
+/// Drops the pages of a mapped array from memory. If it is used again, they come from the file. Other arrays are kept.
+void release_pages(const Array& array);
 
 enum class ExportKind { safetensors, pytorch, npz, hdf5 };
 

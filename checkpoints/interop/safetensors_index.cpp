@@ -91,12 +91,12 @@ bool is_safetensors_index(const Source& source) {
 
 std::vector<std::string> files_of_index(const Source& source) { return files_of(source, weight_map_of(source)); }
 
-Archive read_safetensors_index(const Source& source) {
+Archive read_safetensors_index(const Source& source, bool is_mapped) {
   const WeightMap map = weight_map_of(source);
   Archive archive;
   archive.set_origin(source.path());
   for (const std::string& path : files_of(source, map)) {
-    const DiskSource file(path);
+    const DiskSource file(path, is_mapped);
     const Archive part = read_safetensors(file);
     for (const std::string& array : part.array_paths()) {
       if (array.find('/', 1) != std::string::npos) continue;  // a long text among the metadata

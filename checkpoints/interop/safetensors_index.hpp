@@ -20,8 +20,9 @@ bool is_safetensors_index(const Source& source);
 std::vector<std::string> files_of_index(const Source& source);
 
 /// Reads all files as one archive.
+/// @param is_mapped  as DiskSource
 /// @throws CheckpointError  likewise; a file or tensor is missing, or a tensor is in no or in another entry of the
 /// index
-Archive read_safetensors_index(const Source& source);
+Archive read_safetensors_index(const Source& source, bool is_mapped = false);
 
 }  // namespace lockstep::checkpoints

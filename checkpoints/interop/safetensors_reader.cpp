@@ -245,7 +245,7 @@ Archive read_safetensors(const Source& source) {
   archive.set_origin(source.path());
   for (const auto& [name, text] : header.metadata) put_metadata(source, archive, name, text);
   for (const Tensor& tensor : tensors) {
-    Block block = source.read(data + tensor.begin, tensor.end - tensor.begin);
+    Block block = source.view(data + tensor.begin, tensor.end - tensor.begin, size_of(tensor.dtype));
     put_array(source, archive, "/" + tensor.part,
               {.dtype = tensor.dtype, .shape = tensor.shape, .bytes = block.bytes, .owner = std::move(block.owner)});
   }

@@ -6,8 +6,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <limits>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "checkpoints/format/limits.hpp"
+#include "checkpoints/interop/foreign.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -22,6 +25,12 @@ void require_free(const Source& source, const Archive& archive, const std::strin
   if (archive.has(path)) source.refuse(path, "the name is used twice");
   if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it is nested too deeply");
 }
+
+/// The deleter of a mapped file, by which it is recognized.
+struct Unmap {
+  std::size_t bytes = 0;
+  void operator()(const void* pages) const { ::munmap(const_cast<void*>(pages), bytes); }
+};
 
 }  // namespace
 
@@ -53,6 +62,13 @@ Block Source::read(std::uint64_t offset, std::uint64_t count) const {
   return {bytes, memory};
 }
 
+Block Source::view(std::uint64_t offset, std::uint64_t count, std::uint64_t alignment) const {
+  require_inside(offset, count);
+  const Block file = count > 0 && offset % alignment == 0 ? mapped() : Block{};
+  if (file.bytes.empty()) return read(offset, count);
+  return {file.bytes.subspan(offset, count), file.owner};
+}
+
 void Source::refuse(const std::string& message, CheckpointFault fault) const {
   throw CheckpointError(path(), message).as(fault);
 }
@@ -60,6 +76,24 @@ void Source::refuse(const std::string& message, CheckpointFault fault) const {
 void Source::refuse(const std::string& object, const std::string& message, CheckpointFault fault) const {
   throw CheckpointError(path(), object, message).as(fault);
 }
+
+Block DiskSource::mapped() const {
+  if (!is_mapped_ || mapped_.owner || size() == 0) return mapped_;
+  void* const pages = ::mmap(nullptr, size(), PROT_READ, MAP_PRIVATE, file_.descriptor(), 0);
+  if (pages == MAP_FAILED) return {};
+  mapped_ = {{static_cast<const std::byte*>(pages), size()}, std::shared_ptr<const void>(pages, Unmap{size()})};
+  return mapped_;
+}
+
+void release_pages(const Block& block) {
+  if (std::get_deleter<Unmap>(block.owner) == nullptr || block.bytes.empty()) return;
+  const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(block.bytes.data());
+  const std::uintptr_t first = begin / page * page;
+  ::madvise(reinterpret_cast<void*>(first), begin + block.bytes.size() - first, MADV_DONTNEED);
+}
+
+void release_pages(const Array& array) { release_pages(Block{array.bytes, array.owner}); }
 
 void MemorySource::copy(std::uint64_t offset, std::span<std::byte> out) const {
   const auto from = bytes_.subspan(offset, out.size());

@@ -17,7 +17,7 @@
 /// What the readers of foreign files share.
 namespace lockstep::checkpoints {
 
-/// Bytes in memory of their own, on a multiple of 64.
+/// Bytes in memory of their own, on a multiple of 64, or those of a mapped file.
 struct Block {
   std::span<const std::byte> bytes;
   std::shared_ptr<const void> owner;
@@ -35,6 +35,9 @@ class Source {
   /// @throws CheckpointError  bytes outside of the file
   void read_to(std::uint64_t offset, std::span<std::byte> out) const;
   Block read(std::uint64_t offset, std::uint64_t count) const;
+  /// The bytes where the system has the file in memory, shared by all processes, if it can be mapped and they begin on
+  /// a multiple of `alignment`; else a copy, as `read`. The file must not change while they are used.
+  Block view(std::uint64_t offset, std::uint64_t count, std::uint64_t alignment) const;
 
   /// Throws a CheckpointError with the path, and with what inside it is at fault.
   [[noreturn]] void refuse(const std::string& message, CheckpointFault fault = CheckpointFault::damaged) const;
@@ -44,21 +47,31 @@ class Source {
  private:
   void require_inside(std::uint64_t offset, std::uint64_t count) const;
   virtual void copy(std::uint64_t offset, std::span<std::byte> out) const = 0;
+  /// The whole file; nothing if it is not in memory.
+  virtual Block mapped() const { return {}; }
 };
 
 class DiskSource : public Source {
  public:
-  explicit DiskSource(const std::string& path) : path_(path), file_(path) {}
+  /// @param is_mapped  views are the mapped bytes of the file, not copies
+  explicit DiskSource(const std::string& path, bool is_mapped = false)
+      : path_(path), file_(path), is_mapped_(is_mapped) {}
   const std::string& path() const override { return path_; }
   std::uint64_t size() const override { return file_.size(); }
   const ExistingFile& file() const noexcept { return file_; }
 
  private:
   void copy(std::uint64_t offset, std::span<std::byte> out) const override { file_.read(offset, out); }
+  Block mapped() const override;
 
   std::string path_;
   ExistingFile file_;
+  bool is_mapped_;
+  mutable Block mapped_;  // from the first view on
 };
+
+/// Drops the pages of a view of a mapped file from memory; see release_pages of an Array.
+void release_pages(const Block& block);
 
 /// Bytes that must outlive it.
 class MemorySource : public Source {

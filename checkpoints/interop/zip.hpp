@@ -26,17 +26,23 @@ struct ZipRecord {
   bool is_deflated = false;
 };
 
+/// The records that one of several processes compares with their CRC-32.
+struct ZipShare {
+  std::size_t part = 0;
+  std::size_t parts = 1;
+};
+
 /// The records of an archive, from its central directory. Refuses what a writer of checkpoints has no reason for and a
 /// trickster has: encryption, several disks, comments, records that overlap, have equal names, lead out of the archive
 /// or have contradicting local headers.
 class Zip {
  public:
-  explicit Zip(const Source& source);
+  explicit Zip(const Source& source, ZipShare checked = {});
 
   const std::vector<ZipRecord>& records() const noexcept { return records_; }
   /// Null when there is none.
   const ZipRecord* find(const std::string& name) const;
-  /// The bytes of a record, inflated, whose CRC-32 is right.
+  /// The bytes of a record, inflated. Those of this process's share have the right CRC-32.
   /// @param object  what messages call it
   /// @throws CheckpointError  damaged, or more than `expansion` allows
   Block read(const ZipRecord& record, const std::string& object, Expansion& expansion) const;
@@ -60,6 +66,7 @@ class Zip {
   };
 
   const Source& source_;
+  ZipShare checked_;
   std::vector<ZipRecord> records_;
   std::vector<Local> locals_;  ///< of the records
   std::unordered_map<std::string, std::size_t> by_name_;

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/initial_values.hpp"
 #include "models/rows.hpp"
 #include "models/sequence.hpp"
 
@@ -175,9 +176,9 @@ class ConvNext : public Model {
     const torch::NoGradGuard no_grad;
     for (const auto& item : named_parameters()) {
       at::Tensor parameter = item.value();
-      if (parameter.dim() > 1) parameter.normal_(0.0, kConvNextDeviation);
+      if (parameter.dim() > 1) draw_normal(parameter, 0.0, kConvNextDeviation);
       if (item.key().ends_with("bias")) parameter.zero_();
-      if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+      if (parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include <cmath>
 
+#include "models/initial_values.hpp"
 #include "models/rows.hpp"
 
 // N samples, T tokens, E features, V vocabulary.
@@ -122,7 +123,7 @@ class Gpt : public Model {
     for (auto& parameter : named_parameters()) {
       const std::string& name = parameter.key();
       if (parameter.value().dim() >= 2) {
-        parameter.value().normal_(0.0, name.ends_with("out.weight") ? branch_std : 0.02);
+        draw_normal(parameter.value(), 0.0, name.ends_with("out.weight") ? branch_std : 0.02);
       } else if (name.ends_with("bias")) {
         parameter.value().zero_();
       }

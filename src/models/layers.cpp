@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "models/initial_values.hpp"
 #include "models/recompute.hpp"
 
 namespace lockstep::models {
@@ -17,7 +18,9 @@ namespace {
 /// Uniform in +-1/sqrt(fan_in), which is what PyTorch's default for Linear and Conv comes to.
 at::Tensor uniform_by_fan_in(at::IntArrayRef shape, std::int64_t fan_in) {
   const double bound = 1.0 / std::sqrt(static_cast<double>(fan_in));
-  return torch::empty(shape).uniform_(-bound, bound);
+  at::Tensor values = torch::empty(shape);
+  draw_uniform(values, -bound, bound);
+  return values;
 }
 
 bool records_gradients(const NormInputs& inputs) {
@@ -108,7 +111,8 @@ at::Tensor BatchNorm::normalize_batch(const at::Tensor& input, double momentum) 
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t features) {
-  weight = register_parameter("weight", torch::randn({count, features}));
+  weight = register_parameter("weight", torch::empty({count, features}));
+  draw_normal(weight, 0.0, 1.0);
 }
 
 at::Tensor Embedding::forward(const at::Tensor& tokens) { return models::embedding(tokens, weight); }

@@ -15,6 +15,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "models/initial_values.hpp"
 #include "models/norm_relu.hpp"
 #include "models/rows.hpp"
 
@@ -195,9 +196,9 @@ void ResNetBody::initialize() {
     for (at::Tensor& parameter : block.parameters()) {
       if (parameter.dim() != 4) continue;
       const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
-      parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+      draw_normal(parameter, 0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
       // Laid out like the images, or every forward and backward would first turn them.
-      parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+      parameter.set_data(with_channels_last(parameter));
     }
   };
   fill(*stem_);

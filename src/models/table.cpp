@@ -260,6 +260,10 @@ KeySpecs ModelSettings::keys() {
       keys::text("model.name", "cnn",
                  "Model to train, such as mlp, cnn, gpt, resnet18, resnet50, vit_tiny_patch16_224, convnext_tiny, unet "
                  "or torchscript"),
+      keys::text("model.from", "",
+                 "Published model: a folder of timm with config.json, or a file with the tensors of a ResNet, ViT, "
+                 "ConvNeXt or U-Net. Sets model.name and its sizes, init.from, and for a folder the transforms of the "
+                 "images, except those that are given"),
       keys::text("model.recompute", "",
                  "Blocks to recompute in backward instead of storing their activations (activation checkpointing): "
                  "comma-separated patterns such as block*"),

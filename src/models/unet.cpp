@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "models/initial_values.hpp"
 #include "models/norm_relu.hpp"
 #include "models/rows.hpp"
 #include "models/sequence.hpp"
@@ -137,7 +138,7 @@ class Unet : public Model {
     out_ = register_module("outc", std::make_shared<Sequence>());
     out_->add("conv", std::make_shared<Conv2d>(width, outputs, 1));
     for (at::Tensor& parameter : parameters()) {
-      if (parameter.dim() == 4) parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
+      if (parameter.dim() == 4) parameter.set_data(with_channels_last(parameter));
     }
   }
 

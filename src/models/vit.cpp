@@ -13,6 +13,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "models/initial_values.hpp"
 #include "models/rows.hpp"
 
 // N samples, T tokens, E features of a token.
@@ -291,9 +292,9 @@ class VisionTransformer : public Model {
       const std::string& name = parameter.key();
       at::Tensor& values = parameter.value();
       if (name == "cls_token" || name == "reg_token") {
-        values.normal_(0.0, 1e-6);
+        draw_normal(values, 0.0, 1e-6);
       } else if (name == "pos_embed" || values.dim() == 2) {
-        values.normal_(0.0, 0.02);
+        draw_normal(values, 0.0, 0.02);
       } else if (name.ends_with(".bias") && !name.starts_with("patch_embed.")) {
         values.zero_();
       }

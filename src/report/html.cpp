@@ -57,6 +57,17 @@ std::string row_of(const std::vector<std::string>& cells, bool is_head) {
   return row + "</tr>\n";
 }
 
+/// Escaped, with each line of the text on a line of its own.
+std::string with_line_breaks(const std::string& text) {
+  std::string lines;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    lines += (begin == 0 ? "" : "<br/>") + escaped(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return lines;
+}
+
 }  // namespace
 
 std::string html_page(const std::string& title, const std::string& body) {
@@ -90,7 +101,7 @@ std::string html_figure(const Figure& figure) {
   std::string classes = figure.is_marked ? "marked" : "";
   if (2 * figure.width > 3 * figure.height) classes += " broad";
   const std::string look = std::max(figure.width, figure.height) < kCoarse ? " class=\"coarse\"" : "";
-  const std::string caption = (figure.is_marked ? "\u2717 " : "") + escaped(figure.caption);
+  const std::string caption = (figure.is_marked ? "\u2717 " : "") + with_line_breaks(figure.caption);
   return "<figure class=\"" + classes + "\"><img" + look + " alt=\"" + escaped(figure.alt) + "\" width=\"" +
          std::to_string(figure.width) + "\" height=\"" + std::to_string(figure.height) +
          "\" src=\"data:image/png;base64," + escaped(figure.png) + "\"/><figcaption>" + caption +

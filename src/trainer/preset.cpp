@@ -10,7 +10,7 @@
 
 namespace lockstep::trainer {
 
-void expand_preset(config::Config& config) {
+void expand_preset(config::Config& config, const std::string& normalise) {
   const Section& data = config.section("data");
   const std::string name = data.has("preset") ? data.text("preset") : "";
   if (name.empty()) return;
@@ -25,7 +25,10 @@ void expand_preset(config::Config& config) {
   for (const auto& [key, texts] : values) {
     const Section& section = config.section(config::section_of(key));
     if (!section.is_default(config::key_of(key))) continue;
-    for (const std::string& text : texts) config.set(key, text, "data.preset = " + name);
+    for (const std::string& text : texts) {
+      const bool is_replaced = text == "normalise" && !normalise.empty();
+      config.set(key, is_replaced ? normalise : text, "data.preset = " + name);
+    }
   }
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/message.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/model_from.hpp"
 #include "trainer/predict/settings.hpp"
 #include "trainer/preset.hpp"
 #include "trainer/signals.hpp"
@@ -39,10 +40,9 @@ KeySpecs trainer_keys(const engine::Registry& registry) {
 ExitCode dispatch(const Job& job) {
   config::Invocation invocation = [&job] {
     std::optional<config::Invocation> parsed;
-    job.world.all_or_throw([&] {
-      parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys);
-      expand_preset(parsed->config);
-    });
+    job.world.all_or_throw([&] { parsed = config::parse({job.arguments.begin() + 1, job.arguments.end()}, job.keys); });
+    const std::string normalise = expand_model_from(job, parsed->config);
+    job.world.all_or_throw([&] { expand_preset(parsed->config, normalise); });
     return std::move(*parsed);
   }();
   if (invocation.command != "train") leave_on_signals();

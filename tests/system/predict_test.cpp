@@ -169,6 +169,7 @@ TEST_F(PredictTest, ThePageShowsTheLargestErrorsFirst) {
   EXPECT_NE(first.find("1 of 3 samples with a target"), std::string::npos);
   const std::size_t wrong = first.find("red/w&lt;rong.ppm, target red, green ");
   EXPECT_NE(wrong, std::string::npos) << first.substr(0, 4000);
+  EXPECT_NE(first.find("red/w&lt;rong.ppm<br/>target red<br/>green "), std::string::npos);  // the lines of the caption
   EXPECT_EQ(first.find("<figure"), first.rfind("<figure", wrong));
   std::size_t figures = 0;
   for (std::size_t at = first.find("<img"); at != std::string::npos; at = first.find("<img", at + 1)) ++figures;
@@ -260,6 +261,67 @@ TEST_F(PredictTest, EvaluationsPrintJsonAndWriteThePredictions) {
   const Outcome nothing = run_ranks(2, "eval");
   EXPECT_EQ(nothing.rank_codes, (std::vector<int>{2, 2})) << nothing.output;
   EXPECT_NE(nothing.output.find("eval needs --from PATH"), std::string::npos) << nothing.output;
+}
+
+/// Bytes of a PGM file with the classes of 16 x 16 pixels.
+std::string pgm(const std::function<int(int row, int column)>& class_at) {
+  std::string pixels;
+  for (int row = 0; row < 16; ++row) {
+    for (int column = 0; column < 16; ++column) pixels += static_cast<char>(class_at(row, column));
+  }
+  return "P5 16 16 255\n" + pixels;
+}
+
+// A U-Net on a list with masks: images with a bright half at the left, which is class 1.
+TEST_F(PredictTest, UnetAndListsWithMasks) {
+  std::string list;
+  for (int i = 0; i < 13; ++i) {
+    const auto is_bright = [i](int column) { return column < 3 + i; };
+    std::string pixels;
+    for (int p = 0; p < 256; ++p) pixels += std::string(3, static_cast<char>(is_bright(p % 16) ? 200 - i : 20 + i));
+    const std::string name = "square" + std::to_string(i);
+    write("scenes/" + name + ".ppm", "P6 16 16 255\n" + pixels);
+    write("scenes/" + name + ".pgm", pgm([&](int, int column) { return is_bright(column) ? 1 : 0; }));
+    list += "scenes/" + name + ".ppm scenes/" + name + ".pgm\n";
+  }
+  write("list.txt", list);
+  const Outcome trained = run_ranks(
+      2, "--data.name=list --data.target=mask --data.val_fraction=0 --eval.when=never --data.path=" +
+             folder_.path("list.txt") + " --model.name=unet --model.width=8 --model.depth=1 --model.norm=group " +
+             "--train.global_batch_size=4 --train.max_epochs=25 --optim.name=adam --optim.lr=0.01 --run.dir=" + run());
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string masks = " --predict.masks=" + folder_.path("masks");
+  const std::vector<Json> lines = lines_of(expect_equal(".jsonl", ""));
+  ASSERT_EQ(lines.size(), 13U);
+  std::int64_t right = 0;
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const std::int64_t expected = std::min<std::int64_t>(256, 16 * static_cast<std::int64_t>(3 + i));
+    EXPECT_EQ(lines[i]["id"], "scenes/square" + std::to_string(i) + ".ppm");
+    EXPECT_FALSE(lines[i].contains("target")) << lines[i];
+    EXPECT_EQ(lines[i]["counts"][0].get<std::int64_t>() + lines[i]["counts"][1].get<std::int64_t>(), 256);
+    right += std::abs(lines[i]["counts"][1].get<std::int64_t>() - expected) <= 16 ? 1 : 0;
+  }
+  EXPECT_GE(right, 11);
+  const std::string array = testing::read_file(expect_equal(".npy", ""));
+  EXPECT_NE(array.find("'shape': (13, 16, 16), }"), std::string::npos);
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    const auto begin = array.begin() + static_cast<std::ptrdiff_t>(128 + 256 * i);
+    EXPECT_EQ(std::count(begin, begin + 256, 1), lines[i]["counts"][1].get<std::int64_t>());
+  }
+  const Outcome page =
+      predict(2, "--predict.out=" + folder_.path("m.csv") + masks + " --predict.html=" + folder_.path("m.html"));
+  ASSERT_EQ(page.exit_code, 0) << page.output;
+  EXPECT_EQ(names_in(folder_ / "masks", "").size(), 13U);
+  EXPECT_NE(testing::read_file(folder_ / "m.html").find("of the pixels are right"), std::string::npos);
+  // The same images without masks.
+  std::string images;
+  for (int i = 0; i < 13; ++i) images += "scenes/square" + std::to_string(i) + ".ppm\n";
+  write("images.txt", images);
+  const std::string out = folder_.path("new.jsonl");
+  const Outcome unlabelled =
+      predict(2, "--data.path=" + folder_.path("images.txt") + " --data.unlabelled=true --predict.out=" + out);
+  ASSERT_EQ(unlabelled.exit_code, 0) << unlabelled.output;
+  EXPECT_EQ(lines_of(out), lines);
 }
 
 TEST_F(PredictTest, BadInputHasOneSentence) {

@@ -12,6 +12,7 @@
 #include "engine/measures/bad_samples.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/heard_by_peers.hpp"
+#include "engine/setup/published_task.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/state/average.hpp"
 #include "engine/state/init_from.hpp"
@@ -41,6 +42,18 @@ ReadModel read_model(const mpi::Communicator& world, const std::string& checkpoi
     read.archive = with_model(archive, read.is_average, AverageType::of_trained);
   });
   return read;
+}
+
+/// The task of the data with the classes of a published model.
+Task with_published_classes(Task task, const std::optional<Task>& published) {
+  if (!published) return task;
+  if (task.classes > published->classes && published->classes > 0) {
+    throw DataError("the data have " + std::to_string(task.classes) + " classes, but the model has " +
+                    std::to_string(published->classes) + "; use other data, or data.unlabelled=true");
+  }
+  if (task.classes != published->classes || !published->class_names.empty()) task.class_names = published->class_names;
+  task.classes = published->classes;
+  return task;
 }
 
 void require_known_classes(const Task& of_data, const std::optional<Task>& stored) {
@@ -76,18 +89,23 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   options.refuses_unknown_keys = checkpoint.empty();  // the configuration of a run can contain keys of another source
   options.is_evaluation = true;
   if (read.task) options.class_order = read.task->class_names;
+  std::optional<Task> published;
+  if (checkpoint.empty()) published = published_task(world, sections);
+  if (published) options.class_order = published->class_names;
   LoadedModel loaded;
   loaded.splits = open_splits(world, sections.at("data"), registry, options, read.statistics);
   world.all_or_throw([&] {
     const Task of_data = loaded.splits.train->task();
     require_known_classes(of_data, read.task);
-    loaded.task = model_task(of_data, read.task);
+    loaded.task = with_published_classes(model_task(of_data, read.task), published);
   });
   loaded.strategy = make_strategy(sections, world, registry);
-  loaded.strategy->prepare(loaded.task);
+  const bool replaces_all = !checkpoint.empty() || replaces_all_parameters(sections.at("init"));
+  prepare_for_loading(*loaded.strategy, loaded.task, replaces_all);
   if (checkpoint.empty()) {
-    for (const std::string& difference : init_from(*loaded.strategy, sections)) {
-      log::warning("init.partial skips: " + difference);
+    const InitDifferences skipped = init_from(*loaded.strategy, sections);
+    if (!skipped.empty()) {
+      log::warning("init.partial skips " + std::to_string(skipped.size()) + " tensors" + table_of(skipped));
     }
     loaded.source = sections.at("init").text("from");
     return loaded;

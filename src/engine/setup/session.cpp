@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "checkpoints/store/store.hpp"
@@ -19,6 +20,7 @@
 #include "engine/setup/finetune.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/process.hpp"
+#include "engine/setup/published_task.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/init_from.hpp"
@@ -34,16 +36,37 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The data of a run. What eval.split names is there, unless nothing is evaluated.
-data::Splits open_data(const mpi::Communicator& world, const TrainRequest& request, const ResumeSettings& resume) {
+data::Splits open_data(const mpi::Communicator& world, const TrainRequest& request, const ResumeSettings& resume,
+                       const data::OpenOptions& options) {
   const Sections& sections = request.sections;
   const auto statistics = resumed_statistics(world, resume, request.checkpoint_directory);
-  data::Splits splits =
-      open_splits(world, sections.at("data"), request.registry, open_options(sections, request.registry), statistics);
+  data::Splits splits = open_splits(world, sections.at("data"), request.registry, options, statistics);
   world.all_or_throw([&] {
     const EvalSettings eval = EvalSettings::from(sections.at("eval"));
     if (eval.when != "never") split_of(splits, eval.split);
   });
   return splits;
+}
+
+/// Whether each of the names is among the others.
+bool are_among(const std::vector<std::string>& names, const std::vector<std::string>& others) {
+  return std::all_of(names.begin(), names.end(), [&others](const std::string& name) {
+    return std::find(others.begin(), others.end(), name) != others.end();
+  });
+}
+
+/// The data of a training. Classes have the order of a published model that contains all of them and keeps its head.
+data::Splits open_training_data(const mpi::Communicator& world, const TrainRequest& request,
+                                const ResumeSettings& resume) {
+  data::OpenOptions options = open_options(request.sections, request.registry);
+  data::Splits splits = open_data(world, request, resume, options);
+  const std::optional<Task> published = published_task(world, request.sections);
+  const bool keeps_head = request.sections.at("init").text("head") == "keep";
+  const std::vector<std::string> names = splits.train->task().class_names;
+  if (!published || !keeps_head || names.empty() || names == published->class_names) return splits;
+  if (!are_among(names, published->class_names)) return splits;
+  options.class_order = published->class_names;
+  return open_data(world, request, resume, options);
 }
 
 /// `from` itself if it is a checkpoint, else the newest one in it or in its folder ckpt.
@@ -128,8 +151,9 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   if (origin.run_id.empty()) origin.run_id = new_run_id(world);
   limit_starts(world, request.checkpoint_directory, trainer.progress().step, request.restarts, resume.max_starts);
   if (!restored) {
-    for (const std::string& difference : init_from(trainer.run().strategy, request.sections)) {
-      log::warning("init.partial skips: " + difference);
+    const InitDifferences skipped = init_from(trainer.run().strategy, request.sections);
+    if (!skipped.empty()) {
+      log::warning("init.partial skips " + std::to_string(skipped.size()) + " tensors" + table_of(skipped));
     }
   }
   if (request.on_start) request.on_start(trainer.progress().step, restored);
@@ -180,9 +204,10 @@ void log_start(Trainer& trainer, Strategy& strategy, const Sections& sections) {
 Outcome train(const mpi::Communicator& world, TrainRequest request) {
   ResumeSettings resume;
   world.all_or_throw([&] { resume = ResumeSettings::from(request.sections); });
-  data::Splits splits = open_data(world, request, resume);
+  data::Splits splits = open_training_data(world, request, resume);
   const std::unique_ptr<Strategy> strategy = make_strategy(request.sections, world, request.registry);
-  strategy->prepare(training_task(world, request.sections.at("model"), *splits.train));
+  const bool replaces_all = replaces_all_parameters(request.sections.at("init")) && !resume.restore.is_partial;
+  prepare_for_loading(*strategy, training_task(world, request.sections.at("model"), *splits.train), replaces_all);
   Trainer trainer(request.sections, *strategy, std::move(splits), request.registry);
   trainer.view().origin.environment_json = request.environment_json;
   trainer.view().extra = RunSettings::from(request.sections.at("run")).extra;

@@ -9,21 +9,24 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
+#include <optional>
 
 #include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/timm_config.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/renames.hpp"
 #include "core/text.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
+#include "engine/state/init_fit.hpp"
 #include "engine/state/init_names.hpp"
 #include "engine/state/model_tensors.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/renames.hpp"
 #include "models/adapted_weights.hpp"
+#include "models/initial_values.hpp"
 #include "parallel/store/parameter_store.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
@@ -34,24 +37,24 @@ namespace {
 using checkpoints::Archive;
 using checkpoints::Array;
 
-constexpr std::size_t kMaxShownDifferences = 20;
-
-using Live = std::map<std::string, at::Tensor>;
-
-Live tensors_of(const models::Model& model) {
-  Live live;
+LiveTensors tensors_of(const models::Model& model) {
+  LiveTensors live;
   for (const auto& item : model.named_parameters()) live.emplace(item.key(), item.value());
   for (const auto& item : model.named_buffers()) live.emplace(item.key(), item.value());
   return live;
 }
 
 /// Lockstep's own files with one model: the trained one, or its average.
-Archive read_any(const InitSettings& settings, const std::string& file, NameRules& rules) {
+Archive read_any(const InitSettings& settings, const std::string& file, const mpi::Communicator& host,
+                 NameRules& rules) {
   const bool is_own =
       std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
   if (!is_own) {
     std::vector<std::string> skipped;
-    Archive archive = checkpoints::read_foreign(file, &skipped);
+    Archive archive = checkpoints::read_foreign(file, {.skipped_classes = &skipped,
+                                                       .is_mapped = true,
+                                                       .part = static_cast<std::size_t>(host.rank()),
+                                                       .parts = static_cast<std::size_t>(host.size())});
     for (const std::string& what : skipped)
       log::warning("init.from: " + file + ": left out an object of class " + what);
     return archive;
@@ -63,112 +66,30 @@ Archive read_any(const InitSettings& settings, const std::string& file, NameRule
   return with_model(archive, is_average);
 }
 
-bool has_convertible_type(const Array& saved, const at::Tensor& live) {
-  const at::ScalarType type = parallel::scalar_type_of(saved.dtype);
-  return type == live.scalar_type() || (at::isFloatingType(type) && live.is_floating_point());
-}
-
-bool is_below(const std::string& name, const std::string& module) {
-  return !module.empty() && name.starts_with(module + ".");
-}
-
-bool is_counter(const std::string& name) { return name.ends_with("num_batches_tracked"); }
-
-/// What happens to a tensor of the file.
-enum class Fit { same, channels, positions, none };
-
-Fit fit_of(const std::string& name, const StoredTensor& saved, const at::Tensor& live, const models::Anatomy& anatomy,
-           const InitSettings& settings) {
-  const std::vector<std::int64_t> shape = live.sizes().vec();
-  if (!has_convertible_type(*saved.array, live)) return Fit::none;
-  if (saved.shape == shape) return Fit::same;
-  if (saved.shape.size() != shape.size()) return Fit::none;
-  if (settings.adapts_channels && name == anatomy.stem + ".weight" && shape.size() > 1) {
-    std::vector<std::int64_t> adapted = saved.shape;
-    adapted[1] = shape[1];
-    if (adapted == shape && saved.shape[1] > 0) return Fit::channels;
-  }
-  const bool is_grid = settings.resizes_positions && !anatomy.positions.empty() && name == anatomy.positions;
-  if (is_grid && saved.shape.size() == 3 && saved.shape[2] == shape[2] && saved.shape[0] == 1) {
-    const std::int64_t cells = saved.shape[1] - anatomy.prefix_tokens;
-    const auto side =
-        static_cast<std::int64_t>(std::llround(std::sqrt(static_cast<double>(std::max<std::int64_t>(cells, 0)))));
-    if (cells > 0 && side * side == cells) return Fit::positions;
-  }
-  return Fit::none;
-}
-
-std::string shape_text(DType dtype, const std::vector<std::int64_t>& shape) {
-  std::string text;
-  for (const std::int64_t dimension : shape) text += (text.empty() ? "" : ", ") + std::to_string(dimension);
-  return std::string(name_of(dtype)) + " [" + text + "]";
-}
-
-/// A first convolution with another kernel belongs to another stem of the same family.
-std::string stem_remark(const StoredTensor& saved, const at::Tensor& live) {
-  const bool has_kernels = saved.shape.size() == 4 && live.dim() == 4;
-  if (!has_kernels || saved.shape[2] == live.size(2)) return "";
-  const std::string stem = saved.shape[2] == 7 ? "imagenet" : saved.shape[2] == 3 ? "small" : "";
-  return stem.empty() ? "" : " (weights of another stem: set model.stem=" + stem + ")";
-}
-
-std::vector<std::string> differences_of(const StoredTensors& stored, const Live& live, const models::Anatomy& anatomy,
-                                        const InitSettings& settings) {
-  std::vector<std::string> differences;
-  for (const auto& [name, tensor] : live) {
-    const auto found = stored.find(name);
-    if (settings.resets_head && is_below(name, anatomy.head)) continue;
-    if (found == stored.end()) {
-      // Of a tied weight one name is enough.
-      const bool has_other_name = std::any_of(live.begin(), live.end(), [&](const auto& other) {
-        return other.second.is_same(tensor) && stored.contains(other.first);
-      });
-      if (has_other_name || is_counter(name)) continue;
-      differences.push_back("'" + name + "' is missing");
-    } else if (fit_of(name, found->second, tensor, anatomy, settings) == Fit::none) {
-      std::string remark;
-      if (name == anatomy.stem + ".weight") remark = stem_remark(found->second, tensor);
-      if (is_below(name, anatomy.head)) remark = " (another number of classes: see init.head)";
-      differences.push_back("'" + name + "' is " + shape_text(found->second.array->dtype, found->second.shape) +
-                            ", the model has " + shape_text(parallel::dtype_of(tensor, name), tensor.sizes().vec()) +
-                            remark);
-    }
-  }
-  for (const auto& [name, saved] : stored) {
-    const bool is_expected = live.contains(name) || is_counter(name);
-    if (!is_expected && !(settings.resets_head && is_below(name, anatomy.head))) {
-      differences.push_back("'" + name + "' is not in the model");
-    }
-  }
-  return differences;
-}
-
-[[noreturn]] void refuse(const std::string& path, const std::vector<std::string>& differences) {
-  std::string text;
-  for (std::size_t i = 0; i < std::min(kMaxShownDifferences, differences.size()); ++i)
-    text += (i == 0 ? "" : "; ") + differences[i];
-  if (differences.size() > kMaxShownDifferences)
-    text += "; and " + std::to_string(differences.size() - kMaxShownDifferences) + " more";
-  throw CheckpointError(path, "does not fit the model: " + text +
-                                  "; use init.rename if names differ, or init.partial to load only the matching ones")
+[[noreturn]] void refuse(const std::string& path, const InitDifferences& differences) {
+  throw CheckpointError(path, "does not fit the model (" + std::to_string(differences.size()) +
+                                  (differences.size() == 1 ? " tensor differs" : " tensors differ") +
+                                  "); use init.rename if names differ, or init.partial to load only the matching ones" +
+                                  table_of(differences))
       .as(CheckpointFault::incompatible);
 }
 
 /// What the model takes from the files.
 struct Source {
-  std::vector<Archive> archives = {};         // in the order of the files
-  StoredTensors stored = {};                  // of all archives
-  std::vector<std::string> differences = {};  // from the model
+  std::vector<Archive> archives = {};  // in the order of the files
+  StoredTensors stored = {};           // of all archives
+  InitDifferences differences = {};    // from the model
 };
 
-Source read_source_of(const InitSettings& settings, const Live& live, const models::Anatomy& anatomy) {
+Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
+                      const mpi::Communicator& host) {
   Source source;
   const auto is_known = [&live](const std::string& name) { return live.contains(name); };
   source.archives.reserve(settings.files.size());  // tensors refer to arrays inside
   for (const std::string& file : settings.files) {
     NameRules rules{
         .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
-    source.archives.push_back(read_any(settings, file, rules));
+    source.archives.push_back(read_any(settings, file, host, rules));
     StoredTensors tensors = find_tensors(source.archives.back(), rules, is_known);
     if (tensors.empty() && rules.weights == "average") {
       throw ConfigError(settings.weights_cited_as + ": " + file + " contains no average of the weights");
@@ -207,9 +128,9 @@ std::string counts_text(const std::map<std::string, std::pair<int, int>>& counts
 KeySpecs InitSettings::keys() {
   return {
       keys::text("init.from", "",
-                 "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file. Of several "
-                 "files, separated by commas, later ones replace tensors of earlier ones. Ignored when the run "
-                 "resumes"),
+                 "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, or a folder "
+                 "of timm. Of several files, separated by commas, later ones replace tensors of earlier ones. Ignored "
+                 "when the run resumes"),
       weights_key(
           "init.weights",
           "Weights to read if init.from contains trained ones and their average, as a checkpoint or a .pth file "
@@ -237,7 +158,12 @@ KeySpecs InitSettings::keys() {
 InitSettings InitSettings::from(const Section& init) {
   const std::string& from = init.text("from");
   if (from.empty()) return {};  // nothing else is used
-  return {.files = std::filesystem::exists(from) ? std::vector{from} : words_in(from),
+  std::vector<std::string> files = std::filesystem::exists(from) ? std::vector{from} : words_in(from);
+  for (std::string& file : files) {
+    const std::string weights = checkpoints::weights_file_in(file);
+    if (!weights.empty()) file = weights;
+  }
+  return {.files = std::move(files),
           .weights = init.text("weights"),
           .weights_cited_as = init.cite("weights"),
           .is_partial = init.boolean("partial"),
@@ -248,16 +174,17 @@ InitSettings InitSettings::from(const Section& init) {
           .renames = renames_of(init)};
 }
 
-std::vector<std::string> init_from(Strategy& strategy, const InitSettings& settings) {
+InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
   if (settings.files.empty()) return {};
   const models::Model& model = strategy.model().model();
   const models::Anatomy anatomy = model.anatomy();
+  const mpi::Communicator host = strategy.world().split_by_host();
   Source source;
   strategy.world().all_or_throw([&] {
     if (settings.resets_head && anatomy.head.empty()) {
       throw ConfigError("init.head=reset: this model does not name its last layer; use init.partial");
     }
-    source = read_source_of(settings, tensors_of(model), anatomy);
+    source = read_source_of(settings, tensors_of(model), anatomy, host);
   });
   const torch::NoGradGuard no_grad;
   const auto fit = [&](const NamedTensor& live) {
@@ -268,11 +195,15 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
   };
   const auto take = [&](const NamedTensor& live) {
     const Fit how = fit(live);
-    if (how != Fit::none) live.tensor.copy_(adapted(source.stored.at(live.name), live.tensor, how, anatomy));
+    if (how != Fit::none) {
+      const StoredTensor& saved = source.stored.at(live.name);
+      live.tensor.copy_(adapted(saved, live.tensor, how, anatomy));
+      checkpoints::release_pages(*saved.array);
+    }
     if (!source.stored.contains(live.name) && is_counter(live.name)) live.tensor.zero_();
   };
   const std::vector<NamedTensor> parameters = parameters_of(model);
-  write_parameters({&strategy.model().store()}, parameters, take);
+  write_divided_parameters({&strategy.model().store()}, parameters, take);
   for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
 
   std::map<std::string, std::pair<int, int>> counts;
@@ -289,11 +220,23 @@ std::vector<std::string> init_from(Strategy& strategy, const InitSettings& setti
   return source.differences;
 }
 
-std::vector<std::string> init_from(Strategy& strategy, const Sections& sections) {
+InitDifferences init_from(Strategy& strategy, const Sections& sections) {
   InitSettings settings;
   strategy.world().all_or_throw([&] { settings = InitSettings::from(sections.at("init")); });
   settings.model = sections.at("model").text("name");
   return init_from(strategy, settings);
+}
+
+void prepare_for_loading(Strategy& strategy, const Task& task, bool replaces_all) {
+  std::optional<models::PendingValues> pending;
+  // Copies of higher precision and local averages begin with the initial values.
+  const bool has_copies = strategy.param_dtype().is_half() || strategy.post_local() != nullptr;
+  if (replaces_all && !has_copies) pending.emplace();
+  strategy.prepare(task);
+}
+
+bool replaces_all_parameters(const Section& init) {
+  return !init.text("from").empty() && !init.boolean("partial") && init.text("head") == "keep";
 }
 
 }  // namespace lockstep::engine

@@ -3,6 +3,7 @@
 
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
+#include <lockstep/core/task.hpp>
 
 #include <string>
 #include <vector>
@@ -27,20 +28,42 @@ struct InitSettings {
   Renames renames = {};                 ///< of names in the file
 
   static KeySpecs keys();
-  /// @throws ConfigError  a value that its key does not accept
+  /// @throws ConfigError      a value that its key does not accept
+  /// @throws CheckpointError  a folder of a model has no weights
   static InitSettings from(const Section& init);
 };
+
+/// A tensor that a file and the model do not have in the same form.
+struct InitDifference {
+  std::string name;
+  std::string in_file;   ///< type and shape; empty = missing
+  std::string in_model;  ///< the same
+  std::string remedy;    ///< what to do; empty = see init.rename and init.partial
+};
+
+using InitDifferences = std::vector<InitDifference>;
+
+/// A line break, and a table with up to 20 differences and the number of the others.
+std::string table_of(const InitDifferences& differences);
 
 /// Takes initial parameters and buffers from files, if the settings name some: a Lockstep checkpoint, or a safetensors,
 /// PyTorch, npz or HDF5 file. See find_tensors for how tensors of a file are found. Values of another floating type
 /// are converted. A missing counter num_batches_tracked is 0.
 ///
-/// Collective; every rank reads the file.
-/// @return  what was skipped because the settings take a part, for the log
-/// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: all of them, on every
+/// Files other than checkpoints are mapped, so that the ranks of a host share one copy in memory, and each tensor is
+/// converted while it is copied to its place.
+///
+/// Collective.
+/// @return  what was skipped because the settings take a part
+/// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: a table of them, on every
 /// rank
-std::vector<std::string> init_from(Strategy& strategy, const InitSettings& settings);
+InitDifferences init_from(Strategy& strategy, const InitSettings& settings);
 /// With the settings of the sections `init` and `model`.
-std::vector<std::string> init_from(Strategy& strategy, const Sections& sections);
+InitDifferences init_from(Strategy& strategy, const Sections& sections);
+
+/// Strategy::prepare, without initial values if `replaces_all`: the caller then gives every parameter a value.
+void prepare_for_loading(Strategy& strategy, const Task& task, bool replaces_all);
+/// Whether init_from, or a resume instead of it, gives every parameter of the model a value.
+bool replaces_all_parameters(const Section& init);
 
 }  // namespace lockstep::engine

@@ -80,8 +80,8 @@ std::ptrdiff_t known_in(const StoredTensors& tensors, const IsKnown& is_known) {
   return std::count_if(tensors.begin(), tensors.end(), [&](const auto& item) { return is_known(item.first); });
 }
 
-/// The form of the names with most known ones.
-StoredTensors best_form(const StoredTensors& tensors, const NameRules& rules, const IsKnown& is_known) {
+/// The names of a group as they are, without prefixes, and mapped.
+std::vector<StoredTensors> forms_of(const StoredTensors& tensors, const NameRules& rules) {
   std::vector<StoredTensors> forms = {tensors, without_wrappers(tensors)};
   if (all_have(forms.back(), kModelPrefix)) forms.push_back(without_wrappers(without(forms.back(), kModelPrefix)));
   const checkpoints::NameMap* const map =
@@ -92,6 +92,12 @@ StoredTensors best_form(const StoredTensors& tensors, const NameRules& rules, co
   } else {
     for (std::size_t i = 0; i < count; ++i) forms.push_back(mapped(forms[i], *map));
   }
+  return forms;
+}
+
+/// The form of the names with most known ones.
+StoredTensors best_form(const StoredTensors& tensors, const NameRules& rules, const IsKnown& is_known) {
+  const std::vector<StoredTensors> forms = forms_of(tensors, rules);
   return *std::max_element(forms.begin(), forms.end(), [&](const StoredTensors& a, const StoredTensors& b) {
     return known_in(a, is_known) < known_in(b, is_known);
   });
@@ -105,6 +111,18 @@ std::size_t order_of(const std::string& group) {
 }
 
 }  // namespace
+
+std::vector<StoredTensors> tensor_forms(const Archive& archive, const NameRules& rules) {
+  const Groups groups = groups_of(archive, rules.renames);
+  std::vector<std::pair<std::size_t, const StoredTensors*>> ordered;
+  for (const auto& [group, tensors] : groups) ordered.emplace_back(order_of(group), &tensors);
+  std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+  std::vector<StoredTensors> forms;
+  for (const auto& [order, tensors] : ordered) {
+    for (StoredTensors& form : forms_of(*tensors, rules)) forms.push_back(std::move(form));
+  }
+  return forms;
+}
 
 StoredTensors find_tensors(const Archive& archive, const NameRules& rules, const IsKnown& is_known) {
   StoredTensors best;

@@ -29,6 +29,10 @@ struct NameRules {
   std::string weights = "auto";  ///< auto, trained or average
 };
 
+/// The tensors of every group of a file in every form that their names can have: as they are, without the prefixes of
+/// wrappers, and by the map of `rules.model`. Groups are in the order in which they are looked for.
+std::vector<StoredTensors> tensor_forms(const checkpoints::Archive& archive, const NameRules& rules);
+
 /// The tensors of the group of a file that has most of the model's names. Of several such groups, the averaged weights
 /// or those under the usual keys of training scripts come first. Prefixes that wrappers of Python add to every name are
 /// removed, and the names of another library are mapped, if the result fits better.

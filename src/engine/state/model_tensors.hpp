@@ -27,4 +27,9 @@ std::vector<NamedTensor> buffers_of(const models::Model& model);
 void write_parameters(const std::vector<parallel::ParameterStore*>& stores, const std::vector<NamedTensor>& parameters,
                       const std::function<void(const NamedTensor&)>& write);
 
+/// The same, but the ranks of a host that share one copy divide the parameters of a store, by their sizes.
+void write_divided_parameters(const std::vector<parallel::ParameterStore*>& stores,
+                              const std::vector<NamedTensor>& parameters,
+                              const std::function<void(const NamedTensor&)>& write);
+
 }  // namespace lockstep::engine

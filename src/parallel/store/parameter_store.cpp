@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/memory.hpp"
+#include "models/initial_values.hpp"
 #include "mpi/shared_region.hpp"
 #include "parallel/ddp/step_recorder.hpp"
 #include "parallel/sharding/shards.hpp"
@@ -112,6 +113,7 @@ ParameterStore::ParameterStore(std::vector<NamedParameter> parameters, const mpi
     const optim::Block& block = blocks_.back();
     const std::size_t bytes = static_cast<std::size_t>(block.count) * size_of(kind.dtype);
     const std::span<std::byte> values(block.parameters, bytes);
+    if (models::PendingValues::are_pending()) continue;
     if (is_on_gpu()) {
       collectives.broadcast(values, 0);
     } else if (host_.is_root()) {
@@ -197,7 +199,7 @@ void ParameterStore::add_block(DType dtype, const std::vector<std::size_t>& memb
     at::Tensor& tensor = parameters_[members[s]].tensor;
     const at::Tensor view = view_of(block.parameters + static_cast<std::size_t>(block.segments[s].offset) * element,
                                     tensor, memory_.back());
-    if (host_.is_root() && tensor.numel() > 0) {
+    if (host_.is_root() && tensor.numel() > 0 && !models::PendingValues::are_pending()) {
       const torch::NoGradGuard no_grad;
       view.copy_(tensor);
     }

@@ -21,9 +21,19 @@ namespace {
 
 constexpr std::int64_t kShownClasses = 3;
 constexpr std::int64_t kShownValues = 4;
-constexpr const char* kStyle = "<style>.pictures{grid-template-columns:repeat(auto-fill,minmax(9rem,1fr))}</style>\n";
+constexpr const char* kStyle =
+    "<style>.pictures{grid-template-columns:repeat(auto-fill,minmax(9rem,1fr))}"
+    ".pictures img{margin:0 auto}"
+    ".pictures figcaption{overflow-wrap:anywhere;text-align:left}</style>\n";
 
-std::string percent(double probability) { return fmt::format("{:.1f} %", 100 * probability); }
+std::string percent(double probability) { return fmt::format("{:.1f}\u00a0%", 100 * probability); }
+
+/// The lines of a caption with commas between them.
+std::string in_one_line(const std::string& caption) {
+  std::string text;
+  for (const char c : caption) text += c == '\n' ? ", " : std::string(1, c);
+  return text;
+}
 
 std::string values_text(const at::Tensor& values) {
   const at::Tensor flat = values.flatten().to(at::kDouble);
@@ -126,7 +136,7 @@ std::string PageSamples::caption_of(const engine::BatchPredictions& predictions,
   } else if (predictions.masks.defined() && score_of(predictions, i).error >= 0) {
     words.push_back(percent(1 - score_of(predictions, i).error) + " of the pixels are right");
   }
-  return joined(words, ", ");
+  return joined(words, "\n");
 }
 
 void PageSamples::add(const engine::BatchPredictions& predictions, const batch::Batch& given) {
@@ -191,10 +201,10 @@ std::string PageSamples::page(const mpi::Communicator& world, std::vector<std::v
   std::vector<std::vector<std::string>> rows;
   for (const Sample& sample : all) {
     if (sample.png.empty()) {
-      rows.push_back({std::to_string(sample.index), sample.caption});
+      rows.push_back({std::to_string(sample.index), in_one_line(sample.caption)});
       continue;
     }
-    figures += report::html_figure({.alt = sample.caption,
+    figures += report::html_figure({.alt = in_one_line(sample.caption),
                                     .caption = sample.caption,
                                     .is_marked = sample.is_wrong,
                                     .height = sample.height,

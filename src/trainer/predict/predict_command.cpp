@@ -27,6 +27,8 @@ void adapt_data(WeightsRequest& request) {
     const bool takes_all = config.section("predict").text("split") == "auto" && !is_chosen("val_fraction");
     if (takes_all) config.set("data.val_fraction", "0", "derived");
   }
+  const bool has_no_targets = data.has("unlabelled") && is_chosen("unlabelled") && data.boolean("unlabelled");
+  if (has_no_targets && data.has("target") && is_of_run("target")) config.set("data.target", "class", "derived");
   if (data.text("on_error") == "replace" && is_chosen("on_error")) {
     throw ConfigError(data.cite("on_error") +
                       ": predictions of a replaced image would have the name of another one; use data.exclude");

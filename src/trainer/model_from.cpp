@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "trainer/model_from.hpp"
+
+#include <lockstep/core/error.hpp>
+#include <lockstep/engine/registry.hpp>
+
+#include <nlohmann/json.hpp>
+
+#include <algorithm>
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/model_description.hpp"
+#include "core/table.hpp"
+#include "engine/state/init_names.hpp"
+#include "engine/state/renames.hpp"
+
+namespace lockstep::trainer {
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Keys with their values, in order.
+using Settings = std::vector<std::pair<std::string, std::string>>;
+
+bool is_default(const config::Config& config, const std::string& key) {
+  return config.section(config::section_of(key)).is_default(config::key_of(key));
+}
+
+checkpoints::ModelDescription described_folder(const std::string& folder, const Job& job,
+                                               const config::Config& config) {
+  const Section& model = config.section("model");
+  checkpoints::ModelDescription description =
+      checkpoints::describe_model(checkpoints::read_timm_config(folder), names_of(job.registry.models));
+  if (!model.is_default("name") && model.text("name") != description.name) {
+    throw ConfigError(model.cite("name") + " is " + model.text("name") + ", but " + folder + " contains a model " +
+                      description.name + "; remove model.name");
+  }
+  return description;
+}
+
+/// The model of the tensors of a file. With model.name, the user states the model.
+checkpoints::ModelDescription identified_file(const std::string& path, const config::Config& config) {
+  if (checkpoints::kind_of(path) == checkpoints::FileKind::lockstep) {
+    throw ConfigError(config.section("model").cite("from") + ": " + path +
+                      " is a Lockstep checkpoint, which contains its own configuration; use --from, or init.from");
+  }
+  if (!is_default(config, "model.name")) return {.name = config.section("model").text("name")};
+  const checkpoints::Archive archive = checkpoints::read_foreign(path, {.is_mapped = true});
+  engine::NameRules rules{.renames = engine::renames_of(config.section("init")),
+                          .family = config.section("init").text("family")};
+  for (const char* const family : {"", "vit", "convnext"}) {  // those with a map of names
+    rules.model = family;
+    for (const engine::StoredTensors& form : engine::tensor_forms(archive, rules)) {
+      checkpoints::TensorShapes shapes;
+      for (const auto& [name, tensor] : form) shapes.emplace(name, tensor.shape);
+      if (const auto description = checkpoints::identify_model(shapes)) return *description;
+    }
+  }
+  throw CheckpointError(path,
+                        "the names and shapes of its tensors are not those of a ResNet, ViT, ConvNeXt or U-Net; set "
+                        "model.name and the sizes of the model, and init.from instead of model.from")
+      .as(CheckpointFault::incompatible);
+}
+
+bool reads_images(const Job& job, const config::Config& config) {
+  const std::string& name = config.section("data").text("name");
+  const auto source = std::find_if(job.registry.sources.begin(), job.registry.sources.end(),
+                                   [&name](const data::Source& row) { return row.name == name; });
+  return source != job.registry.sources.end() &&
+         std::any_of(source->keys.begin(), source->keys.end(),
+                     [](const KeySpec& key) { return key.name == "data.val_transform"; });
+}
+
+/// Transforms of evaluation, and those of training without augmentation by color. Keys that are set win.
+void add_transforms(const checkpoints::PretrainedImages& images, const std::string& path, const config::Config& config,
+                    Settings& settings) {
+  const std::string size = std::to_string(images.height);
+  const bool has_preset = !config.section("data").text("preset").empty();
+  if (is_default(config, "data.val_transform")) {
+    for (const std::string& line : checkpoints::evaluation_lines(images, path)) {
+      settings.emplace_back("data.val_transform", line);
+    }
+    if (is_default(config, "data.transform") && !has_preset) {
+      settings.emplace_back("data.transform", "random_resized_crop,size=" + size + ",filter=" + images.interpolation);
+      settings.emplace_back("data.transform", "horizontal_flip");
+      settings.emplace_back("data.transform", checkpoints::normalise_line(images));
+    }
+    settings.emplace_back("data.image_size", size);
+  }
+  const bool adapts = config.section("init").boolean("adapt_channels");
+  if (!adapts && (images.channels == 1 || images.channels == 3)) {
+    settings.emplace_back("data.channels", std::to_string(images.channels));
+  }
+}
+
+struct Expansion {
+  Settings settings;
+  std::string normalise;
+};
+
+Expansion expansion_of(const std::string& from, const Job& job, const config::Config& config) {
+  const bool is_folder = fs::is_directory(from) || !fs::exists(from);
+  const checkpoints::ModelDescription model =
+      is_folder ? described_folder(from, job, config) : identified_file(from, config);
+  Expansion expansion;
+  expansion.settings.emplace_back("model.name", model.name);
+  for (const auto& [key, value] : model.keys) expansion.settings.emplace_back("model." + key, value);
+  expansion.settings.emplace_back("init.from", from);
+  const Section& data = config.section("data");
+  if (!is_folder && data.has("unlabelled") && data.boolean("unlabelled") && model.classes > 0) {
+    expansion.settings.emplace_back("data.classes", std::to_string(model.classes));
+  }
+  if (model.images && reads_images(job, config)) {
+    add_transforms(*model.images, (fs::path(from) / checkpoints::kConfigFile).string(), config, expansion.settings);
+    expansion.normalise = checkpoints::normalise_line(*model.images);
+  }
+  return expansion;
+}
+
+}  // namespace
+
+std::string expand_model_from(const Job& job, config::Config& config) {
+  const std::string from = config.section("model").text("from");
+  if (from.empty()) return "";
+  std::string text;
+  job.world.all_or_throw([&] {
+    if (!job.world.is_root()) return;
+    const Expansion expansion = expansion_of(from, job, config);
+    const auto replace = nlohmann::json::error_handler_t::replace;
+    text = nlohmann::json({expansion.settings, expansion.normalise}).dump(-1, ' ', false, replace);
+  });
+  const nlohmann::json agreed = nlohmann::json::parse(job.world.broadcast(text));
+  job.world.all_or_throw([&] {
+    const std::string origin = "model.from = " + from;
+    for (const auto& [key, value] : agreed[0].get<Settings>()) {
+      const std::string& set_by = config.section(config::section_of(key)).origin(config::key_of(key));
+      if (set_by == "default" || set_by == origin) config.set(key, value, origin);
+    }
+  });
+  return agreed[1].get<std::string>();
+}
+
+}  // namespace lockstep::trainer
