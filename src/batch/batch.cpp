@@ -105,6 +105,7 @@ Batch Batch::share() const {
   shared.values_ = values_;
   shared.size_ = size_;
   shared.roles_ = roles_;
+  shared.byte_tables_ = byte_tables_;
   shared.draws_ = draws_;
   return shared;
 }

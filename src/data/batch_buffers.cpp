@@ -16,18 +16,25 @@ namespace {
 
 bool is_same_layout(const std::vector<Field>& a, const std::vector<Field>& b) {
   return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const Field& x, const Field& y) {
-    return x.name == y.name && x.shape == y.shape && x.dtype == y.dtype;
+    return x.name == y.name && x.shape == y.shape && x.dtype == y.dtype && x.format == y.format;
   });
+}
+
+at::MemoryFormat format_of(const Field& field, bool prefers_channels_last) {
+  const bool is_last = field.format == FieldFormat::channels_last ||
+                       (field.format == FieldFormat::any && prefers_channels_last && field.shape.size() == 3);
+  return is_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
 }  // namespace
 
-BatchBuffer::BatchBuffer(const std::vector<Field>& layout, std::int64_t rows, bool pins_memory)
+BatchBuffer::BatchBuffer(const std::vector<Field>& layout, std::int64_t rows, const BufferOptions& options)
     : layout_(layout), row_count_(rows), views_(static_cast<std::size_t>(rows)), rows_(static_cast<std::size_t>(rows)) {
   for (const Field& field : layout) {
     std::vector<std::int64_t> shape = {rows};
     shape.insert(shape.end(), field.shape.begin(), field.shape.end());
-    whole_.push_back(at::empty(shape, at::TensorOptions(field.dtype).pinned_memory(pins_memory)));
+    whole_.push_back(at::empty(shape, at::TensorOptions(field.dtype).pinned_memory(options.pins_memory),
+                               format_of(field, options.prefers_channels_last)));
     for (std::size_t i = 0; i < rows_.size(); ++i) {
       views_[i].push_back(whole_.back().select(0, static_cast<std::int64_t>(i)));
     }
@@ -88,12 +95,12 @@ batch::ValueMap BatchBuffer::tensors(std::int64_t rows) const {
 std::shared_ptr<BatchBuffer> BatchBuffers::acquire(const std::vector<Field>& layout, std::int64_t rows) {
   // LibTorch's allocator of page-locked memory reuses a block as soon as the copies to the GPU are finished, which the
   // references to a tensor do not show. So a new buffer there costs no allocation by the system.
-  if (pins_memory_) return std::make_shared<BatchBuffer>(layout, rows, true);
+  if (options_.pins_memory) return std::make_shared<BatchBuffer>(layout, rows, options_);
   const auto found = std::find_if(buffers_.begin(), buffers_.end(), [&](const auto& buffer) {
     return buffer.use_count() == 1 && buffer->fits(layout, rows) && buffer->is_free();
   });
   std::shared_ptr<BatchBuffer> buffer =
-      found != buffers_.end() ? *found : std::make_shared<BatchBuffer>(layout, rows, false);
+      found != buffers_.end() ? *found : std::make_shared<BatchBuffer>(layout, rows, options_);
   if (found != buffers_.end()) buffers_.erase(found);
   if (buffers_.size() >= max_) buffers_.erase(buffers_.begin());
   buffers_.push_back(buffer);

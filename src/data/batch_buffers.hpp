@@ -10,10 +10,15 @@
 
 namespace lockstep::data {
 
+struct BufferOptions {
+  bool pins_memory = false;            ///< use page-locked memory
+  bool prefers_channels_last = false;  ///< the order of fields of any order
+};
+
 /// The tensors of one batch and their views for each sample, which are allocated once and used for many batches.
 class BatchBuffer {
  public:
-  BatchBuffer(const std::vector<Field>& layout, std::int64_t rows, bool pins_memory);
+  BatchBuffer(const std::vector<Field>& layout, std::int64_t rows, const BufferOptions& options = {});
 
   bool fits(const std::vector<Field>& layout, std::int64_t rows) const;
   /// Whether nothing outside this buffer refers to its memory.
@@ -42,14 +47,14 @@ class BatchBuffer {
 class BatchBuffers {
  public:
   /// @param max  number of buffers that are kept
-  BatchBuffers(std::size_t max, bool pins_memory) : max_(max), pins_memory_(pins_memory) {}
+  BatchBuffers(std::size_t max, const BufferOptions& options) : max_(max), options_(options) {}
 
   /// A buffer for a batch of `rows` samples. Not thread-safe.
   std::shared_ptr<BatchBuffer> acquire(const std::vector<Field>& layout, std::int64_t rows);
 
  private:
   std::size_t max_;
-  bool pins_memory_;
+  BufferOptions options_;
   std::vector<std::shared_ptr<BatchBuffer>> buffers_;  ///< the most recently used one is the last
 };
 

@@ -53,7 +53,7 @@ void SampleDataset::fill(const batch::Draw&, batch::ValueMap&) const {
 }
 
 batch::Batch SampleDataset::get(std::span<const batch::Draw> draws) const {
-  SampleBatch batch(*this, draws, nullptr);
+  SampleBatch batch(*this, draws, layout(), nullptr);
   for (std::size_t i = 0; i < draws.size(); ++i) batch.load(i);
   return batch.finish();
 }

@@ -92,7 +92,12 @@ class Loader::Impl {
     const batch::Roles roles = dataset_->roles();
     if (roles != batch::Roles()) roles_ = std::make_shared<const batch::Roles>(roles);
     slots_.resize(static_cast<std::size_t>(options_.workers > 0 ? options_.prefetch : 1));
-    buffers_.emplace(slots_.size() + 1, options_.pins_memory);
+    if (samples_ != nullptr) {
+      if (options_.prefers_bytes) layout_ = samples_->byte_layout();
+      if (layout_.empty()) layout_ = samples_->layout();
+    }
+    buffers_.emplace(slots_.size() + 1, BufferOptions{.pins_memory = options_.pins_memory,
+                                                      .prefers_channels_last = options_.prefers_channels_last});
     for (int i = 0; i < options_.workers; ++i) workers_.push_back(std::make_unique<Worker>());
     for (const auto& worker : workers_) {
       worker->thread = std::jthread([this, &self = *worker](const std::stop_token& stop) { work(stop, self); });
@@ -134,7 +139,7 @@ class Loader::Impl {
       Planned planned = take_plan(k);
       if (planned.error) std::rethrow_exception(planned.error);
       slot.draws = std::move(planned.draws);
-      if (samples_ != nullptr) slot.samples.emplace(*samples_, slot.draws, &*buffers_);
+      if (samples_ != nullptr) slot.samples.emplace(*samples_, slot.draws, layout_, &*buffers_);
       slot.pieces = samples_ != nullptr ? slot.draws.size() : 1;
     } catch (...) {
       slot.error = std::current_exception();
@@ -369,6 +374,7 @@ class Loader::Impl {
 
   std::shared_ptr<const Dataset> dataset_;
   const SampleDataset* samples_;  ///< the data set, if it gives single samples; null = it gives batches
+  std::vector<Field> layout_;     ///< of the samples
   std::shared_ptr<const batch::Roles> roles_;
   Plan plan_;
   LoaderOptions options_;

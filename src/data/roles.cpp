@@ -51,6 +51,7 @@ class WithRoles : public Dataset {
   std::vector<std::int64_t> labels() const override { return are_own_ ? dataset_->labels() : Dataset::labels(); }
   std::vector<double> aspect_ratios() const override { return dataset_->aspect_ratios(); }
   std::string sample_name(std::int64_t index) const override { return dataset_->sample_name(index); }
+  LoadTimes load_times() const override { return dataset_->load_times(); }
 
   batch::Batch get(std::span<const batch::Draw> draws) const override {
     batch::Batch batch = dataset_->get(draws);

@@ -29,12 +29,16 @@ namespace {
 
 }  // namespace
 
-SampleBatch::SampleBatch(const SampleDataset& dataset, std::span<const batch::Draw> draws, BatchBuffers* buffers)
-    : dataset_(&dataset), draws_(draws), values_(draws.size()) {
-  const std::vector<Field> layout = dataset.layout();
+SampleBatch::SampleBatch(const SampleDataset& dataset, std::span<const batch::Draw> draws,
+                         const std::vector<Field>& layout, BatchBuffers* buffers)
+    : dataset_(&dataset),
+      draws_(draws),
+      has_bytes_(
+          std::any_of(layout.begin(), layout.end(), [](const Field& field) { return field.dtype == at::kByte; })),
+      values_(draws.size()) {
   if (layout.empty()) return;
   buffer_ = buffers != nullptr ? buffers->acquire(layout, std::ssize(draws))
-                               : std::make_shared<BatchBuffer>(layout, std::ssize(draws), false);
+                               : std::make_shared<BatchBuffer>(layout, std::ssize(draws));
 }
 
 void SampleBatch::load(std::size_t i) {
@@ -67,6 +71,7 @@ batch::Batch SampleBatch::finish() {
     batch = batch::collated(values_, draws_);
   }
   for (auto& [name, tensor] : buffer_->tensors(std::ssize(draws_))) batch.set(name, std::move(tensor));
+  if (has_bytes_) batch.set_byte_tables(dataset_->byte_tables());
   return batch;
 }
 

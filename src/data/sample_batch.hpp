@@ -16,8 +16,10 @@ namespace lockstep::data {
 class SampleBatch {
  public:
   /// @param draws    must outlive the batch
+  /// @param layout   layout() or byte_layout() of the data set
   /// @param buffers  null = the batch gets new memory
-  SampleBatch(const SampleDataset& dataset, std::span<const batch::Draw> draws, BatchBuffers* buffers);
+  SampleBatch(const SampleDataset& dataset, std::span<const batch::Draw> draws, const std::vector<Field>& layout,
+              BatchBuffers* buffers);
 
   /// Loads sample i. Thread-safe for different samples.
   /// @throws DataError  it cannot be read; exceptions of other libraries become a DataError
@@ -31,6 +33,7 @@ class SampleBatch {
 
   const SampleDataset* dataset_;
   std::span<const batch::Draw> draws_;
+  bool has_bytes_;                       ///< a field is uint8
   std::shared_ptr<BatchBuffer> buffer_;  ///< null = the data set has no layout
   std::vector<batch::Value> values_;     ///< of each sample; without the tensors of the buffer
 };

@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "models/channels_last.hpp"
 #include "models/initial_values.hpp"
 #include "models/rows.hpp"
 #include "models/sequence.hpp"
@@ -150,9 +151,8 @@ class ConvNext : public Model {
 
   /// [N, C, H, W] -> [N, classes]
   at::Tensor forward(const at::Tensor& input) override {
-    // With the channels innermost, the norms and linear layers of a block need no copies. A clone, because images of
-    // one channel would count as contiguous in any format.
-    return run(*head_, run(*stages_, run(*stem_, input.clone(at::MemoryFormat::ChannelsLast))));
+    // With the channels innermost, the norms and linear layers of a block need no copies.
+    return run(*head_, run(*stages_, run(*stem_, channels_last(input))));
   }
 
   /// The convolution between two stages belongs to the first block behind it.
@@ -170,6 +170,7 @@ class ConvNext : public Model {
   }
 
   Anatomy anatomy() const override { return {.head = "head.fc", .stem = "stem.0"}; }
+  bool prefers_channels_last() const override { return true; }
 
  private:
   void initialize() {

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/channels_last.hpp"
 #include "models/rows.hpp"
 
 namespace lockstep::models {
@@ -31,9 +32,8 @@ FeatureNet::FeatureNet(const FeatureNetParts& parts) : head_(parts.head), layers
 }
 
 at::Tensor FeatureNet::forward(const at::Tensor& input) {
-  // With the channels innermost, convolutions and norms take less time on CPU. A clone, because images of one channel
-  // would count as contiguous in any format.
-  const at::Tensor features = run(*features_, input.clone(at::MemoryFormat::ChannelsLast));
+  // With the channels innermost, convolutions and norms take less time on CPU.
+  const at::Tensor features = run(*features_, channels_last(input));
   return run(*classifier_, features.mean({2, 3}));
 }
 

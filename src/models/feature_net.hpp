@@ -30,6 +30,7 @@ class FeatureNet : public Model {
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, C, H, W] -> [N, classes]
   std::vector<std::vector<std::string>> layers() const override;
   Anatomy anatomy() const override { return {.head = "classifier." + head_, .stem = "features.0.0"}; }
+  bool prefers_channels_last() const override { return true; }
 
  private:
   std::shared_ptr<Sequence> features_;

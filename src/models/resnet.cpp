@@ -15,6 +15,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "models/channels_last.hpp"
 #include "models/initial_values.hpp"
 #include "models/norm_relu.hpp"
 #include "models/rows.hpp"
@@ -210,9 +211,7 @@ void ResNetBody::initialize() {
 }
 
 at::Tensor ResNetBody::forward(const at::Tensor& input, Tensors* levels) const {
-  // With the channels innermost, the layers take a tenth less time on CPU. A clone, because images of one channel
-  // would count as contiguous in any format.
-  at::Tensor x = input.clone(at::MemoryFormat::ChannelsLast);
+  at::Tensor x = channels_last(input);  // the layers take a tenth less time on CPU
   const auto keep = [&] {
     if (levels != nullptr) levels->push_back(x);
   };
@@ -243,6 +242,7 @@ class ResNet : public Model {
   }
 
   Anatomy anatomy() const override { return {.head = "fc", .stem = "conv1"}; }
+  bool prefers_channels_last() const override { return true; }
 
  private:
   ResNetBody body_;

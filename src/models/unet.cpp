@@ -9,6 +9,7 @@
 
 #include <algorithm>
 
+#include "models/channels_last.hpp"
 #include "models/initial_values.hpp"
 #include "models/norm_relu.hpp"
 #include "models/rows.hpp"
@@ -144,9 +145,8 @@ class Unet : public Model {
 
   /// [N, C, H, W] -> [N, outputs, H, W]
   at::Tensor forward(const at::Tensor& input) override {
-    // With the channels innermost, convolutions and norms take less time on CPU. A clone, because images of one channel
-    // would count as contiguous in any format.
-    Tensors levels = {run(*in_, input.clone(at::MemoryFormat::ChannelsLast))};
+    // With the channels innermost, convolutions and norms take less time on CPU.
+    Tensors levels = {run(*in_, channels_last(input))};
     for (const auto& down : downs_) levels.push_back(run(*down, levels.back()));
     at::Tensor x = levels.back();
     for (std::size_t i = 0; i < ups_.size(); ++i) x = run(*ups_[i], Tensors{x, levels[levels.size() - 2 - i]}).front();
@@ -154,6 +154,7 @@ class Unet : public Model {
   }
 
   Anatomy anatomy() const override { return {.head = "outc.conv", .stem = "inc.double_conv.0"}; }
+  bool prefers_channels_last() const override { return true; }
 
  private:
   std::shared_ptr<Sequence> in_;

@@ -135,6 +135,7 @@ class UnetResNet : public Model {
   }
 
   Anatomy anatomy() const override { return {.head = "segmentation_head.0", .stem = "encoder.conv1"}; }
+  bool prefers_channels_last() const override { return true; }
 
  private:
   /// The decoder: convolutions uniform in +-sqrt(6 / inputs). The head: uniform in +-sqrt(6 / (inputs + outputs)).

@@ -36,6 +36,7 @@ constexpr std::array<Known, 11> kKnown = {{{"lr", "Learning rate", "lr"},
 constexpr std::array<const char*, 6> kHidden = {"epoch", "samples", "val/count", "train/samples", "loss", "val/loss"};
 
 constexpr std::string_view kHostSection = "time/";
+constexpr std::string_view kLoadSection = "load_ms/";
 constexpr std::string_view kDeviceSection = "device_time/";
 
 constexpr std::array<Known, 2> kOverRanks = {
@@ -53,7 +54,8 @@ std::string over_ranks(const RunData& run, const std::string& key) {
 }
 
 bool is_time(const RunData& run, const std::string& key) {
-  return key.starts_with(kHostSection) || key.starts_with(kDeviceSection) || !over_ranks(run, key).empty();
+  return key.starts_with(kHostSection) || key.starts_with(kDeviceSection) || key.starts_with(kLoadSection) ||
+         !over_ranks(run, key).empty();
 }
 
 plot::LineChart chart_named(const std::string& title, const std::string& label) {
@@ -189,6 +191,7 @@ std::vector<plot::LineChart> time_charts(const std::vector<const RunData*>& runs
   Charts charts(runs, names);
   charts.add_sections("Sections of a step", kHostSection);
   charts.add_sections("Sections of a step on the device", kDeviceSection);
+  charts.add_sections("Loading a sample", kLoadSection);
   charts.add_over_ranks();
   return charts.take();
 }

@@ -115,6 +115,34 @@ TEST_F(GpuTrainingTest, DigitsAreLearnedAsWellAsOnTheCpu) {
   EXPECT_GT(accuracy_gpu, 0.9);
 }
 
+// The bytes of images are copied to the GPU, where a table gives each the same number as on the CPU.
+TEST_F(GpuTrainingTest, BytesOfImagesTrainWithTheBitsOfFloats) {
+  const Settings common = {{"data.name", "synthetic"},
+                           {"data.shape", "3,40,40"},
+                           {"data.size", "60"},
+                           {"data.classes", "4"},
+                           {"data.transform", "random_resized_crop,size=32"},
+                           {"data.transform", "normalise"},
+                           {"data.val_transform", "resize,size=32/32"},
+                           {"data.val_transform", "normalise"},
+                           {"model.name", "resnet18"},
+                           {"model.width", "8"},
+                           {"train.max_epochs", "0"},
+                           {"train.max_steps", "1"},
+                           {"run.deterministic", "true"},
+                           {"train.global_batch_size", "12"}};
+  for (const char* const model : {"resnet18", "cnn"}) {
+    const Settings of_model = settings("cuda", with(common, {{"model.name", model}}));
+    SmallRun bytes(world_, with(of_model, {{"data.output", "uint8"}}));
+    SmallRun automatic(world_, of_model);
+    SmallRun floats(world_, with(of_model, {{"data.output", "float"}}));
+    for (SmallRun* const run : {&bytes, &automatic, &floats}) run->trainer.train();
+    EXPECT_EQ(bytes.losses, floats.losses) << model;
+    EXPECT_EQ(automatic.losses, floats.losses) << model;
+    parallel::expect_equal(parameters_of(bytes.strategy), parameters_of(floats.strategy));
+  }
+}
+
 // float64; the searches amplify what differs in the order of additions.
 TEST_F(GpuTrainingTest, LineSearchesAreThoseOfTheCpu) {
   const Settings common = {{"model.name", "mlp"},       {"train.max_epochs", "0"},

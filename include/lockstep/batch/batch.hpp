@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -24,6 +25,9 @@ struct Roles {
 
   bool operator==(const Roles&) const = default;
 };
+
+/// By the name of a uint8 value [N, C, H, W]: the float32 number of each byte of each channel, [C, 256].
+using ByteTables = std::map<std::string, at::Tensor>;
 
 /// The samples of one forward pass, as values by name. Most values are tensors [N, ...] with one row per sample; others
 /// are lists or texts. A batch owns its values and can only be moved.
@@ -70,6 +74,11 @@ class Batch {
   const at::Tensor& target(std::size_t i = 0) const { return tensor(target_key(i)); }
   const std::string& target_key(std::size_t i = 0) const;
 
+  /// The values that are bytes of images and become float32 numbers on the device of the model, before
+  /// models::Model::preprocess; null = there are none.
+  const std::shared_ptr<const ByteTables>& byte_tables() const noexcept { return byte_tables_; }
+  void set_byte_tables(std::shared_ptr<const ByteTables> tables) noexcept { byte_tables_ = std::move(tables); }
+
   /// The draws of the samples, in order; empty if they are unknown.
   const std::vector<Draw>& draws() const noexcept { return draws_; }
   void set_draws(std::vector<Draw> draws) { draws_ = std::move(draws); }
@@ -91,6 +100,7 @@ class Batch {
   ValueMap values_;
   std::int64_t size_ = 0;
   std::shared_ptr<const Roles> roles_;  // null = the default
+  std::shared_ptr<const ByteTables> byte_tables_;
   std::vector<Draw> draws_;
 };
 

@@ -6,6 +6,7 @@
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
 #include <lockstep/data/image_store.hpp>
+#include <lockstep/data/load_times.hpp>
 #include <lockstep/data/sample_errors.hpp>
 
 #include <c10/core/ScalarType.h>
@@ -45,9 +46,18 @@ class Dataset {
   virtual std::vector<double> aspect_ratios() const;
   /// The name of a sample in predictions: the path of its file, for example. By default, it has none.
   virtual std::string sample_name(std::int64_t) const { return ""; }
+  /// The times of some of the samples that all threads have loaded until now. By default, no sample is measured.
+  virtual LoadTimes load_times() const { return {}; }
   /// A digest of the content, for checkpoints: equal data sets have equal digests, different data sets almost surely
   /// different ones.
   virtual std::uint64_t digest() const = 0;
+};
+
+/// The order of the values of a field [C, H, W] in the memory of a batch.
+enum class FieldFormat {
+  contiguous,
+  channels_last,  ///< the channels of each pixel are adjacent
+  any             ///< one of these, as the model prefers; `fill` accepts both
 };
 
 /// A tensor that every sample has, with a fixed shape and type.
@@ -55,6 +65,7 @@ struct Field {
   std::string name;
   std::vector<std::int64_t> shape;  ///< shape for one sample
   at::ScalarType dtype = at::kFloat;
+  FieldFormat format = FieldFormat::contiguous;
 };
 
 /// A data set that provides single samples; the threads of the loader collate them into batches. Override `sample` or,
@@ -68,9 +79,16 @@ class SampleDataset : public Dataset {
   virtual batch::ValueMap sample(const batch::Draw& draw) const;
   /// The tensors that `fill` writes. By default none = then `sample` provides the samples.
   virtual std::vector<Field> layout() const { return {}; }
+  /// The same tensors with the bytes of images instead of their float32 values: a quarter of the memory, which a loader
+  /// for a GPU selects. By default none = there are no such bytes.
+  virtual std::vector<Field> byte_layout() const { return {}; }
+  /// The values of the bytes in uint8 tensors. Required with byte_layout.
+  virtual std::shared_ptr<const batch::ByteTables> byte_tables() const { return nullptr; }
+  /// The reason why there is no byte_layout, for the log; empty = samples are not images.
+  virtual std::string float_reason() const { return ""; }
   /// Writes one sample.
-  /// @param row  the tensors of `layout`, views of a batch with arbitrary contents; write to them in place. Values that
-  ///             are added under other names are collated like the values of `sample`
+  /// @param row  the tensors of `layout` or `byte_layout`, views of a batch with arbitrary contents; write to them in
+  ///             place. Values that are added under other names are collated like the values of `sample`
   /// @throws DataError  it cannot be read
   virtual void fill(const batch::Draw& draw, batch::ValueMap& row) const;
   /// Requests that the system reads the files of a sample in advance. The loader calls it some batches before the

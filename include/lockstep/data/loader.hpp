@@ -12,10 +12,12 @@
 namespace lockstep::data {
 
 struct LoaderOptions {
-  int workers = 1;                    ///< threads that load samples in advance; 0 = load in the calling thread
-  int prefetch = 4;                   ///< maximum number of batches loaded in advance; >= 1
-  std::string name = "the data set";  ///< name of the data set in messages
-  bool pins_memory = false;           ///< use page-locked memory, which allows asynchronous copies to a GPU
+  int workers = 1;                     ///< threads that load samples in advance; 0 = load in the calling thread
+  int prefetch = 4;                    ///< maximum number of batches loaded in advance; >= 1
+  std::string name = "the data set";   ///< name of the data set in messages
+  bool pins_memory = false;            ///< use page-locked memory, which allows asynchronous copies to a GPU
+  bool prefers_bytes = false;          ///< load SampleDataset::byte_layout, if the data set has one
+  bool prefers_channels_last = false;  ///< the order of fields of any order
   /// Changes batch k before `next` returns it, in a thread that loads. Empty = no change.
   std::function<batch::Batch(batch::Batch batch, std::int64_t k)> change = {};
   int read_ahead = 2;         ///< SampleDataset::read_ahead is called this number of batches in advance

@@ -4,6 +4,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/data/image.hpp>
+#include <lockstep/data/load_times.hpp>
 #include <lockstep/random/random.hpp>
 
 #include <array>
@@ -82,6 +83,7 @@ struct Workspace {
   std::vector<Parameters> drawn;  ///< parameters of each transform
   std::vector<ImageSize> sizes;   ///< size before each transform, and after the last one
   std::vector<Box> parts;         ///< part of each of these images that is used
+  LoadTimes* times = nullptr;     ///< receives the time of decoding; null = it is not measured
   struct Decoders;
   std::unique_ptr<Decoders> decoders;  ///< state of the decoding libraries
 };

@@ -139,6 +139,10 @@ class Model : public Block {
   /// Where public weights may be adapted to this model. The default names no place.
   virtual Anatomy anatomy() const { return {}; }
 
+  /// Whether `forward` is faster if the channels of each pixel of an input [N, C, H, W] are adjacent in memory
+  /// (torch.channels_last). Then the loader writes images in this order where it can. The values do not depend on it.
+  virtual bool prefers_channels_last() const { return false; }
+
   /// The kind of the task, which selects the defaults above; set by build().
   TaskKind task_kind() const noexcept { return task_kind_; }
   void set_task_kind(TaskKind kind) noexcept { task_kind_ = kind; }

@@ -74,4 +74,13 @@ void look_up(const std::uint8_t* bytes, std::size_t pixels, int channels, const 
   }
 }
 
+void look_up_pixels(const std::uint8_t* bytes, std::size_t pixels, int channels, const float* table, float* out) {
+  if (channels == 1) return look_up(bytes, pixels, channels, table, pixels, out);
+  for (std::size_t i = 0; i < 3 * pixels; i += 3) {
+    out[i] = table[bytes[i]];
+    out[i + 1] = table[256 + bytes[i + 1]];
+    out[i + 2] = table[512 + bytes[i + 2]];
+  }
+}
+
 }  // namespace lockstep::data

@@ -37,5 +37,7 @@ void reverse_pixels(std::uint8_t* row, std::size_t pixels, int channels);
 /// Writes planes of floats: out[c * plane + i] = table[c * 256 + bytes[i * channels + c]].
 void look_up(const std::uint8_t* bytes, std::size_t pixels, int channels, const float* table, std::size_t plane,
              float* out);
+/// The same with the channels of each pixel adjacent: out[i * channels + c] = table[c * 256 + bytes[i * channels + c]].
+void look_up_pixels(const std::uint8_t* bytes, std::size_t pixels, int channels, const float* table, float* out);
 
 }  // namespace lockstep::data

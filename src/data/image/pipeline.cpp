@@ -4,8 +4,10 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <chrono>
 #include <cstring>
 
+#include "core/clock.hpp"
 #include "core/option_list.hpp"
 #include "core/table.hpp"
 #include "data/image/color.hpp"
@@ -16,6 +18,8 @@
 namespace lockstep::data {
 
 namespace {
+
+using Clock = std::chrono::steady_clock;
 
 constexpr const char* kNormalise = "normalise";
 
@@ -229,6 +233,7 @@ void Pipeline::decode(const StoredImage& stored, const ImageHeader& header, int 
 }
 
 void Pipeline::run_pixels(const StoredImage& stored, const batch::Draw& draw, Workspace& workspace, int crop) const {
+  const auto start = workspace.times != nullptr ? Clock::now() : Clock::time_point();
   ImageHeader header;
   ImageSize size{stored.shape.height, stored.shape.width};
   if (stored.pixels.empty()) {
@@ -237,20 +242,24 @@ void Pipeline::run_pixels(const StoredImage& stored, const batch::Draw& draw, Wo
   }
   draw_all(draw, size, crop, workspace);
   decode(stored, header, crop, workspace);
+  if (workspace.times != nullptr) workspace.times->decode_seconds += seconds_since(start);
   for (std::size_t k = 0; k < pixel_lines_; ++k) {
     lines_[k].transform->crop(crop).apply_part(workspace.patch, workspace.parts[k + 1], workspace.drawn[k], workspace);
   }
 }
 
+void Pipeline::check_size(std::size_t numbers, const Image& image) const {
+  if (static_cast<std::size_t>(image.height) * image.stride() == numbers) return;
+  throw DataError("the transformed image has " + std::to_string(image.height) + " x " + std::to_string(image.width) +
+                  " pixels (height x width), but " +
+                  std::to_string(numbers / static_cast<std::size_t>(image.channels)) +
+                  " are required, because all images must have one size; add resize and center_crop, for example");
+}
+
 void Pipeline::to_tensor(std::span<float> out, Workspace& workspace) const {
   const Image& image = workspace.patch.image;
+  check_size(out.size(), image);
   const std::size_t plane = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
-  if (plane * static_cast<std::size_t>(image.channels) != out.size()) {
-    throw DataError("the transformed image has " + std::to_string(image.height) + " x " + std::to_string(image.width) +
-                    " pixels (height x width), but " +
-                    std::to_string(out.size() / static_cast<std::size_t>(image.channels)) +
-                    " are required, because all images must have one size; add resize and center_crop, for example");
-  }
   look_up(image.pixels.data(), plane, image.channels, first_table_[0].data(), plane, out.data());
   const FloatImage values{.values = out.data(), .channels = image.channels, .size = image.size()};
   for (std::size_t k = first_tensor_line_; k < lines_.size(); ++k) {
@@ -262,6 +271,15 @@ void Pipeline::run_crop(const StoredImage& stored, const batch::Draw& draw, std:
                         int crop) const {
   run_pixels(stored, draw, workspace, crop);
   to_tensor(out, workspace);
+}
+
+void Pipeline::run_crop_channels_last(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
+                                      Workspace& workspace, int crop) const {
+  run_pixels(stored, draw, workspace, crop);
+  const Image& image = workspace.patch.image;
+  check_size(out.size(), image);
+  const std::size_t pixels = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
+  look_up_pixels(image.pixels.data(), pixels, image.channels, first_table_[0].data(), out.data());
 }
 
 void Pipeline::run(const StoredImage& stored, const batch::Draw& draw, std::span<const std::span<float>> out,
@@ -303,6 +321,10 @@ std::string Pipeline::drawn_text(const Workspace& workspace, int crop) const {
 std::optional<ByteTable> Pipeline::byte_table() const {
   if (first_tensor_line_ < lines_.size()) return std::nullopt;
   return first_table_;
+}
+
+std::string Pipeline::float_transform() const {
+  return first_tensor_line_ < lines_.size() ? lines_[first_tensor_line_].name : "";
 }
 
 }  // namespace lockstep::data

@@ -62,6 +62,9 @@ class Pipeline {
   /// The same for one of the crops.
   void run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
                 int crop) const;
+  /// The same in the order height x width x channels. Requires a byte_table().
+  void run_crop_channels_last(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
+                              Workspace& workspace, int crop) const;
   /// The same for the first crop.
   void run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace) const;
   /// The pixels before the tensor transforms, for `data.output=uint8` and contact sheets. The result is in
@@ -76,6 +79,8 @@ class Pipeline {
   std::string drawn_text(const Workspace& workspace, int crop = 0) const;
   /// The tensor transforms as a function of each pixel's byte; nullopt if they are more than that (random_erasing).
   std::optional<ByteTable> byte_table() const;
+  /// The name of the first tensor transform that is more than that; empty = none.
+  std::string float_transform() const;
   const PipelineOptions& options() const noexcept { return options_; }
   /// The conversion of bytes to float32 with which the tensor transforms begin.
   const ByteTable& conversion() const noexcept { return first_table_; }
@@ -86,6 +91,7 @@ class Pipeline {
   void draw_all(const batch::Draw& draw, ImageSize size, int crop, Workspace& workspace) const;
   void find_parts(int crop, Workspace& workspace) const;
   void decode(const StoredImage& stored, const ImageHeader& header, int crop, Workspace& workspace) const;
+  void check_size(std::size_t numbers, const Image& image) const;
   void to_tensor(std::span<float> out, Workspace& workspace) const;
 
   PipelineOptions options_;

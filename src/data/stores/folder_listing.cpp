@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <dirent.h>
 #include <exception>
 #include <fcntl.h>

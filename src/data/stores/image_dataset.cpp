@@ -4,12 +4,17 @@
 #include <lockstep/core/error.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <optional>
 #include <span>
 #include <utility>
 
+#include "core/clock.hpp"
 #include "data/image/decode.hpp"
 #include "data/image/geometry.hpp"
 
@@ -17,7 +22,11 @@ namespace lockstep::data {
 
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kMaxReplacements = 16;
+constexpr std::uint64_t kMeasuredEvery = 64;
+constexpr std::uint64_t kFirstMeasured = 7;  // the first samples of a thread allocate its memory
 
 Task image_task(const ImageStore& store, const ImageDataset::Options& options, int channels, ImageSize size) {
   Task task{.sample_shape = {channels, size.height, size.width},
@@ -46,6 +55,12 @@ Field label_field(const ImageStore& store, std::int64_t classes, ImageSize size)
   }
 }
 
+/// @param image  [C, H, W]
+bool has_adjacent_channels(const at::Tensor& image) {
+  const std::int64_t channels = image.size(0);
+  return image.stride(0) == 1 && image.stride(2) == channels && image.stride(1) == channels * image.size(2);
+}
+
 std::string crop_name(int crop) { return crop == 0 ? "data" : "crop" + std::to_string(crop); }
 
 }  // namespace
@@ -55,6 +70,8 @@ struct ImageDataset::Scratch {
   Workspace workspace;
   ReadBuffer buffer;
   std::vector<float> values;  // where a tensor is not contiguous
+  std::uint64_t samples = 0;  // that the thread has loaded
+  LoadTimes times;            // of the sample that is measured
 };
 
 ImageDataset::Scratch& ImageDataset::scratch() {
@@ -74,10 +91,42 @@ ImageDataset::ImageDataset(std::shared_ptr<const ImageStore> store, Options opti
     const auto fixed = pipeline_.size(stored, crop);
     const ImageSize size = fixed ? *fixed : size_of_first(crop);
     sizes_.push_back(size);
-    fields_.push_back({.name = crop_name(crop), .shape = {pipeline_.channels(), size.height, size.width}});
+    fields_.push_back({.name = crop_name(crop),
+                       .shape = {pipeline_.channels(), size.height, size.width},
+                       .format = FieldFormat::any});
   }
   task_ = image_task(*store_, options, pipeline_.channels(), sizes_.front());
   fields_.push_back(label_field(*store_, task_.classes, sizes_.front()));
+  if (options.output != PixelOutput::floats) offer_bytes(options.output, options.pipeline.key);
+}
+
+void ImageDataset::offer_bytes(PixelOutput output, const std::string& key) {
+  const std::optional<ByteTable> table = pipeline_.byte_table();
+  if (!table) {
+    if (output == PixelOutput::either) return;
+    throw ConfigError("data.output = uint8: " + pipeline_.float_transform() + " of " + key +
+                      " changes float32 numbers, but the batches contain bytes; remove the transform or set "
+                      "data.output=float");
+  }
+  const at::Tensor numbers = at::empty({std::ssize(*table), 256}, at::kFloat);
+  for (std::size_t c = 0; c < table->size(); ++c) {
+    std::copy((*table)[c].begin(), (*table)[c].end(), numbers.mutable_data_ptr<float>() + 256 * c);
+  }
+  batch::ByteTables tables;
+  byte_fields_ = fields_;
+  for (std::size_t crop = 0; crop < sizes_.size(); ++crop) {
+    byte_fields_[crop].dtype = at::kByte;
+    byte_fields_[crop].format = FieldFormat::channels_last;
+    tables[byte_fields_[crop].name] = numbers;
+  }
+  byte_tables_ = std::make_shared<const batch::ByteTables>(std::move(tables));
+  if (output == PixelOutput::bytes) fields_ = byte_fields_;
+}
+
+std::string ImageDataset::float_reason() const {
+  const std::string name = pipeline_.float_transform();
+  if (!byte_fields_.empty() || name.empty()) return "";
+  return name + " changes float32 numbers";
 }
 
 template <class Call>
@@ -107,7 +156,7 @@ void ImageDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
   std::int64_t index = draw.index;
   for (int replaced = 0;; ++replaced) {
     try {
-      return fill_from(index, draw, row, memory);
+      return fill_measured(index, draw, row, memory);
     } catch (const DataError& error) {
       if (!errors_) throw;
       errors_->add({store_->name(index), error.what()});
@@ -121,29 +170,80 @@ void ImageDataset::fill(const batch::Draw& draw, batch::ValueMap& row) const {
   }
 }
 
+void ImageDataset::fill_measured(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row,
+                                 Scratch& memory) const {
+  memory.workspace.times = nullptr;
+  if (memory.samples++ % kMeasuredEvery != kFirstMeasured) return fill_from(index, draw, row, memory);
+  LoadTimes& times = memory.times;
+  times = {.samples = 1};
+  memory.workspace.times = &times;
+  const auto start = Clock::now();
+  fill_from(index, draw, row, memory);
+  times.transform_seconds = seconds_since(start) - times.read_seconds - times.decode_seconds;
+  add_times(times);
+}
+
+void ImageDataset::add_times(const LoadTimes& times) const {
+  const auto add = [this](std::size_t i, double seconds) { times_[i] += static_cast<std::int64_t>(seconds * 1e9); };
+  times_[0] += times.samples;
+  add(1, times.read_seconds);
+  add(2, times.decode_seconds);
+  add(3, times.transform_seconds);
+}
+
+LoadTimes ImageDataset::load_times() const {
+  const auto seconds = [this](std::size_t i) { return static_cast<double>(times_[i]) * 1e-9; };
+  return {
+      .samples = times_[0], .read_seconds = seconds(1), .decode_seconds = seconds(2), .transform_seconds = seconds(3)};
+}
+
 void ImageDataset::fill_from(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& memory) const {
+  LoadTimes* const times = memory.workspace.times;
+  const auto start = times != nullptr ? Clock::now() : Clock::time_point();
   const StoredImage stored = store_->read(index, memory.buffer);  // its errors contain the path
+  if (times != nullptr) times->read_seconds += seconds_since(start);
   for (int crop = 0; crop < pipeline_.crops(); ++crop) {
-    const Field& field = fields_[static_cast<std::size_t>(crop)];
-    const auto& tensor = row.at(field.name).as<at::Tensor>();
-    const auto count = static_cast<std::size_t>(tensor.numel());
-    const bool is_direct = tensor.is_contiguous();
-    if (!is_direct) memory.values.resize(count);
-    float* const out = is_direct ? tensor.mutable_data_ptr<float>() : memory.values.data();
-    with_place(index, [&] {
-      pipeline_.run_crop(stored, draw, {out, count}, memory.workspace, crop);
-      const ImageSize size = memory.workspace.patch.image.size();
-      const ImageSize wanted = sizes_[static_cast<std::size_t>(crop)];
-      if (size != wanted) {
-        throw DataError("the transformed image has " + size_text(size) + " pixels (height x width), but " +
-                        size_text(wanted) +
-                        " are required, because all images must have one size; add resize and center_crop, for "
-                        "example");
-      }
-    });
-    if (!is_direct) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
+    const auto& tensor = row.at(fields_[static_cast<std::size_t>(crop)].name).as<at::Tensor>();
+    with_place(index, [&] { fill_image(stored, draw, crop, tensor, memory); });
   }
   fill_label(index, row.at("label").as<at::Tensor>(), memory);
+}
+
+void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw, int crop, const at::Tensor& tensor,
+                              Scratch& memory) const {
+  Workspace& workspace = memory.workspace;
+  const Image& image = workspace.patch.image;
+  const auto count = static_cast<std::size_t>(tensor.numel());
+  const bool has_planes = tensor.is_contiguous();
+  const bool has_pixels = has_adjacent_channels(tensor);
+  if (tensor.scalar_type() == at::kByte) {
+    pipeline_.run_pixels(stored, draw, workspace, crop);
+    check_size(crop, image.size());
+    if (has_pixels) {
+      std::memcpy(tensor.mutable_data_ptr<std::uint8_t>(), image.pixels.data(), count);
+    } else {
+      auto* const bytes = const_cast<std::uint8_t*>(image.pixels.data());
+      tensor.copy_(at::from_blob(bytes, {image.height, image.width, image.channels}, at::kByte).permute({2, 0, 1}));
+    }
+    return;
+  }
+  if (has_pixels && pipeline_.float_transform().empty()) {
+    pipeline_.run_crop_channels_last(stored, draw, {tensor.mutable_data_ptr<float>(), count}, workspace, crop);
+    return check_size(crop, image.size());
+  }
+  if (!has_planes) memory.values.resize(count);
+  float* const out = has_planes ? tensor.mutable_data_ptr<float>() : memory.values.data();
+  pipeline_.run_crop(stored, draw, {out, count}, workspace, crop);
+  check_size(crop, image.size());
+  if (!has_planes) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
+}
+
+void ImageDataset::check_size(int crop, ImageSize size) const {
+  const ImageSize wanted = sizes_[static_cast<std::size_t>(crop)];
+  if (size == wanted) return;
+  throw DataError("the transformed image has " + size_text(size) + " pixels (height x width), but " +
+                  size_text(wanted) +
+                  " are required, because all images must have one size; add resize and center_crop, for example");
 }
 
 void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scratch& memory) const {

@@ -3,6 +3,8 @@
 
 #include <lockstep/data/dataset.hpp>
 
+#include <array>
+#include <atomic>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,9 +13,17 @@
 
 namespace lockstep::data {
 
+/// The type of the pixels in a batch (data.output).
+enum class PixelOutput {
+  floats,
+  bytes,
+  either  ///< as the loader chooses: SampleDataset::byte_layout is there if the transforms allow it
+};
+
 /// The images of a store as float32 tensors [C, H, W], which a pipeline writes in place. The values of a sample are
 /// "data", further crops "crop1", "crop2", ..., and "label": an int64 class, float32 [classes] of 0 and 1, a float32
-/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored.
+/// number [1], int64 classes of pixels [H, W] (255 in a mask becomes kIgnored), or kIgnored. In byte_layout(), the
+/// images are uint8 tensors with adjacent channels.
 class ImageDataset : public SampleDataset {
  public:
   struct Options {
@@ -22,16 +32,20 @@ class ImageDataset : public SampleDataset {
     std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples; null = errors are thrown
     std::int64_t classes = 0;
     std::vector<std::string> class_names = {};
+    PixelOutput output = PixelOutput::either;
   };
 
   /// Where the size of the results depends on the images, the first image defines it.
-  /// @throws ConfigError  a line is malformed
+  /// @throws ConfigError  a line is malformed, or changes float32 values although the output is bytes
   /// @throws DataError    the store is empty, or the first image cannot be read
   ImageDataset(std::shared_ptr<const ImageStore> store, Options options);
 
   std::int64_t size() const override { return store_->size(); }
   Task task() const override { return task_; }
   std::vector<Field> layout() const override { return fields_; }
+  std::vector<Field> byte_layout() const override { return byte_fields_; }
+  std::shared_ptr<const batch::ByteTables> byte_tables() const override { return byte_tables_; }
+  std::string float_reason() const override;
   /// Images that cannot be read are replaced by the first good one of the next 16, if `errors` is given.
   void fill(const batch::Draw& draw, batch::ValueMap& row) const override;
   void read_ahead(const batch::Draw& draw) const override { store_->read_ahead(draw.index); }
@@ -39,6 +53,7 @@ class ImageDataset : public SampleDataset {
   std::string sample_name(std::int64_t index) const override { return store_->name(index); }
   std::vector<std::int64_t> labels() const override;
   std::vector<double> aspect_ratios() const override;
+  LoadTimes load_times() const override;
   std::uint64_t digest() const override { return store_->digest(); }
 
   const ImageStore& store() const noexcept { return *store_; }
@@ -51,7 +66,14 @@ class ImageDataset : public SampleDataset {
   /// Adds the place of an image to the errors of `call`.
   template <class Call>
   void with_place(std::int64_t index, const Call& call) const;
+  void offer_bytes(PixelOutput output, const std::string& key);
   ImageSize size_of_first(int crop) const;
+  void fill_image(const StoredImage& stored, const batch::Draw& draw, int crop, const at::Tensor& tensor,
+                  Scratch& scratch) const;
+  void check_size(int crop, ImageSize size) const;
+  /// Loads a sample and measures the time, for one of 64 samples of each thread.
+  void fill_measured(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& scratch) const;
+  void add_times(const LoadTimes& times) const;
   void fill_from(std::int64_t index, const batch::Draw& draw, batch::ValueMap& row, Scratch& scratch) const;
   void fill_label(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
   void fill_mask(std::int64_t index, const at::Tensor& label, Scratch& scratch) const;
@@ -61,8 +83,11 @@ class ImageDataset : public SampleDataset {
   std::int64_t max_bytes_;
   Pipeline pipeline_;
   std::vector<Field> fields_;
+  std::vector<Field> byte_fields_;  // empty = pixels are float32 only
+  std::shared_ptr<const batch::ByteTables> byte_tables_;
   std::vector<ImageSize> sizes_;  // of each crop
   Task task_;
+  mutable std::array<std::atomic<std::int64_t>, 4> times_ = {};  // samples, and nanoseconds as in LoadTimes
 };
 
 }  // namespace lockstep::data

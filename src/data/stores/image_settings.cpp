@@ -60,6 +60,11 @@ KeySpecs image_keys() {
           "data.channels", "auto",
           "Channels of the images: 3 for color, 1 for grey. auto = those of the stored pixels, and 3 for files",
           {"auto", "1", "3"}),
+      keys::choice("data.output", "auto",
+                   "Pixels of batches: float32 numbers, or bytes (uint8) that the device of the model converts, a "
+                   "quarter of the memory. The results have the same bits. auto = uint8 on a GPU, unless a transform "
+                   "or train.mix changes float32 numbers",
+                   {"auto", "float", "uint8"}),
       keys::choice("data.exif", "ignore", "EXIF orientation of image files: ignored, or applied", {"ignore", "apply"}),
       keys::choice("data.check", "quick",
                    "Images that are decoded before the start: none (off), 17 of each split (quick), or all (full)",

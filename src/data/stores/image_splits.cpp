@@ -94,6 +94,11 @@ std::string statistics_text(const ChannelStatistics& statistics, const std::stri
   return "normalise: mean=" + text(statistics.mean) + ",std=" + text(statistics.std) + " (" + origin + ")";
 }
 
+PixelOutput pixel_output(const Section& data) {
+  const std::string& output = data.text("output");
+  return output == "uint8" ? PixelOutput::bytes : output == "float" ? PixelOutput::floats : PixelOutput::either;
+}
+
 /// The line for images without one; averages of ImageNet's numbers for grey images.
 std::string default_line(const std::string& normalise, int channels) {
   if (!normalise.empty()) return normalise;
@@ -106,6 +111,7 @@ bool sets_image_keys(const Section& data) {
   const KeySpecs keys = image_keys();
   return std::any_of(keys.begin(), keys.end(), [&data](const KeySpec& spec) {
     const std::string key = spec.name.substr(data.name().size() + 1);
+    if (key == "output") return data.text(key) == "uint8";
     return key != "classes" && key != "check" && !has_default_value(data, key);
   });
 }
@@ -193,7 +199,8 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
                                                                        .rows = &rows,
                                                                        .errors = splits.errors,
                                                                        .classes = classes.count,
-                                                                       .class_names = classes.names});
+                                                                       .class_names = classes.names,
+                                                                       .output = pixel_output(data)});
   };
   splits.train = dataset(stores.train, !options.is_evaluation);
   splits.val = dataset(stores.val, false);

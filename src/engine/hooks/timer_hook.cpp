@@ -20,6 +20,8 @@ class TimerHook : public Hook {
  public:
   explicit TimerHook(std::int64_t interval) : interval_(interval) {}
 
+  void before_train(RunView& run) override { interval_loads_ = run_loads_ = run.data.splits().train->load_times(); }
+
   void after_step(RunView& run, const StepReport& report) override {
     ++steps_;
     seconds_ += report.seconds;
@@ -42,6 +44,7 @@ class TimerHook : public Hook {
       put("loader_samples_per_second", run.world.size() * interval_times_.loaded_per_second(run.data.loader_threads()));
       put("loader_threads_needed", interval_times_.threads_needed());
     }
+    put_load_times(run);
     put("seconds_per_step", seconds_ / static_cast<double>(steps_));
     if (PerfStats* const perf = run.perf) {
       perf->collect();
@@ -65,6 +68,20 @@ class TimerHook : public Hook {
     times.samples += samples;
   }
 
+  /// The parts of the time of a sample, in milliseconds.
+  void put_load_times(RunView& run) {
+    const data::LoadTimes now = run.data.splits().train->load_times();
+    const data::LoadTimes times = now.since(interval_loads_);
+    interval_loads_ = now;
+    if (times.samples == 0) return;
+    const auto put = [&](const char* name, double seconds) {
+      run.events.put(name, 1e3 * seconds / static_cast<double>(times.samples), {.is_smoothed = false});
+    };
+    put("load_ms/read", times.read_seconds);
+    put("load_ms/decode", times.decode_seconds);
+    put("load_ms/transform", times.transform_seconds);
+  }
+
   /// Once, after an epoch or 200 steps: says how long the model waits for data.
   void judge_loading(const RunView& run, const StepReport& report) {
     const bool is_due = run_steps_ == kStepsToJudge || (report.progress.step_in_epoch == 0 && run_steps_ > 1);
@@ -72,7 +89,8 @@ class TimerHook : public Hook {
     is_judged_ = true;
     if (!run.world.is_root()) return;
     const std::string text = data_wait_sentence(run_times_, run.data.loader_threads(), run.data.processors(),
-                                                static_cast<int>(run.world.size()));
+                                                static_cast<int>(run.world.size())) +
+                             load_times_text(run.data.splits().train->load_times().since(run_loads_));
     run_times_.wait_share() >= kWorthSaying ? log::info(text) : log::debug(text);
   }
 
@@ -81,7 +99,9 @@ class TimerHook : public Hook {
   double seconds_ = 0;
   double data_seconds_ = 0;
   LoadingTimes interval_times_;
-  LoadingTimes run_times_;  ///< since the start of this process
+  LoadingTimes run_times_;          ///< since the start of this process
+  data::LoadTimes interval_loads_;  ///< counters at the start of the interval
+  data::LoadTimes run_loads_;       ///< counters at the start of this process
   std::int64_t run_steps_ = 0;
   bool is_judged_ = false;
 };

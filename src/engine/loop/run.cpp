@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/run.hpp"
 
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
@@ -9,11 +10,14 @@
 #include <string>
 #include <utility>
 
+#include "core/available_memory.hpp"
 #include "core/table.hpp"
 #include "data/mixing.hpp"
 #include "data/settings.hpp"
 #include "engine/hooks/log_settings.hpp"
+#include "engine/loop/loader_memory.hpp"
 #include "engine/steps/rows.hpp"
+#include "mpi/topology.hpp"
 
 namespace lockstep::engine {
 
@@ -23,27 +27,69 @@ std::shared_ptr<const data::Mixing> make_mixing(const Sections& sections, const 
                                                 std::uint64_t seed) {
   data::MixSettings settings = data::MixSettings::from(sections.at("train"));
   if (settings.rules.value.empty()) return nullptr;
+  if (sections.at("data").text("output") == "uint8") {
+    throw ConfigError(settings.rules.cite +
+                      ": samples are mixed as float32 numbers, but with data.output = uint8 the "
+                      "batches contain bytes; remove train.mix or set data.output=float");
+  }
   const double smoothing = sections.at("loss").real("label_smoothing");
   return std::make_shared<const data::Mixing>(
       data::Mixing::Options{.settings = std::move(settings), .smoothing = smoothing, .seed = seed}, train.task(),
       train.roles());
 }
 
-RunData make_data(const Sections& sections, data::Splits splits, const Strategy& strategy, const Registry& registry) {
+/// Limits data.prefetch to the available memory, and logs what the loader takes. Collective.
+void limit_memory(const Strategy& strategy, const data::Dataset& train, bool mixes, data::LoaderOptions& loader) {
+  const BatchLayout& layout = strategy.layout();
+  const mpi::Topology topology = mpi::Topology::of(strategy.world());
+  const LoaderMemory wanted{
+      .batch_bytes = batch_bytes(loaded_layout(train, loader.prefers_bytes), layout.micro_batch_size + (mixes ? 1 : 0)),
+      .prefetch = loader.prefetch,
+      .in_use = layout.micro_batches};
+  LoaderMemory memory = wanted;
+  strategy.world().all_or_throw(
+      [&] { memory = fitted(wanted, 2 + layout.micro_batches, available_memory(), topology.local_size); });
+  loader.prefetch = static_cast<int>(memory.prefetch);
+  if (topology.local_rank != 0) return;
+  const std::string text = loader_memory_text(memory, topology.local_size);
+  if (memory.prefetch < wanted.prefetch) {
+    log::warning("data.prefetch is reduced from " + std::to_string(wanted.prefetch) + " to " +
+                 std::to_string(memory.prefetch) + ", because " + topology.host_name +
+                 " has too little memory: " + text);
+  } else {
+    memory.is_large(topology.local_size) ? log::info(text) : log::debug(text);
+  }
+}
+
+/// Collective.
+data::LoaderOptions make_loader(const Sections& sections, const data::Dataset& train, Strategy& strategy, bool mixes) {
+  const Section& data = sections.at("data");
+  const auto settings = data::DataSettings::from(data);
+  const bool has_gpu = strategy.device().is_cuda();
+  data::LoaderOptions loader{
+      .workers = strategy.loader_threads(),
+      .prefetch = std::max(settings.prefetch, static_cast<int>(2 + strategy.layout().micro_batches)),
+      .name = "the training data",
+      .pins_memory = has_gpu,
+      .prefers_bytes = has_gpu && !mixes,
+      .prefers_channels_last = strategy.model().model().prefers_channels_last(),
+      .read_ahead = settings.read_ahead,
+      .stall_seconds = settings.stall_seconds,
+      .warn = [](const std::string& text) { log::warning(text); }};
+  limit_memory(strategy, train, mixes, loader);
+  const std::string floats = has_gpu ? float_output_text(data, train, mixes) : "";
+  if (!floats.empty() && strategy.world().is_root()) log::info(floats);
+  return loader;
+}
+
+RunData make_data(const Sections& sections, data::Splits splits, Strategy& strategy, const Registry& registry) {
   const BatchLayout& layout = strategy.layout();
   const std::uint64_t seed = strategy.draws().seed;
   data::Sampler sampler =
       data::make_sampler(sections.at("data"), {splits.train.get(), layout.global_batch_size, seed}, registry.samplers);
   std::shared_ptr<const data::Mixing> mixing = make_mixing(sections, *splits.train, seed);
-  const auto settings = data::DataSettings::from(sections.at("data"));
-  const data::LoaderOptions loader{.workers = strategy.loader_threads(),
-                                   .prefetch = std::max(settings.prefetch, static_cast<int>(2 + layout.micro_batches)),
-                                   .name = "the training data",
-                                   .pins_memory = strategy.device().is_cuda(),
-                                   .read_ahead = settings.read_ahead,
-                                   .stall_seconds = settings.stall_seconds,
-                                   .warn = [](const std::string& text) { log::warning(text); }};
-  return {std::move(splits), std::move(sampler), layout, loader, std::move(mixing), strategy.processors()};
+  data::LoaderOptions loader = make_loader(sections, *splits.train, strategy, mixing != nullptr);
+  return {std::move(splits), std::move(sampler), layout, std::move(loader), std::move(mixing), strategy.processors()};
 }
 
 std::unique_ptr<PerfStats> make_perf(const Sections& sections, const Registry& registry, at::Device device) {

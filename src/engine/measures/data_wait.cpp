@@ -45,4 +45,13 @@ std::string data_wait_sentence(const LoadingTimes& times, int threads, int proce
   return text;
 }
 
+std::string load_times_text(const data::LoadTimes& times) {
+  const double seconds = times.seconds();
+  if (times.samples == 0 || seconds <= 0) return "";
+  const auto percent = [seconds](double part) { return 100 * part / seconds; };
+  return fmt::format("; a sample takes {:.2f} ms: {:.0f}% reading, {:.0f}% decoding, {:.0f}% transforms",
+                     1e3 * seconds / static_cast<double>(times.samples), percent(times.read_seconds),
+                     percent(times.decode_seconds), percent(times.transform_seconds));
+}
+
 }  // namespace lockstep::engine

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/data/load_times.hpp>
+
 #include <cstdint>
 #include <string>
 
@@ -26,5 +28,8 @@ struct LoadingTimes {
 /// @param processors  that a rank can use
 /// @param ranks       of which the rate is the sum
 std::string data_wait_sentence(const LoadingTimes& times, int threads, int processors, int ranks);
+
+/// "; a sample takes 1.92 ms: 4% reading, 71% decoding, 25% transforms"; empty if no sample was measured.
+std::string load_times_text(const data::LoadTimes& times);
 
 }  // namespace lockstep::engine

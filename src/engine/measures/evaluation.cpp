@@ -253,12 +253,18 @@ std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const Eval
 }  // namespace
 
 std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                                     const data::Share& batches) {
+                                                     const data::Share& batches, const models::Model& model) {
+  const std::vector<at::Tensor> parameters = model.parameters();
+  const bool has_gpu = !parameters.empty() && parameters.front().is_cuda();
   const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
   const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
-  return std::make_unique<data::Loader>(
-      borrowed, plan, batches.begin, batches.begin + batches.count,
-      data::LoaderOptions{.workers = limits.loader_threads, .prefetch = 2, .name = "the evaluated data"});
+  return std::make_unique<data::Loader>(borrowed, plan, batches.begin, batches.begin + batches.count,
+                                        data::LoaderOptions{.workers = limits.loader_threads,
+                                                            .prefetch = 2,
+                                                            .name = "the evaluated data",
+                                                            .pins_memory = has_gpu,
+                                                            .prefers_bytes = has_gpu,
+                                                            .prefers_channels_last = model.prefers_channels_last()});
 }
 
 batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch) {
@@ -370,7 +376,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(dataset, limits, share);
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(dataset, limits, share, wrapper.model());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, loader->next(), losses, result);
       progress.show(batch - share.begin + 1);

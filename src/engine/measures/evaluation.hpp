@@ -62,8 +62,9 @@ batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits
 /// Loads the batches of this rank in advance.
 /// @param dataset  outlives the loader
 /// @param batches  of this rank
+/// @param model    receives the batches
 std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                                     const data::Share& batches);
+                                                     const data::Share& batches, const models::Model& model);
 
 /// The meters that are named, with nothing counted.
 /// @param rows  which may be named

@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <map>
 
+#include "data/settings.hpp"
+#include "engine/loop/loader_memory.hpp"
 #include "engine/loop/run_bounds.hpp"
 #include "engine/setup/batch_layout.hpp"
 #include "engine/setup/finetune.hpp"
@@ -88,6 +90,21 @@ schedule::Schedule schedule_over(const Plan& plan, const PartPlans& parts, std::
   return schedule;
 }
 
+/// What the loader of a rank does, if all ranks run on this host.
+std::vector<std::string> data_remarks(const Sections& sections, const data::Dataset& train, int world_size) {
+  const BatchLayout layout = layout_of(BatchSettings::from(sections.at("train")), 0, world_size);
+  const bool mixes = !sections.at("train").texts("mix").empty();
+  const int prefetch = data::DataSettings::from(sections.at("data")).prefetch;
+  const LoaderMemory memory{.batch_bytes = batch_bytes(loaded_layout(train, false), layout.micro_batch_size),
+                            .prefetch = std::max<std::int64_t>(prefetch, 2 + layout.micro_batches),
+                            .in_use = layout.micro_batches};
+  std::vector<std::string> remarks;
+  if (memory.is_large(world_size)) remarks.push_back(loader_memory_text(memory, world_size));
+  const std::string floats = float_output_text(sections.at("data"), train, mixes);
+  if (!floats.empty()) remarks.push_back(floats);
+  return remarks;
+}
+
 Plan plan_here(const Sections& sections, const Registry& registry, int world_size, std::int64_t points) {
   const Section& train = sections.at("train");
   const std::uint64_t seed = RunSettings::from(sections.at("run")).seed;
@@ -107,6 +124,9 @@ Plan plan_here(const Sections& sections, const Registry& registry, int world_siz
             .total_steps = RunBounds::from(train).total_steps({.steps_per_epoch = sampler.steps_per_epoch()}),
             .steps_per_epoch = sampler.steps_per_epoch()};
   plan.remarks.insert(plan.remarks.end(), parts.scalings.begin(), parts.scalings.end());
+  for (std::string& remark : data_remarks(sections, *splits.train, world_size)) {
+    plan.remarks.push_back(std::move(remark));
+  }
   const schedule::Schedule schedule = schedule_over(plan, parts, global_batch, sections, registry);
   plan.remarks.insert(plan.remarks.end(), schedule.unused().begin(), schedule.unused().end());
   if (schedule.has_feedback()) {
