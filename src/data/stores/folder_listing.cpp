@@ -2,7 +2,6 @@
 #include "data/stores/folder_listing.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <array>
@@ -21,6 +20,7 @@
 
 #include "core/clock.hpp"
 #include "data/image/codecs.hpp"
+#include "log/progress.hpp"
 
 namespace lockstep::data {
 
@@ -159,6 +159,7 @@ std::vector<ClassListing> list_classes(const std::string& root, const std::vecto
   std::atomic<std::int64_t> count = 0;
   std::atomic<std::size_t> running = 0;
   const auto begin = std::chrono::steady_clock::now();
+  log::Progress progress;
   {
     std::vector<std::jthread> threads;
     const std::size_t thread_count = std::min(kThreads, classes.size());
@@ -180,11 +181,10 @@ std::vector<ClassListing> list_classes(const std::string& root, const std::vecto
       const double seconds = seconds_since(begin);
       if (seconds < 1) continue;
       const std::string advice = seconds < 30 ? "" : "; data.cache keeps the list for the next run";
-      log::status("listing " + root + ": " + std::to_string(count) + " files, " + std::to_string(std::lround(seconds)) +
-                  " s" + advice);
+      progress.show("listing " + root + ": " + std::to_string(count) + " files, " +
+                    std::to_string(std::lround(seconds)) + " s" + advice);
     }
   }
-  log::status("");
   for (const std::exception_ptr& error : errors) {
     if (error) std::rethrow_exception(error);
   }
@@ -255,8 +255,7 @@ FolderListing list_folder(const std::string& root) {
 }
 
 FolderListing list_images(const std::string& root) {
-  std::atomic<std::int64_t> count = 0;
-  ClassListing listing = Walk(root, count).list("");
+  ClassListing listing = std::move(list_classes(root, {""}).front());
   if (listing.images.empty()) {
     throw DataError(root, "contains no images (.jpg, .jpeg, .png, .ppm, .bmp, .pgm or .webp)");
   }

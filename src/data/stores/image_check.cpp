@@ -2,7 +2,6 @@
 #include "data/stores/image_check.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -10,6 +9,8 @@
 #include <map>
 #include <mutex>
 #include <thread>
+
+#include "log/progress.hpp"
 
 namespace lockstep::data {
 
@@ -36,6 +37,7 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
   std::mutex mutex;
   std::map<std::int64_t, std::string> faults;
   std::exception_ptr failure;
+  log::Progress progress;
   {
     std::vector<std::jthread> threads;
     const unsigned count = std::max(1U, std::thread::hardware_concurrency());
@@ -53,13 +55,12 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
             next = dataset.size();
           }
           if (is_first && i % 64 < count) {
-            log::status("checking " + name + ": " + std::to_string(i) + " of " + std::to_string(dataset.size()));
+            progress.show("checking " + name + ": " + std::to_string(i) + " of " + std::to_string(dataset.size()));
           }
         }
       });
     }
   }
-  log::status("");
   if (failure) std::rethrow_exception(failure);
   if (faults.empty()) return;
   const std::string& first = faults.begin()->second;

@@ -10,6 +10,7 @@
 #include "engine/hooks/log_settings.hpp"
 #include "engine/loop/phases.hpp"
 #include "engine/measures/averaged_weights.hpp"
+#include "engine/measures/class_numbers.hpp"
 #include "engine/measures/confusion_count.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/measures/sample_pictures.hpp"
@@ -17,8 +18,6 @@
 namespace lockstep::engine {
 
 namespace {
-
-constexpr std::int64_t kMaxCountedClasses = 100;
 
 class EvaluateHook : public Hook {
  public:
@@ -29,7 +28,8 @@ class EvaluateHook : public Hook {
     run.world.all_or_throw([&] {
       const Task task = split_of(run.data.splits(), settings_.split).task();
       meters_ = make_eval_meters(settings_.metrics, task, rows_);
-      counted_classes_ = classes_to_count(task);
+      classes_ = static_cast<std::size_t>(task.classes);
+      counted_classes_ = ConfusionCount::classes_of(task, settings_.is_per_class);
       class_names_ = task.class_names;
       if (settings_.weights.value != "average" || run.average != nullptr) return;
       throw ConfigError(settings_.weights.cite + ": there is no average of the weights, because ema.kind is none");
@@ -50,13 +50,6 @@ class EvaluateHook : public Hook {
   }
 
  private:
-  /// Of a confusion matrix that nobody requested.
-  std::int64_t classes_to_count(const Task& task) const {
-    const bool is_small = task.classes >= 2 && task.classes <= kMaxCountedClasses;
-    const bool is_wanted = task.kind == TaskKind::classification && task.predictions_per_sample == 1;
-    return is_small && is_wanted ? task.classes : 0;
-  }
-
   void evaluate_now(RunView& run) const {
     EventStorage& events = run.events;
     const data::Dataset& dataset = split_of(run.data.splits(), settings_.split);
@@ -90,6 +83,11 @@ class EvaluateHook : public Hook {
                                        [](const Table& table) { return table.name == "confusion"; });
       const auto put = [&](Table table) {
         if (table.columns == class_names_.size()) table.names = class_names_;
+        if (settings_.is_per_class) {
+          for (const auto& [name, number] : class_numbers(table, class_names_, classes_)) {
+            record.values.emplace_back("val/" + name, number);
+          }
+        }
         events.put(std::move(table));
       };
       if (auto table = confusion.table(); table && !is_told) put(std::move(*table));
@@ -104,6 +102,7 @@ class EvaluateHook : public Hook {
   std::int64_t pictures_;  // maximum number; 0 = none
   std::vector<metrics::MeterRow> rows_;
   metrics::Meters meters_;  // that have counted nothing
+  std::size_t classes_ = 0;
   std::int64_t counted_classes_ = 0;
   std::vector<std::string> class_names_;
 };

@@ -5,6 +5,19 @@
 
 namespace lockstep::engine {
 
+namespace {
+
+constexpr std::int64_t kMaxCountedClasses = 100;
+constexpr std::int64_t kMaxRequestedClasses = 4096;  // a matrix of 128 MiB
+
+}  // namespace
+
+std::int64_t ConfusionCount::classes_of(const Task& task, bool is_per_class) {
+  const bool is_small = task.classes >= 2 && task.classes <= (is_per_class ? kMaxRequestedClasses : kMaxCountedClasses);
+  const bool is_wanted = task.kind == TaskKind::classification && task.predictions_per_sample == 1;
+  return is_small && is_wanted ? task.classes : 0;
+}
+
 ConfusionCount::ConfusionCount(std::int64_t classes)
     : classes_(classes), words_(classes == 0 ? 0 : static_cast<std::size_t>(classes * classes + 1)) {}
 

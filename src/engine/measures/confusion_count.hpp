@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/core/task.hpp>
 #include <lockstep/engine/event_storage.hpp>
 #include <lockstep/engine/train_step.hpp>
 #include <lockstep/mpi/collectives.hpp>
@@ -15,6 +16,10 @@ namespace lockstep::engine {
 /// without its numbers. Otherwise none.
 class ConfusionCount {
  public:
+  /// The classes of a task that are counted without a request; 0 = none.
+  /// @param is_per_class  eval.per_class: of many classes, too
+  static std::int64_t classes_of(const Task& task, bool is_per_class);
+
   /// @param classes  0 = nothing is counted
   explicit ConfusionCount(std::int64_t classes);
 

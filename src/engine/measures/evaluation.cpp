@@ -210,6 +210,9 @@ KeySpecs EvalSettings::keys(const std::vector<metrics::MeterRow>& meters) {
                   "NAME,option=value: a metric to compute in addition to the losses. If not set, the kind of the task "
                   "selects the metrics",
                   meters),
+      keys::boolean("eval.per_class", "false",
+                    "Also report numbers of each class by its name, such as val/accuracy/cat; with the metric overlap "
+                    "val/iou/cat"),
       weights_key("eval.weights", "Weights that are evaluated, during training and by `trainer eval`"),
   };
 }
@@ -220,6 +223,7 @@ EvalSettings EvalSettings::from(const Section& eval) {
           .interval = Intervals::parse(eval.text("interval"), 0, eval.cite("interval")),
           .limits = {eval.integer("batch_size"), eval.integer("max_batches")},
           .metrics = cited_texts(eval, "metrics"),
+          .is_per_class = eval.boolean("per_class"),
           .weights = cited_text(eval, "weights")};
 }
 

@@ -41,6 +41,7 @@ struct EvalSettings {
   Intervals interval = 0;  ///< steps; 0 = see PhaseSettings
   EvaluationLimits limits = {200};
   MeterNames metrics = {};
+  bool is_per_class = false;              ///< report numbers of each class, too
   Cited<std::string> weights = {"auto"};  ///< auto, trained or average
 
   /// All keys of section `eval`.

@@ -10,6 +10,8 @@
 
 #include "checkpoints/store/store.hpp"
 #include "engine/measures/bad_samples.hpp"
+#include "engine/measures/class_numbers.hpp"
+#include "engine/measures/confusion_count.hpp"
 #include "engine/measures/evaluation.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "engine/setup/published_task.hpp"
@@ -136,14 +138,29 @@ Evaluation evaluate_loaded(const mpi::Communicator& world, LoadedModel& loaded, 
     dataset = &split_of(loaded.splits, eval.split);
     meters = make_eval_meters(eval.metrics, dataset->task(), registry.meters);
   });
+  const Task task = dataset->task();
+  ConfusionCount confusion(eval.is_per_class ? ConfusionCount::classes_of(task, true) : 0);
+  const auto notify = [&](StepEvent event, const LastBatch& last) {
+    if (event == StepEvent::forward) confusion.add(last);
+  };
   const EvaluationResult found = heard_by_peers(loaded.strategy->collectives(), [&] {
-    return evaluate(world, loaded.strategy->model(), *dataset, eval.limits, meters);
+    const EvaluationResult result = evaluate(world, loaded.strategy->model(), *dataset, eval.limits, meters, notify);
+    confusion.sum_over_ranks(loaded.strategy->collectives());
+    return result;
   });
-  Evaluation result{.step = loaded.step,
-                    .values = found.values(dataset->task().kind),
-                    .count = found.count,
-                    .is_average = loaded.is_average};
-  world.all_or_throw([&] { result.numbers = meters.read().numbers; });
+  Evaluation result{
+      .step = loaded.step, .values = found.values(task.kind), .count = found.count, .is_average = loaded.is_average};
+  world.all_or_throw([&] {
+    auto readings = meters.read();
+    result.numbers = std::move(readings.numbers);
+    if (!eval.is_per_class) return;
+    std::erase_if(readings.tables, [](const Table& table) { return table.name == "confusion"; });
+    if (auto table = confusion.table()) readings.tables.push_back(std::move(*table));
+    for (const Table& table : readings.tables) {
+      const auto numbers = class_numbers(table, task.class_names, static_cast<std::size_t>(task.classes));
+      result.numbers.insert(result.numbers.end(), numbers.begin(), numbers.end());
+    }
+  });
   if (loaded.splits.errors) {
     for (const auto& [rank, sample] : gather_bad_samples(world, *loaded.splits.errors)) {
       if (world.is_root()) log::warning("rank " + std::to_string(rank) + " replaces a sample: " + sample.reason);

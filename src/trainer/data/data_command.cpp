@@ -166,6 +166,9 @@ class DataCommand {
 }  // namespace
 
 ExitCode describe_data(const Job& job, const config::Invocation& invocation) {
+  if (invocation.switches.contains("json")) {  // nothing else on standard output
+    log::configure({.rank = job.world.rank(), .world_size = job.world.size(), .console_level = log::Level::warning});
+  }
   job.world.all_or_throw([&] {
     if (job.world.is_root()) DataCommand(job, invocation).run();
   });

@@ -2,7 +2,6 @@
 #include "trainer/data/image_survey.hpp"
 
 #include <lockstep/core/error.hpp>
-#include <lockstep/log/log.hpp>
 
 #include <algorithm>
 #include <atomic>
@@ -13,6 +12,7 @@
 
 #include "data/hash.hpp"
 #include "data/image/decode.hpp"
+#include "log/progress.hpp"
 
 namespace lockstep::trainer {
 
@@ -90,6 +90,7 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
   std::atomic<std::int64_t> next = 0;
   std::exception_ptr failure;
   std::mutex mutex;
+  log::Progress progress;
   {
     std::vector<std::jthread> threads;
     for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t) {
@@ -101,7 +102,7 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
             all[static_cast<std::size_t>(i)] =
                 facts_of(store, i, pipeline, decodes, options.max_bytes, buffer, workspace);
             if (is_first && i % 64 < 8) {
-              log::status("reading " + split + ": " + std::to_string(i) + " of " + std::to_string(size));
+              progress.show("reading " + split + ": " + std::to_string(i) + " of " + std::to_string(size));
             }
           }
         } catch (...) {
@@ -112,7 +113,6 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
       });
     }
   }
-  log::status("");
   if (failure) std::rethrow_exception(failure);
 
   ImageSurvey survey{.split = split, .images = size};

@@ -2,7 +2,9 @@
 // Tables and images that evaluations leave on rank 0.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <numeric>
+#include <string>
 
 #include "small_run.hpp"
 
@@ -53,6 +55,23 @@ TEST(ArtifactsTest, EachEvaluationLeavesAConfusionMatrixAndPicturesOnRank0) {
   EXPECT_EQ(found.images[7].step, 12);
   EXPECT_EQ(found.images[7].pixels.size(), 28U * 28 * 3);
   EXPECT_EQ(found.images[7].caption.substr(0, 1), "3") << "digits come in turn";
+}
+
+TEST(ArtifactsTest, NumbersOfEachClassOnRequest) {
+  const mpi::Communicator world = mpi::Communicator::world();
+  SmallRun usual(world, kTwoEvaluations);
+  SmallRun run(world, with(kTwoEvaluations, {{"eval.per_class", "true"}, {"eval.metrics", "overlap"}}));
+  found_in(usual, true);
+  found_in(run, true);
+  std::map<std::string, double> values;
+  for (const auto& [name, value] : run.trainer.view().measured.values) values[name] = value;
+  double sum = 0;
+  for (int c = 0; c < 10; ++c) sum += values.at("val/accuracy/" + std::to_string(c));
+  EXPECT_NEAR(sum / 10, values.at("val/accuracy"), 1e-12) << "each digit occurs twice";
+  EXPECT_TRUE(values.contains("val/iou/3"));
+  EXPECT_EQ(usual.losses, run.losses);
+  for (const auto& [name, value] : usual.trainer.view().measured.values)
+    EXPECT_FALSE(name.starts_with("val/accuracy/"));
 }
 
 TEST(ArtifactsTest, ARequestedMatrixIsTheSameAndNotReportedTwice) {

@@ -16,6 +16,8 @@
 #include <unistd.h>
 #include <vector>
 
+#include "log/progress.hpp"
+
 namespace lockstep {
 namespace log_test {
 
@@ -74,6 +76,25 @@ bool matches(const std::string& text, const std::string& pattern) {
 }
 
 const std::string kTime = "[0-9]{2}:[0-9]{2}:[0-9]{2} ";
+
+TEST_F(LogTest, ProgressIsALineAfterEachInterval) {
+  const Streams streams = captured([] {
+    log::configure({});
+    {
+      log::Progress short_work;
+      short_work.show("listing: 1 file");
+    }
+    log::Progress progress(std::chrono::milliseconds(400));
+    progress.show("listing: 2 files");
+    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    progress.show("listing: 3 files");
+    progress.show("listing: 4 files");
+    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    progress.show("listing: 5 files");
+  });
+  EXPECT_TRUE(matches(streams.out, kTime + "info r0/1 listing: 3 files\n" + kTime + "info r0/1 listing: 5 files\n"))
+      << streams.out;
+}
 
 TEST_F(LogTest, RankZeroSpeaksOnBothStreams) {
   const Streams streams = captured([] {

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace lockstep::log {
+
+/// The progress of work that can take minutes, such as the listing of a large folder: on a terminal a line that is
+/// replaced (log::status), elsewhere a line of information after each interval. Shorter work logs nothing there. Not
+/// thread-safe.
+class Progress {
+ public:
+  explicit Progress(std::chrono::milliseconds between = std::chrono::seconds(10))
+      : between_(between), shown_(std::chrono::steady_clock::now()) {}
+  ~Progress();  ///< erases the line on a terminal
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  void show(const std::string& text);
+
+ private:
+  std::chrono::milliseconds between_;
+  std::chrono::steady_clock::time_point shown_;
+};
+
+}  // namespace lockstep::log
