@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "plot/line_chart.hpp"
 #include "plot/markup.hpp"
@@ -22,6 +23,7 @@ using Lines = std::vector<std::vector<std::string>>;
 constexpr std::size_t kFewClasses = 20;  // of which a narrow chart can show counts and numbers
 constexpr int kWideChart = 720;
 constexpr std::size_t kMaxMistakes = 10;
+constexpr double kUndefined = std::numeric_limits<double>::quiet_NaN();
 
 std::string last_part(const std::string& name) { return name.substr(name.rfind('/') + 1); }
 
@@ -129,6 +131,34 @@ std::string cmc_chart(const Table& table) {
   return html_charts({plot::line_chart(chart)});
 }
 
+/// A chart for each output of a regression. Of points on the line, the prediction is the target.
+/// @param table  columns: target and prediction of each output
+std::string prediction_charts(const Table& table) {
+  std::vector<std::string> charts;
+  const std::size_t outputs = table.columns / 2;
+  for (std::size_t j = 0; j < outputs; ++j) {
+    plot::Series samples{.name = "samples", .points = {}};
+    double low = kUndefined;
+    double high = kUndefined;
+    for (std::size_t i = 0; i < table.rows(); ++i) {
+      const double target = table.values[i * table.columns + 2 * j];
+      const double prediction = table.values[i * table.columns + 2 * j + 1];
+      low = std::fmin(low, target);
+      high = std::fmax(high, target);
+      samples.points.push_back({target, prediction});
+      samples.points.push_back({kUndefined, kUndefined});  // a point of its own is a dot
+    }
+    const std::string of_output = outputs == 1 ? "" : " of output " + std::to_string(j);
+    charts.push_back(plot::line_chart({.title = "Predicted against true values" + of_output,
+                                       .x_label = "target",
+                                       .y_label = "prediction",
+                                       .series = {std::move(samples), {"equal", {{low, low}, {high, high}}}},
+                                       .width = kChartWidth,
+                                       .height = kChartWidth}));
+  }
+  return html_charts(charts);
+}
+
 std::string plain_table(const Table& table) {
   Lines rows(table.rows());
   for (std::size_t i = 0; i < table.values.size(); ++i) rows[i / table.columns].push_back(cell_of(table.values[i]));
@@ -149,6 +179,8 @@ std::string tables_section(const std::vector<Table>& tables) {
     if (&table == confusion || table.values.empty()) continue;
     if (last_part(table.name) == "cmc") {
       others += cmc_chart(table);
+    } else if (last_part(table.name) == "predicted" && table.columns % 2 == 0) {
+      others += prediction_charts(table);
     } else if (table.rows() == 1 && (confusion == nullptr || table.columns == confusion->columns)) {
       rows_by_class.push_back(&table);
     } else {
@@ -156,8 +188,10 @@ std::string tables_section(const std::vector<Table>& tables) {
     }
   }
   std::string content = confusion == nullptr ? "" : matrix_of(*confusion);
-  if (confusion != nullptr || !rows_by_class.empty()) content += class_table(confusion, rows_by_class);
-  return html_section(fmt::format("Classes in the evaluation after step {}", step), content + others);
+  const bool has_classes = confusion != nullptr || !rows_by_class.empty();
+  if (has_classes) content += class_table(confusion, rows_by_class);
+  const std::string title = has_classes ? "Classes in the evaluation" : "Evaluation";
+  return html_section(fmt::format("{} after step {}", title, step), content + others);
 }
 
 std::string pictures_section(const std::vector<Base64Image>& pictures) {
@@ -165,10 +199,13 @@ std::string pictures_section(const std::vector<Base64Image>& pictures) {
   std::size_t wrong = 0;
   std::size_t judged = 0;
   std::int64_t step = 0;
+  bool has_masks = false;
   for (const Base64Image& picture : pictures) {
     step = std::max(step, picture.step);
+    const bool is_mask = last_part(picture.name).starts_with("mask_");
+    has_masks = has_masks || is_mask;
     wrong += picture.is_wrong ? 1 : 0;
-    judged += picture.caption.empty() ? 0 : 1;
+    judged += picture.caption.empty() || is_mask ? 0 : 1;
     figures += html_figure({.alt = last_part(picture.name),
                             .caption = picture.caption,
                             .is_marked = picture.is_wrong,
@@ -178,7 +215,9 @@ std::string pictures_section(const std::vector<Base64Image>& pictures) {
   }
   if (figures.empty()) return "";
   const std::string said = judged == 0 ? "" : fmt::format(", {} of {} classified incorrectly", wrong, judged);
-  return html_section("Samples with predictions", "<p>" + escaped(fmt::format("After step {}{}.", step, said)) +
+  const std::string order = has_masks ? " From left to right: image, target mask, predicted mask." : "";
+  return html_section("Samples with predictions", "<p>" +
+                                                      escaped(fmt::format("After step {}{}.{}", step, said, order)) +
                                                       "</p>\n<div class=\"pictures\">\n" + figures + "</div>\n");
 }
 

@@ -13,6 +13,7 @@
 #include "engine/measures/class_numbers.hpp"
 #include "engine/measures/confusion_count.hpp"
 #include "engine/measures/evaluation.hpp"
+#include "engine/measures/predicted_values.hpp"
 #include "engine/measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
@@ -56,11 +57,13 @@ class EvaluateHook : public Hook {
     EvaluationResult result;
     metrics::Meters meters = meters_;
     ConfusionCount confusion(counted_classes_);
+    PredictedValues values(dataset.task().kind == TaskKind::regression ? dataset.size() : 0);
     SamplePictures pictures(events.keeps_pictures() ? pictures_ : 0, class_names_);
     const auto notify = [&](StepEvent event, const LastBatch& last) {
       run.notify(event, last);
       if (event != StepEvent::forward) return;
       confusion.add(last);
+      values.add(last);
       pictures.add(last);
     };
     EvaluationLimits limits = settings_.limits;
@@ -69,6 +72,7 @@ class EvaluateHook : public Hook {
     run.begin_evaluation();
     settings_.weights.value == "trained" ? measure() : with_average(run.wrapper, run.average, measure);
     confusion.sum_over_ranks(run.collectives);
+    values.gather(run.collectives);
     Record record{.kind = "eval", .values = {{"step", run.progress.step}, {"epoch", run.progress.epoch}}};
     for (const auto& [name, value] : result.values(dataset.task().kind)) {
       record.values.emplace_back("val/" + name, value);
@@ -91,6 +95,7 @@ class EvaluateHook : public Hook {
         events.put(std::move(table));
       };
       if (auto table = confusion.table(); table && !is_told) put(std::move(*table));
+      if (auto table = values.table()) put(std::move(*table));
       for (Table& table : readings.tables) put(std::move(table));
     });
     run.report(record);

@@ -17,93 +17,20 @@
 #include <vector>
 
 #include "batch/sample_values.hpp"
+#include "checkpoints/format/digest.hpp"
 #include "core/text.hpp"
 #include "data/mixing.hpp"
 #include "engine/measures/evaluation_mode.hpp"
+#include "engine/measures/loss_sums.hpp"
 #include "engine/measures/progress_lines.hpp"
 #include "engine/state/average.hpp"
 #include "metrics/classification.hpp"
 #include "models/task_table.hpp"
-#include "parallel/reducers/lane_sum.hpp"
+#include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
 
 namespace {
-
-/// The losses of this rank's batches, and what they count.
-class LossSums {
- public:
-  explicit LossSums(std::int64_t batches) : batches_(static_cast<std::size_t>(batches)) {}
-
-  /// @param counts  as models::Model::counts
-  /// @param usual   items of a loss that is not counted
-  void add(std::int64_t batch, const models::ParsedLosses& losses,
-           const std::vector<std::pair<std::string, double>>& counts, double usual) {
-    if (names_.empty()) {
-      for (const auto& [name, value] : losses.values) names_.push_back(name);
-      sums_.assign(names_.size() * batches_, 0.0);
-      items_.assign(names_.size(), 0.0);
-      are_counted_ = !counts.empty();
-    }
-    const std::vector<std::pair<std::string, double>> values = models::host_values(losses);
-    if (values.size() != names_.size()) throw ConfigError("the losses of the model differ from the first batch");
-    for (std::size_t i = 0; i < values.size(); ++i) {
-      const double items = items_of(values[i].first, counts, usual);
-      items_[i] += items;
-      if (items > 0) sums_[i * batches_ + static_cast<std::size_t>(batch)] = values[i].second * items;
-    }
-  }
-
-  /// The means over all ranks' batches, added in a fixed order, independent of the rank that counted them. Collective.
-  std::vector<std::pair<std::string, double>> means(const mpi::Communicator& world, mpi::Collectives& collectives) {
-    std::string names = joined(names_, "\n");
-    names = world.broadcast(names);  // rank 0 has a batch if any rank has one
-    are_counted_ = world.all_reduce(static_cast<std::int64_t>(are_counted_ ? 1 : 0)) > 0;
-    world.all_or_throw([&] {
-      if (names_.empty() || joined(names_, "\n") == names) return;
-      throw ConfigError("the model returned the losses '" + joined(names_) + "', but those of rank 0 differ");
-    });
-    names_ = split_list(names, '\n');
-    sums_.resize(names_.size() * batches_);
-    items_.resize(names_.size());
-    collectives.all_reduce(sums_.data(), sums_.size(), DType::float64, mpi::ReduceOp::sum);
-    collectives.all_reduce(items_.data(), items_.size(), DType::float64, mpi::ReduceOp::sum);
-    std::vector<std::pair<std::string, double>> means;
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      const auto batches = std::span(sums_).subspan(i * batches_, batches_);
-      means.emplace_back(names_[i], parallel::sum_by_lanes(batches) / items_[i]);
-    }
-    if (are_counted_ && means.size() > 1) means.front().second = sum_of_trained(means);
-    return means;
-  }
-
- private:
-  double items_of(const std::string& name, const std::vector<std::pair<std::string, double>>& counts,
-                  double usual) const {
-    const std::string entry = name.substr(0, name.find('/'));  // of an element of a map
-    for (const auto& [each, count] : counts) {
-      if (each == entry || (each == "loss" && entry == "loss_raw")) return count;
-    }
-    return usual;
-  }
-
-  /// The total of losses that run over different items.
-  static double sum_of_trained(const std::vector<std::pair<std::string, double>>& means) {
-    double sum = 0;
-    for (std::size_t i = 1; i < means.size(); ++i) {
-      const std::string& name = means[i].first;
-      const bool is_trained = name.find('/') == std::string::npos && name.find("loss") != std::string::npos;
-      if (is_trained) sum += means[i].second;
-    }
-    return sum;
-  }
-
-  std::size_t batches_;
-  std::vector<std::string> names_;  // of the losses, "loss" first; empty = this rank had no batch
-  std::vector<double> sums_;        // [names, batches]; 0 where another rank has counted
-  std::vector<double> items_;       // [names]
-  bool are_counted_ = false;        // by the model
-};
 
 /// Runs the batches of a data set, and shows them to meters and hooks.
 class BatchEvaluator {
@@ -368,6 +295,22 @@ std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind ki
   return values;
 }
 
+namespace {
+
+/// Whether the buffers of the model have the same bits on all ranks, as those of a loaded model. Their average could
+/// differ from them in the last bit.
+bool have_equal_buffers(const models::Model& model, const mpi::Communicator& world) {
+  if (world.size() == 1) return true;
+  std::string digests;
+  for (const auto& item : model.named_buffers()) {
+    const at::Tensor here = item.value().detach().cpu().contiguous();
+    digests += std::to_string(checkpoints::digest64(parallel::bytes_of(here))) + " ";
+  }
+  return world.agree(world.broadcast(digests) == digests);
+}
+
+}  // namespace
+
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify) {
@@ -375,7 +318,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   const data::Share share = data::share_of(batches, world.rank(), world.size());
   EvaluationResult result;
   LossSums losses(batches);
-  wrapper.synchronize_buffers();
+  if (!have_equal_buffers(wrapper.model(), world)) wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);

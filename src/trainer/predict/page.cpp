@@ -141,6 +141,7 @@ std::string PageSamples::caption_of(const engine::BatchPredictions& predictions,
 
 void PageSamples::add(const engine::BatchPredictions& predictions, const batch::Batch& given) {
   const bool has_images = is_image(given);
+  const bool has_masks_as_target = predictions.target.defined() && predictions.target.dim() >= 3;
   for (std::int64_t i = 0; i < predictions.size(); ++i) {
     const Score score = score_of(predictions, i);
     labelled_ += score.error >= 0 && predictions.probabilities.defined() ? 1 : 0;
@@ -153,7 +154,9 @@ void PageSamples::add(const engine::BatchPredictions& predictions, const batch::
     sample.caption = caption_of(predictions, i);
     if (has_images) {
       const at::Tensor mask = predictions.masks.defined() ? predictions.masks[i] : at::Tensor();
-      const Image image = engine::picture_of_sample(given.input()[i], mask);
+      const bool has_target_mask = mask.defined() && has_masks_as_target;
+      const at::Tensor target = has_target_mask ? predictions.target[i] : at::Tensor();
+      const Image image = engine::picture_of_sample(given.input()[i], {target, mask});
       sample.height = image.height;
       sample.width = image.width;
       sample.png = report::base64_of(report::png_of(image).bytes);

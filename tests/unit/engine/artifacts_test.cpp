@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "engine/measures/confusion_count.hpp"
+#include "engine/measures/predicted_values.hpp"
 #include "engine/measures/sample_pictures.hpp"
 
 namespace lockstep::engine {
@@ -66,19 +67,42 @@ TEST(SamplePicturesTest, ThreeChannelsAreColorsAndOthersGrey) {
   EXPECT_EQ(images_of(broken, torch::tensor({0}), said)[0].pixels[3], 255);
 }
 
-TEST(SamplePicturesTest, AMaskStandsBesideThePicture) {
+// Class 0 is black; 1 and 2 have the first two colors, in every picture.
+TEST(SamplePicturesTest, MasksStandBesideThePicture) {
   const at::Tensor input = torch::tensor({0.0F, 1.0F}).reshape({1, 1, 2, 1});
   const at::Tensor masks = torch::tensor({2, 1}).reshape({1, 2, 1});
   const std::vector<Image> images = images_of(input, torch::tensor({0}), {{"masks", masks}});
   ASSERT_EQ(images.size(), 1U);
   EXPECT_EQ(images[0].width, 1 + 2 + 1);
   EXPECT_EQ(images[0].caption, "");
-  const Pixels first_row = {0, 0, 0, 255, 255, 255, 255, 255, 255, 255, 255, 255};
-  const Pixels second_row = {255, 255, 255, 255, 255, 255, 255, 255, 255, 128, 128, 128};
+  const Pixels first_row = {0, 0, 0, 255, 255, 255, 255, 255, 255, 49, 130, 206};
+  const Pixels second_row = {255, 255, 255, 255, 255, 255, 255, 255, 255, 230, 97, 1};
   EXPECT_EQ(Pixels(images[0].pixels.begin(), images[0].pixels.begin() + 12), first_row);
   EXPECT_EQ(Pixels(images[0].pixels.begin() + 12, images[0].pixels.end()), second_row);
   const at::Tensor scores = torch::tensor({0.0F, 5.0F, 1.0F, 4.0F}).reshape({1, 2, 2, 1});  // of two classes
-  EXPECT_EQ(images_of(input, torch::tensor({0}), {{"masks", scores}})[0].pixels[9], 255);
+  EXPECT_EQ(images_of(input, torch::tensor({0}), {{"masks", scores}})[0].pixels[9], 230);
+  const at::Tensor field = torch::tensor({2.0F, 1.0F}).reshape({1, 2, 1});
+  const Image grey = images_of(input, torch::tensor({0}), {{"masks", field}})[0];
+  EXPECT_EQ(Pixels(grey.pixels.begin() + 9, grey.pixels.begin() + 12), Pixels(3, 255));
+  EXPECT_EQ(Pixels(grey.pixels.begin() + 21, grey.pixels.end()), Pixels(3, 128));
+}
+
+// Image, target and prediction, from left to right. What does not count in the target is light grey.
+TEST(SamplePicturesTest, TheTargetMaskStandsBetween) {
+  const at::Tensor input = torch::zeros({2, 1, 1, 3});
+  const at::Tensor target = torch::tensor({1, 255, 0, -100, 255, 255}).reshape({2, 1, 3});
+  const at::Tensor masks = torch::tensor({1, 1, 2, 0, 0, 0}).reshape({2, 1, 3});
+  const std::vector<Image> images = images_of(input, target, {{"masks", masks}});
+  ASSERT_EQ(images.size(), 2U);
+  EXPECT_EQ(images[0].name, "mask_00");
+  EXPECT_EQ(images[0].width, 3 * 3 + 2 * 2);
+  EXPECT_EQ(Pixels(images[0].pixels.begin() + 15, images[0].pixels.begin() + 24),
+            (Pixels{230, 97, 1, 224, 224, 224, 0, 0, 0}));
+  EXPECT_EQ(Pixels(images[0].pixels.begin() + 30, images[0].pixels.end()),
+            (Pixels{230, 97, 1, 230, 97, 1, 49, 130, 206}));
+  EXPECT_EQ(images[0].caption, "50.0 % of the pixels are right");
+  EXPECT_FALSE(images[0].is_wrong);
+  EXPECT_EQ(images[1].caption, "") << "no pixel counts";
 }
 
 TEST(SamplePicturesTest, AreTheFirstOfTheirKindAndNoMoreThanAsked) {
@@ -136,6 +160,37 @@ TEST(ConfusionCountTest, GivesNoTableOfOtherThings) {
     add(count, output, target);
     EXPECT_FALSE(count.table());
   }
+}
+
+/// The first `count` samples from `first` on, as an evaluation shows them.
+void add(PredictedValues& values, std::int64_t first, const at::Tensor& output, const at::Tensor& target) {
+  batch::Batch batch{output, target};
+  batch.set_draws(batch::draws_in_order(first, output.size(0)));
+  values.add({.is_training = false, .given = &batch, .batch = &batch, .outputs = output});
+}
+
+TEST(PredictedValuesTest, KeepsTargetsAndPredictionsAtEvenDistances) {
+  PredictedValues few(4);
+  add(few, 0, torch::tensor({{1.0F, 2.0F}, {3.0F, 4.0F}}), torch::tensor({{1.5F, 2.5F}, {3.5F, 4.5F}}));
+  add(few, 2, torch::tensor({{5.0F, 6.0F}}), torch::tensor({{5.0F, 6.5F}}));
+  const Table table = few.table().value();
+  EXPECT_EQ(table.name, "predicted");
+  EXPECT_EQ(table.columns, 4U);
+  EXPECT_EQ(table.values, (std::vector<double>{1.5, 1, 2.5, 2, 3.5, 3, 4.5, 4, 5, 5, 6.5, 6}));
+
+  PredictedValues many(1001);  // every third one
+  add(many, 7, torch::arange(7, 17).to(at::kFloat).unsqueeze(1), torch::arange(7, 17).to(at::kFloat));
+  EXPECT_EQ(many.table().value().values, (std::vector<double>{9, 9, 12, 12, 15, 15}));
+}
+
+TEST(PredictedValuesTest, KeepsNothingOfOtherThings) {
+  PredictedValues none(0);
+  add(none, 0, torch::ones({2, 1}), torch::ones({2, 1}));
+  EXPECT_FALSE(none.table());
+  PredictedValues fields(4);
+  add(fields, 0, torch::ones({2, 3, 4}), torch::ones({2, 3, 4}));
+  add(fields, 0, torch::ones({2, 3}), torch::ones({2}));
+  EXPECT_FALSE(fields.table());
 }
 
 }  // namespace artifacts_test

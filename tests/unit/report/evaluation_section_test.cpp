@@ -76,6 +76,17 @@ TEST(TablesSectionTest, TablesWithoutAMatrixAreShownToo) {
   EXPECT_FALSE(has(page, "Confusion"));
 }
 
+// A dot for each sample, and the line on which prediction and target are equal.
+TEST(TablesSectionTest, RegressionsHaveAChartForEachOutput) {
+  const std::string page = page_with({table("predicted", 4, {1, 1.5, -3, 0, 2, 2, -1, -2, 4, 3, 0, 1})});
+  EXPECT_TRUE(has(page, "Evaluation after step 20"));
+  EXPECT_TRUE(has(page, "<title>Predicted against true values of output 0</title>"));
+  EXPECT_TRUE(has(page, "<title>Predicted against true values of output 1</title>"));
+  EXPECT_EQ(count_of(page, "<circle"), 6U);
+  EXPECT_EQ(count_of(page, ">equal<"), 2U);
+  EXPECT_TRUE(has(page_with({table("predicted", 2, {1, 1.5})}), "<title>Predicted against true values</title>"));
+}
+
 TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
   const std::vector<std::uint8_t> pixels = {0, 0, 0, 9, 8, 7};
   const EncodedImage file = png_of({.height = 1, .width = 2, .pixels = pixels});
@@ -93,6 +104,9 @@ TEST(PicturesSectionTest, ShowsPicturesWithCaptionsAndMarksWrongOnes) {
   EXPECT_TRUE(has(page, "<figcaption>7</figcaption>"));
   EXPECT_TRUE(has(page, "\u2717 1, predicted as &lt;9&gt;</figcaption>"));
   EXPECT_TRUE(has(page, "After step 20, 1 of 2 classified incorrectly."));
+  const std::string masks = page_with({}, {picture("val/mask_00", "93.1 % of the pixels are right", false)});
+  EXPECT_TRUE(has(masks, "After step 20. From left to right: image, target mask, predicted mask."));
+  EXPECT_TRUE(has(masks, "<figcaption>93.1 % of the pixels are right</figcaption>"));
 }
 
 }  // namespace evaluation_section_test

@@ -1,0 +1,111 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// `trainer eval` on several numbers of ranks, and what a regression reports.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "report/artifacts.hpp"
+#include "report/metrics_reader.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace evaluation_test {
+
+using testing::Outcome;
+using testing::run_ranks;
+
+double last(const std::string& run, const std::string& key) {
+  const auto series = report::read_series(run + "/metrics.jsonl", key);
+  return series.empty() ? std::nan("") : series.back().second;
+}
+
+// The statistics of batch norm were averaged over two ranks. A sum of three equal numbers, divided by three, can differ
+// from them in the last bit.
+TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome trained =
+      run_ranks(2,
+                "--model.name=resnet18 --model.width=4 --data.train_size=96 --data.val_size=50 --train.max_steps=3 "
+                "--train.max_epochs=0 --loss.name=cross_entropy --loss.class_weights=1,0.1,0.3,0.7,1,1.3,1,1,0.9,0.77 "
+                "--run.dir=" +
+                    run);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  std::string expected;
+  for (const int ranks : {1, 2, 3}) {
+    const Outcome evaluated =
+        run_ranks(ranks, "eval --json --from=" + run + " --eval.batch_size=7 --eval.metrics=confusion");
+    ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    if (ranks == 1) expected = evaluated.output;
+    EXPECT_EQ(evaluated.output, expected) << ranks;
+  }
+  EXPECT_NE(expected.find("\"loss\":"), std::string::npos) << expected;
+}
+
+/// Images of one grey level, and a number in kilometers that is 1000 + 8 * level.
+class RegressionTest : public ::testing::Test {
+ protected:
+  static double number_of(int i) { return 1000 + 8.0 * level_of(i); }
+  static int level_of(int i) { return (i * 37) % 250; }
+
+  void SetUp() override {
+    for (const auto& [split, first, count] : {std::tuple{"train", 0, 120}, {"val", 120, 30}}) {
+      std::ofstream list(folder_.path(std::string(split) + ".txt"));
+      for (int i = first; i < first + count; ++i) {
+        const std::string name = std::to_string(i) + ".ppm";
+        folder_.write(name, "P6 8 8 255\n" + std::string(192, static_cast<char>(level_of(i))));
+        list << name << " " << number_of(i) << "\n";
+      }
+    }
+  }
+
+  testing::TemporaryFolder folder_;
+};
+
+// Inputs and targets are standardized, but errors and the chart have the unit of the targets, whose deviation is 577.
+TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
+  const std::string run = folder_.path("run");
+  const Outcome outcome =
+      run_ranks(2, "--data.name=list --data.target=real --data.path=" + folder_.path("train.txt") +
+                       " --data.val_path=" + folder_.path("val.txt") +
+                       " --model.name=mlp --model.hidden= --model.standardize=true --train.global_batch_size=12 "
+                       "--train.max_epochs=0 --train.max_steps=60 --optim.name=adamw --optim.lr=0.03 --eval.when=end "
+                       "--run.dir=" +
+                       run);
+  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
+  const auto tables = report::read_artifacts(run).tables;
+  ASSERT_EQ(tables.size(), 1U);
+  EXPECT_EQ(tables[0].name, "val/predicted");
+  ASSERT_EQ(tables[0].columns, 2U);
+  ASSERT_EQ(tables[0].rows(), 30U);
+  double squares = 0, sum = 0, errors = 0, absolute = 0;
+  for (std::size_t i = 0; i < 30; ++i) {
+    const double target = tables[0].values[2 * i];
+    EXPECT_EQ(target, number_of(120 + static_cast<int>(i))) << "in the order of the data";
+    const double error = tables[0].values[2 * i + 1] - target;
+    sum += target;
+    squares += target * target;
+    errors += error * error;
+    absolute += std::abs(error);
+  }
+  EXPECT_NEAR(last(run, "val/rmse"), std::sqrt(errors / 30), 1e-6 * last(run, "val/rmse"));
+  EXPECT_NEAR(last(run, "val/mae"), absolute / 30, 1e-6 * last(run, "val/mae"));
+  EXPECT_NEAR(last(run, "val/r2"), 1 - errors / (squares - sum * sum / 30), 1e-6);
+  EXPECT_GT(last(run, "val/r2"), 0.9);
+  EXPECT_LT(last(run, "val/rmse"), 180);
+  EXPECT_LT(last(run, "val/loss"), 0.1) << "of standardized targets";
+  const std::string page = testing::read_file(run + "/report.html");
+  for (const char* words : {"Evaluation after step 60", "<title>Predicted against true values</title>", ">equal<"}) {
+    EXPECT_NE(page.find(words), std::string::npos) << words;
+  }
+
+  // From the checkpoint alone, without the training data, on any number of ranks.
+  const Outcome alone = run_ranks(1, "eval --from=" + run);
+  const Outcome three = run_ranks(3, "eval --from=" + run);
+  EXPECT_EQ(alone.output, three.output);
+  EXPECT_NE(alone.output.find("val/rmse"), std::string::npos) << alone.output;
+}
+
+}  // namespace evaluation_test
+}  // namespace lockstep
