@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/core/error.hpp>
 #include <lockstep/models/block.hpp>
+#include <lockstep/models/counted_loss.hpp>
 #include <lockstep/models/model.hpp>
 
 #include <c10/util/Exception.h>
@@ -90,6 +91,9 @@ batch::Outputs run(Model& model, const batch::Batch& batch) {
 LossMap losses_of(const Model& model, const batch::Outputs& outputs, const batch::Batch& batch) {
   try {
     if (const Loss& loss = model.loss()) {
+      const auto* const counted = loss.target<CountedLoss>();
+      const bool is_of_batch = counted != nullptr && counted->of_batch && model.is_training();
+      if (is_of_batch) return {{"loss", counted->of_batch(outputs.main(), batch)}};
       return {{"loss", loss(outputs.main(), batch.target(), model.is_training())}};
     }
     return model.losses_of(outputs, batch);

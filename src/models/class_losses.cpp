@@ -156,7 +156,7 @@ Loss make_cross_entropy(const Section& loss, const Task& task) {
 
 Loss make_pixels(const Section& loss, const Task& task) {
   require_task(loss, task, {TaskKind::segmentation});
-  return counted_cross_entropy(loss, task, task.classes > 255 ? kIgnoredClass : 255);
+  return counted_cross_entropy(loss, task, task.classes > kMaskIgnored ? kIgnoredClass : kMaskIgnored);
 }
 
 Loss make_bce(const Section& loss, const Task& task) {

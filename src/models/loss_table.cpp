@@ -82,6 +82,7 @@ const std::vector<LossRow>& builtin_losses() {
        {keys::real("loss.pixels_weight", "1", "Weight of the cross-entropy (pixels+dice)", 0),
         keys::real("loss.dice_weight", "1", "Weight of the Dice loss (pixels+dice)", 0)},
        make_pixels_and_dice},
+      {"distill", "Cross-entropy and the divergence from a teacher, see section distill", {}, make_distill},
   };
   return rows;
 }

@@ -51,7 +51,7 @@ using Score = at::Tensor (*)(const Regions& regions, double smooth);
 Loss make_region(const Section& loss, const Task& task, Score score) {
   require_task(loss, task, {TaskKind::segmentation});
   const double smooth = loss.real("smooth");
-  const std::int64_t ignored = ignored_class(loss, task.classes > 255 ? kIgnoredClass : 255);
+  const std::int64_t ignored = ignored_class(loss, task.classes > kMaskIgnored ? kIgnoredClass : kMaskIgnored);
   return CountedLoss{
       .value = [=](const at::Tensor& output, const at::Tensor& target,
                    bool) { return score(regions_of(output, target, ignored), smooth); },

@@ -13,6 +13,7 @@
 #include "report/run_files.hpp"
 #include "trainer/commands.hpp"
 #include "trainer/table_text.hpp"
+#include "trainer/teacher.hpp"
 
 namespace lockstep::trainer {
 
@@ -63,8 +64,10 @@ ExitCode find_lr(const Job& job, const config::Invocation& invocation) {
     range.highest = number_of(invocation, "highest", range.highest);
     range.steps = static_cast<std::int64_t>(number_of(invocation, "steps", static_cast<double>(range.steps)));
   });
+  config::Config config = invocation.config;
+  settle_teacher(job, config);
   const std::vector<engine::LrPoint> points =
-      engine::find_lr(job.world, invocation.config.sections(), job.registry, range);
+      engine::find_lr(job.world, config.sections(), job.registry, range);
   const std::optional<double> suggestion = engine::suggested_lr(points);
   const auto curve = invocation.switches.find("curve");
   job.world.all_or_throw([&] {

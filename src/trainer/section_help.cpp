@@ -10,6 +10,7 @@ const config::SectionHelp& section_help() {
       {"comm", "Communication backend and time limits"},
       {"data", "Data source and sampling"},
       {"ddp", "Gradient buckets, compression and placement of parameters"},
+      {"distill", "Teacher of a distillation (loss.name=distill)"},
       {"ema", "Running average of the weights"},
       {"eval", "Evaluation during training and by `trainer eval`"},
       {"init", "Initial parameters from a file"},

@@ -12,6 +12,7 @@
 #include "trainer/commands.hpp"
 #include "trainer/run_environment.hpp"
 #include "trainer/run_report.hpp"
+#include "trainer/teacher.hpp"
 
 namespace lockstep::trainer {
 
@@ -111,6 +112,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   config::Config& config = invocation.config;
   const auto started = std::chrono::steady_clock::now();
   settle_names(world, config);
+  settle_teacher(job, config);
   resume_if_requeued(world, config);
   const RunSettings settings = RunSettings::from(config);
   const std::string& folder = settings.folder;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Losses and models against PyTorch, torchvision and timm.
+#include <lockstep/metrics/meter.hpp>
+#include <lockstep/models/counted_loss.hpp>
 #include <lockstep/models/loss.hpp>
 #include <lockstep/models/model.hpp>
 
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "data/mixing.hpp"
+#include "models/distillation.hpp"
 #include "reference/models_families.hpp"
 #include "support/reference.hpp"
 
@@ -70,6 +73,7 @@ LossOfCase loss_of_case(const std::string& name) {
                                   {"smooth_l1", "smooth_l1", TaskKind::regression},
                                   {"pixels_plus_dice", "pixels+dice", TaskKind::segmentation},
                                   {"pixels", "pixels", TaskKind::segmentation},
+                                  {"distillation", "distill", TaskKind::classification},
                                   {"dice", "dice", TaskKind::segmentation},
                                   {"jaccard", "jaccard", TaskKind::segmentation}};
   for (const LossOfCase& row : kRows) {
@@ -85,9 +89,17 @@ std::string list_text(const Json& stored) {
   return text.str();
 }
 
+at::Tensor distilled_loss(const Json& one_case, const Section& loss, const Task& task, const at::Tensor& logits,
+                          const at::Tensor& target) {
+  const auto teacher = [&](const batch::Batch&) { return doubles(one_case.at("teacher")); };
+  const models::Distillation settings{.alpha = one_case.at("alpha"), .temperature = one_case.at("temperature")};
+  return models::with_teacher(loss, task, settings, teacher).of_batch(logits, batch::Batch(logits.detach(), target));
+}
+
 void run_loss(const Json& one_case) {
-  require_known_fields(one_case, {"name", "logits", "label_smoothing", "class_weights", "pos_weight", "alpha", "gamma",
-                                  "delta", "beta", "smooth", "how", "target", "loss", "gradient"});
+  require_known_fields(
+      one_case, {"name", "logits", "label_smoothing", "class_weights", "pos_weight", "alpha", "gamma", "delta", "beta",
+                 "smooth", "how", "target", "loss", "gradient", "teacher", "temperature"});
   const std::string name = one_case.at("name");
   const at::Tensor logits = formula(one_case.at("logits")).requires_grad_();
   const LossOfCase row = loss_of_case(name);
@@ -105,22 +117,23 @@ void run_loss(const Json& one_case) {
   if (name == "soft_targets_weights_smoothing") {  // train.mix smooths such targets
     target = target * 0.9 + 0.1 / static_cast<double>(logits.size(1));
   }
-  const at::Tensor value = models::make_loss(loss, task)(logits, target, true);
+  const at::Tensor value = one_case.contains("teacher") ? distilled_loss(one_case, loss, task, logits, target)
+                                                        : models::make_loss(loss, task)(logits, target, true);
   EXPECT_NEAR(value.item<double>(), one_case.at("loss").get<double>(), 1e-12);
   value.backward();
   EXPECT_LE((logits.grad() - doubles(one_case.at("gradient"))).abs().max().item<double>(), 1e-12);
 }
 
 TEST(ReferenceModels, Files) {
-  run_topic("models", {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets"}, .run = run_loss},
-                       golden_models("convnets.json", convnet_model),
-                       golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
-                       // of ReferenceOutlines
-                       {.file = "state_dicts.json", .extra_fields = {"models", "listings"}},
-                       // of ReferenceTorchScript
-                       {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
-                       golden_models("unet.json", unet_model),
-                       golden_models("vit.json", vit_model, {"position_embedding_resize", "drop_path"})});
+  run_topic(
+      "models",
+      {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets", "segmentation"}, .run = run_loss},
+       golden_models("convnets.json", convnet_model),
+       golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
+       // of ReferenceTorchScript
+       {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
+       golden_models("unet.json", unet_model),
+       golden_models("vit.json", vit_model, {"position_embedding_resize", "drop_path"})});
 }
 
 // Stored as float64, but computed in float32 there: within its rounding.
@@ -137,6 +150,29 @@ TEST(ReferenceModels, MixedTargets) {
     }
     expect_close(soft, numbers(entry.at("soft")).data, {.absolute = 1e-7}, "soft");
   }
+}
+
+// Stored as float32 there: within its rounding.
+TEST(ReferenceModels, SegmentationMetrics) {
+  if (!std::filesystem::is_directory(root() / "models")) GTEST_SKIP() << "no reference data for models";
+  const Json stored = load("models/losses.json").at("segmentation");
+  require_known_fields(stored, {"prediction", "target", "iou_per_class", "dice_per_class", "micro_iou"});
+  const at::Tensor prediction = doubles(stored.at("prediction")).to(torch::kLong);
+  const at::Tensor target = doubles(stored.at("target")).to(torch::kLong);
+  const std::vector<double> iou = stored.at("iou_per_class");
+  const metrics::Meter meter = metrics::make_meter("overlap", std::ssize(iou), "test");
+  std::vector<std::int64_t> words(meter.words);
+  for (std::int64_t i = 0; i < target.size(0); ++i) {
+    const at::Tensor scores = at::one_hot(prediction.narrow(0, i, 1), std::ssize(iou)).movedim(-1, 1);
+    meter.add(metrics::samples_of(scores, target.narrow(0, i, 1), i), words);
+  }
+  const metrics::Reading reading = meter.read(words);
+  expect_close(reading.tables.at(0).values, iou, {.absolute = 1e-7}, "iou");
+  expect_close(reading.tables.at(2).values, stored.at("dice_per_class"), {.absolute = 1e-7}, "dice");
+  EXPECT_NEAR(reading.numbers.at(0), (iou[0] + iou[1] + iou[2]) / 3, 1e-7) << "miou";
+  // Over all classes, each wrong pixel is counted once as missing and once as too much.
+  const double right = reading.numbers.at(3);
+  EXPECT_NEAR(right / (2 - right), stored.at("micro_iou").get<double>(), 1e-7);
 }
 
 }  // namespace models_test

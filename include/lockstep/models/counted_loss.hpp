@@ -20,6 +20,9 @@ struct CountedLoss {
   Loss value;
   /// The number or sum of weights by which the mean of this target is divided; >= 0.
   std::function<double(const at::Tensor& target)> count;
+  /// In training in place of `value`, if the loss depends on more than the target; empty = it does not.
+  /// @param batch  the preprocessed batch
+  std::function<at::Tensor(const at::Tensor& output, const batch::Batch& batch)> of_batch = {};
 
   at::Tensor operator()(const at::Tensor& output, const at::Tensor& target, bool is_training) const {
     return value(output, target, is_training);

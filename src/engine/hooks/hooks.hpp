@@ -131,6 +131,9 @@ std::string grace_warning(double seconds_left, const Saves& saves, const std::st
 /// whomever.
 std::unique_ptr<Hook> time_limit_hook(TimeLimit limit);
 
+/// Keeps the digest of the teacher's weights in checkpoints: a run resumes with the same teacher. Any priority.
+std::unique_ptr<Hook> teacher_hook(std::string digest);
+
 /// States rank 0 after training where the time of its steps went. Priority::very_low.
 std::unique_ptr<Hook> ddp_report_hook(std::function<void(const parallel::DdpReport&)> on_report);
 

@@ -11,6 +11,7 @@
 #include "engine/setup/process.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy_table.hpp"
+#include "engine/setup/teacher.hpp"
 #include "engine/setup/train_keys.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume_settings.hpp"
@@ -42,11 +43,12 @@ KeySpecs all_keys(const Registry& registry) {
   };
   const KeySpecs own = joined(RunSettings::keys(), {train_keys(registry), EvalSettings::keys(registry.meters),
                                                     LogSettings::keys(), SavingSettings::keys(), resume_keys()});
-  return joined(keys_of_rows(own, registry.steps),
-                {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
-                 models::loss_keys(registry.losses), FinetuneSettings::keys(), optim::optim_keys(registry.rules),
-                 optim::ema_keys(registry.averages), schedule::sched_keys(registry.curves),
-                 parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
+  return joined(
+      keys_of_rows(own, registry.steps),
+      {data::data_keys(registry.sources, registry.samplers), models::model_keys(registry.models),
+       models::loss_keys(registry.losses), distill_keys(), FinetuneSettings::keys(), optim::optim_keys(registry.rules),
+       optim::ema_keys(registry.averages), schedule::sched_keys(registry.curves),
+       parallel::ddp_keys(registry.comm_hooks), mpi::CommSettings::keys(), StrategySettings::keys()});
 }
 
 }  // namespace lockstep::engine

@@ -15,6 +15,7 @@
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/session.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/setup/teacher.hpp"
 
 namespace lockstep::engine {
 
@@ -59,6 +60,7 @@ std::vector<LrPoint> find_lr(const mpi::Communicator& world, const Sections& con
   data::Splits splits = open_splits(world, sections.at("data"), registry, open_options(sections, registry));
   const std::unique_ptr<Strategy> strategy = make_strategy(sections, world, registry);
   strategy->prepare(training_task(world, sections.at("model"), *splits.train));
+  attach_teacher(*strategy, sections, registry, *splits.train);
   Trainer trainer(sections, *strategy, std::move(splits), registry);
   std::vector<LrPoint> points;
   trainer.add_hook(Priority::lowest, std::make_unique<RangeHook>(range, points));

@@ -23,6 +23,7 @@
 #include "engine/setup/published_task.hpp"
 #include "engine/setup/run_splits.hpp"
 #include "engine/setup/strategy.hpp"
+#include "engine/setup/teacher.hpp"
 #include "engine/state/init_from.hpp"
 #include "engine/state/resume.hpp"
 #include "engine/state/run_state.hpp"
@@ -213,6 +214,9 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   trainer.view().extra = RunSettings::from(request.sections.at("run")).extra;
   trainer.add_reporter(request.reporter);
   add_hooks(trainer, world, request, resume.schedule);
+  const std::string teacher =
+      attach_teacher(*strategy, request.sections, request.registry, *trainer.view().data.splits().train);
+  if (!teacher.empty()) trainer.add_hook(Priority::normal, teacher_hook(teacher));
   log_start(trainer, *strategy, request.sections);
   restore_or_init(trainer, world, request, resume);
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });

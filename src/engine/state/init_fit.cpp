@@ -124,6 +124,12 @@ InitDifferences differences_of(const StoredTensors& stored, const LiveTensors& l
     differences.push_back(
         {.name = name, .in_file = form_text(saved.array->dtype, saved.shape), .in_model = "", .remedy = ""});
   }
+  if (settings.section != "init") {  // the model cannot change to fit the file
+    for (InitDifference& difference : differences) {
+      difference.remedy = is_below(difference.name, anatomy.head) ? "another number of classes than the data"
+                                                                  : "set distill.model to the model of the file";
+    }
+  }
   return differences;
 }
 

@@ -45,8 +45,8 @@ LiveTensors tensors_of(const models::Model& model) {
 }
 
 /// Lockstep's own files with one model: the trained one, or its average.
-Archive read_any(const InitSettings& settings, const std::string& file, const mpi::Communicator& host,
-                 NameRules& rules) {
+Archive read_any(const InitSettings& settings, const std::string& file, const mpi::Communicator& host, NameRules& rules,
+                 const std::function<void(const Archive&)>& check) {
   const bool is_own =
       std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
   if (!is_own) {
@@ -56,21 +56,28 @@ Archive read_any(const InitSettings& settings, const std::string& file, const mp
                                                        .part = static_cast<std::size_t>(host.rank()),
                                                        .parts = static_cast<std::size_t>(host.size())});
     for (const std::string& what : skipped)
-      log::warning("init.from: " + file + ": left out an object of class " + what);
+      log::warning(settings.section + ".from: " + file + ": left out an object of class " + what);
     return archive;
   }
   rules.weights = "auto";  // there is one model
   const Archive archive = checkpoints::read(file);
+  if (check) check(archive);
   const bool is_average = takes_average(archive, settings.weights, settings.weights_cited_as);
-  if (is_average) log::info("init.from: reading the averaged weights of " + file + ", see init.weights");
+  const std::string& section = settings.section;
+  if (is_average)
+    log::info(section + ".from: reading the averaged weights of " + file + ", see " + section + ".weights");
   return with_model(archive, is_average);
 }
 
-[[noreturn]] void refuse(const std::string& path, const InitDifferences& differences) {
-  throw CheckpointError(path, "does not fit the model (" + std::to_string(differences.size()) +
-                                  (differences.size() == 1 ? " tensor differs" : " tensors differ") +
-                                  "); use init.rename if names differ, or init.partial to load only the matching ones" +
-                                  table_of(differences))
+[[noreturn]] void refuse(const InitSettings& settings, const InitDifferences& differences) {
+  const std::string remedy =
+      settings.section == "init"
+          ? "; use init.rename if names differ, or init.partial to load only the matching ones"
+          : "; set distill.model to the model of the file, or distill.rename if names differ";
+  throw CheckpointError(joined(settings.files),
+                        "does not fit the model (" + std::to_string(differences.size()) +
+                            (differences.size() == 1 ? " tensor differs)" : " tensors differ)") + remedy +
+                            table_of(differences))
       .as(CheckpointFault::incompatible);
 }
 
@@ -82,14 +89,14 @@ struct Source {
 };
 
 Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
-                      const mpi::Communicator& host) {
+                      const mpi::Communicator& host, const std::function<void(const Archive&)>& check) {
   Source source;
   const auto is_known = [&live](const std::string& name) { return live.contains(name); };
   source.archives.reserve(settings.files.size());  // tensors refer to arrays inside
   for (const std::string& file : settings.files) {
     NameRules rules{
         .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
-    source.archives.push_back(read_any(settings, file, host, rules));
+    source.archives.push_back(read_any(settings, file, host, rules, check));
     StoredTensors tensors = find_tensors(source.archives.back(), rules, is_known);
     if (tensors.empty() && rules.weights == "average") {
       throw ConfigError(settings.weights_cited_as + ": " + file + " contains no average of the weights");
@@ -100,7 +107,7 @@ Source read_source_of(const InitSettings& settings, const LiveTensors& live, con
   const bool is_nothing_known =
       std::none_of(source.stored.begin(), source.stored.end(), [&](const auto& item) { return is_known(item.first); });
   if (is_nothing_known || (!source.differences.empty() && !settings.is_partial)) {
-    refuse(joined(settings.files), source.differences);
+    refuse(settings, source.differences);
   }
   return source;
 }
@@ -176,15 +183,24 @@ InitSettings InitSettings::from(const Section& init) {
 
 InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
   if (settings.files.empty()) return {};
-  const models::Model& model = strategy.model().model();
+  return init_model(strategy.world(), strategy.model().model(), settings,
+                    [&](const auto& parameters, const auto& take) {
+                      write_divided_parameters({&strategy.model().store()}, parameters, take);
+                    });
+}
+
+InitDifferences init_model(
+    const mpi::Communicator& world, const models::Model& model, const InitSettings& settings,
+    const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
+    const std::function<void(const Archive&)>& check) {
   const models::Anatomy anatomy = model.anatomy();
-  const mpi::Communicator host = strategy.world().split_by_host();
+  const mpi::Communicator host = world.split_by_host();
   Source source;
-  strategy.world().all_or_throw([&] {
+  world.all_or_throw([&] {
     if (settings.resets_head && anatomy.head.empty()) {
       throw ConfigError("init.head=reset: this model does not name its last layer; use init.partial");
     }
-    source = read_source_of(settings, tensors_of(model), anatomy, host);
+    source = read_source_of(settings, tensors_of(model), anatomy, host, check);
   });
   const torch::NoGradGuard no_grad;
   const auto fit = [&](const NamedTensor& live) {
@@ -203,7 +219,7 @@ InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
     if (!source.stored.contains(live.name) && is_counter(live.name)) live.tensor.zero_();
   };
   const std::vector<NamedTensor> parameters = parameters_of(model);
-  write_divided_parameters({&strategy.model().store()}, parameters, take);
+  write(parameters, take);
   for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
 
   std::map<std::string, std::pair<int, int>> counts;

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <lockstep/checkpoints/archive.hpp>
 #include <lockstep/core/keys.hpp>
 #include <lockstep/core/section.hpp>
 #include <lockstep/core/task.hpp>
+#include <lockstep/models/model.hpp>
+#include <lockstep/mpi/communicator.hpp>
 
+#include <functional>
 #include <string>
 #include <vector>
 
+#include "engine/state/model_tensors.hpp"
 #include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
@@ -26,6 +31,7 @@ struct InitSettings {
   std::string family = "auto";          ///< library of the names: auto, torchvision or timm
   std::string model = "";               ///< value of model.name, which selects the map of names
   Renames renames = {};                 ///< of names in the file
+  std::string section = "init";         ///< of the keys, for messages
 
   static KeySpecs keys();
   /// @throws ConfigError      a value that its key does not accept
@@ -58,6 +64,13 @@ std::string table_of(const InitDifferences& differences);
 /// @throws CheckpointError  it cannot be read, or holds other names or shapes than the model: a table of them, on every
 /// rank
 InitDifferences init_from(Strategy& strategy, const InitSettings& settings);
+/// The same for a model that is not wrapped.
+/// @param write  calls its second argument for each of these parameters
+/// @param check  looks at each file that is a checkpoint; it may throw
+InitDifferences init_model(
+    const mpi::Communicator& world, const models::Model& model, const InitSettings& settings,
+    const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
+    const std::function<void(const checkpoints::Archive&)>& check = {});
 /// With the settings of the sections `init` and `model`.
 InitDifferences init_from(Strategy& strategy, const Sections& sections);
 

@@ -40,7 +40,7 @@ TEST(LossTableTest, LossesThatDoNotFitAreRefused) {
   EXPECT_EQ(
       refusal({{"name", "bc"}}, TaskKind::classification),
       "loss.name (here): 'bc' is unknown; choose one of: auto, cross_entropy, bce, focal, mse, l1, huber, smooth_l1, "
-      "pixels, dice, jaccard, pixels+dice; did you mean 'bce'?");
+      "pixels, dice, jaccard, pixels+dice, distill; did you mean 'bce'?");
   EXPECT_EQ(refusal({{"name", "cross_entropy"}}, TaskKind::regression),
             "loss.name (here): cross_entropy does not fit the task, which is regression; it is for: classification, "
             "language model, segmentation");
