@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Every row of the table of losses, in float64: training and evaluation on all ranks agree with those of one rank,
+// although batches, ignored targets and weights are divided unevenly.
+#include <lockstep/models/layers.hpp>
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "models/distillation.hpp"
+#include "small_run.hpp"
+
+namespace lockstep::engine {
+namespace loss_agreement_test {
+
+constexpr std::int64_t kFeatures = 5;
+constexpr std::int64_t kClasses = 4;
+
+/// A pure function of sample and place, in (-1, 1).
+at::Tensor numbers(std::int64_t sample, at::IntArrayRef shape) {
+  const std::int64_t count = c10::multiply_integers(shape);
+  return at::sin(torch::arange(count, at::kDouble) * 0.7 + static_cast<double>(sample) * 1.3).view(shape);
+}
+
+/// Classes of several places, of which some samples ignore most.
+at::Tensor classes_of(std::int64_t sample, at::IntArrayRef shape, std::int64_t ignored) {
+  const at::Tensor classes = (numbers(sample + 3, shape) * 1000).to(at::kLong).remainder(kClasses);
+  const at::Tensor is_ignored = numbers(sample, shape).gt(sample % 3 == 0 ? -0.8 : 0.9);
+  return classes.masked_fill(is_ignored, ignored);
+}
+
+class Rows : public data::SampleDataset {
+ public:
+  Rows(TaskKind kind, std::int64_t size) : kind_(kind), size_(size) {}
+  std::int64_t size() const override { return size_; }
+  Task task() const override { return {.sample_shape = {kFeatures}, .classes = kClasses, .kind = kind_}; }
+  std::uint64_t digest() const override { return static_cast<std::uint64_t>(kind_); }
+  batch::ValueMap sample(const batch::Draw& draw) const override {
+    const std::int64_t i = draw.index;
+    switch (kind_) {
+      case TaskKind::classification:
+        return {{"data", numbers(i, {kFeatures})}, {"label", i % 3 == 1 ? -100 : i % kClasses}};
+      case TaskKind::multilabel:
+        return {{"data", numbers(i, {kFeatures})}, {"label", numbers(i + 7, {kClasses}).gt(0).to(at::kDouble)}};
+      case TaskKind::segmentation:
+        return {{"data", numbers(i, {kFeatures, 2, 3})}, {"label", classes_of(i, {2, 3}, 255)}};
+      case TaskKind::language:
+        return {{"data", numbers(i, {6, kFeatures})}, {"label", classes_of(i, {6}, -100)}};
+      default:
+        return {{"data", numbers(i, {kFeatures})}, {"label", numbers(i + 9, {kClasses})}};
+    }
+  }
+
+ private:
+  TaskKind kind_;
+  std::int64_t size_;
+};
+
+/// One linear map of the features of each sample, token or pixel.
+class Pointwise : public models::Model {
+ public:
+  Pointwise(const Section&, const Task& task) {
+    head = register_module("head", std::make_shared<models::Linear>(kFeatures, task.classes));
+  }
+  at::Tensor forward(const at::Tensor& input) override {
+    if (input.dim() < 4) return models::run(*head, input);
+    return models::run(*head, input.movedim(1, -1)).movedim(-1, 1);
+  }
+  std::shared_ptr<models::Linear> head;
+};
+
+template <TaskKind kKind>
+data::Splits open_rows(const Section&) {
+  return {.train = std::make_shared<Rows>(kKind, 50), .val = std::make_shared<Rows>(kKind, 13)};
+}
+
+Registry registry_with_rows() {
+  Registry registry;
+  registry.sources.push_back({"classification", "", {}, open_rows<TaskKind::classification>});
+  registry.sources.push_back({"multilabel", "", {}, open_rows<TaskKind::multilabel>});
+  registry.sources.push_back({"segmentation", "", {}, open_rows<TaskKind::segmentation>});
+  registry.sources.push_back({"language", "", {}, open_rows<TaskKind::language>});
+  registry.sources.push_back({"regression", "", {}, open_rows<TaskKind::regression>});
+  registry.models.push_back({.name = "pointwise",
+                             .help = "",
+                             .keys = {},
+                             .make = [](const Section& model, const Task& task) -> std::shared_ptr<models::Model> {
+                               return std::make_shared<Pointwise>(model, task);
+                             }});
+  return registry;
+}
+
+struct LossCase {
+  std::string source;
+  Settings loss;
+  bool is_of_regions = false;  ///< of a micro-batch as a whole, not a sum over its pixels
+};
+
+const std::vector<LossCase>& cases() {
+  static const std::vector<LossCase> all = {
+      {"classification", {{"loss.name", "auto"}, {"loss.label_smoothing", "0.1"}}},
+      {"classification", {{"loss.name", "cross_entropy"}}},
+      {"classification", {{"loss.name", "cross_entropy"}, {"loss.class_weights", "1,2,0.3,3"}}},
+      {"classification", {{"loss.name", "bce"}, {"loss.pos_weight", "1,2,0,3"}}},
+      {"classification", {{"loss.name", "focal"}}},
+      {"classification", {{"loss.name", "distill"}}},
+      {"multilabel", {{"loss.name", "bce"}}},
+      {"multilabel", {{"loss.name", "focal"}, {"loss.gamma", "1.5"}}},
+      {"regression", {{"loss.name", "mse"}, {"loss.weights", "1,2,0,3"}}},
+      {"regression", {{"loss.name", "l1"}}},
+      {"regression", {{"loss.name", "huber"}, {"loss.delta", "0.5"}}},
+      {"regression", {{"loss.name", "smooth_l1"}, {"loss.beta", "0.5"}}},
+      {"segmentation", {{"loss.name", "pixels"}, {"loss.class_weights", "1,2,0.3,3"}}},
+      {"segmentation", {{"loss.name", "distill"}}},
+      {"segmentation", {{"loss.name", "dice"}}, true},
+      {"segmentation", {{"loss.name", "jaccard"}, {"loss.smooth", "1"}}, true},
+      {"segmentation", {{"loss.name", "pixels+dice"}, {"loss.dice_weight", "0.5"}}, true},
+      {"language", {{"loss.name", "cross_entropy"}}},
+      {"language", {{"loss.name", "distill"}}},
+  };
+  return all;
+}
+
+std::string title_of(const LossCase& each) {
+  return each.source + " " + each.loss.front().second + (each.loss.size() > 1 ? " " + each.loss.back().first : "");
+}
+
+/// Another linear map, the same on every rank.
+at::Tensor scores_of_teacher(const batch::Batch& batch) {
+  const at::Tensor weight = numbers(77, {kFeatures, kClasses}) * 2;
+  const at::Tensor& input = batch.input();
+  return input.dim() < 4 ? input.matmul(weight) : input.movedim(1, -1).matmul(weight).movedim(-1, 1);
+}
+
+struct LossRun : SmallRun {
+  LossRun(const mpi::Communicator& world, const LossCase& each, const Settings& more, const Registry& registry)
+      : SmallRun(world,
+                 with(with({{"model.name", "pointwise"},
+                            {"data.name", each.source},
+                            {"train.precision", "fp64"},
+                            {"train.max_steps", "6"},
+                            {"train.max_epochs", "0"},
+                            {"optim.name", "sgd"},
+                            {"optim.lr", "0.2"}},
+                           each.loss),
+                      more),
+                 registry) {
+    if (each.loss.front().second != "distill") return;
+    strategy.model().model().set_loss(models::with_teacher(sections.at("loss"), splits.train->task(),
+                                                           {.alpha = 0.7, .temperature = 2}, scores_of_teacher));
+  }
+
+  at::Tensor weight() { return strategy.model().model().parameters().front().detach().clone(); }
+};
+
+class LossAgreementTest : public ::testing::Test {
+ protected:
+  mpi::Communicator world_ = mpi::Communicator::world();
+  mpi::Communicator self_ = world_.split(world_.rank());
+  Registry registry_ = registry_with_rows();
+};
+
+TEST_F(LossAgreementTest, TheTableHasNoOtherRows) {
+  std::vector<std::string> missing;
+  for (const models::LossRow& row : models::builtin_losses()) {
+    const auto is_this = [&row](const LossCase& each) { return each.loss.front().second == row.name; };
+    if (std::none_of(cases().begin(), cases().end(), is_this)) missing.push_back(row.name);
+  }
+  EXPECT_EQ(missing, std::vector<std::string>());
+}
+
+// 11 samples of 2 to a forward pass: ranks have different numbers of passes, and the last of each is shorter.
+TEST_F(LossAgreementTest, StepsTrainTheMeanOverAllThatCounts) {
+  for (const LossCase& each : cases()) {
+    if (each.is_of_regions) continue;
+    LossRun alone(self_, each, {{"train.global_batch_size", "11"}}, registry_);
+    LossRun divided(world_, each, {{"train.global_batch_size", "11"}, {"train.micro_batch", "2"}}, registry_);
+    const at::Tensor before = alone.weight();
+    alone.trainer.train();
+    divided.trainer.train();
+    ASSERT_EQ(divided.losses.size(), 6U);
+    EXPECT_GT((alone.weight() - before).abs().max().item<double>(), 1e-3) << title_of(each);
+    for (std::size_t i = 0; i < alone.losses.size(); ++i) {
+      EXPECT_NEAR(divided.losses[i], alone.losses[i], 1e-12 * std::abs(alone.losses[i])) << title_of(each) << " " << i;
+    }
+    EXPECT_LT((alone.weight() - divided.weight()).abs().max().item<double>(), 1e-12) << title_of(each);
+  }
+}
+
+// With lanes, every bit is the same, also of losses that look at a micro-batch as a whole.
+TEST_F(LossAgreementTest, LanesGiveTheSameBits) {
+  for (const LossCase& each : cases()) {
+    const Settings lanes = {{"train.global_batch_size", "12"}, {"train.lanes", "4"}};
+    LossRun alone(self_, each, lanes, registry_);
+    LossRun divided(world_, each, lanes, registry_);
+    alone.trainer.train();
+    divided.trainer.train();
+    EXPECT_EQ(divided.losses, alone.losses) << title_of(each);
+    EXPECT_TRUE(at::equal(alone.weight(), divided.weight())) << title_of(each);
+  }
+}
+
+// 13 samples in batches of 3: the last batch has one, and some ranks have more batches than others.
+TEST_F(LossAgreementTest, EvaluationsAgreeToo) {
+  for (const LossCase& each : cases()) {
+    const auto evaluated = [&](const mpi::Communicator& world, metrics::Meters& meters) {
+      LossRun run(world, each, {}, registry_);
+      return evaluate(run.strategy, *run.splits.val, 3, meters);
+    };
+    const Task task = Rows(TaskKind::classification, 1).task();
+    const std::string meter = each.source == "multilabel"     ? "multilabel,threshold=0"
+                              : each.source == "regression"   ? "regression"
+                              : each.source == "segmentation" ? "overlap,ignored=255"
+                                                              : "confusion";
+    metrics::Meters mine = make_meters({{meter}, "test"}, task, metrics::builtin_meters());
+    metrics::Meters common = make_meters({{meter}, "test"}, task, metrics::builtin_meters());
+    const EvaluationResult alone = evaluated(self_, mine);
+    const EvaluationResult divided = evaluated(world_, common);
+    EXPECT_NEAR(divided.mean_loss(), alone.mean_loss(), 1e-12 * std::abs(alone.mean_loss())) << title_of(each);
+    EXPECT_GT(std::abs(alone.mean_loss()), 1e-3) << title_of(each);
+    EXPECT_EQ(divided.count, alone.count);
+    const auto expected = mine.read().numbers;
+    const auto found = common.read().numbers;
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i], expected[i]) << title_of(each) << " " << expected[i].first;
+    }
+  }
+}
+
+}  // namespace loss_agreement_test
+}  // namespace lockstep::engine
