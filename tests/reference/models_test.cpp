@@ -129,6 +129,9 @@ TEST(ReferenceModels, Files) {
       "models",
       {{.file = "losses.json", .extra_fields = {"salt", "formula", "mixup_targets", "segmentation"}, .run = run_loss},
        golden_models("convnets.json", convnet_model),
+       // of ModelFiles
+       {.file = "files.json",
+        .extra_fields = {"salt", "files", "resnet", "vit", "resized_pos_embed", "adapt_first_convolution"}},
        golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
        // of ReferenceTorchScript
        {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
