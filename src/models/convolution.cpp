@@ -33,13 +33,16 @@ bool is_channels_last(const at::Tensor& tensor) {
 
 /// Whether each output pixel is a product of the weight and one input pixel.
 bool is_pixelwise(const at::Tensor& weight, const Convolution& of) {
-  return weight.size(2) == 1 && weight.size(3) == 1 && of.stride == 1 && of.padding == 0 && of.groups == 1 &&
-         !of.is_transposed;
+  return weight.size(2) == 1 && weight.size(3) == 1 && of.padding == 0 && of.groups == 1 && !of.is_transposed;
 }
 
 /// [N, C, H, W] as [N, H, W, C], of the same memory.
 at::Tensor pixels_of(const at::Tensor& images) { return images.permute({0, 2, 3, 1}); }
 at::Tensor images_of(const at::Tensor& pixels) { return pixels.permute({0, 3, 1, 2}); }
+/// The pixels that a pixelwise convolution reads: every stride-th of each direction, as a view of [N, H, W, I].
+at::Tensor read_pixels_of(const at::Tensor& images, std::int64_t stride) {
+  return pixels_of(images).slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
+}
 at::Tensor matrix_of(const at::Tensor& weight) { return weight.reshape({weight.size(0), weight.size(1)}); }
 
 at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
@@ -53,7 +56,7 @@ at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight,
   // Of shapes that do not fit LibTorch has more to say.
   const bool fits = weight.dim() == 4 && input.dim() == 4 && input.size(1) == weight.size(1);
   if (fits && is_pixelwise(weight, of) && is_channels_last(input)) {
-    return images_of(linear_output(pixels_of(input), matrix_of(weight), bias));
+    return images_of(linear_output(read_pixels_of(input, of.stride).contiguous(), matrix_of(weight), bias));
   }
   return convolution_of_library(input, weight, bias, of);
 }
@@ -83,10 +86,13 @@ class ConvolutionBackward : public torch::autograd::Node {
     const at::Tensor gradient = is_last ? gradients[0].contiguous(at::MemoryFormat::ChannelsLast) : gradients[0];
     std::array<bool, 3> by_library = {task_should_compute_output(0), task_should_compute_output(1),
                                       task_should_compute_output(2)};
-    if (is_last && by_library[0] && is_pixelwise(weight, of_)) {
+    const bool is_by_pixels = is_last && is_pixelwise(weight, of_);
+    if (is_by_pixels && by_library[0]) {
       const at::Tensor rows = pixels_of(gradient).reshape({-1, weight.size(0)});
-      const at::Tensor pixels = linear_input_gradient(rows, matrix_of(weight));
-      result[0] = images_of(pixels.view({input.size(0), input.size(2), input.size(3), input.size(1)}));
+      const at::Tensor pixels = linear_input_gradient(rows, matrix_of(weight))
+                                    .view({input.size(0), gradient.size(2), gradient.size(3), input.size(1)});
+      result[0] = of_.stride == 1 ? images_of(pixels) : at::zeros_like(input);
+      if (of_.stride != 1) read_pixels_of(result[0], of_.stride).copy_(pixels);
       by_library[0] = false;
     }
     if (is_last && by_library[1] && is_for_patch_product(weight)) {
@@ -98,9 +104,13 @@ class ConvolutionBackward : public torch::autograd::Node {
       by_library[2] = false;
     }
     if (!by_library[0] && !by_library[1] && !by_library[2]) return result;
+    // LibTorch 2.11 writes outside its memory in the gradients of some 1x1 convolutions with a stride.
+    const std::int64_t stride = is_by_pixels ? 1 : of_.stride;
+    const at::Tensor images =
+        is_by_pixels && of_.stride != 1 ? images_of(read_pixels_of(input, of_.stride).contiguous()) : input;
     auto [of_input, of_weight, of_bias] = at::convolution_backward(
-        gradient, input, weight, bias_.defined() ? at::OptionalIntArrayRef(bias_.sizes()) : std::nullopt,
-        {of_.stride, of_.stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups,
+        gradient, images, weight, bias_.defined() ? at::OptionalIntArrayRef(bias_.sizes()) : std::nullopt,
+        {stride, stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups,
         by_library);
     if (by_library[0]) result[0] = of_input;
     if (by_library[1]) result[1] = of_weight;

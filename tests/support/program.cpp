@@ -114,6 +114,15 @@ bool is_long_run() { return environment("LOCKSTEP_TEST_LONG", "0") == "1"; }
 
 std::uint64_t test_seed() { return std::strtoull(environment("LOCKSTEP_TEST_SEED", "1").c_str(), nullptr, 10); }
 
+std::vector<std::string> error_lines(const std::string& output) {
+  std::vector<std::string> errors;
+  std::istringstream lines(output);
+  for (std::string line; std::getline(lines, line);) {
+    if (line.find(" error ") != std::string::npos) errors.push_back(line);
+  }
+  return errors;
+}
+
 std::string read_file(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   return {std::istreambuf_iterator<char>(file), {}};

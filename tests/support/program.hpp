@@ -40,6 +40,9 @@ bool is_long_run();
 /// What tools/test drew from the commit; printed by it.
 std::uint64_t test_seed();
 
+/// The lines of a program's output that report an error.
+std::vector<std::string> error_lines(const std::string& output);
+
 std::string read_file(const std::filesystem::path& path);
 void write_file(const std::filesystem::path& path, const std::string& text);
 

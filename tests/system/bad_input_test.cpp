@@ -55,21 +55,10 @@ class BadInputTest : public ::testing::TestWithParam<int> {
     const Outcome outcome = run_ranks(GetParam(), arguments, 60, environment);
     EXPECT_EQ(outcome.exit_code, code) << outcome.output;
     EXPECT_EQ(outcome.rank_codes, std::vector<int>(static_cast<std::size_t>(GetParam()), code)) << outcome.output;
-    std::size_t count = 0;
-    std::string line;
-    for (std::size_t begin = 0; begin < outcome.output.size();) {
-      const std::size_t end = outcome.output.find('\n', begin);
-      const std::string candidate = outcome.output.substr(begin, end - begin);
-      if (candidate.find(" error ") != std::string::npos) {
-        line = candidate;
-        ++count;
-      }
-      if (end == std::string::npos) break;
-      begin = end + 1;
-    }
-    EXPECT_EQ(count, 1U) << outcome.output;
+    const std::vector<std::string> errors = testing::error_lines(outcome.output);
+    ASSERT_EQ(errors.size(), 1U) << outcome.output;
     for (const std::string& part : parts)
-      EXPECT_NE(line.find(part), std::string::npos) << part << "\n" << outcome.output;
+      EXPECT_NE(errors[0].find(part), std::string::npos) << part << "\n" << outcome.output;
   }
 
   testing::TemporaryFolder folder_;

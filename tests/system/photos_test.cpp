@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Training on image files: tools/configs/photos.ini on real photographs, and damaged, deleted and missing files.
+// Training on image files: tools/configs/photos.ini on real photographs.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -126,112 +126,6 @@ TEST_F(PhotosTest, BitsDoNotDependOnRanksSourceAndResume) {
   EXPECT_NE(resumed.output.find("resumed at step"), std::string::npos) << resumed.output;
   expect_equal("killed");
   EXPECT_EQ(differences(killed + kEnd, straight + kEnd), "");
-}
-
-/// A PPM file of one color.
-std::string ppm(int value) { return "P6 8 8 255\n" + std::string(8 * 8 * 3, static_cast<char>(value)); }
-
-/// Two classes of 24 images each.
-class DamagedFilesTest : public ::testing::Test {
- protected:
-  DamagedFilesTest() {
-    for (int i = 0; i < 48; ++i) {
-      const std::string class_folder = i % 2 == 0 ? "images/a" : "images/b";
-      fs::create_directories(folder_ / class_folder);
-      folder_.write(class_folder + "/" + std::to_string(i) + ".ppm", ppm(3 * i));
-    }
-  }
-
-  Outcome train(int ranks, const std::string& more) const {
-    return run_ranks(ranks,
-                     "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
-                         " --data.val_fraction=0.25 --model.channels=4 --model.hidden=8 --train.global_batch_size=12 "
-                         "--log.interval=1 --run.dir=" +
-                         folder_.path("run") + " " + more,
-                     120);
-  }
-
-  testing::TemporaryFolder folder_;
-};
-
-TEST_F(DamagedFilesTest, ADamagedImageEndsTheRun) {
-  folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
-  folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
-  const Outcome outcome = train(2, "--data.check=full --train.max_epochs=1");
-  EXPECT_EQ(outcome.rank_codes, (std::vector<int>{3, 3})) << outcome.output;
-  EXPECT_NE(outcome.output.find("images/"), std::string::npos);
-  const Outcome unchecked = train(2, "--data.check=off --train.max_epochs=4");
-  EXPECT_EQ(unchecked.exit_code, 3) << unchecked.output;
-  EXPECT_NE(unchecked.output.find(".ppm: "), std::string::npos) << unchecked.output;
-}
-
-TEST_F(DamagedFilesTest, ADamagedImageIsReplacedAndListed) {
-  folder_.write("images/a/4.ppm", "P6 8 8 255\ncut");
-  folder_.write("images/b/5.ppm", "P6 8 8 255\ncut");
-  const Outcome outcome = train(2, "--data.on_error=replace --train.max_epochs=4");
-  ASSERT_EQ(outcome.exit_code, 0) << outcome.output;
-  const std::string bad = folder_.read("run/bad_samples.txt");
-  EXPECT_NE(bad.find("a/4.ppm\n"), std::string::npos) << bad;
-  EXPECT_NE(bad.find("b/5.ppm\n"), std::string::npos) << bad;
-  EXPECT_EQ(bad.size(), 16U) << bad;
-  EXPECT_EQ(last(folder_.path("run"), "data_errors"), 2);
-  EXPECT_NE(outcome.output.find("replaces a sample: " + folder_.path("images/a/4.ppm")), std::string::npos);
-  fs::rename(folder_ / "run", folder_ / "earlier");
-  const Outcome excluded =
-      train(1, "--data.check=full --train.max_epochs=1 --data.exclude=" + folder_.path("earlier/bad_samples.txt"));
-  EXPECT_EQ(excluded.exit_code, 0) << excluded.output;
-  fs::remove_all(folder_ / "run");
-  const Outcome limited = train(2, "--data.on_error=replace --data.max_errors=1 --train.max_epochs=4");
-  EXPECT_EQ(limited.exit_code, 3) << limited.output;
-  EXPECT_NE(limited.output.find("data.max_errors = 1"), std::string::npos) << limited.output;
-}
-
-// The list of the folder is read before the files are deleted.
-TEST_F(DamagedFilesTest, FilesThatDisappearDuringTheRunAreNamed) {
-  const std::string script =
-      testing::mpirun_command(2) + " " + testing::trainer_program() +
-      " --data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
-      " --data.val_fraction=0 --eval.when=never --train.max_epochs=100000 --model.channels=4 --model.hidden=8 "
-      "--train.global_batch_size=12 --log.interval=1 --run.dir=" +
-      folder_.path("run") + " & job=$!; while kill -0 $job && ! grep -q loss " + folder_.path("run/metrics.jsonl") +
-      " 2>/dev/null; do sleep 0.05; done; rm -r " + folder_.path("images/a") + "; wait $job";
-  const Outcome outcome = testing::run_shell(script, 120);
-  EXPECT_EQ(outcome.exit_code, 3) << outcome.output;
-  EXPECT_NE(outcome.output.find("images/a/"), std::string::npos) << outcome.output;
-  EXPECT_NE(outcome.output.find("cannot be opened (No such file or directory)"), std::string::npos) << outcome.output;
-}
-
-TEST(ImageInputTest, DamagedListsAndFoldersAreRefused) {
-  const fs::path malformed = testing::shared_folder() / "reference/data/malformed";
-  if (!fs::is_directory(malformed)) GTEST_SKIP() << "no shared data: malformed";
-  const testing::TemporaryFolder folder;
-  struct Case {
-    std::string source;
-    std::string path;
-    std::string more;
-    std::vector<std::string> words;
-  };
-  const std::vector<Case> cases = {
-      {"folder", "folder/empty_class", "", {"'b'"}},
-      {"folder", "folder/flat", "", {"class folders"}},
-      {"folder", "folder/new_class", "", {"'c'"}},
-      {"list", "list_range.txt", "--data.classes=3", {"5", "2", "line 2"}},
-      {"list", "list_negative.txt", "--data.classes=3", {"-1", "line 1"}},
-      {"list", "list_no_label.txt", "--data.classes=3", {"line 1"}},
-      {"list", "list_missing.txt", "--data.classes=3", {"empty.jpg"}},
-      {"list", "list_escape.txt", "--data.classes=3", {"passwd"}},
-      {"cifar10", "list_escape.txt", "", {"data_batch_1.bin"}},
-  };
-  for (const Case& c : cases) {
-    const Outcome outcome =
-        run_ranks(2, "--data.name=" + c.source + " --data.path=" + (malformed / c.path).string() + " " + c.more +
-                         (c.source == "folder" ? " --data.cache=off" : "") + " --run.dir=" + folder.path("run"));
-    EXPECT_EQ(outcome.rank_codes, (std::vector<int>{3, 3})) << c.path << outcome.output;
-    const std::size_t error = outcome.output.find(" error ");
-    ASSERT_NE(error, std::string::npos) << outcome.output;
-    const std::string line = outcome.output.substr(error, outcome.output.find('\n', error) - error);
-    for (const std::string& word : c.words) EXPECT_NE(line.find(word), std::string::npos) << word << "\n" << line;
-  }
 }
 
 }  // namespace photos_test

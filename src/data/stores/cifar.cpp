@@ -187,12 +187,21 @@ std::vector<std::string> train_paths(const std::string& folder, const CifarKind&
   throw DataError(folder, "has no file " + *missing + "; download " + kind.folder + " again");
 }
 
+/// The names of the classes in the file that belongs to the data set; empty = there is no such file.
+std::vector<std::string> names_in(const std::string& folder, const CifarKind& kind) {
+  const std::string path = folder + "/" + kind.names_file;
+  if (!exists(path)) return {};
+  std::vector<std::string> names = read_class_names(path);
+  if (static_cast<std::int64_t>(names.size()) == kind.classes) return names;
+  throw DataError(path, "contains " + std::to_string(names.size()) + " class names, but " + kind.name + " has " +
+                            std::to_string(kind.classes) + " classes; download " + kind.folder + " again");
+}
+
 ImageSplits open_cifar(const Section& data, const CifarKind& kind) {
   const std::string folder = find_cifar_folder(required_path(data, "the folder " + kind.folder), kind);
   const std::string test = folder + "/" + kind.test_file;
   if (!exists(test)) throw DataError(folder, "has no file " + kind.test_file + "; download " + kind.folder + " again");
-  const std::string names_path = folder + "/" + kind.names_file;
-  std::vector<std::string> names = exists(names_path) ? read_class_names(names_path) : std::vector<std::string>{};
+  const std::vector<std::string> names = names_in(folder, kind);
   return {.train = std::make_shared<CifarStore>(kind, train_paths(folder, kind), names),
           .val = std::make_shared<CifarStore>(kind, std::vector<std::string>{test}, names)};
 }

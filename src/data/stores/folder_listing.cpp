@@ -257,7 +257,7 @@ FolderListing list_folder(const std::string& root) {
 FolderListing list_images(const std::string& root) {
   ClassListing listing = std::move(list_classes(root, {""}).front());
   if (listing.images.empty()) {
-    throw DataError(root, "contains no images (.jpg, .jpeg, .png, .ppm, .bmp, .pgm or .webp)");
+    throw DataError(root, "contains no images (.jpg, .jpeg, .png, .ppm, .bmp, .pgm or .webp); check data.path");
   }
   FolderListing all;
   append_lines(listing, "\n", all.lines);

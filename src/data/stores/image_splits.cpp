@@ -46,7 +46,7 @@ Classes mask_classes_of(const Section& data, const ImageStore& train) {
   }
   if (names > 0 && names != classes.count) {
     throw DataError(path, "contains " + std::to_string(names) + " class names, but there are " +
-                              std::to_string(classes.count) + " classes");
+                              std::to_string(classes.count) + " classes; correct the file");
   }
   return classes;
 }
@@ -73,7 +73,7 @@ Classes classes_of(const Section& data, const ImageStore& train) {
   if (counts_names) classes.count = static_cast<std::int64_t>(classes.names.size());
   if (!classes.names.empty() && static_cast<std::int64_t>(classes.names.size()) != classes.count) {
     throw DataError(path, "contains " + std::to_string(classes.names.size()) + " class names, but there are " +
-                              std::to_string(classes.count) + " classes");
+                              std::to_string(classes.count) + " classes; correct the file");
   }
   return classes;
 }

@@ -173,7 +173,8 @@ void ListLines::check(const ListLine& line, std::int64_t number) {
   if (options_.target == ListTarget::numbers) {
     if (!number_in(line.label)) {
       fail(text_.name(), number,
-           "'" + std::string(line.label) + "' is not a finite number, which data.target = real requires");
+           "'" + std::string(line.label) +
+               "' is not a finite number, which data.target = real requires; correct the label");
     }
     return;
   }
@@ -197,7 +198,8 @@ void ListLines::check_class(std::string_view word, const ListLine& line, std::in
     const std::string reason =
         options_.classes > 0 ? " (" + options_.rule + " = " + std::to_string(options_.classes) + ")" : "";
     fail(text_.name(), number,
-         "the label " + std::to_string(*label) + " is outside [0, " + std::to_string(limit - 1) + "]" + reason);
+         "the label " + std::to_string(*label) + " is outside [0, " + std::to_string(limit - 1) + "]" + reason +
+             "; correct the label");
   }
   facts_.max_label = std::max(facts_.max_label, *label);
 }

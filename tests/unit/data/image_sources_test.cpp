@@ -285,7 +285,7 @@ TEST_F(ListTest, FaultsStateTheLine) {
   EXPECT_EQ(fault("\nimages/c.ppm\n"),
             "line 2: 'images/c.ppm' has no label; write 'PATH LABEL', or set data.unlabelled = true");
   EXPECT_EQ(fault("images/c.ppm 0\nimages/c.ppm -1\n", {{"classes", "3"}}),
-            "line 2: the label -1 is outside [0, 2] (data.classes = 3)");
+            "line 2: the label -1 is outside [0, 2] (data.classes = 3); correct the label");
   EXPECT_EQ(fault("images/c.ppm 0.5\n"),
             "line 1: the label '0.5' is not an integer; for real numbers, set data.target = real");
   EXPECT_EQ(fault(std::string("a\0b 1\n", 6)),

@@ -29,7 +29,7 @@ struct Case {
   std::int64_t width = 7;
 };
 
-/// The last two do not suit the patch product.
+/// The last three do not suit the patch product.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {8, 4, 3, {.padding = 1}},
@@ -43,6 +43,7 @@ const std::vector<Case>& cases() {
       {16, 8, 3, {.stride = 1, .is_transposed = true}},
       {8, 8, 3, {.padding = 1, .groups = 8}},
       {3, 5, 3, {.padding = 1}},
+      {4, 8, 1, {.stride = 2}, 8, 8},
   };
   return all;
 }

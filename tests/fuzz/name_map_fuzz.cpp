@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The name of a tensor in a public file: where a map has our name for it, that name leads back to an equal one.
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "checkpoints/interop/name_map.hpp"
+
+using namespace lockstep::checkpoints;
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view name(reinterpret_cast<const char*>(data), size);
+  for (const NameMap& map : name_maps()) {
+    to_public_name(map, name);
+    const auto ours = to_own_name(map, name);
+    if (!ours) continue;
+    const auto theirs = to_public_name(map, ours->name);
+    if (!theirs || theirs->operation != ours->operation) std::abort();
+    const auto again = to_own_name(map, theirs->name);
+    if (!again || again->name != ours->name) std::abort();
+  }
+  return 0;
+}
