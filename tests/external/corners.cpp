@@ -11,6 +11,8 @@
 #include <limits>
 #include <memory>
 
+#include "table.hpp"
+
 using namespace lockstep;
 
 /// Points of the square [-1, 1]^2. Opposite quarters are of one class, so no straight line tells the classes apart.
@@ -186,6 +188,11 @@ int main(int argc, char** argv) {
                               .help = "points with two inputs and two targets",
                               .keys = {{"data.places", KeyType::integer, "512", "points to train on (places)", 4}},
                               .open = open_places});
+  registry.sources.push_back({.name = "table",
+                              .help = "numbers of a text file with commas, one column of which is predicted",
+                              .keys = {{"data.table", KeyType::text, "", "path of the file (table)"},
+                                       {"data.column", KeyType::text, "", "name of the column to predict (table)"}},
+                              .open = tables::open_table});
   registry.models.push_back(
       {.name = "two_heads", .help = "a hidden layer with tanh under two heads", .keys = {}, .make = make_two_heads});
   registry.models.push_back({.name = "bumps",

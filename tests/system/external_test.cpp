@@ -70,6 +70,7 @@ class ExternalTest : public ::testing::Test {
     succeed(testing::mpirun_command(2) + " " + program + options(twice) + " --train.step=calm_twice");
     EXPECT_NEAR(evaluated(program, twice, "val/loss "), evaluated(program, run, "val/loss "), 0.02);
     expect_two_heads(program);
+    expect_table(program);
     const Outcome refused = testing::run_shell(program + " --model.bumps=0");
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
   }
@@ -100,6 +101,30 @@ class ExternalTest : public ::testing::Test {
       EXPECT_NE(line.find("\"name\":\"place " + std::to_string(count) + "\""), std::string::npos) << line;
     }
     EXPECT_EQ(count, 128);
+  }
+
+  /// A plane over inputs of very different units. Its deviation is about 500, so that a guess has this error.
+  static void expect_table(const std::string& program) {
+    const std::string file = program + "_table.csv";
+    std::ofstream table(file);
+    table << "length,mass,price\n";
+    for (int i = 0; i < 400; ++i) {
+      const double length = 0.001 * (i * 37 % 101), mass = 10000 + i * 53 % 211;
+      table << length << "," << mass << "," << 3000 + 15000 * length + 3 * (mass - 10000) << "\n";
+    }
+    table.close();
+    const std::string settings =
+        " --data.name=table --data.column=price --model.name=mlp --model.hidden=32 "
+        "--model.standardize=true --train.max_epochs=40 --train.global_batch_size=32 "
+        "--optim.name=adam --optim.lr=0.01 --run.dir=" +
+        program + "_table ";
+    succeed(testing::mpirun_command(2) + " " + program + settings + "--data.table=" + file);
+    EXPECT_LT(evaluated(program, program + "_table", "val/rmse "), 50);
+    testing::write_file(file, "length,price\n1,2\n1,x\n");
+    const Outcome refused =
+        testing::run_shell(testing::mpirun_command(2) + " " + program + settings + "--data.table=" + file);
+    EXPECT_EQ(refused.exit_code, 3) << refused.output;
+    EXPECT_NE(refused.output.find("line 3, column price: 'x' is not a number"), std::string::npos) << refused.output;
   }
 
   /// What the program's hook measured: in each line of the log no more than the loss, nor than in the line before.
