@@ -110,8 +110,7 @@ class ConvolutionBackward : public torch::autograd::Node {
         is_by_pixels && of_.stride != 1 ? images_of(read_pixels_of(input, of_.stride).contiguous()) : input;
     auto [of_input, of_weight, of_bias] = at::convolution_backward(
         gradient, images, weight, bias_.defined() ? at::OptionalIntArrayRef(bias_.sizes()) : std::nullopt,
-        {stride, stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups,
-        by_library);
+        {stride, stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups, by_library);
     if (by_library[0]) result[0] = of_input;
     if (by_library[1]) result[1] = of_weight;
     if (by_library[2]) result[2] = of_bias;

@@ -66,8 +66,7 @@ ExitCode find_lr(const Job& job, const config::Invocation& invocation) {
   });
   config::Config config = invocation.config;
   settle_teacher(job, config);
-  const std::vector<engine::LrPoint> points =
-      engine::find_lr(job.world, config.sections(), job.registry, range);
+  const std::vector<engine::LrPoint> points = engine::find_lr(job.world, config.sections(), job.registry, range);
   const std::optional<double> suggestion = engine::suggested_lr(points);
   const auto curve = invocation.switches.find("curve");
   job.world.all_or_throw([&] {

@@ -70,10 +70,9 @@ Archive read_any(const InitSettings& settings, const std::string& file, const mp
 }
 
 [[noreturn]] void refuse(const InitSettings& settings, const InitDifferences& differences) {
-  const std::string remedy =
-      settings.section == "init"
-          ? "; use init.rename if names differ, or init.partial to load only the matching ones"
-          : "; set distill.model to the model of the file, or distill.rename if names differ";
+  const std::string remedy = settings.section == "init"
+                                 ? "; use init.rename if names differ, or init.partial to load only the matching ones"
+                                 : "; set distill.model to the model of the file, or distill.rename if names differ";
   throw CheckpointError(joined(settings.files),
                         "does not fit the model (" + std::to_string(differences.size()) +
                             (differences.size() == 1 ? " tensor differs)" : " tensors differ)") + remedy +
