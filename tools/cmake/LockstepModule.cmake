@@ -22,7 +22,7 @@ target_compile_options(lockstep_flags INTERFACE "$<$<BOOL:$<TARGET_PROPERTY:LOCK
 target_link_libraries(lockstep_flags INTERFACE Threads::Threads)
 
 if(LOCKSTEP_PCH)
-  file(WRITE ${CMAKE_BINARY_DIR}/lockstep_pch.cpp "")
+  file(CONFIGURE OUTPUT ${CMAKE_BINARY_DIR}/lockstep_pch.cpp CONTENT "")  # touched only if it is new
   add_library(lockstep_pch OBJECT ${CMAKE_BINARY_DIR}/lockstep_pch.cpp)
   target_link_libraries(lockstep_pch PUBLIC torch::cpu lockstep_flags)
   target_precompile_headers(lockstep_pch PRIVATE <torch/types.h>)
