@@ -22,7 +22,9 @@ bool has_products_of_16_bits() {
 
 std::optional<at::ScalarType> rounding_of_products() {
   if (has_products_of_16_bits() || !at::autocast::is_autocast_enabled(at::kCPU)) return std::nullopt;
-  return at::autocast::get_autocast_dtype(at::kCPU);
+  const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
+  // A loss scale of fp16 relies on gradients that overflow as they do elsewhere.
+  return type == at::kBFloat16 ? std::optional(type) : std::nullopt;
 }
 
 at::Tensor rounded_factor(const at::Tensor& tensor, at::ScalarType type) { return tensor.to(type).to(at::kFloat); }

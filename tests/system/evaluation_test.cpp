@@ -37,8 +37,10 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
     const Outcome evaluated =
         run_ranks(ranks, "eval --json --from=" + run + " --eval.batch_size=7 --eval.metrics=confusion");
     ASSERT_EQ(evaluated.exit_code, 0) << evaluated.output;
-    if (ranks == 1) expected = evaluated.output;
-    EXPECT_EQ(evaluated.output, expected) << ranks;
+    const std::size_t begin = evaluated.output.find('{');  // behind warnings
+    ASSERT_NE(begin, std::string::npos) << evaluated.output;
+    if (ranks == 1) expected = evaluated.output.substr(begin);
+    EXPECT_EQ(evaluated.output.substr(begin), expected) << ranks;
   }
   EXPECT_NE(expected.find("\"loss\":"), std::string::npos) << expected;
 }

@@ -138,7 +138,7 @@ TEST_F(IdxTest, AMissingFolderOrFileIsNamedWithItsKey) {
 TEST_F(IdxTest, AFileThatIsAFolderCannotBeRead) {
   remove("train-labels-idx1-ubyte");
   std::filesystem::create_directory(folder.path("train-labels-idx1-ubyte"));
-  EXPECT_EQ(refusal(), at("train-labels-idx1-ubyte") + "cannot be examined (Is a directory)");
+  EXPECT_EQ(refusal(), at("train-labels-idx1-ubyte") + "is not a regular file; check data.path");
 }
 
 TEST_F(IdxTest, RefusesAWrongHeader) {

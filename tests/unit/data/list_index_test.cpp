@@ -119,8 +119,9 @@ TEST_F(ListIndexTest, AnotherContentOfTheListIsRead) {
 TEST_F(ListIndexTest, LabelsAreCheckedAgainstTheNumberOfClasses) {
   lines("plain.txt", {}, cache.path());
   EXPECT_TRUE(lines("plain.txt", {.classes = 8, .rule = "data.classes"}, cache.path())->has_index());
-  EXPECT_EQ(sentence_of<DataError>([&] { lines("plain.txt", {.classes = 7, .rule = "data.classes"}, cache.path()); }),
-            settled->path("plain.txt") + ": line 3: the label 7 is outside [0, 6] (data.classes = 7)");
+  EXPECT_EQ(
+      sentence_of<DataError>([&] { lines("plain.txt", {.classes = 7, .rule = "data.classes"}, cache.path()); }),
+      settled->path("plain.txt") + ": line 3: the label 7 is outside [0, 6] (data.classes = 7); correct the label");
 }
 
 TEST_F(ListIndexTest, AnIndexThatIsCutDuringUseIsAnError) {
