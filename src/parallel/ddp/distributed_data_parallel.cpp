@@ -35,6 +35,7 @@ namespace {
 void synchronize_batch_norm(models::Model& model, const mpi::Communicator& world, mpi::Collectives& collectives,
                             const DdpOptions& options) {
   const int ranks = options.batch_norm_ranks;
+  world.all_or_throw([&] { batch_norms_of(model); });  // which refuses what cannot be synchronized
   if (ranks == 0) {
     convert_to_sync_batch_norm(model, collectives);
     return;
