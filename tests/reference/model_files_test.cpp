@@ -214,12 +214,6 @@ at::Tensor entry_of(const models::Model& model, const std::string& name) {
 
 class StoredModels : public ModelFiles {
  protected:
-  static double number_in(const std::string& tolerance, const std::string& phrase) {
-    const std::size_t at = tolerance.find(phrase);
-    if (at == std::string::npos) throw std::runtime_error("no '" + phrase + "' in: " + tolerance);
-    return std::stod(tolerance.substr(at + phrase.size()));
-  }
-
   /// |actual - expected| <= absolute + relative * |expected|
   static void expect_elements(const at::Tensor& actual, const Json& expected, const Tolerance& tolerance,
                               const std::string& what) {
@@ -233,13 +227,11 @@ class StoredModels : public ModelFiles {
     const Json document = reference::load("interop/models/" + stored_model.name + ".expected.json");
     require_known_fields(document, {"source", "how", "tolerance", "input", "target", "output", "output_eval",
                                     "output_train", "loss", "grads", "total_grad_norm", "running_stats_after", "width",
-                                    "embed_dim", "num_heads", "state_dict_keys"});
-    const std::string text = document.at("tolerance");
-    const Tolerance outputs{.absolute = number_in(text, "outputs relative 1e-5 + absolute "),
-                            .relative = number_in(text, "outputs relative ")};
-    const Tolerance gradients{.absolute = number_in(text, "gradients relative 1e-4 + absolute "),
-                              .relative = number_in(text, "gradients relative ")};
-    const Tolerance statistics{.absolute = outputs.absolute, .relative = number_in(text, "statistics relative ")};
+                                    "embed_dim", "num_heads", "parameter_count", "state_dict_keys"});
+    // Of float32, with products and sums in another order.
+    const Tolerance outputs{.absolute = 1e-6, .relative = 1e-5};
+    const Tolerance gradients{.absolute = 1e-6, .relative = 1e-4};
+    const Tolerance statistics = outputs;
     for (const char* const ending : {".safetensors", ".pt"}) {
       const auto file = root() / ("interop/models/" + stored_model.name + ending);
       if (!std::filesystem::exists(file)) continue;
@@ -247,7 +239,13 @@ class StoredModels : public ModelFiles {
       if (document.contains("state_dict_keys")) {
         std::vector<std::string> names;
         for (const auto& item : model->named_parameters()) names.push_back(item.key());
+        for (const auto& item : model->named_buffers()) names.push_back(item.key());
         EXPECT_EQ(sorted(names), sorted(document.at("state_dict_keys")));
+      }
+      if (document.contains("parameter_count")) {
+        std::int64_t count = 0;
+        for (const at::Tensor& parameter : model->parameters()) count += parameter.numel();
+        EXPECT_EQ(count, document.at("parameter_count").get<std::int64_t>());
       }
       const at::Tensor input = stored(document.at("input")).to(at::kFloat);
       const at::Tensor target = stored(document.at("target"));

@@ -133,6 +133,8 @@ TEST(ReferenceModels, Files) {
        {.file = "files.json",
         .extra_fields = {"salt", "files", "resnet", "vit", "resized_pos_embed", "adapt_first_convolution"}},
        golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
+       // of ReferenceOutlines
+       {.file = "state_dicts.json", .extra_fields = {"models", "listings"}},
        // of ReferenceTorchScript
        {.file = "torchscript.json", .extra_fields = {"salt", "input", "target", "files"}},
        golden_models("unet.json", unet_model),

@@ -120,6 +120,7 @@ class ExternalTest : public ::testing::Test {
         program + "_table ";
     succeed(testing::mpirun_command(2) + " " + program + settings + "--data.table=" + file);
     EXPECT_LT(evaluated(program, program + "_table", "val/rmse "), 50);
+    std::filesystem::remove_all(program + "_table");
     testing::write_file(file, "length,price\n1,2\n1,x\n");
     const Outcome refused =
         testing::run_shell(testing::mpirun_command(2) + " " + program + settings + "--data.table=" + file);
