@@ -7,10 +7,25 @@
 #include <cmath>
 #include <exception>
 #include <limits>
+#include <utility>
 
 #include "core/text.hpp"
 
 namespace lockstep::engine {
+
+namespace {
+
+/// A count as two whole numbers, of 2^-20 and of 2^-62. Their sums are exact, so that they do not depend on the order
+/// of batches and ranks, also where class weights make counts of fractions.
+constexpr double kCoarse = 0x1p-20;
+constexpr double kFine = 0x1p-62;
+
+std::pair<double, double> whole_numbers_of(double count) {
+  const double coarse = std::round(count / kCoarse);
+  return {coarse, std::round((count - coarse * kCoarse) / kFine)};
+}
+
+}  // namespace
 
 LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world) {
   world.all_or_throw([&] {
@@ -45,19 +60,23 @@ std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, s
                                                    const mpi::Communicator& world,
                                                    mpi::Collectives& collectives) const {
   std::vector<std::vector<double>> counts;
-  std::vector<double> totals(names_.size(), 0.0);
+  std::vector<double> sums(2 * names_.size(), 0.0);
   std::exception_ptr failure;
   try {
     for (const batch::Batch& batch : batches) {
       counts.push_back(counts_of(model, batch));
-      for (std::size_t i = 0; i < totals.size(); ++i) totals[i] += counts.back()[i];
+      for (std::size_t i = 0; i < names_.size(); ++i) {
+        const auto [coarse, fine] = whole_numbers_of(counts.back()[i]);
+        sums[2 * i] += coarse;
+        sums[2 * i + 1] += fine;
+      }
     }
   } catch (...) {
     failure = std::current_exception();
-    totals.assign(totals.size(), std::numeric_limits<double>::quiet_NaN());  // by which all ranks hear of it
+    sums.assign(sums.size(), std::numeric_limits<double>::quiet_NaN());  // by which all ranks hear of it
   }
-  collectives.all_reduce(totals.data(), totals.size(), DType::float64, mpi::ReduceOp::sum);
-  if (std::isnan(totals.front())) {
+  collectives.all_reduce(sums.data(), sums.size(), DType::float64, mpi::ReduceOp::sum);
+  if (std::isnan(sums.front())) {
     world.all_or_throw([&] {
       if (failure) std::rethrow_exception(failure);
     });
@@ -66,7 +85,8 @@ std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, s
   for (std::size_t b = 0; b < batches.size(); ++b) {
     weights.emplace_back(usual[b]);
     for (std::size_t i = 0; i < names_.size(); ++i) {
-      weights.back().by_name.emplace_back(names_[i], totals[i] == 0 ? 0 : parts * counts[b][i] / totals[i]);
+      const double total = sums[2 * i] * kCoarse + sums[2 * i + 1] * kFine;
+      weights.back().by_name.emplace_back(names_[i], total == 0 ? 0 : parts * counts[b][i] / total);
     }
   }
   return weights;
