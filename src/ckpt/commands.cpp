@@ -29,8 +29,7 @@ const Options kConvert = {
     {"only", "PART", "model (default: parameters and buffers), ema, all, or optimizer; --as: model, ema (default)"},
     {"dtype", "TYPE", "Convert real numbers to float32, float64, float16 or bfloat16"},
     {"class-names", "FILE", "Class names for --as, one per line; default: those of the checkpoint"},
-    {"rename", "FROM=TO",
-     "Replace the prefix FROM of names by TO; re:FROM=TO replaces a regular expression. May be repeated"}};
+    {"rename", "FROM=TO", "Replace the prefix FROM of names by TO; re:FROM=TO: of a regular expression. Repeatable"}};
 const Options kPrune = {{"keep", "N", "Number of latest checkpoints to keep (default 3)"},
                         {"yes", "", "Delete the listed checkpoints"}};
 const OptionSpec kToFolder = {"to", "DIR", "Folder in which the new checkpoint is written as step-<step>"};

@@ -121,8 +121,7 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
   expect_refusal(from + folder_.path("damaged.pt") + " --distill.model=mlp", 4, {"damaged.pt"});
   expect_refusal(from + folder_.path("damaged.pt") + " --distill.model=mlq", 2, {"mlq", "mlp"});
   train_teacher("1");
-  expect_refusal(teacher() + "--distill.model=mlp,hidden=7", 4,
-                 {"does not fit the model", "hidden0.weight  missing"});
+  expect_refusal(teacher() + "--distill.model=mlp,hidden=7", 4, {"does not fit the model", "hidden0.weight  missing"});
   fs::create_directories(folder_ / "images/a");
   fs::create_directories(folder_ / "images/b");
   for (int i = 0; i < 24; ++i) {
