@@ -17,7 +17,6 @@
 #include <vector>
 
 #include "batch/sample_values.hpp"
-#include "checkpoints/format/digest.hpp"
 #include "core/text.hpp"
 #include "data/mixing.hpp"
 #include "engine/measures/evaluation_mode.hpp"
@@ -297,18 +296,6 @@ std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind ki
 
 namespace {
 
-/// Whether the buffers of the model have the same bits on all ranks, as those of a loaded model. Their average could
-/// differ from them in the last bit.
-bool have_equal_buffers(const models::Model& model, const mpi::Communicator& world) {
-  if (world.size() == 1) return true;
-  std::string digests;
-  for (const auto& item : model.named_buffers()) {
-    const at::Tensor here = item.value().detach().cpu().contiguous();
-    digests += std::to_string(checkpoints::digest64(parallel::bytes_of(here))) + " ";
-  }
-  return world.agree(world.broadcast(digests) == digests);
-}
-
 }  // namespace
 
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
@@ -318,7 +305,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   const data::Share share = data::share_of(batches, world.rank(), world.size());
   EvaluationResult result;
   LossSums losses(batches);
-  if (!have_equal_buffers(wrapper.model(), world)) wrapper.synchronize_buffers();
+  wrapper.synchronize_buffers();
   const EvaluationMode evaluation(wrapper.model());
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
