@@ -294,9 +294,7 @@ std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind ki
   return values;
 }
 
-namespace {
-
-}  // namespace
+namespace {}  // namespace
 
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
