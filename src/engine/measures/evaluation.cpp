@@ -294,8 +294,6 @@ std::vector<std::pair<std::string, double>> EvaluationResult::values(TaskKind ki
   return values;
 }
 
-namespace {}  // namespace
-
 EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedDataParallel& wrapper,
                           const data::Dataset& dataset, const EvaluationLimits& limits, metrics::Meters& meters,
                           const std::function<void(StepEvent, const LastBatch&)>& notify) {

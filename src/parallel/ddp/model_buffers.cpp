@@ -4,6 +4,7 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstdint>
 
 #include "parallel/sync/tensor_collectives.hpp"
 
@@ -23,12 +24,24 @@ void ModelBuffers::broadcast_from(int root) const {
 
 void ModelBuffers::average() const {
   if (collectives_->world_size() == 1) return;
+  const torch::NoGradGuard no_grad;
+  std::vector<at::Tensor> averaged, rows;
   for (const at::Tensor& buffer : all()) {
     if (at::isFloatingType(buffer.scalar_type())) {
-      all_reduce(buffer, *collectives_, mpi::ReduceOp::average);
+      averaged.push_back(buffer);
+      rows.push_back(buffer.detach().to(at::kDouble).reshape({-1}));
     } else {
       broadcast(buffer, *collectives_, 0);
     }
+  }
+  if (averaged.empty()) return;
+  const at::Tensor values = at::cat(rows);
+  all_reduce(values, *collectives_, mpi::ReduceOp::average);
+  std::int64_t at = 0;
+  for (const at::Tensor& buffer : averaged) {
+    // A backward that has saved the buffer goes on with its new values, as after a collective operation in place.
+    buffer.variable_data().copy_(values.narrow(0, at, buffer.numel()).view(buffer.sizes()));
+    at += buffer.numel();
   }
 }
 

@@ -23,7 +23,8 @@ class ModelBuffers {
   std::vector<at::Tensor> all() const;
   /// Gives all ranks the buffers of `root`. Collective.
   void broadcast_from(int root) const;
-  /// Gives all ranks the average of the floating-point buffers, and rank 0's other buffers. Collective.
+  /// Gives all ranks the average of the floating-point buffers, and rank 0's other buffers. Buffers of at most 32 bits
+  /// that are equal on all ranks keep their bits, because they are summed in float64. Collective.
   void average() const;
 
  private:

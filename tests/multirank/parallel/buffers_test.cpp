@@ -55,6 +55,18 @@ TEST_F(BuffersTest, AreSynchronizedBeforeEveryForwardAsTheyAreThen) {
   }
 }
 
+// Also on three ranks, where a third of the sum of three equal numbers of 32 bits can be another number.
+TEST_F(BuffersTest, ThatAreEqualKeepTheirBits) {
+  for (const at::ScalarType type : {at::kFloat, at::kHalf, at::kBFloat16}) {
+    torch::manual_seed(1);
+    auto model = std::make_shared<Layers>(std::vector<std::int64_t>{3, 2});
+    const at::Tensor values = torch::randn({1000}).to(type);
+    const at::Tensor buffer = model->register_buffer("values", values.clone());
+    wrap(model, {.buffers = BufferMode::off})->synchronize_buffers();
+    EXPECT_TRUE(at::equal(buffer, values)) << type;
+  }
+}
+
 /// Where buffers are averaged in a step.
 enum class Place { before_forward, after_forward, during_backward };
 
