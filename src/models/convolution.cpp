@@ -195,12 +195,13 @@ at::Tensor recorded_convolution(const at::Tensor& input, const at::Tensor& weigh
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                        const Convolution& of) {
-  const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
-  if (const auto type = rounding_of_products(); type && is_float && input.is_cpu()) {
+  if (const auto type = rounding_of_products(weight); type && input.is_cpu()) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
+    const at::Tensor parameter = as_float(weight);
     const at::Tensor factor = rounded_factor(input, *type);
-    return recorded_convolution(factor, weight, rounded_weight(weight, *type), bias, of).to(*type);
+    return recorded_convolution(factor, parameter, rounded_weight(parameter, *type), as_float(bias), of).to(*type);
   }
+  const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
   if (is_float && is_channels_last(input) && !at::autocast::is_autocast_enabled(at::kCPU)) {
     return recorded_convolution(input, weight, weight, bias, of);
   }

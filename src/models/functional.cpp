@@ -233,10 +233,11 @@ class GeluBackward : public torch::autograd::Node {
 }  // namespace
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
-  if (const auto type = rounding_of_products(); type && is_float) {
+  if (const auto type = rounding_of_products(weight)) {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
-    return recorded_linear(rounded_factor(input, *type), weight, rounded_weight(weight, *type), bias).to(*type);
+    const at::Tensor parameter = as_float(weight);
+    const at::Tensor factor = rounded_factor(input, *type);
+    return recorded_linear(factor, parameter, rounded_weight(parameter, *type), as_float(bias)).to(*type);
   }
   if (at::autocast::is_autocast_enabled(weight.device().type())) return at::linear(input, weight, bias);
   return recorded_linear(input, weight, weight, bias);
@@ -252,7 +253,7 @@ at::Tensor gelu(const at::Tensor& input) {
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
                      bool is_causal) {
-  const auto type = query.is_cpu() ? rounding_of_products() : std::nullopt;
+  const auto type = rounding_of_products(query);
   if (!type) return at::scaled_dot_product_attention(query, key, value, {}, dropout, is_causal);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
   return at::scaled_dot_product_attention(rounded_factor(query, *type), rounded_factor(key, *type),

@@ -20,11 +20,18 @@ bool has_products_of_16_bits() {
 
 }  // namespace
 
-std::optional<at::ScalarType> rounding_of_products() {
-  if (has_products_of_16_bits() || !at::autocast::is_autocast_enabled(at::kCPU)) return std::nullopt;
+std::optional<at::ScalarType> rounding_of_products(const at::Tensor& factor) {
+  if (has_products_of_16_bits() || !factor.is_cpu() || !at::autocast::is_autocast_enabled(at::kCPU)) {
+    return std::nullopt;
+  }
   const at::ScalarType type = at::autocast::get_autocast_dtype(at::kCPU);
   // A loss scale of fp16 relies on gradients that overflow as they do elsewhere.
-  return type == at::kBFloat16 ? std::optional(type) : std::nullopt;
+  const bool is_rounded = type == at::kBFloat16 && (factor.scalar_type() == at::kFloat || factor.scalar_type() == type);
+  return is_rounded ? std::optional(type) : std::nullopt;
+}
+
+at::Tensor as_float(const at::Tensor& parameter) {
+  return parameter.defined() && parameter.scalar_type() == at::kBFloat16 ? parameter.to(at::kFloat) : parameter;
 }
 
 at::Tensor rounded_factor(const at::Tensor& tensor, at::ScalarType type) { return tensor.to(type).to(at::kFloat); }

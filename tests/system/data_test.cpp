@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// `trainer data`: facts about a data set, without training.
+// `trainer data`: facts about a data set, without training. What a training says about its loader.
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -206,6 +206,58 @@ TEST(LoadedImagesTest, ThreadsRanksAndResumesDoNotChangeTheSamples) {
   train(2, 3, "resumed", "--train.max_steps=6");
   train(3, 1, "resumed", "--train.max_steps=9 --resume=must");
   EXPECT_EQ(losses("resumed"), expected);
+}
+
+/// Generated photographs of 1024 x 1024 pixels, which are never made: a batch has more bytes than a computer.
+const std::string kHuge =
+    "--data.name=synthetic --data.shape=3,1024,1024 --data.size=200000 --data.val_fraction=0.5 --model.name=resnet18 "
+    "--model.width=4 --train.max_epochs=0 --train.max_steps=1 ";
+
+TEST(LoadedImagesTest, BatchesWithoutMemoryAreRefusedOnAllRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string run = kHuge + "--run.dir=" + folder.path("run") + " ";
+  const Outcome training = run_ranks(2, run + "--train.global_batch_size=80000 --eval.when=never");
+  EXPECT_EQ(training.exit_code, 2) << training.output;
+  EXPECT_NE(training.output.find(" are available on this host, but the loader of a rank holds up to "),
+            std::string::npos)
+      << training.output;
+  EXPECT_NE(training.output.find("reduce train.global_batch_size"), std::string::npos) << training.output;
+}
+
+TEST(LoadedImagesTest, EvaluationsWithoutMemoryAreRefusedOnAllRanks) {
+  const testing::TemporaryFolder folder;
+  const std::string small =
+      "--data.name=synthetic --data.shape=3,16,16 --data.size=20 --data.val_fraction=0.5 --model.name=resnet18 "
+      "--model.width=4 --train.global_batch_size=4 --train.max_epochs=0 --train.max_steps=1 --run.dir=" +
+      folder.path("run");
+  const Outcome trained = run_ranks(1, small);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const Outcome refused = run_ranks(2, "eval --from=" + folder.path("run") +
+                                           " --data.shape=3,1024,1024 --data.size=200000 --eval.batch_size=80000");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("while it evaluates; reduce eval.batch_size"), std::string::npos) << refused.output;
+}
+
+TEST(LoadedImagesTest, MetricsHaveTheTimesOfLoading) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome trained = run_ranks(
+      2, "--data.name=synthetic --data.shape=3,64,64 --data.size=80 --data.transform=random_resized_crop,size=16 "
+         "--data.val_transform=resize,size=16 --data.val_transform=center_crop,size=16 --model.channels=4 "
+         "--model.hidden=8 --train.global_batch_size=8 --train.max_epochs=0 --train.max_steps=8 --log.interval=4 "
+         "--run.dir=" +
+             run);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  for (const std::string part : {"read", "decode", "transform"}) {
+    const auto series = report::read_series(run + "/metrics.jsonl", "load_ms/" + part);
+    ASSERT_FALSE(series.empty()) << part;  // the loader may have finished before the second line
+    for (const auto& [step, milliseconds] : series) {
+      EXPECT_GE(milliseconds, 0) << part;
+      EXPECT_LT(milliseconds, 10'000) << part;
+    }
+  }
+  const auto transforms = report::read_series(run + "/metrics.jsonl", "load_ms/transform");
+  EXPECT_GT(transforms[0].second, 0);
 }
 
 }  // namespace data_command_test

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // `trainer eval` on several numbers of ranks, and what a regression reports.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <cmath>
@@ -44,6 +45,27 @@ TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {
     EXPECT_EQ(evaluated.output.substr(begin), expected) << ranks;
   }
   EXPECT_NE(expected.find("\"loss\":"), std::string::npos) << expected;
+}
+
+TEST(EvaluationTest, NamesTheClasses) {
+  const testing::TemporaryFolder folder;
+  const std::string run = folder.path("run");
+  const Outcome trained = run_ranks(1,
+                                    "--data.train_size=96 --data.val_size=50 --train.max_steps=2 --train.max_epochs=0 "
+                                    "--run.dir=" +
+                                        run);
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const auto numbers_of = [&](int ranks) {
+    const Outcome evaluated = run_ranks(ranks, "eval --json --eval.per_class=true --from=" + run);
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    return nlohmann::json::parse(evaluated.output.substr(std::min(evaluated.output.find('{'), evaluated.output.size())),
+                                 nullptr, /*allow_exceptions=*/false);
+  };
+  const nlohmann::json one = numbers_of(1);
+  EXPECT_EQ(numbers_of(2), one);
+  int named = 0;
+  for (int c = 0; c < 10; ++c) named += one["metrics"].contains("accuracy/" + std::to_string(c)) ? 1 : 0;
+  EXPECT_EQ(named, 10) << one.dump();
 }
 
 /// Images of one grey level, and a number in kilometers that is 1000 + 8 * level.

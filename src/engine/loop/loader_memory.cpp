@@ -58,6 +58,14 @@ LoaderMemory fitted(LoaderMemory wanted, std::int64_t min_prefetch, std::optiona
       megabytes(*available), loader_memory_text(fit, ranks)));
 }
 
+void require_evaluation_memory(std::int64_t batch_bytes, std::int64_t batches, std::optional<std::int64_t> available,
+                               int ranks) {
+  if (!available || batch_bytes <= *available / ranks / batches) return;
+  throw ConfigError(fmt::format("{} are available on this host for {} ranks, but each holds {} batches of {} while it "
+                                "evaluates; reduce eval.batch_size",
+                                megabytes(*available), ranks, batches, megabytes(batch_bytes)));
+}
+
 std::string loader_memory_text(const LoaderMemory& memory, int ranks) {
   std::string text = fmt::format("the loader of a rank holds up to {} batches of {} (data.prefetch = {}): {}",
                                  memory.prefetch + memory.in_use, megabytes(memory.batch_bytes), memory.prefetch,

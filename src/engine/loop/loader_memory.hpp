@@ -40,6 +40,15 @@ std::int64_t batch_bytes(const std::vector<data::Field>& layout, std::int64_t ro
 /// @throws ConfigError  the memory is not enough for min_prefetch
 LoaderMemory fitted(LoaderMemory wanted, std::int64_t min_prefetch, std::optional<std::int64_t> available, int ranks);
 
+/// Refuses evaluations whose batches do not fit into the memory of the host, before anything is read.
+/// @param batch_bytes  of one batch of a rank
+/// @param batches      that a rank holds at the same time
+/// @param available    bytes for all ranks of the host; none = not known
+/// @param ranks        of the host
+/// @throws ConfigError  they do not fit
+void require_evaluation_memory(std::int64_t batch_bytes, std::int64_t batches, std::optional<std::int64_t> available,
+                               int ranks);
+
 /// "the loader of a rank holds up to 5 batches of 38.5 MB (data.prefetch = 4): 192.5 MB, 2 ranks of a host 385.0 MB"
 std::string loader_memory_text(const LoaderMemory& memory, int ranks);
 

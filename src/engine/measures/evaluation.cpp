@@ -17,14 +17,17 @@
 #include <vector>
 
 #include "batch/sample_values.hpp"
+#include "core/available_memory.hpp"
 #include "core/text.hpp"
 #include "data/mixing.hpp"
+#include "engine/loop/loader_memory.hpp"
 #include "engine/measures/evaluation_mode.hpp"
 #include "engine/measures/loss_sums.hpp"
 #include "engine/measures/progress_lines.hpp"
 #include "engine/state/average.hpp"
 #include "metrics/classification.hpp"
 #include "models/task_table.hpp"
+#include "mpi/topology.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
@@ -182,15 +185,23 @@ std::vector<batch::Draw> draws_of_batch(const data::Dataset& dataset, const Eval
 
 }  // namespace
 
-std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                                     const data::Share& batches, const models::Model& model) {
+std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
+                                                     const EvaluationLimits& limits, const data::Share& batches,
+                                                     const models::Model& model) {
+  constexpr int kPrefetch = 2;
   const std::vector<at::Tensor> parameters = model.parameters();
   const bool has_gpu = !parameters.empty() && parameters.front().is_cuda();
+  const int ranks = mpi::Topology::of(world).local_size;
+  world.all_or_throw([&] {
+    const std::int64_t rows = std::min<std::int64_t>(limits.batch_size, dataset.size());
+    require_evaluation_memory(batch_bytes(loaded_layout(dataset, has_gpu), rows), kPrefetch + 1, available_memory(),
+                              ranks);
+  });
   const std::shared_ptr<const data::Dataset> borrowed(std::shared_ptr<const data::Dataset>(), &dataset);
   const auto plan = [&dataset, limits](std::int64_t k) { return draws_of_batch(dataset, limits, k); };
   return std::make_unique<data::Loader>(borrowed, plan, batches.begin, batches.begin + batches.count,
                                         data::LoaderOptions{.workers = limits.loader_threads,
-                                                            .prefetch = 2,
+                                                            .prefetch = kPrefetch,
                                                             .name = "the evaluated data",
                                                             .pins_memory = has_gpu,
                                                             .prefers_bytes = has_gpu,
@@ -306,7 +317,8 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(dataset, limits, share, wrapper.model());
+    const std::unique_ptr<data::Loader> loader =
+        open_evaluation_loader(world, dataset, limits, share, wrapper.model());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, loader->next(), losses, result);
       progress.show(batch - share.begin + 1);

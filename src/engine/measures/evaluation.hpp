@@ -60,12 +60,14 @@ std::int64_t batches_of(const data::Dataset& dataset, const EvaluationLimits& li
 /// One of them, with its draws.
 batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits& limits, std::int64_t batch);
 
-/// Loads the batches of this rank in advance.
+/// Loads the batches of this rank in advance. Collective.
 /// @param dataset  outlives the loader
 /// @param batches  of this rank
 /// @param model    receives the batches
-std::unique_ptr<data::Loader> open_evaluation_loader(const data::Dataset& dataset, const EvaluationLimits& limits,
-                                                     const data::Share& batches, const models::Model& model);
+/// @throws ConfigError  the batches of the ranks of a host do not fit into its memory; on every rank
+std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& world, const data::Dataset& dataset,
+                                                     const EvaluationLimits& limits, const data::Share& batches,
+                                                     const models::Model& model);
 
 /// The meters that are named, with nothing counted.
 /// @param rows  which may be named

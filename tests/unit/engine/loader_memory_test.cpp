@@ -40,6 +40,14 @@ TEST(LoaderMemoryTest, RefusesBatchesThatDoNotFit) {
             "train.micro_batch, or use more hosts");
 }
 
+TEST(LoaderMemoryTest, RefusesEvaluationsThatDoNotFit) {
+  require_evaluation_memory(1'000'000, 3, std::nullopt, 2);
+  require_evaluation_memory(1'000'000, 3, 6'000'000, 2);
+  EXPECT_EQ(testing::sentence_of<ConfigError>([] { require_evaluation_memory(1'000'000, 3, 5'999'999, 2); }),
+            "6.0 MB are available on this host for 2 ranks, but each holds 3 batches of 1.0 MB while it evaluates; "
+            "reduce eval.batch_size");
+}
+
 TEST(LoaderMemoryTest, Text) {
   EXPECT_EQ(loader_memory_text(kWanted, 1),
             "the loader of a rank holds up to 10 batches of 1.0 MB (data.prefetch = 8): 10.0 MB");

@@ -85,28 +85,34 @@ class AutocastProductsTest : public ::testing::Test {
     EXPECT_EQ(got.output.scalar_type(), at::kBFloat16);
     EXPECT_LT(difference(got.output, expected.output), 0.01);
     EXPECT_LT(difference(got.of_input, expected.of_input), 0.02);
-    EXPECT_EQ(got.of_weight.scalar_type(), at::kFloat);
+    EXPECT_EQ(got.of_weight.scalar_type(), expected.of_weight.scalar_type());
     EXPECT_LT(difference(got.of_weight, expected.of_weight), 0.02);
   }
+
+  /// Parameters of float32, and of 16 bits.
+  static constexpr std::array kTypes = {at::kFloat, at::kBFloat16};
 };
 
 TEST_F(AutocastProductsTest, LinearAgreesWithLibTorch) {
   torch::manual_seed(1);
   const at::Tensor input = torch::randn({3, 50, 24});
-  const at::Tensor weight = torch::randn({40, 24});
-  const at::Tensor bias = torch::randn({40});
-  expect_alike(
-      outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return models::linear(x, w, bias); }),
-      outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w, bias); }));
+  for (const at::ScalarType type : kTypes) {
+    const at::Tensor weight = torch::randn({40, 24}).to(type);
+    const at::Tensor bias = torch::randn({40}).to(type);
+    expect_alike(
+        outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return models::linear(x, w, bias); }),
+        outcome_of(input, weight, [&](const at::Tensor& x, const at::Tensor& w) { return at::linear(x, w, bias); }));
+  }
 }
 
 TEST_F(AutocastProductsTest, ConvolutionAgreesWithLibTorch) {
   torch::manual_seed(2);
-  for (const bool is_last : {true, false}) {
-    const auto format = is_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+  for (const auto& [type, format] :
+       {std::pair{at::kFloat, at::MemoryFormat::ChannelsLast}, std::pair{at::kFloat, at::MemoryFormat::Contiguous},
+        std::pair{at::kBFloat16, at::MemoryFormat::ChannelsLast}}) {
     const at::Tensor input = torch::randn({2, 16, 9, 9}).contiguous(format);
-    const at::Tensor weight = torch::randn({8, 16, 3, 3}).contiguous(format);
-    const at::Tensor bias = torch::randn({8});
+    const at::Tensor weight = torch::randn({8, 16, 3, 3}).to(type).contiguous(format);
+    const at::Tensor bias = torch::randn({8}).to(type);
     expect_alike(outcome_of(input, weight,
                             [&](const at::Tensor& x, const at::Tensor& w) {
                               return models::convolution(x, w, bias, {.stride = 2, .padding = 1});
