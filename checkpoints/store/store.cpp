@@ -141,6 +141,13 @@ std::optional<std::string> latest(const std::string& directory) {
   return place_of(directory, steps.back());
 }
 
+std::optional<std::string> latest_of_run(const std::string& path) {
+  for (const std::string& directory : {path, path + "/ckpt"}) {
+    if (auto newest = latest(directory)) return newest;
+  }
+  return std::nullopt;
+}
+
 std::string checkpoint_of(const std::string& directory, std::int64_t step) { return place_of(directory, step); }
 
 std::string quarantine(const std::string& checkpoint) { return prefixed(checkpoint, ".bad-"); }

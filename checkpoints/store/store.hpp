@@ -40,6 +40,9 @@ std::vector<std::int64_t> list(const std::string& directory);
 /// The newest committed checkpoint's folder; none when there is none.
 std::optional<std::string> latest(const std::string& directory);
 
+/// The latest checkpoint of a run, of which `path` is the folder or the folder of its checkpoints; otherwise nothing.
+std::optional<std::string> latest_of_run(const std::string& path);
+
 /// Writes a checkpoint: temporary name, fsync, rename, fsync of the directory. When it returns the checkpoint survives
 /// a power cut; when it throws, every checkpoint in `directory` is as it was (and at most a temporary is left that
 /// readers ignore). A checkpoint of that step that is there already stays if it is readable and equal, is renamed as

@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <iostream>
 
 #include "checkpoints/store/store.hpp"
+#include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
 #include "support/program.hpp"
 
@@ -48,11 +50,17 @@ class FinetuneTest : public ::testing::Test {
            " --data.transform=random_resized_crop,size=32,scale=0.4/1 --data.transform=horizontal_flip "
            "--data.transform=normalise --data.val_transform=resize,size=36 --data.val_transform=center_crop,size=32 "
            "--data.val_transform=normalise --train.max_epochs=0 --model.name=" +
-           model + " --eval.when=end --optim.name=adamw --optim.lr=0.002 --run.dir=" + folder_.path(run) + " ";
+           model + " --eval.when=end --optim.name=adamw --run.dir=" + folder_.path(run) + " ";
   }
 
   std::string from_base(const std::string& step) const {
     return "--init.from=" + folder_.path("base/ckpt/step-000000000" + step) + " --init.head=reset ";
+  }
+
+  /// @return  of the last evaluation
+  double accuracy(const std::string& run) const {
+    const auto series = report::read_series(folder_.path(run) + "/metrics.jsonl", "val/accuracy");
+    return series.empty() ? 0 : series.back().second;
   }
 
   void train(int ranks, const std::string& arguments) {
@@ -66,9 +74,9 @@ class FinetuneTest : public ::testing::Test {
 // Batch norm layers below layer4 are frozen and keep their statistics; each layer has a rate of its own.
 TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   const std::string resnet = "resnet18 --model.width=4";
-  train(1, arguments("base", "base", resnet) + "--train.max_steps=2 --ckpt.every_steps=2");
+  train(1, arguments("base", "base", resnet) + "--optim.lr=0.002 --train.max_steps=2 --ckpt.every_steps=2");
   const std::string tuning = from_base("002") +
-                             "--finetune.train=layer4,head --finetune.unfreeze=layer3@6 --sched.rule=constant "
+                             "--finetune.train=layer4,head --finetune.unfreeze=layer3@6 --sched.rule=constant --optim.lr=0.002 "
                              "--optim.paramwise=layer_decay=0.75 --train.global_batch_size=12 --train.lanes=4 "
                              "--ckpt.every_steps=4 --ckpt.keep_last=5 ";
   train(1, arguments("other", "straight", resnet) + tuning + "--train.max_steps=9");
@@ -94,6 +102,31 @@ TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   const Outcome groups =
       run_ranks(1, "config --groups " + arguments("other", "none", resnet) + tuning + "--train.max_steps=9");
   EXPECT_EQ(groups.exit_code, 0) << groups.output;
+}
+
+// Only the new head is trained, on features of photographs of other classes. It reaches a higher accuracy than the whole
+// network from random values after the same number of steps, with the better of two learning rates.
+TEST_F(FinetuneTest, BeatsTrainingFromScratchAfterTheSameSteps) {
+  const std::string resnet =
+      "resnet18 --model.width=8 --train.global_batch_size=48 --optim.weight_decay=0.01 --sched.rule=one_cycle "
+      "--run.threads=1 ";
+  train(1, arguments("base", "base", resnet) + "--optim.lr=0.004 --train.max_steps=150");
+  ASSERT_GT(accuracy("base"), 0.7);
+  const std::vector<std::string> seeds = {"1", "2", "3"};
+  const auto mean_accuracy = [&](const std::string& name, const std::string& more) {
+    double sum = 0;
+    for (const std::string& seed : seeds) {
+      const std::string run = name + seed;
+      train(1, arguments("other", run, resnet) + "--train.max_steps=15 --run.seed=" + seed + " " + more);
+      sum += accuracy(run);
+    }
+    return sum / static_cast<double>(seeds.size());
+  };
+  const double tuned = mean_accuracy(
+      "tuned", "--init.from=" + folder_.path("base") + " --init.head=reset --finetune.train=head --optim.lr=0.4");
+  const double scratch = std::max(mean_accuracy("slow", "--optim.lr=0.002"), mean_accuracy("fast", "--optim.lr=0.004"));
+  EXPECT_GT(tuned, scratch + 0.05);
+  std::cout << "accuracy after 15 steps, mean of 3 seeds: fine-tuned " << tuned << ", from scratch " << scratch << "\n";
 }
 
 }  // namespace finetune_test

@@ -73,9 +73,7 @@ data::Splits open_training_data(const mpi::Communicator& world, const TrainReque
 /// `from` itself if it is a checkpoint, else the newest one in it or in its folder ckpt.
 std::string find_checkpoint(const std::string& from) {
   if (!fs::exists(from)) throw CheckpointError(from, "does not exist");
-  for (const std::string& directory : {from, from + "/ckpt"}) {
-    if (const auto newest = checkpoints::latest(directory)) return *newest;
-  }
+  if (const auto newest = checkpoints::latest_of_run(from)) return *newest;
   const bool is_checkpoint = fs::is_regular_file(from) || fs::exists(from + "/state.h5");
   if (is_checkpoint) return from;
   throw CheckpointError(from, "contains no checkpoint (no folder step-000000000000, neither here nor in ckpt/)");

@@ -129,13 +129,32 @@ std::string counts_text(const std::map<std::string, std::pair<int, int>>& counts
   return text;
 }
 
+/// The same files, with the latest checkpoint for each run. Rank 0 looks, so that all ranks read the same. Collective.
+std::vector<std::string> with_latest_checkpoints(const mpi::Communicator& world, const InitSettings& settings) {
+  std::string lines;
+  world.all_or_throw([&] {
+    if (!world.is_root()) return;
+    for (const std::string& file : settings.files) {
+      const auto newest = checkpoints::latest_of_run(file);
+      if (newest) log::info(settings.section + ".from: reading " + *newest);
+      lines += newest.value_or(file) + "\n";
+    }
+  });
+  lines = world.broadcast(lines);
+  std::vector<std::string> files;
+  for (std::size_t at = 0; at < lines.size(); at = lines.find('\n', at) + 1) {
+    files.push_back(lines.substr(at, lines.find('\n', at) - at));
+  }
+  return files;
+}
+
 }  // namespace
 
 KeySpecs InitSettings::keys() {
   return {
       keys::text("init.from", "",
-                 "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, or a folder "
-                 "of timm. Of several files, separated by commas, later ones replace tensors of earlier ones. Ignored "
+                 "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, a folder of "
+                 "timm, or a run, whose latest checkpoint is read. Of several files, separated by commas, later ones replace tensors of earlier ones. Ignored "
                  "when the run resumes"),
       weights_key(
           "init.weights",
@@ -189,11 +208,12 @@ InitDifferences init_from(Strategy& strategy, const InitSettings& settings) {
 }
 
 InitDifferences init_model(
-    const mpi::Communicator& world, const models::Model& model, const InitSettings& settings,
+    const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const Archive&)>& check) {
   const models::Anatomy anatomy = model.anatomy();
   const mpi::Communicator host = world.split_by_host();
+  settings.files = with_latest_checkpoints(world, settings);
   Source source;
   world.all_or_throw([&] {
     if (settings.resets_head && anatomy.head.empty()) {

@@ -68,7 +68,7 @@ InitDifferences init_from(Strategy& strategy, const InitSettings& settings);
 /// @param write  calls its second argument for each of these parameters
 /// @param check  looks at each file that is a checkpoint; it may throw
 InitDifferences init_model(
-    const mpi::Communicator& world, const models::Model& model, const InitSettings& settings,
+    const mpi::Communicator& world, const models::Model& model, InitSettings settings,
     const std::function<void(const std::vector<NamedTensor>&, const std::function<void(const NamedTensor&)>&)>& write,
     const std::function<void(const checkpoints::Archive&)>& check = {});
 /// With the settings of the sections `init` and `model`.
