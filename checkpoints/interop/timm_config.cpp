@@ -25,7 +25,7 @@ using Json = nlohmann::json;
 constexpr std::uint64_t kMaxConfigBytes = std::uint64_t{16} << 20;
 constexpr int kMaxConfigNesting = 64;
 constexpr std::int64_t kMaxSide = 65535;
-constexpr std::int64_t kMaxClasses = 1 << 24;
+constexpr std::int64_t kMaxClasses = 1 << 20;
 constexpr std::array kWeightFiles = {"model.safetensors", "model.safetensors.index.json", "pytorch_model.bin"};
 
 /// Reads typed entries of an object of the file; each message names the entry.

@@ -219,9 +219,10 @@ TEST(StopTest, ReckonsWithTheLongestStepAndSave) {
 }
 
 TEST(StopTest, ATimeLimitThatIsNoneIsRefused) {
+  const testing::TemporaryFolder folder;
   for (const char* limit : {"soon", "0", "-5", "1:70:00"}) {
-    const Outcome refused =
-        testing::run_shell(testing::trainer_program() + " --run.dir=/nowhere/run --train.time_limit=" + limit);
+    const Outcome refused = testing::run_shell(testing::trainer_program() + " --run.dir=" + folder.path("run") +
+                                               " --train.time_limit=" + limit);
     EXPECT_EQ(refused.exit_code, 2) << refused.output;
     EXPECT_NE(refused.output.find("train.time_limit (command line): '" + std::string(limit) + "' is not a duration"),
               std::string::npos)
