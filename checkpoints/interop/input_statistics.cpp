@@ -78,7 +78,8 @@ double crop_fraction_of(double crop, double resized) {
   return fraction;
 }
 
-void add_conversion(const TransformLine& line, std::int64_t channels, InputStatistics& result) {
+void add_conversion(const TransformLine& line, std::int64_t channels, const MeasuredStatistics& measured,
+                    InputStatistics& result) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(channels, 1));
   if (line.name == "to_float") {
     result.mean.assign(count, 0);
@@ -86,6 +87,11 @@ void add_conversion(const TransformLine& line, std::int64_t channels, InputStati
     return;
   }
   const std::string mean = value_of(line.options, "mean", "0.485/0.456/0.406");
+  if (mean == "auto" && measured.mean.size() == count && measured.deviation.size() == count) {
+    result.mean = measured.mean;
+    result.deviation = measured.deviation;
+    return;
+  }
   result.mean = numbers_of(mean, '/', channels);
   result.deviation = numbers_of(value_of(line.options, "std", "0.229/0.224/0.225"), '/', channels);
   if (!result.mean.empty() && !result.deviation.empty()) return;
@@ -111,7 +117,8 @@ void add_preprocessing(const ConfigValues& config, std::int64_t channels, InputS
 
 }  // namespace
 
-InputStatistics input_statistics(const std::map<std::string, std::string>& config, std::int64_t channels) {
+InputStatistics input_statistics(const std::map<std::string, std::string>& config, std::int64_t channels,
+                                 const MeasuredStatistics& measured) {
   InputStatistics result;
   double resized = 0;
   double crop = 0;
@@ -119,7 +126,7 @@ InputStatistics input_statistics(const std::map<std::string, std::string>& confi
     const auto size = parse_real(value_of(line.options, "size"));
     const std::string mode = value_of(line.options, "mode", "short");
     if (is_conversion(line)) {
-      add_conversion(line, channels, result);
+      add_conversion(line, channels, measured, result);
     } else if (line.name == "resize" && size && resized == 0 && (mode == "short" || mode == "squash")) {
       resized = *size;
       result.interpolation = value_of(line.options, "filter", "bilinear");

@@ -18,9 +18,17 @@ struct InputStatistics {
   std::vector<std::string> remarks = {};  ///< what these terms do not describe, one sentence each
 };
 
+/// What a run measured for `normalise,mean=auto`: one number for each channel.
+struct MeasuredStatistics {
+  std::vector<double> mean = {};
+  std::vector<double> deviation = {};
+};
+
 /// The transforms of evaluations in a configuration.
 /// @param config    values by key, such as "data.val_transform"; lines of repeatable keys are separated by line ends
 /// @param channels  of the images
-InputStatistics input_statistics(const std::map<std::string, std::string>& config, std::int64_t channels);
+/// @param measured  empty = unknown
+InputStatistics input_statistics(const std::map<std::string, std::string>& config, std::int64_t channels,
+                                 const MeasuredStatistics& measured = {});
 
 }  // namespace lockstep::checkpoints

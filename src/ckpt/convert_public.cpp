@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstring>
 #include <fstream>
 
 #include "checkpoints/interop/public_files.hpp"
@@ -84,6 +85,21 @@ std::vector<std::string> class_names(const Request& request, const StoredTask& t
   return names;
 }
 
+/// What the run measured for `normalise,mean=auto`; empty if it measured nothing.
+checkpoints::MeasuredStatistics measured_statistics(const Source& source) {
+  const auto numbers_at = [&source](const std::string& path) {
+    std::vector<double> numbers;
+    for (const ArrayInfo& info : source.arrays()) {
+      if (info.path != path || info.dtype != DType::float64) continue;
+      const checkpoints::Array array = source.read(info);
+      numbers.resize(array.bytes.size() / sizeof(double));
+      std::memcpy(numbers.data(), array.bytes.data(), numbers.size() * sizeof(double));
+    }
+    return numbers;
+  };
+  return {.mean = numbers_at("/data/statistics/mean"), .deviation = numbers_at("/data/statistics/std")};
+}
+
 /// Where and how the file of a library is written.
 struct Target {
   std::string library;
@@ -145,7 +161,8 @@ Exit convert_public(const Request& request) {
   const Weights chosen = chosen_weights(source, request);
   PublicWeights weights{.model = public_model_of(source, target.library, chosen.group)};
   weights.class_names = class_names(request, task_of(source), weights.model.classes);
-  weights.input = checkpoints::input_statistics(config_of(source), weights.model.channels);
+  weights.input =
+      checkpoints::input_statistics(config_of(source), weights.model.channels, measured_statistics(source));
   weights.arrays = public_arrays(source, chosen, weights.model);
   cast_arrays(weights.arrays, request);
   if (target.library == "timm") {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // What checkpoints contain about the data: the statistics of normalise,mean=auto, and the transforms.
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include <cstring>
 #include <vector>
@@ -51,10 +52,12 @@ class DataStateTest : public ::testing::Test {
   Outcome train(int ranks, const std::string& name, int steps, const std::string& more = "") const {
     const std::string transform =
         more.find("data.transform") == std::string::npos ? "--data.transform=normalise,mean=auto " : "";
+    const std::string model =
+        more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
     return run_ranks(ranks, "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
-                                " --model.name=mlp --model.hidden=16 --train.lanes=2 --train.global_batch_size=8 "
+                                " --train.lanes=2 --train.global_batch_size=8 "
                                 "--train.max_epochs=0 --ckpt.every_steps=4 --eval.when=never --train.max_steps=" +
-                                std::to_string(steps) + " --run.dir=" + run(name) + " " + transform + more);
+                                std::to_string(steps) + " --run.dir=" + run(name) + " " + model + transform + more);
   }
   Archive checkpoint(const std::string& name) const {
     return checkpoints::read(checkpoints::latest(run(name) + "/ckpt").value());
@@ -156,6 +159,23 @@ TEST_F(DataStateTest, OtherTransformsOfAResumedRunAreStated) {
   expect_says(decode,
               "statistical, because data.transform is 'horizontal_flip,p=0.5; normalise,mean=auto; data.decode=fast' "
               "and was 'horizontal_flip,p=0.5; normalise,mean=auto'");
+}
+
+// What `ckpt convert` writes for timm has the numbers that the run measured.
+TEST_F(DataStateTest, FoldersOfTimmHaveTheStatistics) {
+  expect_says(train(1, "resnet", 4,
+                    "--model.name=resnet18 --model.stem=imagenet --data.transform=resize,size=32 "
+                    "--data.transform=normalise,mean=auto --data.val_transform=resize,size=32 "
+                    "--data.val_transform=normalise,mean=auto"),
+              "(measured)");
+  const std::string folder = folder_.path("timm");
+  const Outcome converted =
+      testing::run_shell(testing::ckpt_program() + " convert " + run("resnet") + " --as timm --to " + folder);
+  EXPECT_EQ(converted.exit_code, 0) << converted.output;
+  const auto json = nlohmann::json::parse(testing::read_file(folder + "/config.json"));
+  const Archive stored = checkpoint("resnet");
+  EXPECT_EQ(json["pretrained_cfg"]["mean"], numbers_in(stored, "/data/statistics/mean"));
+  EXPECT_EQ(json["pretrained_cfg"]["std"], numbers_in(stored, "/data/statistics/std"));
 }
 
 }  // namespace data_state_test

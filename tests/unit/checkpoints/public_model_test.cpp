@@ -226,6 +226,16 @@ TEST(InputStatisticsTest, NormalizationInTheModel) {
   EXPECT_EQ(input.deviation, (std::vector<double>{0.5, 0.5}));
 }
 
+TEST(InputStatisticsTest, WhatTheRunMeasuredStandsForAuto) {
+  const MeasuredStatistics measured{.mean = {0.1, 0.2, 0.3}, .deviation = {0.4, 0.5, 0.6}};
+  const InputStatistics input = input_statistics({{"data.transform", "normalise,mean=auto"}}, 3, measured);
+  EXPECT_EQ(input.mean, measured.mean);
+  EXPECT_EQ(input.deviation, measured.deviation);
+  EXPECT_TRUE(input.remarks.empty());
+  EXPECT_EQ(input_statistics({{"data.transform", "normalise"}}, 3, measured).mean[0], 0.485);
+  EXPECT_TRUE(input_statistics({{"data.transform", "normalise,mean=auto"}}, 1, measured).mean.empty());
+}
+
 TEST(InputStatisticsTest, WhatIsUnknownIsSaid) {
   const InputStatistics measured = input_statistics({{"data.transform", "normalise,mean=auto"}}, 3);
   EXPECT_TRUE(measured.mean.empty());
