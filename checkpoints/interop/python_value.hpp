@@ -5,7 +5,6 @@
 
 #include <cstdint>
 #include <string>
-#include <utility>
 #include <variant>
 #include <vector>
 
@@ -17,11 +16,17 @@ struct PythonValue {
     std::vector<PythonValue> items = {};
     bool is_tuple = false;
   };
+  struct Entry;
   struct Map {
-    std::vector<std::pair<std::variant<std::int64_t, std::string>, PythonValue>> items = {};
+    std::vector<Entry> items;
   };
 
   std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, List, Map> value;
+};
+
+struct PythonValue::Entry {
+  std::variant<std::int64_t, std::string> key;
+  PythonValue value;
 };
 
 /// Writes a .pt with one value, which PyTorch reads with weights_only=True. When it returns the file survives a power

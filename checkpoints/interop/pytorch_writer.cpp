@@ -130,7 +130,7 @@ class Pickler {
 void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
                    const std::map<std::string, std::string>& metadata) {
   PythonValue::Map map;
-  for (const auto& [name, array] : arrays) map.items.emplace_back(name, PythonValue{array});
+  for (const auto& [name, array] : arrays) map.items.push_back({name, PythonValue{array}});
   write_pytorch(file, PythonValue{std::move(map)}, metadata);
 }
 

@@ -174,14 +174,14 @@ PythonValue option_value(const OptimizerGroup& group, const TorchOption& option)
 
 Map parameter_state(const TorchOptimizer& row, const OptimizerParameter& parameter) {
   Map state;
-  if (row.has_step) state.items.emplace_back("step", PythonValue{float_scalar(static_cast<float>(parameter.updates))});
+  if (row.has_step) state.items.push_back({"step", PythonValue{float_scalar(static_cast<float>(parameter.updates))}});
   for (const auto& [slot, array] : parameter.state) {
     if (std::find(row.slots.begin(), row.slots.end(), slot) == row.slots.end()) {
       throw CheckpointError("torch.optim." + std::string(row.name) + " has no state '" + slot + "', which '" +
                             parameter.name + "' has")
           .as(CheckpointFault::incompatible);
     }
-    state.items.emplace_back(slot, PythonValue{array});
+    state.items.push_back({slot, PythonValue{array}});
   }
   return state;
 }
@@ -196,7 +196,7 @@ PythonValue torch_optimizer(const std::string& type, const std::vector<Optimizer
   for (const OptimizerGroup& group : groups) {
     Map entries;
     for (const TorchOption& option : row.options) {
-      entries.items.emplace_back(std::string(option.name), option_value(group, option));
+      entries.items.push_back({std::string(option.name), option_value(group, option)});
     }
     List numbers;
     List names;
@@ -204,17 +204,17 @@ PythonValue torch_optimizer(const std::string& type, const std::vector<Optimizer
       numbers.items.push_back({number});
       names.items.push_back({parameter.name});
       Map of_parameter = parameter.updates > 0 ? parameter_state(row, parameter) : Map();
-      if (!of_parameter.items.empty()) state.items.emplace_back(number, PythonValue{std::move(of_parameter)});
+      if (!of_parameter.items.empty()) state.items.push_back({number, PythonValue{std::move(of_parameter)}});
       ++number;
     }
-    entries.items.emplace_back("initial_lr", PythonValue{group.base_lr});
-    entries.items.emplace_back("param_names", PythonValue{std::move(names)});
-    entries.items.emplace_back("params", PythonValue{std::move(numbers)});
+    entries.items.push_back({"initial_lr", PythonValue{group.base_lr}});
+    entries.items.push_back({"param_names", PythonValue{std::move(names)}});
+    entries.items.push_back({"params", PythonValue{std::move(numbers)}});
     param_groups.items.push_back({std::move(entries)});
   }
   Map root;
-  root.items.emplace_back("state", PythonValue{std::move(state)});
-  root.items.emplace_back("param_groups", PythonValue{std::move(param_groups)});
+  root.items.push_back({"state", PythonValue{std::move(state)}});
+  root.items.push_back({"param_groups", PythonValue{std::move(param_groups)}});
   return {std::move(root)};
 }
 
