@@ -105,6 +105,8 @@ Json parsed(const std::string& text, const std::string& path) {
     return json;
   } catch (const Json::parse_error& error) {
     throw CheckpointError(path, "it is not JSON in UTF-8 at byte " + std::to_string(error.byte));
+  } catch (const Json::out_of_range&) {
+    throw CheckpointError(path, "it contains a number that is too large");
   }
 }
 

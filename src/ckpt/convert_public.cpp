@@ -161,8 +161,7 @@ Exit convert_public(const Request& request) {
   const Weights chosen = chosen_weights(source, request);
   PublicWeights weights{.model = public_model_of(source, target.library, chosen.group)};
   weights.class_names = class_names(request, task_of(source), weights.model.classes);
-  weights.input =
-      checkpoints::input_statistics(config_of(source), weights.model.channels, measured_statistics(source));
+  weights.input = checkpoints::input_statistics(config_of(source), weights.model.channels, measured_statistics(source));
   weights.arrays = public_arrays(source, chosen, weights.model);
   cast_arrays(weights.arrays, request);
   if (target.library == "timm") {

@@ -9,21 +9,14 @@
 #include <sys/stat.h>
 #include <system_error>
 #include <unistd.h>
+#include <utility>
 
 namespace lockstep::data {
 
-namespace {
-
-[[noreturn]] void fail(const std::string& path, const std::string& action) {
-  throw DataError(path, "cannot be " + action + " (" + std::generic_category().message(errno) + "); check data.path");
-}
-
-}  // namespace
-
 // Without O_NONBLOCK, opening a pipe would wait for its writer.
-MappedFile::MappedFile(const std::string& path)
-    : path_(path), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
-  if (fd_ < 0) fail(path, "opened");
+MappedFile::MappedFile(const std::string& path, std::string key)
+    : path_(path), key_(std::move(key)), fd_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (fd_ < 0) fail("opened");
   try {
     map();
   } catch (...) {
@@ -32,14 +25,18 @@ MappedFile::MappedFile(const std::string& path)
   }
 }
 
+void MappedFile::fail(const std::string& action) const {
+  throw DataError(path_, "cannot be " + action + " (" + std::generic_category().message(errno) + "); check " + key_);
+}
+
 void MappedFile::map() {
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
-  if (!S_ISREG(status.st_mode)) throw DataError(path_, "is not a file; check data.path");
+  if (::fstat(fd_, &status) != 0) fail("examined");
+  if (!S_ISREG(status.st_mode)) throw DataError(path_, "is not a file; check " + key_);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size == 0) return;  // nothing can be mapped, and nothing needs to be
   void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd_, 0);
-  if (start == MAP_FAILED) fail(path_, "mapped");
+  if (start == MAP_FAILED) fail("mapped");
   bytes_ = {static_cast<const std::uint8_t*>(start), size};
   lost_ = std::make_unique<const LostPages>(bytes_);
 }
@@ -53,7 +50,7 @@ MappedFile::~MappedFile() {
 void MappedFile::check(std::size_t begin, std::size_t end) const {
   if (begin == end) return;
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
+  if (::fstat(fd_, &status) != 0) fail("examined");
   const auto size = static_cast<std::size_t>(status.st_size);
   if (size >= end && lost_->first() >= end) return;
   throw DataError(path_, "was changed while it was in use: it has " + std::to_string(size) + " bytes instead of " +
@@ -62,7 +59,7 @@ void MappedFile::check(std::size_t begin, std::size_t end) const {
 
 FileStamp MappedFile::stamp() const {
   struct stat status {};
-  if (::fstat(fd_, &status) != 0) fail(path_, "examined");
+  if (::fstat(fd_, &status) != 0) fail("examined");
   const auto ns = [](const timespec& time) { return std::int64_t{time.tv_sec} * 1000000000 + time.tv_nsec; };
   return {.size = static_cast<std::uint64_t>(status.st_size),
           .modified_ns = ns(status.st_mtim),

@@ -25,8 +25,9 @@ struct FileStamp {
 /// mapped, missing bytes are zeros; `check` detects this after bytes were read.
 class MappedFile {
  public:
+  /// @param key  of the configuration, which names the file; for messages
   /// @throws DataError  it is missing, no regular file, or cannot be read
-  explicit MappedFile(const std::string& path);
+  explicit MappedFile(const std::string& path, std::string key = "data.path");
   ~MappedFile();
   MappedFile(const MappedFile&) = delete;
   MappedFile& operator=(const MappedFile&) = delete;
@@ -43,8 +44,10 @@ class MappedFile {
 
  private:
   void map();
+  [[noreturn]] void fail(const std::string& action) const;
 
   std::string path_;
+  std::string key_;
   int fd_ = -1;
   std::span<const std::uint8_t> bytes_;
   std::unique_ptr<const LostPages> lost_;

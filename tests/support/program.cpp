@@ -110,10 +110,6 @@ fs::path shared_folder() {
   return fs::is_directory(folder) ? folder : fs::path();
 }
 
-bool is_long_run() { return environment("LOCKSTEP_TEST_LONG", "0") == "1"; }
-
-std::uint64_t test_seed() { return std::strtoull(environment("LOCKSTEP_TEST_SEED", "1").c_str(), nullptr, 10); }
-
 std::vector<std::string> error_lines(const std::string& output) {
   std::vector<std::string> errors;
   std::istringstream lines(output);

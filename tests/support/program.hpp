@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "support/sampling.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::testing {
@@ -34,11 +35,6 @@ std::string mpirun_command(int ranks);
 
 /// The files of the shared folder (LOCKSTEP_SHARED), or an empty path where it is not.
 std::filesystem::path shared_folder();
-
-/// Whether `tools/test --long` runs.
-bool is_long_run();
-/// What tools/test drew from the commit; printed by it.
-std::uint64_t test_seed();
 
 /// The lines of a program's output that report an error.
 std::vector<std::string> error_lines(const std::string& output);

@@ -52,8 +52,7 @@ class DataStateTest : public ::testing::Test {
   Outcome train(int ranks, const std::string& name, int steps, const std::string& more = "") const {
     const std::string transform =
         more.find("data.transform") == std::string::npos ? "--data.transform=normalise,mean=auto " : "";
-    const std::string model =
-        more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
+    const std::string model = more.find("model.name") == std::string::npos ? "--model.name=mlp --model.hidden=16 " : "";
     return run_ranks(ranks, "--data.name=folder --data.cache=off --data.path=" + folder_.path("images") +
                                 " --train.lanes=2 --train.global_batch_size=8 "
                                 "--train.max_epochs=0 --ckpt.every_steps=4 --eval.when=never --train.max_steps=" +

@@ -232,8 +232,8 @@ TEST(LoadedImagesTest, EvaluationsWithoutMemoryAreRefusedOnAllRanks) {
       folder.path("run");
   const Outcome trained = run_ranks(1, small);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
-  const Outcome refused = run_ranks(2, "eval --from=" + folder.path("run") +
-                                           " --data.shape=3,1024,1024 --data.size=200000 --eval.batch_size=80000");
+  const Outcome refused = run_ranks(
+      2, "eval --from=" + folder.path("run") + " --data.shape=3,1024,1024 --data.size=200000 --eval.batch_size=80000");
   EXPECT_EQ(refused.exit_code, 2) << refused.output;
   EXPECT_NE(refused.output.find("while it evaluates; reduce eval.batch_size"), std::string::npos) << refused.output;
 }
@@ -242,11 +242,12 @@ TEST(LoadedImagesTest, MetricsHaveTheTimesOfLoading) {
   const testing::TemporaryFolder folder;
   const std::string run = folder.path("run");
   const Outcome trained = run_ranks(
-      2, "--data.name=synthetic --data.shape=3,64,64 --data.size=80 --data.transform=random_resized_crop,size=16 "
-         "--data.val_transform=resize,size=16 --data.val_transform=center_crop,size=16 --model.channels=4 "
-         "--model.hidden=8 --train.global_batch_size=8 --train.max_epochs=0 --train.max_steps=8 --log.interval=4 "
-         "--run.dir=" +
-             run);
+      2,
+      "--data.name=synthetic --data.shape=3,64,64 --data.size=80 --data.transform=random_resized_crop,size=16 "
+      "--data.val_transform=resize,size=16 --data.val_transform=center_crop,size=16 --model.channels=4 "
+      "--model.hidden=8 --train.global_batch_size=8 --train.max_epochs=0 --train.max_steps=8 --log.interval=4 "
+      "--run.dir=" +
+          run);
   ASSERT_EQ(trained.exit_code, 0) << trained.output;
   for (const std::string part : {"read", "decode", "transform"}) {
     const auto series = report::read_series(run + "/metrics.jsonl", "load_ms/" + part);

@@ -75,10 +75,11 @@ class FinetuneTest : public ::testing::Test {
 TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   const std::string resnet = "resnet18 --model.width=4";
   train(1, arguments("base", "base", resnet) + "--optim.lr=0.002 --train.max_steps=2 --ckpt.every_steps=2");
-  const std::string tuning = from_base("002") +
-                             "--finetune.train=layer4,head --finetune.unfreeze=layer3@6 --sched.rule=constant --optim.lr=0.002 "
-                             "--optim.paramwise=layer_decay=0.75 --train.global_batch_size=12 --train.lanes=4 "
-                             "--ckpt.every_steps=4 --ckpt.keep_last=5 ";
+  const std::string tuning =
+      from_base("002") +
+      "--finetune.train=layer4,head --finetune.unfreeze=layer3@6 --sched.rule=constant --optim.lr=0.002 "
+      "--optim.paramwise=layer_decay=0.75 --train.global_batch_size=12 --train.lanes=4 "
+      "--ckpt.every_steps=4 --ckpt.keep_last=5 ";
   train(1, arguments("other", "straight", resnet) + tuning + "--train.max_steps=9");
   train(2, arguments("other", "parts", resnet) + tuning + "--train.max_steps=4");
   train(1, arguments("other", "parts", resnet) + tuning + "--train.max_steps=9 --resume=must");
@@ -104,8 +105,8 @@ TEST_F(FinetuneTest, FrozenBatchNormAndLayerwiseRatesResumeBitForBit) {
   EXPECT_EQ(groups.exit_code, 0) << groups.output;
 }
 
-// Only the new head is trained, on features of photographs of other classes. It reaches a higher accuracy than the whole
-// network from random values after the same number of steps, with the better of two learning rates.
+// Only the new head is trained, on features of photographs of other classes. It reaches a higher accuracy than the
+// whole network from random values after the same number of steps, with the better of two learning rates.
 TEST_F(FinetuneTest, BeatsTrainingFromScratchAfterTheSameSteps) {
   const std::string resnet =
       "resnet18 --model.width=8 --train.global_batch_size=48 --optim.weight_decay=0.01 --sched.rule=one_cycle "

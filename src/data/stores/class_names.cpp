@@ -11,7 +11,7 @@
 namespace lockstep::data {
 
 std::vector<std::string> read_class_names(const std::string& path) {
-  const MappedFile file(path);
+  const MappedFile file(path, "data.class_names");
   const std::string text(file.bytes().begin(), file.bytes().end());
   std::vector<std::string> names;
   std::size_t start = 0;

@@ -66,9 +66,11 @@ KeySpecs image_keys() {
                    "or train.mix changes float32 numbers",
                    {"auto", "float", "uint8"}),
       keys::choice("data.exif", "ignore", "EXIF orientation of image files: ignored, or applied", {"ignore", "apply"}),
-      keys::choice("data.check", "quick",
-                   "Images that are decoded before the start: none (off), 17 of each split (quick), or all (full)",
-                   {"off", "quick", "full"}),
+      keys::choice(
+          "data.check", "quick",
+          "Images that are decoded before the start: none (off), 17 of each split (quick), or all (full). With "
+          "data.on_error=replace, none",
+          {"off", "quick", "full"}),
       keys::choice("data.on_error", "stop",
                    "Use of an image that cannot be read: end the run, or replace it by the next image",
                    {"stop", "replace"}),

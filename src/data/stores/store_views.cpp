@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "data/hash.hpp"
+#include "data/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
 
 namespace lockstep::data {
@@ -119,7 +120,10 @@ class Renumbered : public StoreView {
 };
 
 std::set<std::string> listed_names(const std::string& path) {
-  const ListLines lines(ListText(path), {.target = ListTarget::none});
+  const MappedFile file(path, "data.exclude");
+  const ListLines lines(ListText(std::string(file.bytes().begin(), file.bytes().end()), path),
+                        {.target = ListTarget::none});
+  file.check();
   std::set<std::string> names;
   for (std::int64_t i = 0; i < lines.size(); ++i) {
     const std::string line(lines.line(i).path);

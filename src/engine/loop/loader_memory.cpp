@@ -61,9 +61,10 @@ LoaderMemory fitted(LoaderMemory wanted, std::int64_t min_prefetch, std::optiona
 void require_evaluation_memory(std::int64_t batch_bytes, std::int64_t batches, std::optional<std::int64_t> available,
                                int ranks) {
   if (!available || batch_bytes <= *available / ranks / batches) return;
-  throw ConfigError(fmt::format("{} are available on this host for {} ranks, but each holds {} batches of {} while it "
-                                "evaluates; reduce eval.batch_size",
-                                megabytes(*available), ranks, batches, megabytes(batch_bytes)));
+  throw ConfigError(
+      fmt::format("{} are available on this host for {} ranks, but each holds {} batches of {} while it "
+                  "evaluates; reduce eval.batch_size",
+                  megabytes(*available), ranks, batches, megabytes(batch_bytes)));
 }
 
 std::string loader_memory_text(const LoaderMemory& memory, int ranks) {

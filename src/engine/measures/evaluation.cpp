@@ -317,8 +317,7 @@ EvaluationResult evaluate(const mpi::Communicator& world, parallel::DistributedD
   BatchEvaluator evaluator(wrapper, dataset, limits, meters, notify);
   ProgressLines progress("evaluation", share.count);
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader =
-        open_evaluation_loader(world, dataset, limits, share, wrapper.model());
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(world, dataset, limits, share, wrapper.model());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       evaluator.count(batch, loader->next(), losses, result);
       progress.show(batch - share.begin + 1);

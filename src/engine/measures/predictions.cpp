@@ -165,8 +165,7 @@ void for_each_batch(const mpi::Communicator& world, parallel::DistributedDataPar
   const EvaluationMode evaluation(wrapper.model());
   ProgressLines progress("predictions", share.count);
   world.all_or_throw([&] {
-    const std::unique_ptr<data::Loader> loader =
-        open_evaluation_loader(world, dataset, limits, share, wrapper.model());
+    const std::unique_ptr<data::Loader> loader = open_evaluation_loader(world, dataset, limits, share, wrapper.model());
     for (std::int64_t batch = share.begin; batch < share.begin + share.count; ++batch) {
       work(loader->next());
       progress.show(batch - share.begin + 1);

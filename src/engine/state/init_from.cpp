@@ -154,7 +154,8 @@ KeySpecs InitSettings::keys() {
   return {
       keys::text("init.from", "",
                  "File with initial parameters: a checkpoint, .safetensors, .pt, .pth, .npz or .h5 file, a folder of "
-                 "timm, or a run, whose latest checkpoint is read. Of several files, separated by commas, later ones replace tensors of earlier ones. Ignored "
+                 "timm, or a run (its latest checkpoint is read). Of several files, separated by commas, later ones "
+                 "replace tensors of earlier ones. Ignored "
                  "when the run resumes"),
       weights_key(
           "init.weights",

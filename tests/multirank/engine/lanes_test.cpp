@@ -7,6 +7,7 @@
 
 #include "parallel/sync/tensor_collectives.hpp"
 #include "small_run.hpp"
+#include "support/sampling.hpp"
 
 namespace lockstep::engine {
 namespace lanes_test {
@@ -51,10 +52,7 @@ Settings common(const char* steps) {
 }
 
 /// The long run has the steps of the promise, the short one enough to tell.
-const char* steps() {
-  const char* const is_long = std::getenv("LOCKSTEP_TEST_LONG");
-  return is_long != nullptr && std::string(is_long) == "1" ? "200" : "12";
-}
+const char* steps() { return testing::is_long_run() ? "200" : "12"; }
 
 const Settings kDigits = {{"data.train_size", "200"}, {"data.val_size", "50"}};
 const Settings kCnn = with(kDigits, {{"model.name", "cnn"}, {"model.channels", "4,8"}, {"model.dropout", "0.2"}});

@@ -16,6 +16,7 @@
 #include "engine/setup/process.hpp"
 #include "engine/state/run_state.hpp"
 #include "small_run.hpp"
+#include "support/sampling.hpp"
 #include "support/temporary_folder.hpp"
 
 namespace lockstep::engine {
@@ -131,7 +132,9 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
   const mpi::Communicator world = mpi::Communicator::world();
   const testing::TemporaryFolder mine;
   const std::string folder = world.broadcast(mine.path());
+  std::uint64_t number = 0;
   for (const Case& c : cases()) {
+    ++number;
     std::vector<std::vector<double>> losses;  // by stage
     const auto saved_by = [&](int stage) { return folder + "/" + c.name + std::to_string(stage); };
     for (int stage = 0; stage <= 3; ++stage) {
@@ -146,6 +149,7 @@ TEST(ShardedTest, StagesHaveTheLossesOfReplicasAndExchangeCheckpoints) {
     for (int from = 0; from <= 3; ++from) {
       const checkpoints::Archive archive = checkpoints::read(checkpoints::checkpoint_of(saved_by(from), kSavedStep));
       for (int to = 0; to <= 3; ++to) {
+        if (!testing::is_sampled(number + static_cast<std::uint64_t>(from + to), 4)) continue;
         SCOPED_TRACE(std::string(c.name) + ", from stage " + std::to_string(from) + " to " + std::to_string(to));
         SmallRun run(world, with(with(kSteady, c.settings), strategy_of(to)), builtin_registry(), c.parameters_type);
         restore(run.trainer, archive);
@@ -200,7 +204,9 @@ std::unique_ptr<Strategy> make_as_on_gpu(const Sections& sections, const mpi::Co
   return std::make_unique<Strategy>(sections, world, row, registry);
 }
 
-void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, const std::string& folder) {
+/// @param number  of the case before, for the sample
+void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, const std::string& folder,
+                               std::uint64_t number) {
   const Settings settings = with(with(kSteady, c.settings), {{"ema.kind", "ema"}, {"ema.decay", "0.9"}});
   const auto averaging = [](SmallRun& run) {
     run.trainer.add_hook(Priority::high, average_hook(EmaSettings::from(run.sections.at("ema"))));
@@ -213,6 +219,7 @@ void expect_exchange_as_on_gpu(const mpi::Communicator& world, const Case& c, co
   replicas.trainer.train();
   for (int stage = 1; stage <= 3; ++stage) {
     for (const char* const offload : {"false", "true"}) {
+      if (!testing::is_sampled(++number, 3)) continue;
       SCOPED_TRACE(std::string(c.name) + ", stage " + std::to_string(stage) + ", offload " + offload);
       const Settings sharded = with(with(settings, strategy_of(stage)), {{"strategy.offload", offload}});
       const std::string saved = folder + "/" + std::to_string(stage) + offload;
@@ -245,8 +252,9 @@ TEST(ShardedTest, WhatGpusDoHasTheLossesAndCheckpointsOfReplicas) {
   const mpi::Communicator world = mpi::Communicator::world();
   const testing::TemporaryFolder mine;
   const std::string folder = world.broadcast(mine.path());
+  std::uint64_t number = 0;
   for (const char* const name : {"gpt", "gpt, bf16 parameters", "muon", "adafactor", "lars", "lbfgs"}) {
-    expect_exchange_as_on_gpu(world, case_named(name), folder + "/" + name);
+    expect_exchange_as_on_gpu(world, case_named(name), folder + "/" + name, number++);
   }
 }
 

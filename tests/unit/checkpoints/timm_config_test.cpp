@@ -56,6 +56,7 @@ TEST(TimmConfigTest, EarlyVersionsHaveOneLevelAndDefaults) {
 TEST(TimmConfigTest, MalformedFilesHaveOneSentence) {
   const std::vector<std::pair<std::string, std::string>> rows = {
       {"", "it is not JSON in UTF-8"},
+      {R"({"architecture": 1e999})", "it contains a number that is too large"},
       {"[]", "it is not a JSON object"},
       {R"({"architecture": "resnet50")", "it is not JSON in UTF-8 at byte"},
       {"{\"architecture\": \"\xff\"}", "it is not JSON in UTF-8"},

@@ -44,9 +44,8 @@ std::string fault(const Bytes& bytes, const DecodeOptions& options = {}) {
 }
 
 Bytes bytes_of(const std::string& text) {
-  Bytes bytes(text.size());
-  std::memcpy(bytes.data(), text.data(), text.size());
-  return bytes;
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
 }
 
 Box random_box(random::Sequence& random, ImageSize size) {

@@ -197,6 +197,10 @@ TEST_F(FolderTest, BadImagesAreReplacedOrEndTheRun) {
   write_file(folder, "bad.txt", "b/10.ppm\nb/2.ppm\n");
   EXPECT_EQ(names_in(*stores(values({{"val_fraction", "0"}, {"exclude", folder.path("bad.txt")}})).train),
             Names{"a/x.ppm"});
+  EXPECT_NE(sentence_of<DataError>([&] {
+              stores(values({{"exclude", folder.path("none.txt")}}));
+            }).find("none.txt: cannot be opened (No such file or directory); check data.exclude"),
+            std::string::npos);
 }
 
 TEST_F(FolderTest, CheckFindsBadImages) {
