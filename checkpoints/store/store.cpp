@@ -143,6 +143,8 @@ std::optional<std::string> latest(const std::string& directory) {
 
 std::optional<std::string> latest_of_run(const std::string& path) {
   for (const std::string& directory : {path, path + "/ckpt"}) {
+    std::error_code unreadable;
+    if (!fs::is_directory(directory, unreadable)) continue;
     if (auto newest = latest(directory)) return newest;
   }
   return std::nullopt;

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "models/feature_net.hpp"
+#include "models/initial_values.hpp"
 #include "models/inverted_residual.hpp"
 #include "models/rows.hpp"
 
@@ -37,7 +38,7 @@ std::int64_t efficientnet_blocks() {
 /// Uniform in +-1/sqrt(out).
 void uniform_by_outputs(at::Tensor& weight) {
   const double bound = 1 / std::sqrt(static_cast<double>(weight.size(0)));
-  weight.uniform_(-bound, bound);
+  draw_uniform(weight, -bound, bound);
 }
 
 std::shared_ptr<ConvNorm> efficientnet_unit(std::int64_t in, std::int64_t out, std::int64_t kernel,

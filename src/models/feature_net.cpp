@@ -9,6 +9,7 @@
 #include <cmath>
 
 #include "models/channels_last.hpp"
+#include "models/initial_values.hpp"
 #include "models/rows.hpp"
 
 namespace lockstep::models {
@@ -21,7 +22,7 @@ FeatureNet::FeatureNet(const FeatureNetParts& parts) : head_(parts.head), layers
     at::Tensor parameter = item.value();
     if (parameter.dim() == 4) {
       const std::int64_t fan_out = parameter.size(0) * parameter.size(2) * parameter.size(3);
-      parameter.normal_(0.0, std::sqrt(2.0 / static_cast<double>(fan_out)));
+      draw_normal(parameter, 0, std::sqrt(2.0 / static_cast<double>(fan_out)));
       parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
     } else if (parameter.dim() == 2) {
       parts.initialize_linear(parameter);

@@ -11,6 +11,7 @@
 #include <span>
 
 #include "models/feature_net.hpp"
+#include "models/initial_values.hpp"
 #include "models/inverted_residual.hpp"
 #include "models/rows.hpp"
 
@@ -52,7 +53,7 @@ constexpr MobileBlock kMobileNetV3Small[] = {
     {5, 120, 48, true, true, 1}, {5, 144, 48, true, true, 1},  {5, 288, 96, true, true, 2},
     {5, 576, 96, true, true, 1}, {5, 576, 96, true, true, 1}};
 
-void small_normal(at::Tensor& weight) { weight.normal_(0, 0.01); }
+void small_normal(at::Tensor& weight) { draw_normal(weight, 0, 0.01); }
 
 /// Appends a layer under the next number.
 void add_feature(FeatureNetParts& parts, const std::shared_ptr<Block>& layer) {

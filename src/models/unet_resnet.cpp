@@ -10,6 +10,7 @@
 #include <cmath>
 #include <string_view>
 
+#include "models/initial_values.hpp"
 #include "models/inverted_residual.hpp"
 #include "models/resnet.hpp"
 #include "models/rows.hpp"
@@ -147,7 +148,7 @@ class UnetResNet : public Model {
           const std::int64_t pixels = parameter.size(2) * parameter.size(3);
           const std::int64_t fans = (parameter.size(1) + (counts_outputs ? parameter.size(0) : 0)) * pixels;
           const double bound = std::sqrt(6.0 / static_cast<double>(fans));
-          parameter.uniform_(-bound, bound);
+          draw_uniform(parameter, -bound, bound);
           parameter.set_data(parameter.contiguous(at::MemoryFormat::ChannelsLast));
         } else if (counts_outputs) {
           parameter.zero_();  // bias of the head

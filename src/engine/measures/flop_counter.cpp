@@ -70,6 +70,8 @@ std::int64_t flops_of(std::string_view name, Inputs inputs) {
       {"aten::addmm", product_of_second},
       {"aten::baddbmm", product_of_second},
       {"aten::addmm_", product_of_second},
+      {"mkldnn::_linear_pointwise",
+       [](Inputs given) { return 2 * elements_of(given[0]) * given[1].toTensor().size(0); }},
       {"aten::mv", [](Inputs given) { return 2 * elements_of(given[0]); }},
       {"aten::convolution", convolution},
       {"aten::_scaled_dot_product_flash_attention_for_cpu", attention},

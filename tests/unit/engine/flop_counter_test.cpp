@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/measures/flop_counter.hpp"
 
+#include <lockstep/models/functional.hpp>
+
 #include <gtest/gtest.h>
 #include <torch/nn/functional.h>
 #include <torch/types.h>
@@ -34,6 +36,15 @@ TEST(FlopCounterTest, Convolutions) {
             }),
             2 * 2 * 8 * 5 * 6 * 2 * 9);
   EXPECT_EQ(flops_in([&] { at::conv_transpose2d(images, at::ones({4, 3, 2, 2})); }), 2 * (2 * 4 * 99) * 3 * 4);
+}
+
+// Layers compute them by other functions than at::linear and at::conv2d where these are faster.
+TEST(FlopCounterTest, ProductsOfLayers) {
+  const at::Tensor weight = at::ones({32, 64});
+  EXPECT_EQ(flops_in([&] { models::linear(at::ones({300, 64}), weight, at::ones({32})); }), 2 * 300 * 64 * 32);
+  const at::Tensor images = at::ones({2, 64, 20, 10}).contiguous(at::MemoryFormat::ChannelsLast);
+  EXPECT_EQ(flops_in([&] { models::convolution(images, weight.view({32, 64, 1, 1}), {}, {.stride = 2}); }),
+            2 * (2 * 10 * 5) * 64 * 32);
 }
 
 TEST(FlopCounterTest, Attention) {
