@@ -43,7 +43,9 @@ TEST(FlopCounterTest, ProductsOfLayers) {
   const at::Tensor weight = at::ones({32, 64});
   EXPECT_EQ(flops_in([&] { models::linear(at::ones({300, 64}), weight, at::ones({32})); }), 2 * 300 * 64 * 32);
   const at::Tensor images = at::ones({2, 64, 20, 10}).contiguous(at::MemoryFormat::ChannelsLast);
-  EXPECT_EQ(flops_in([&] { models::convolution(images, weight.view({32, 64, 1, 1}), {}, {.stride = 2}); }),
+  EXPECT_EQ(flops_in([&] {
+              models::convolution(images, weight.view({32, 64, 1, 1}), {}, {.stride = 2});
+            }),
             2 * (2 * 10 * 5) * 64 * 32);
 }
 
