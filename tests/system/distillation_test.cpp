@@ -115,7 +115,7 @@ TEST_F(DistillationTest, TeachersThatCannotBeUsedAreRefusedOnEveryRank) {
   const std::string from = "--loss.name=distill --distill.from=";
   expect_refusal("--loss.name=distill", 2, {"distill needs a teacher; set distill.from"});
   expect_refusal("--distill.from=/nowhere", 2, {"set loss.name=distill"});
-  expect_refusal(from + "/nowhere", 4, {"/nowhere", "contains no checkpoint"});
+  expect_refusal(from + "/nowhere", 4, {"/nowhere", "does not exist"});
   expect_refusal(from + folder_.path("empty"), 4, {"contains no checkpoint"});
   expect_refusal(from + folder_.path("damaged.pt"), 2, {"distill.model", "must name the model"});
   expect_refusal(from + folder_.path("damaged.pt") + " --distill.model=mlp", 4, {"damaged.pt"});
