@@ -5,6 +5,7 @@
 #include <chrono>
 #include <ctime>
 #include <filesystem>
+#include <thread>
 
 #include "mpi/topology.hpp"
 #include "report/run_files.hpp"
@@ -105,6 +106,20 @@ std::vector<std::string> hosts_of(const mpi::Communicator& world) {
   return hosts;
 }
 
+/// Of a rank that is about to end the job because of a failure of its own: gives rank 0, which has heard of it, time to
+/// write failure.json, STATUS.json and report.html.
+void await_report(const std::string& folder) {
+  using std::chrono::milliseconds;
+  constexpr milliseconds kLimit(1000);
+  constexpr milliseconds kPoll(10);
+  constexpr milliseconds kRest(250);  // from failure.json, which is the first one, to the last one
+  std::error_code unreadable;
+  for (milliseconds waited(0); waited < kLimit; waited += kPoll) {
+    if (fs::exists(folder + "/failure.json", unreadable)) return std::this_thread::sleep_for(kRest);
+    std::this_thread::sleep_for(kPoll);
+  }
+}
+
 }  // namespace
 
 ExitCode train(const Job& job, config::Invocation invocation) {
@@ -166,9 +181,12 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     return exit_code_of(outcome);
   } catch (const Error& error) {
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
+    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
+    if (!report && !is_known) await_report(folder);
     throw;
   } catch (const std::exception& failure) {
     if (report) report->on_failure(failure, static_cast<int>(ExitCode::internal));
+    if (!report) await_report(folder);
     throw;
   }
 }

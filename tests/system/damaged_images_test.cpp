@@ -222,6 +222,8 @@ TEST_F(DamagedImagesTest, AnImageThatChangesDuringTheRunEndsIt) {
     for (const int code : outcome.rank_codes) EXPECT_TRUE(code == 3 || code == -1) << outcome.output;
     EXPECT_NE(outcome.output.find(folder_.path(name_of(5)) + ": "), std::string::npos) << outcome.output;
     EXPECT_NE(outcome.output.find(changes[i].fault), std::string::npos) << outcome.output;
+    EXPECT_NE(folder_.read("run/STATUS.json").find("failed"), std::string::npos);
+    EXPECT_NE(folder_.read("run/report.html").find(changes[i].fault), std::string::npos);
     folder_.write(name_of(5), ppm(15));
   }
 }
