@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "engine/setup/heard_by_peers.hpp"
 #include "mpi/topology.hpp"
 #include "report/run_files.hpp"
 #include "trainer/batch_job.hpp"
@@ -181,8 +182,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     return exit_code_of(outcome);
   } catch (const Error& error) {
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
-    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
-    if (!report && !is_known) await_report(folder);
+    if (!report && !engine::is_known_to_peers(error)) await_report(folder);
     throw;
   } catch (const std::exception& failure) {
     if (report) report->on_failure(failure, static_cast<int>(ExitCode::internal));

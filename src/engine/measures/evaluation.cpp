@@ -27,7 +27,6 @@
 #include "engine/state/average.hpp"
 #include "metrics/classification.hpp"
 #include "models/task_table.hpp"
-#include "mpi/topology.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::engine {
@@ -191,7 +190,7 @@ std::unique_ptr<data::Loader> open_evaluation_loader(const mpi::Communicator& wo
   constexpr int kPrefetch = 2;
   const std::vector<at::Tensor> parameters = model.parameters();
   const bool has_gpu = !parameters.empty() && parameters.front().is_cuda();
-  const int ranks = mpi::Topology::of(world).local_size;
+  const int ranks = world.split_by_host().size();
   world.all_or_throw([&] {
     const std::int64_t rows = std::min<std::int64_t>(limits.batch_size, dataset.size());
     require_evaluation_memory(batch_bytes(loaded_layout(dataset, has_gpu), rows), kPrefetch + 1, available_memory(),

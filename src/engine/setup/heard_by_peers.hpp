@@ -10,6 +10,11 @@
 
 namespace lockstep::engine {
 
+/// Whether the other ranks know of this failure without being notified.
+inline bool is_known_to_peers(const Error& error) {
+  return error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
+}
+
 /// Runs what all ranks do together. If it fails on this rank alone, the other ranks are notified, so that they do not
 /// wait for this rank.
 template <class Work>
@@ -17,8 +22,7 @@ auto heard_by_peers(mpi::Collectives& collectives, const Work& work) {
   try {
     return work();
   } catch (const Error& error) {
-    const bool is_known = error.is_agreed() || error.is_remote() || error.exit_code() == ExitCode::communication;
-    if (!is_known) collectives.give_up(error.exit_code(), error.what());
+    if (!is_known_to_peers(error)) collectives.give_up(error.exit_code(), error.what());
     throw;
   } catch (const std::exception& failure) {
     collectives.give_up(ExitCode::internal, message_of(failure));
