@@ -26,6 +26,8 @@ class LayoutReader {
       const ArrayLocation& place = places_[i];
       object_ = place.path;
       const auto found = arrays_.find(place.path);
+      const bool is_left_out = bytes[place.first == kNoArray ? i : place.first].data() == nullptr;
+      if (is_left_out) continue;
       if (place.first == kNoArray) {
         Array& array = found->second.array;
         array.bytes = bytes[i];

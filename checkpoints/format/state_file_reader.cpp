@@ -179,7 +179,7 @@ void read_arrays(const ExistingFile& file, const FileHead& head, int threads, Da
 
 /// Where the arrays of a file go.
 struct Room {
-  std::vector<std::span<std::byte>> bytes;  ///< by place
+  std::vector<std::span<std::byte>> bytes;  ///< by place; without data = left out
   std::vector<char> is_read;                ///< by place: here
   std::shared_ptr<std::byte> own;           ///< of those without a target
 };
@@ -188,6 +188,7 @@ Room room_for(const std::string& path, const std::vector<ArrayLocation>& places,
   Room room{.bytes = std::vector<std::span<std::byte>>(places.size()),
             .is_read = std::vector<char>(places.size(), 1),
             .own = nullptr};
+  std::vector<char> is_left_out(places.size());
   std::uint64_t own_bytes = 0;
   const auto rounded = [](std::uint64_t bytes) {
     return (bytes + kMemoryAlignment - 1) / kMemoryAlignment * kMemoryAlignment;
@@ -195,7 +196,10 @@ Room room_for(const std::string& path, const std::vector<ArrayLocation>& places,
   for (std::size_t i = 0; i < places.size(); ++i) {
     if (places[i].first != kNoArray) continue;
     const auto target = targets.find(places[i].path);
-    if (target != targets.end() && target->second.memory.size() == places[i].nbytes) {
+    if (target != targets.end() && target->second.is_left_out) {
+      room.is_read[i] = 0;
+      is_left_out[i] = 1;
+    } else if (target != targets.end() && target->second.memory.size() == places[i].nbytes) {
       room.bytes[i] = target->second.memory;
       room.is_read[i] = target->second.is_read_here ? 1 : 0;
     } else {
@@ -205,7 +209,7 @@ Room room_for(const std::string& path, const std::vector<ArrayLocation>& places,
   room.own = allocate(path, own_bytes);
   std::byte* next = room.own.get();
   for (std::size_t i = 0; i < places.size(); ++i) {
-    if (places[i].first != kNoArray || !room.bytes[i].empty()) continue;
+    if (places[i].first != kNoArray || !room.bytes[i].empty() || is_left_out[i] != 0) continue;
     room.bytes[i] = {next, places[i].nbytes};
     next += rounded(places[i].nbytes);
   }

@@ -35,7 +35,7 @@ struct ForeignReading {
   /// Where given, the classes of what was left out, and where: "argparse.Namespace (under 'args')".
   std::vector<std::string>* skipped_classes = nullptr;
   /// Arrays are the mapped bytes of the file where their place and order allow it (safetensors, PyTorch and npz), so
-  /// that all processes of a host share them. The file must not change while they are used.
+  /// that all processes of a host share them. The file must not change while they are used: see require_unchanged.
   bool is_mapped = false;
   /// Of the records of a zip archive, only every `parts`-th from number `part` on is compared with its CRC-32.
   /// Processes that read one file divide this work.
@@ -64,6 +64,11 @@ Archive read_foreign(const std::string& path, const ForeignReading& reading = {}
 
 /// Drops the pages of a mapped array from memory. If it is used again, they come from the file. Other arrays are kept.
 void release_pages(const Array& array);
+
+/// Call it after mapped arrays were used.
+/// @throws CheckpointError  a mapped file was written to or became shorter since it was mapped, so that bytes of its
+///                          arrays can be wrong; missing ones are zeros
+void require_unchanged(const Archive& archive);
 
 enum class ExportKind { safetensors, pytorch, npz, hdf5 };
 

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <limits>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "checkpoints/format/limits.hpp"
 #include "checkpoints/interop/foreign.hpp"
+#include "core/lost_pages.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -26,10 +28,46 @@ void require_free(const Source& source, const Archive& archive, const std::strin
   if (!is_path(path)) source.refuse(path.substr(0, 200) + "...", "it is nested too deeply");
 }
 
-/// The deleter of a mapped file, by which it is recognized.
-struct Unmap {
-  std::size_t bytes = 0;
-  void operator()(const void* pages) const { ::munmap(const_cast<void*>(pages), bytes); }
+/// The size of an open file and the time of its last change.
+struct FileState {
+  off_t size = 0;
+  time_t seconds = 0;
+  long nanoseconds = 0;
+
+  bool operator==(const FileState&) const = default;
+};
+
+FileState state_of(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0) return {};
+  return {status.st_size, status.st_mtim.tv_sec, status.st_mtim.tv_nsec};
+}
+
+/// A mapped file, as the deleter of its bytes.
+class MappedPages {
+ public:
+  MappedPages(std::span<const std::byte> pages, std::string path, int descriptor)
+      : pages_(pages),
+        path_(std::move(path)),
+        descriptor_(::dup(descriptor)),
+        state_(state_of(descriptor_)),
+        lost_(std::make_shared<const LostPages>(pages)) {}
+
+  void operator()(const void*) {
+    lost_.reset();
+    ::munmap(const_cast<std::byte*>(pages_.data()), pages_.size());
+    if (descriptor_ >= 0) ::close(descriptor_);
+  }
+
+  const std::string& path() const noexcept { return path_; }
+  bool is_unchanged() const { return state_of(descriptor_) == state_; }
+
+ private:
+  std::span<const std::byte> pages_;
+  std::string path_;
+  int descriptor_;
+  FileState state_;
+  std::shared_ptr<const LostPages> lost_;
 };
 
 }  // namespace
@@ -81,12 +119,13 @@ Block DiskSource::mapped() const {
   if (!is_mapped_ || mapped_.owner || size() == 0) return mapped_;
   void* const pages = ::mmap(nullptr, size(), PROT_READ, MAP_PRIVATE, file_.descriptor(), 0);
   if (pages == MAP_FAILED) return {};
-  mapped_ = {{static_cast<const std::byte*>(pages), size()}, std::shared_ptr<const void>(pages, Unmap{size()})};
+  const std::span<const std::byte> bytes(static_cast<const std::byte*>(pages), size());
+  mapped_ = {bytes, std::shared_ptr<const void>(pages, MappedPages(bytes, path_, file_.descriptor()))};
   return mapped_;
 }
 
 void release_pages(const Block& block) {
-  if (std::get_deleter<Unmap>(block.owner) == nullptr || block.bytes.empty()) return;
+  if (std::get_deleter<MappedPages>(block.owner) == nullptr || block.bytes.empty()) return;
   const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
   const auto begin = reinterpret_cast<std::uintptr_t>(block.bytes.data());
   const std::uintptr_t first = begin / page * page;
@@ -94,6 +133,14 @@ void release_pages(const Block& block) {
 }
 
 void release_pages(const Array& array) { release_pages(Block{array.bytes, array.owner}); }
+
+void require_unchanged(const Archive& archive) {
+  for (const std::string& path : archive.array_paths()) {
+    const auto* const file = std::get_deleter<MappedPages>(archive.array(path).owner);
+    if (file == nullptr || file->is_unchanged()) continue;
+    throw CheckpointError(file->path(), "it was changed while it was read; restore the file and start again");
+  }
+}
 
 void MemorySource::copy(std::uint64_t offset, std::span<std::byte> out) const {
   const auto from = bytes_.subspan(offset, out.size());

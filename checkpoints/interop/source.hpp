@@ -36,7 +36,8 @@ class Source {
   void read_to(std::uint64_t offset, std::span<std::byte> out) const;
   Block read(std::uint64_t offset, std::uint64_t count) const;
   /// The bytes where the system has the file in memory, shared by all processes, if it can be mapped and they begin on
-  /// a multiple of `alignment`; else a copy, as `read`. The file must not change while they are used.
+  /// a multiple of `alignment`; else a copy, as `read`. The file must not change while they are used: bytes that
+  /// it loses become zeros, see require_unchanged.
   Block view(std::uint64_t offset, std::uint64_t count, std::uint64_t alignment) const;
 
   /// Throws a CheckpointError with the path, and with what inside it is at fault.

@@ -86,8 +86,9 @@ std::string checkpoint_of(const std::string& directory, std::int64_t step);
 
 /// Memory that an array of a checkpoint is read straight into, where it is checked.
 struct RestoreTarget {
-  std::span<std::byte> memory;  ///< skipped unless it has the array's size
-  bool is_read_here = true;     ///< false = another process, which shares the memory, reads and checks this array
+  std::span<std::byte> memory = {};  ///< skipped unless it has the array's size
+  bool is_read_here = true;          ///< false = another process, which shares the memory, reads and checks this array
+  bool is_left_out = false;          ///< the array is neither read nor a part of the archive
 };
 using RestoreTargets = std::map<std::string, RestoreTarget>;  ///< by path
 

@@ -38,7 +38,7 @@ void MappedFile::map() {
   void* start = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, fd_, 0);
   if (start == MAP_FAILED) fail("mapped");
   bytes_ = {static_cast<const std::uint8_t*>(start), size};
-  lost_ = std::make_unique<const LostPages>(bytes_);
+  lost_ = std::make_unique<const LostPages>(std::as_bytes(bytes_));
 }
 
 MappedFile::~MappedFile() {

@@ -7,7 +7,7 @@
 #include <span>
 #include <string>
 
-#include "data/lost_pages.hpp"
+#include "core/lost_pages.hpp"
 
 namespace lockstep::data {
 

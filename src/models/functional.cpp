@@ -12,7 +12,9 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cmath>
 
+#include "models/attention_kernels.hpp"
 #include "models/gelu_kernels.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
@@ -230,7 +232,108 @@ class GeluBackward : public torch::autograd::Node {
   SavedVariable input_;
 };
 
+/// self_attention in LibTorch's functions.
+at::Tensor plain_self_attention(const at::Tensor& qkv, std::int64_t queries) {
+  const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);  // [N, K, T, E] each
+  return attention(parts[0].slice(2, 0, queries), parts[1], parts[2]).transpose(1, 2);
+}
+
+/// Its gradient, recorded by autograd.
+at::Tensor self_attention_gradient(const at::Tensor& qkv, std::int64_t queries, const at::Tensor& gradient) {
+  const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor query = parts[0].slice(2, 0, queries) / std::sqrt(static_cast<double>(qkv.size(4)));
+  const at::Tensor rows = gradient.transpose(1, 2);  // [N, K, queries, E]
+  const at::Tensor weights = at::softmax(query.matmul(parts[1].transpose(2, 3)), -1);
+  const at::Tensor of_weights = rows.matmul(parts[2].transpose(2, 3));
+  const at::Tensor of_products = weights * (of_weights - (weights * of_weights).sum(-1, /*keepdim=*/true));
+  const at::Tensor of_query = of_products.matmul(parts[1]) / std::sqrt(static_cast<double>(qkv.size(4)));
+  const at::Tensor all_queries = at::constant_pad_nd(of_query, {0, 0, 0, qkv.size(1) - queries});
+  const at::Tensor of_key = of_products.transpose(2, 3).matmul(query);
+  const at::Tensor of_value = weights.transpose(2, 3).matmul(rows);
+  return at::stack({all_queries, of_key, of_value}).permute({1, 3, 0, 2, 4}).contiguous();
+}
+
+SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
+  return {.qkv = qkv.const_data_ptr<float>(),
+          .samples = qkv.size(0),
+          .tokens = qkv.size(1),
+          .queries = queries,
+          .heads = qkv.size(3),
+          .features = qkv.size(4)};
+}
+
+class SelfAttentionBackward : public torch::autograd::Node {
+ public:
+  SelfAttentionBackward(const at::Tensor& qkv, std::int64_t queries)
+      : Node(torch::autograd::collect_next_edges(qkv)), qkv_(qkv, /*is_output=*/false), queries_(queries) {}
+
+  /// The results of the forward.
+  void save(const at::Tensor& output, const at::Tensor& log_sums) {
+    output_ = output;
+    log_sums_ = log_sums;
+  }
+
+  std::string name() const override { return "SelfAttentionBackward"; }
+
+  variable_list apply(variable_list&& gradients) override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    if (!gradients[0].defined()) return variable_list(1);
+    const at::Tensor qkv = qkv_.unpack();
+    if (at::GradMode::is_enabled()) return {self_attention_gradient(qkv, queries_, gradients[0])};
+    const at::Tensor gradient = gradients[0].contiguous();
+    at::Tensor result = at::empty_like(qkv);
+    write_self_attention_gradient(kernel_arguments(qkv, queries_), output_.const_data_ptr<float>(),
+                                  log_sums_.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                  result.mutable_data_ptr<float>());
+    return {result};
+  }
+
+  void release_variables() override {
+    const std::lock_guard<std::mutex> hold(mutex_);
+    qkv_.reset_data();
+    output_.reset();
+    log_sums_.reset();
+  }
+
+ private:
+  SavedVariable qkv_;
+  std::int64_t queries_;
+  at::Tensor output_;  // without history
+  at::Tensor log_sums_;
+};
+
+at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) {
+  const std::int64_t n = qkv.size(0);
+  const std::int64_t heads = qkv.size(3);
+  at::Tensor log_sums = at::empty({n, heads, queries}, qkv.options());
+  const auto compute = [&] {
+    at::Tensor output = at::empty({n, queries, heads, qkv.size(4)}, qkv.options());
+    write_self_attention(kernel_arguments(qkv, queries), output.mutable_data_ptr<float>(),
+                         log_sums.mutable_data_ptr<float>());
+    return output;
+  };
+  if (!torch::autograd::compute_requires_grad(qkv)) return compute();
+  const std::shared_ptr<SelfAttentionBackward> node(new SelfAttentionBackward(qkv, queries),
+                                                    torch::autograd::deleteNode);
+  at::Tensor output = output_of(node, compute);
+  node->save(output.detach(), log_sums);
+  return output;
+}
+
+bool is_for_self_attention_kernel(const at::Tensor& qkv) {
+  return has_fast_self_attention() && qkv.is_cpu() && qkv.scalar_type() == at::kFloat && qkv.is_contiguous() &&
+         qkv.numel() > 0 && qkv.size(1) <= kMaxAttentionTokens && qkv.size(4) % kAttentionFeatures == 0;
+}
+
 }  // namespace
+
+at::Tensor self_attention(const at::Tensor& qkv, std::int64_t queries) {
+  const auto type = rounding_of_products(qkv);
+  const at::Tensor factors = type ? rounded_factor(qkv, *type) : qkv;
+  if (!is_for_self_attention_kernel(factors)) return plain_self_attention(qkv, queries);
+  const at::Tensor output = recorded_self_attention(factors, queries);
+  return type ? output.to(*type) : output;
+}
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   if (const auto type = rounding_of_products(weight)) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/gelu_kernels.hpp"
 
-#include <bit>
-
 #include "core/clones.hpp"
+#include "models/exponential.hpp"
 
 namespace lockstep::models {
 
@@ -14,25 +13,6 @@ LOCKSTEP_INLINE float value_of(BFloat16 value) { return to_float(value); }
 
 LOCKSTEP_INLINE void assign(float value, float& to) { to = value; }
 LOCKSTEP_INLINE void assign(float value, BFloat16& to) { to = to_bfloat16(value); }
-
-/// e^x for x in [-87, 0]: 2^n e^r with |r| <= ln 2 / 2, and the Taylor polynomial of e^r.
-LOCKSTEP_INLINE float exponential(float x) {
-  constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693145752F;  // few digits, so that n * kLn2High is exact
-  constexpr float kLn2Low = 1.42860677e-6F;
-  constexpr float kRounding = 12582912.0F;  // 1.5 * 2^23: adding it leaves no digits behind the point
-  const float n = (x * kLog2E + kRounding) - kRounding;
-  const float r = (x - n * kLn2High) - n * kLn2Low;
-  float sum = 1.0F / 5040;
-  sum = sum * r + 1.0F / 720;
-  sum = sum * r + 1.0F / 120;
-  sum = sum * r + 1.0F / 24;
-  sum = sum * r + 1.0F / 6;
-  sum = sum * r + 0.5F;
-  sum = sum * r + 1.0F;
-  sum = sum * r + 1.0F;
-  return sum * std::bit_cast<float>((static_cast<std::int32_t>(n) + 127) << 23);
-}
 
 /// Phi(x) + x phi(x), with the density phi. With z = |x| / sqrt(2) and t = 1 / (1 + 0.3 z), erfc(z) e^(z^2) is t times
 /// a polynomial of t; its coefficients were fitted for the smallest maximum of the relative error over z >= 0 (2e-8).

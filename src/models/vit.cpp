@@ -88,6 +88,8 @@ struct VitOptions {
   bool has_pre_norm;
 
   std::int64_t prefix_tokens() const { return (has_class_token ? 1 : 0) + reg_tokens; }
+  /// Whether the tokens after block `i` are only read at position 0, so that nothing else has to be computed.
+  bool is_class_token_enough(std::int64_t i) const { return i + 1 == depth && !has_mean_pooling; }
 };
 
 std::shared_ptr<LayerNorm> vit_norm(std::int64_t features) {
@@ -96,7 +98,8 @@ std::shared_ptr<LayerNorm> vit_norm(std::int64_t features) {
 
 class VitAttention : public Block {
  public:
-  explicit VitAttention(const VitOptions& options) : heads_(options.num_heads) {
+  /// @param is_for_first  compute only the first token of the output
+  VitAttention(const VitOptions& options, bool is_for_first) : heads_(options.num_heads), is_for_first_(is_for_first) {
     const std::int64_t e = options.embed_dim;
     qkv_ = register_module("qkv", std::make_shared<Linear>(e, 3 * e, options.has_qkv_bias));
     if (options.has_qk_norm) {
@@ -106,23 +109,27 @@ class VitAttention : public Block {
     proj_ = register_module("proj", std::make_shared<Linear>(e, e));
   }
 
-  /// [N, T, E] -> the same
+  /// [N, T, E] -> the same, or [N, 1, E]
   at::Tensor forward(const at::Tensor& input) override {
     const auto n = input.size(0);
     const auto t = input.size(1);
     const auto e = input.size(2);
-    // Views of one tensor, which the attention reads as they are.
-    auto qkv = run(*qkv_, input).view({n, t, 3, heads_, e / heads_}).permute({2, 0, 3, 1, 4}).unbind(0);
-    if (q_norm_) {
-      qkv[0] = run(*q_norm_, qkv[0]);
-      qkv[1] = run(*k_norm_, qkv[1]);
-    }
-    const at::Tensor mixed = models::attention(qkv[0], qkv[1], qkv[2]);
-    return run(*proj_, mixed.transpose(1, 2).reshape({n, t, e}));
+    const std::int64_t queries = is_for_first_ ? 1 : t;
+    const at::Tensor qkv = run(*qkv_, input).view({n, t, 3, heads_, e / heads_});
+    const at::Tensor mixed = q_norm_ ? normalized_attention(qkv, queries) : models::self_attention(qkv, queries);
+    return run(*proj_, mixed.reshape({n, queries, e}));
   }
 
  private:
+  /// models::self_attention of normalized queries and keys.
+  at::Tensor normalized_attention(const at::Tensor& qkv, std::int64_t queries) {
+    const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);  // [N, heads, T, E / heads] each
+    const at::Tensor query = run(*q_norm_, parts[0].slice(2, 0, queries));
+    return models::attention(query, run(*k_norm_, parts[1]), parts[2]).transpose(1, 2);
+  }
+
   std::int64_t heads_;
+  bool is_for_first_;
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<LayerNorm> q_norm_;
   std::shared_ptr<LayerNorm> k_norm_;
@@ -158,9 +165,10 @@ class LayerScale : public Block {
 
 class VitBlock : public Block {
  public:
-  VitBlock(const VitOptions& options, double drop_path) {
+  /// @param is_for_first  compute only the first token of the output
+  VitBlock(const VitOptions& options, double drop_path, bool is_for_first) : is_for_first_(is_for_first) {
     norm1_ = register_module("norm1", vit_norm(options.embed_dim));
-    attention_ = register_module("attn", std::make_shared<VitAttention>(options));
+    attention_ = register_module("attn", std::make_shared<VitAttention>(options, is_for_first));
     if (options.init_values != 0) scale1_ = register_module("ls1", scale(options));
     norm2_ = register_module("norm2", vit_norm(options.embed_dim));
     mlp_ = register_module("mlp", std::make_shared<VitMlp>(options));
@@ -168,8 +176,10 @@ class VitBlock : public Block {
     drop_path_ = register_module("drop_path", std::make_shared<DropPath>(drop_path));
   }
 
+  /// [N, T, E] -> the same, or [N, 1, E]
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor x = input + branch(*attention_, *norm1_, scale1_.get(), input);
+    const at::Tensor x =
+        (is_for_first_ ? input.slice(1, 0, 1) : input) + branch(*attention_, *norm1_, scale1_.get(), input);
     return x + branch(*mlp_, *norm2_, scale2_.get(), x);
   }
 
@@ -183,6 +193,7 @@ class VitBlock : public Block {
     return run(*drop_path_, scale == nullptr ? output : run(*scale, output));
   }
 
+  bool is_for_first_;
   std::shared_ptr<LayerNorm> norm1_;
   std::shared_ptr<VitAttention> attention_;
   std::shared_ptr<LayerScale> scale1_;
@@ -212,10 +223,13 @@ class VitBlocks : public Block {
   explicit VitBlocks(const VitOptions& options) {
     const std::vector<double> rates = drop_path_rates(options.drop_path, options.depth);
     for (std::size_t i = 0; i < rates.size(); ++i) {
-      blocks_.push_back(register_module(std::to_string(i), std::make_shared<VitBlock>(options, rates[i])));
+      const bool is_for_first = options.is_class_token_enough(static_cast<std::int64_t>(i));
+      blocks_.push_back(
+          register_module(std::to_string(i), std::make_shared<VitBlock>(options, rates[i], is_for_first)));
     }
   }
 
+  /// [N, T, E] -> the same, or [N, 1, E] if only the class token is read
   at::Tensor forward(const at::Tensor& input) override {
     at::Tensor x = input;
     for (const auto& block : blocks_) x = run(*block, x);

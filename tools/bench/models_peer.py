@@ -200,8 +200,7 @@ def main():
                 break
             what, count = line.split()
             print("done", *(f"{t:.3f}" for t in contender.times(what, int(count))), file=answers, flush=True)
-    if contender.ranks > 1:
-        dist.destroy_process_group()
+    os._exit(0)  # destructors of a process group can wait for each other forever
 
 
 main()

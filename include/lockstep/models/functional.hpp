@@ -51,6 +51,12 @@ at::Tensor gelu(const at::Tensor& input);
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout = 0,
                      bool is_causal = false);
 
+/// The attention of the tokens of a sample to each other, from one projection of them.
+/// @param qkv      [N, T, 3, K, E]: queries, keys and values
+/// @param queries  tokens with an output, which are the first ones; in [1, T]
+/// @return         [N, queries, K, E]
+at::Tensor self_attention(const at::Tensor& qkv, std::int64_t queries);
+
 /// N samples of C channels of H x W pixels.
 struct NormInputs {
   const at::Tensor& input;     ///< [N, C, H, W]

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iterator>
 #include <map>
 #include <optional>
 
@@ -20,6 +21,7 @@
 #include "core/text.hpp"
 #include "engine/setup/strategy.hpp"
 #include "engine/state/average.hpp"
+#include "engine/state/host_weights.hpp"
 #include "engine/state/init_fit.hpp"
 #include "engine/state/init_names.hpp"
 #include "engine/state/model_tensors.hpp"
@@ -44,24 +46,32 @@ LiveTensors tensors_of(const models::Model& model) {
   return live;
 }
 
+bool is_checkpoint(const std::string& file) {
+  return std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
+}
+
+/// How the ranks of a host read the files.
+struct Reading {
+  const mpi::Communicator& host;
+  const HostWeights& own;                            ///< of Lockstep's own files
+  const std::function<void(const Archive&)>& check;  ///< of each of them; may be empty
+};
+
 /// Lockstep's own files with one model: the trained one, or its average.
-Archive read_any(const InitSettings& settings, const std::string& file, const mpi::Communicator& host, NameRules& rules,
-                 const std::function<void(const Archive&)>& check) {
-  const bool is_own =
-      std::filesystem::is_directory(file) || checkpoints::kind_of(file) == checkpoints::FileKind::lockstep;
-  if (!is_own) {
+Archive read_any(const InitSettings& settings, const std::string& file, const Reading& reading, NameRules& rules) {
+  if (!is_checkpoint(file)) {
     std::vector<std::string> skipped;
     Archive archive = checkpoints::read_foreign(file, {.skipped_classes = &skipped,
                                                        .is_mapped = true,
-                                                       .part = static_cast<std::size_t>(host.rank()),
-                                                       .parts = static_cast<std::size_t>(host.size())});
+                                                       .part = static_cast<std::size_t>(reading.host.rank()),
+                                                       .parts = static_cast<std::size_t>(reading.host.size())});
     for (const std::string& what : skipped)
       log::warning(settings.section + ".from: " + file + ": left out an object of class " + what);
     return archive;
   }
   rules.weights = "auto";  // there is one model
-  const Archive archive = checkpoints::read(file);
-  if (check) check(archive);
+  const Archive archive = reading.own.read(file);
+  if (reading.check) reading.check(archive);
   const bool is_average = takes_average(archive, settings.weights, settings.weights_cited_as);
   const std::string& section = settings.section;
   if (is_average)
@@ -88,14 +98,14 @@ struct Source {
 };
 
 Source read_source_of(const InitSettings& settings, const LiveTensors& live, const models::Anatomy& anatomy,
-                      const mpi::Communicator& host, const std::function<void(const Archive&)>& check) {
+                      const Reading& reading) {
   Source source;
   const auto is_known = [&live](const std::string& name) { return live.contains(name); };
   source.archives.reserve(settings.files.size());  // tensors refer to arrays inside
   for (const std::string& file : settings.files) {
     NameRules rules{
         .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
-    source.archives.push_back(read_any(settings, file, host, rules, check));
+    source.archives.push_back(read_any(settings, file, reading, rules));
     StoredTensors tensors = find_tensors(source.archives.back(), rules, is_known);
     if (tensors.empty() && rules.weights == "average") {
       throw ConfigError(settings.weights_cited_as + ": " + file + " contains no average of the weights");
@@ -215,12 +225,16 @@ InitDifferences init_model(
   const models::Anatomy anatomy = model.anatomy();
   const mpi::Communicator host = world.split_by_host();
   settings.files = with_latest_checkpoints(world, settings);
+  std::vector<std::string> own;
+  world.all_or_throw(
+      [&] { std::copy_if(settings.files.begin(), settings.files.end(), std::back_inserter(own), is_checkpoint); });
+  const HostWeights weights(world, host, own);  // which the source refers to
   Source source;
   world.all_or_throw([&] {
     if (settings.resets_head && anatomy.head.empty()) {
       throw ConfigError("init.head=reset: this model does not name its last layer; use init.partial");
     }
-    source = read_source_of(settings, tensors_of(model), anatomy, host, check);
+    source = read_source_of(settings, tensors_of(model), anatomy, {host, weights, check});
   });
   const torch::NoGradGuard no_grad;
   const auto fit = [&](const NamedTensor& live) {
@@ -241,6 +255,9 @@ InitDifferences init_model(
   const std::vector<NamedTensor> parameters = parameters_of(model);
   write(parameters, take);
   for (const NamedTensor& buffer : buffers_of(model)) take(buffer);
+  world.all_or_throw([&] {
+    for (const Archive& archive : source.archives) checkpoints::require_unchanged(archive);
+  });
 
   std::map<std::string, std::pair<int, int>> counts;
   for (const NamedTensor& parameter : parameters) {

@@ -56,8 +56,8 @@ std::string table_of(const InitDifferences& differences);
 /// PyTorch, npz or HDF5 file. See find_tensors for how tensors of a file are found. Values of another floating type
 /// are converted. A missing counter num_batches_tracked is 0.
 ///
-/// Files other than checkpoints are mapped, so that the ranks of a host share one copy in memory, and each tensor is
-/// converted while it is copied to its place.
+/// The ranks of a host share one copy in memory: of a checkpoint, each rank reads a part; other files are mapped. Each
+/// tensor is converted while it is copied to its place.
 ///
 /// Collective.
 /// @return  what was skipped because the settings take a part

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-namespace lockstep::data {
+namespace lockstep {
 
 /// Survives reads of a mapped file that became shorter, for which the system sends SIGBUS: a page that cannot be read
 /// is replaced by zeros, and its position is recorded. A handler for SIGBUS is installed with the first guard; faults
@@ -13,7 +13,7 @@ namespace lockstep::data {
 class LostPages {
  public:
   /// Guards a mapping until this object is destroyed. If all slots for guards are used, it has no effect.
-  explicit LostPages(std::span<const std::uint8_t> mapping);
+  explicit LostPages(std::span<const std::byte> mapping);
   ~LostPages();
   LostPages(const LostPages&) = delete;
   LostPages& operator=(const LostPages&) = delete;
@@ -25,4 +25,4 @@ class LostPages {
   int slot_ = -1;
 };
 
-}  // namespace lockstep::data
+}  // namespace lockstep

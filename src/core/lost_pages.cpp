@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "data/lost_pages.hpp"
+#include "core/lost_pages.hpp"
 
 #include <array>
 #include <atomic>
@@ -9,7 +9,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace lockstep::data {
+namespace lockstep {
 
 namespace {
 
@@ -59,7 +59,7 @@ void install_handler() {
 
 }  // namespace
 
-LostPages::LostPages(std::span<const std::uint8_t> mapping) {
+LostPages::LostPages(std::span<const std::byte> mapping) {
   if (mapping.empty()) return;
   static std::once_flag installed;
   std::call_once(installed, install_handler);
@@ -82,4 +82,4 @@ std::size_t LostPages::first() const noexcept {
   return slot_ < 0 ? SIZE_MAX : guards[static_cast<std::size_t>(slot_)].first_lost.load();
 }
 
-}  // namespace lockstep::data
+}  // namespace lockstep

@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The attention of one projection: kernels of our own beside LibTorch's functions.
+#include <lockstep/models/autocast.hpp>
+#include <lockstep/models/functional.hpp>
+
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/types.h>
+
+#include <limits>
+#include <vector>
+
+#include "models/attention_kernels.hpp"
+
+namespace lockstep::models {
+namespace attention_test {
+
+struct Size {
+  std::int64_t samples;
+  std::int64_t tokens;
+  std::int64_t heads;
+  std::int64_t features;
+  std::int64_t queries;
+};
+
+// Whole and partial tiles of rows and columns, one query, and more queries than are worked on together.
+const std::vector<Size> kSizes = {{2, 197, 3, 64, 197}, {1, 5, 2, 16, 1},   {2, 16, 1, 32, 16},
+                                  {1, 300, 2, 16, 300}, {1, 17, 2, 48, 3},  {1, 1, 1, 16, 1},
+                                  {2, 24, 2, 64, 24},   {1, 600, 1, 32, 6}, {3, 9, 2, 16, 9}};
+
+/// Some weights of a query are close to 1, most are small: products of up to 30, which float32 rounds by 2e-6, are
+/// powers.
+at::Tensor projection(const Size& size) {
+  const std::int64_t count = size.samples * size.tokens * 3 * size.heads * size.features;
+  return (at::sin(at::arange(count, at::kDouble).square() * 0.37) * 2)
+      .to(at::kFloat)
+      .view({size.samples, size.tokens, 3, size.heads, size.features});
+}
+
+at::Tensor output_gradient(const at::Tensor& output) {
+  return at::cos(at::arange(output.numel(), at::kDouble) * 1.7).view(output.sizes());
+}
+
+/// LibTorch's functions for float64.
+at::Tensor expected_output(const at::Tensor& qkv, std::int64_t queries) {
+  const std::vector<at::Tensor> parts = qkv.to(at::kDouble).permute({2, 0, 3, 1, 4}).unbind(0);
+  const at::Tensor query = parts[0].slice(2, 0, queries) / std::sqrt(static_cast<double>(qkv.size(4)));
+  return at::softmax(query.matmul(parts[1].transpose(2, 3)), -1).matmul(parts[2]).transpose(1, 2);
+}
+
+struct Result {
+  at::Tensor output;
+  at::Tensor gradient;  // of the projection
+};
+
+Result expected(const at::Tensor& values, std::int64_t queries) {
+  const at::Tensor qkv = values.to(at::kDouble).requires_grad_();
+  const at::Tensor output = expected_output(qkv, queries);
+  output.backward(output_gradient(output));
+  return {output.detach(), qkv.grad()};
+}
+
+/// Of the kernels, also where they are not the faster ones.
+Result of_kernels(const at::Tensor& qkv, std::int64_t queries) {
+  const SelfAttention arguments{.qkv = qkv.const_data_ptr<float>(),
+                                .samples = qkv.size(0),
+                                .tokens = qkv.size(1),
+                                .queries = queries,
+                                .heads = qkv.size(3),
+                                .features = qkv.size(4)};
+  Result result{.output = at::full({qkv.size(0), queries, qkv.size(3), qkv.size(4)}, 99.0F),
+                .gradient = at::full_like(qkv, 99.0F)};
+  at::Tensor log_sums = at::empty({qkv.size(0), qkv.size(3), queries});
+  write_self_attention(arguments, result.output.mutable_data_ptr<float>(), log_sums.mutable_data_ptr<float>());
+  const at::Tensor gradient = output_gradient(result.output).to(at::kFloat);
+  write_self_attention_gradient(arguments, result.output.const_data_ptr<float>(), log_sums.const_data_ptr<float>(),
+                                gradient.const_data_ptr<float>(), result.gradient.mutable_data_ptr<float>());
+  return result;
+}
+
+double largest_difference(const at::Tensor& got, const at::Tensor& wanted) {
+  return ((got.to(at::kDouble) - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+class AttentionKernelsTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_self_attention()) GTEST_SKIP() << "this processor has no AVX2";
+  }
+};
+
+TEST_F(AttentionKernelsTest, AgreeWithLibTorchInFloat64) {
+  for (const Size& size : kSizes) {
+    SCOPED_TRACE(std::to_string(size.tokens) + " tokens, " + std::to_string(size.features) + " features");
+    const at::Tensor qkv = projection(size);
+    const Result got = of_kernels(qkv, size.queries);
+    const Result wanted = expected(qkv, size.queries);
+    EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
+    EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
+  }
+}
+
+// Large products would overflow without the subtraction of the maximum.
+TEST_F(AttentionKernelsTest, LargeProductsAreFinite) {
+  const at::Tensor qkv = projection(kSizes[0]) * 30;
+  const Result got = of_kernels(qkv, 197);
+  EXPECT_LT(largest_difference(got.output, expected(qkv, 197).output), 1e-4);
+  EXPECT_TRUE(got.gradient.isfinite().all().item<bool>());
+}
+
+TEST_F(AttentionKernelsTest, BitsDoNotDependOnThreadsAndOtherSamples) {
+  const at::Tensor qkv = projection(kSizes[0]);
+  const Result whole = of_kernels(qkv, 197);
+  const int threads = at::get_num_threads();
+  at::set_num_threads(threads == 1 ? 2 : 1);
+  const Result again = of_kernels(qkv, 197);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(at::equal(again.output, whole.output));
+  EXPECT_TRUE(at::equal(again.gradient, whole.gradient));
+  EXPECT_TRUE(at::equal(of_kernels(qkv.slice(0, 0, 1).contiguous(), 197).output, whole.output.slice(0, 0, 1)));
+}
+
+TEST_F(AttentionKernelsTest, NaNStays) {
+  at::Tensor qkv = projection({1, 20, 2, 16, 20});
+  qkv[0][3][1][0][5] = std::numeric_limits<float>::quiet_NaN();  // a key of head 0
+  const Result got = of_kernels(qkv, 20);
+  EXPECT_TRUE(got.output.select(2, 0).isnan().all().item<bool>());
+  EXPECT_FALSE(got.output.select(2, 1).isnan().any().item<bool>());
+  EXPECT_TRUE(got.gradient.select(3, 0).isnan().any().item<bool>());
+}
+
+// --- the function of layers ---
+
+Result of_function(const at::Tensor& values, std::int64_t queries) {
+  const at::Tensor qkv = values.detach().clone().requires_grad_();
+  const at::Tensor output = self_attention(qkv, queries);
+  output.backward(output_gradient(output).to(output.scalar_type()));
+  return {output.detach(), qkv.grad()};
+}
+
+TEST(SelfAttentionTest, AgreesWithLibTorchInEveryType) {
+  for (const Size& size : {kSizes[0], kSizes[1], kSizes[4], Size{2, 7, 2, 5, 3}}) {
+    SCOPED_TRACE(size.tokens);
+    const at::Tensor qkv = projection(size);
+    const Result wanted = expected(qkv, size.queries);
+    for (const at::ScalarType type : {at::kFloat, at::kDouble}) {
+      const Result got = of_function(qkv.to(type), size.queries);
+      EXPECT_EQ(got.output.scalar_type(), type);
+      EXPECT_LT(largest_difference(got.output, wanted.output), 5e-6);
+      EXPECT_LT(largest_difference(got.gradient, wanted.gradient), 5e-6);
+    }
+  }
+}
+
+TEST(SelfAttentionTest, RoundsUnderAutocast) {
+  const at::Tensor qkv = projection(kSizes[0]);
+  const Autocast autocast(c10::DeviceType::CPU, at::kBFloat16);
+  const at::Tensor output = self_attention(qkv, 197);
+  EXPECT_EQ(output.scalar_type(), at::kBFloat16);
+  EXPECT_LT(largest_difference(output, expected_output(qkv, 197)), 0.02);
+}
+
+TEST(SelfAttentionTest, IsDifferentiableTwice) {
+  std::vector<at::Tensor> results;
+  for (const bool is_ours : {true, false}) {
+    const at::Tensor qkv = projection({1, 9, 2, 16, 9}).requires_grad_();
+    const at::Tensor output = is_ours ? self_attention(qkv, 4) : expected_output(qkv, 4);
+    const at::Tensor gradient =
+        torch::autograd::grad({output.square().sum()}, {qkv}, {}, true, /*create_graph=*/true)[0];
+    gradient.square().sum().backward();
+    results.push_back(qkv.grad());
+  }
+  EXPECT_LT(largest_difference(results[0], results[1].to(at::kDouble)), 1e-5);
+}
+
+}  // namespace attention_test
+}  // namespace lockstep::models
