@@ -124,9 +124,15 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
  private:
+  /// Whether each channel has a kernel of its own.
+  bool is_depthwise(const at::Tensor& weight) const {
+    return !of_.is_transposed && of_.groups == weight.size(0) && weight.size(1) == 1;
+  }
+
   bool is_for_patch_product(const at::Tensor& weight) const {
-    return has_fast_patch_product() && of_.groups == 1 && weight.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-           weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
+    if (!has_fast_patch_product() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
+    if (is_depthwise(weight)) return weight.size(0) % kPatchChannels == 0 && has_depthwise_product(weight.size(3));
+    return of_.groups == 1 && weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
   }
 
   /// @return  undefined where it is in the sink of the parameter
@@ -135,20 +141,21 @@ class ConvolutionBackward : public torch::autograd::Node {
       // A transposed convolution is the gradient of a convolution, so that the two change places.
       const at::Tensor& images = of_.is_transposed ? gradient : input;
       const at::Tensor& outputs = of_.is_transposed ? input : gradient;
-      write_patch_product({.images = images.const_data_ptr<float>(),
-                           .gradients = outputs.const_data_ptr<float>(),
-                           .samples = images.size(0),
-                           .height = images.size(2),
-                           .width = images.size(3),
-                           .channels = images.size(1),
-                           .out_height = outputs.size(2),
-                           .out_width = outputs.size(3),
-                           .outputs = outputs.size(1),
-                           .kernel_height = weight.size(2),
-                           .kernel_width = weight.size(3),
-                           .stride = of_.stride,
-                           .padding = of_.padding},
-                          to.mutable_data_ptr<float>());
+      const auto write_product = is_depthwise(weight) ? write_depthwise_product : write_patch_product;
+      write_product({.images = images.const_data_ptr<float>(),
+                     .gradients = outputs.const_data_ptr<float>(),
+                     .samples = images.size(0),
+                     .height = images.size(2),
+                     .width = images.size(3),
+                     .channels = images.size(1),
+                     .out_height = outputs.size(2),
+                     .out_width = outputs.size(3),
+                     .outputs = outputs.size(1),
+                     .kernel_height = weight.size(2),
+                     .kernel_width = weight.size(3),
+                     .stride = of_.stride,
+                     .padding = of_.padding},
+                    to.mutable_data_ptr<float>());
     };
     const auto fresh = [&] {
       at::Tensor result = at::empty_like(weight, at::MemoryFormat::ChannelsLast);

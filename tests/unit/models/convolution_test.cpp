@@ -29,7 +29,7 @@ struct Case {
   std::int64_t width = 7;
 };
 
-/// The last three do not suit the patch product.
+/// The last three suit neither the patch product nor the depthwise one.
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       {8, 4, 3, {.padding = 1}},
@@ -42,6 +42,11 @@ const std::vector<Case>& cases() {
       {8, 8, 2, {.stride = 2, .is_transposed = true}},
       {16, 8, 3, {.stride = 1, .is_transposed = true}},
       {8, 8, 3, {.padding = 1, .groups = 8}},
+      {16, 16, 7, {.padding = 3, .groups = 16}, 12, 11},
+      {40, 40, 5, {.stride = 2, .padding = 2, .groups = 40}},
+      {24, 24, 7, {.padding = 3, .groups = 24}, 3, 2},  // the kernel is larger than the image
+      {16, 16, 3, {.stride = 2, .groups = 16}},
+      {4, 4, 3, {.padding = 1, .groups = 4}},
       {3, 5, 3, {.padding = 1}},
       {4, 8, 1, {.stride = 2}, 8, 8},
   };
@@ -66,24 +71,25 @@ std::string text_of(const Case& of) {
          (of.of.is_transposed ? ", transposed" : "");
 }
 
-/// Of the patch product alone.
+/// Of the patch product or the depthwise product alone.
 at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, const at::Tensor& weight,
                       const Convolution& of) {
   at::Tensor result = at::full_like(weight, 1e30);
-  write_patch_product({.images = images.const_data_ptr<float>(),
-                       .gradients = gradients.const_data_ptr<float>(),
-                       .samples = images.size(0),
-                       .height = images.size(2),
-                       .width = images.size(3),
-                       .channels = images.size(1),
-                       .out_height = gradients.size(2),
-                       .out_width = gradients.size(3),
-                       .outputs = gradients.size(1),
-                       .kernel_height = weight.size(2),
-                       .kernel_width = weight.size(3),
-                       .stride = of.stride,
-                       .padding = of.padding},
-                      result.mutable_data_ptr<float>());
+  const auto write_product = of.groups > 1 ? write_depthwise_product : write_patch_product;
+  write_product({.images = images.const_data_ptr<float>(),
+                 .gradients = gradients.const_data_ptr<float>(),
+                 .samples = images.size(0),
+                 .height = images.size(2),
+                 .width = images.size(3),
+                 .channels = images.size(1),
+                 .out_height = gradients.size(2),
+                 .out_width = gradients.size(3),
+                 .outputs = gradients.size(1),
+                 .kernel_height = weight.size(2),
+                 .kernel_width = weight.size(3),
+                 .stride = of.stride,
+                 .padding = of.padding},
+                result.mutable_data_ptr<float>());
   return result;
 }
 
@@ -91,7 +97,7 @@ TEST(PatchProductTest, EverySizeIsExact) {
   if (!has_patch_product()) GTEST_SKIP() << "this processor has no AVX2";
   torch::manual_seed(1);
   for (const Case& each : cases()) {
-    if (each.of.is_transposed || each.of.groups > 1 || each.channels % kPatchChannels != 0) continue;
+    if (each.of.is_transposed || each.channels % kPatchChannels != 0) continue;
     const at::Tensor input = integers({2, each.channels, each.height, each.width});
     const at::Tensor weight = weight_of(each).to(at::kDouble).requires_grad_();
     const at::Tensor output = by_library(input.to(at::kDouble), weight, {}, each.of);
@@ -102,23 +108,25 @@ TEST(PatchProductTest, EverySizeIsExact) {
   }
 }
 
-TEST(PatchProductTest, ThreadsDivideTheColumns) {
+TEST(PatchProductTest, ThreadsDivideTheWork) {
   if (!has_patch_product()) GTEST_SKIP() << "this processor has no AVX2";
   torch::manual_seed(2);
   const auto random = [](at::IntArrayRef sizes) {
     return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
   };
   const at::Tensor images = random({2, 64, 17, 19});
-  const at::Tensor gradients = random({2, 32, 17, 19});
-  const at::Tensor weight = random({32, 64, 3, 3});
   const int before = at::get_num_threads();
-  std::vector<at::Tensor> results;
-  for (const int threads : {1, 3}) {
-    at::set_num_threads(threads);
-    results.push_back(product_of(images, gradients, weight, {.padding = 1}));
+  for (const std::int64_t groups : {1, 64}) {
+    const at::Tensor gradients = random({2, groups == 1 ? 32 : 64, 17, 19});
+    const at::Tensor weight = random({gradients.size(1), 64 / groups, 3, 3});
+    std::vector<at::Tensor> results;
+    for (const int threads : {1, 3}) {
+      at::set_num_threads(threads);
+      results.push_back(product_of(images, gradients, weight, {.padding = 1, .groups = groups}));
+    }
+    EXPECT_TRUE(at::equal(results[0], results[1]));
   }
   at::set_num_threads(before);
-  EXPECT_TRUE(at::equal(results[0], results[1]));
 }
 
 TEST(ConvolutionTest, AgreesWithLibTorch) {
