@@ -17,4 +17,12 @@ inline at::Tensor channels_last(const at::Tensor& images) {
   return has_order ? images : images.clone(at::MemoryFormat::ChannelsLast);
 }
 
+/// Whether they are float32 images on the CPU in this order. Not so where the strides do not say it: with one channel
+/// or one pixel, LibTorch takes the usual layout.
+inline bool is_channels_last_float(const at::Tensor& images) {
+  return images.is_cpu() && images.dim() == 4 && images.scalar_type() == at::kFloat && images.numel() > 0 &&
+         images.is_contiguous(at::MemoryFormat::ChannelsLast) &&
+         images.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
+}
+
 }  // namespace lockstep::models

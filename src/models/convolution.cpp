@@ -11,6 +11,7 @@
 
 #include <array>
 
+#include "models/channels_last.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/patch_products.hpp"
@@ -23,13 +24,6 @@ namespace {
 
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
-
-/// Not so where the strides do not say it: with one channel or one pixel, LibTorch takes the usual layout.
-bool is_channels_last(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.dim() == 4 && tensor.scalar_type() == at::kFloat && tensor.numel() > 0 &&
-         tensor.is_contiguous(at::MemoryFormat::ChannelsLast) &&
-         tensor.suggest_memory_format() == at::MemoryFormat::ChannelsLast;
-}
 
 /// Whether each output pixel is a product of the weight and one input pixel.
 bool is_pixelwise(const at::Tensor& weight, const Convolution& of) {
@@ -55,7 +49,7 @@ at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight,
                               const Convolution& of) {
   // Of shapes that do not fit LibTorch has more to say.
   const bool fits = weight.dim() == 4 && input.dim() == 4 && input.size(1) == weight.size(1);
-  if (fits && is_pixelwise(weight, of) && is_channels_last(input)) {
+  if (fits && is_pixelwise(weight, of) && is_channels_last_float(input)) {
     return images_of(linear_output(read_pixels_of(input, of.stride).contiguous(), matrix_of(weight), bias));
   }
   return convolution_of_library(input, weight, bias, of);
@@ -82,7 +76,7 @@ class ConvolutionBackward : public torch::autograd::Node {
     const at::Tensor input = input_.unpack();
     const bool is_recorded = at::GradMode::is_enabled();  // with create_graph
     const at::Tensor weight = is_recorded ? weight_ : values_.unpack();
-    const bool is_last = !is_recorded && is_channels_last(input);
+    const bool is_last = !is_recorded && is_channels_last_float(input);
     const at::Tensor gradient = is_last ? gradients[0].contiguous(at::MemoryFormat::ChannelsLast) : gradients[0];
     std::array<bool, 3> by_library = {task_should_compute_output(0), task_should_compute_output(1),
                                       task_should_compute_output(2)};
@@ -209,7 +203,7 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
     return recorded_convolution(factor, parameter, rounded_weight(parameter, *type), as_float(bias), of).to(*type);
   }
   const bool is_float = weight.scalar_type() == at::kFloat && weight.is_cpu();
-  if (is_float && is_channels_last(input) && !at::autocast::is_autocast_enabled(at::kCPU)) {
+  if (is_float && is_channels_last_float(input) && !at::autocast::is_autocast_enabled(at::kCPU)) {
     return recorded_convolution(input, weight, weight, bias, of);
   }
   return convolution_of_library(input, weight, bias, of);

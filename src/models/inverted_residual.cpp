@@ -36,9 +36,8 @@ ConvNorm::ConvNorm(std::int64_t in, std::int64_t out, const ConvNormOptions& opt
 }
 
 at::Tensor ConvNorm::forward(const at::Tensor& input) {
-  const at::Tensor x = run(*conv_, input);
-  if (activation_ == UnitActivation::relu) return norm_relu(norm_.get(), x);
-  return activated(activation_, run(*norm_, x));
+  if (activation_ == UnitActivation::relu) return convolution_norm_relu(*conv_, norm_.get(), input);
+  return activated(activation_, convolution_norm(*conv_, *norm_, input));
 }
 
 SqueezeExcitation::SqueezeExcitation(std::int64_t channels, std::int64_t squeezed, UnitActivation activation,

@@ -8,6 +8,7 @@
 
 #include <cmath>
 
+#include "models/constant_weights.hpp"
 #include "models/initial_values.hpp"
 #include "models/recompute.hpp"
 
@@ -37,14 +38,15 @@ Linear::Linear(std::int64_t in, std::int64_t out, bool has_bias) {
 at::Tensor Linear::forward(const at::Tensor& input) { return models::linear(input, weight, bias); }
 
 Conv2d::Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)
-    : stride_(options.stride), padding_(options.padding.value_or(kernel / 2)), groups_(options.groups) {
-  const std::int64_t fan_in = in / groups_ * kernel * kernel;
-  weight = register_parameter("weight", uniform_by_fan_in({out, in / groups_, kernel, kernel}, fan_in));
+    : geometry_{.stride = options.stride, .padding = options.padding.value_or(kernel / 2), .groups = options.groups} {
+  const std::int64_t fan_in = in / options.groups * kernel * kernel;
+  weight = register_parameter("weight", uniform_by_fan_in({out, in / options.groups, kernel, kernel}, fan_in));
   if (options.has_bias) bias = register_parameter("bias", uniform_by_fan_in({out}, fan_in));
 }
 
 at::Tensor Conv2d::forward(const at::Tensor& input) {
-  return models::convolution(input, weight, bias, {.stride = stride_, .padding = padding_, .groups = groups_});
+  const at::Tensor output = convolution_of_constants(*this, nullptr, input, {}, /*has_relu=*/false);
+  return output.defined() ? output : models::convolution(input, weight, bias, geometry_);
 }
 
 ConvTranspose2d::ConvTranspose2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options)

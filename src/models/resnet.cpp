@@ -64,7 +64,7 @@ class Shortcut : public Block {
     norm_ = register_module("1", std::make_shared<BatchNorm>(out));
   }
 
-  at::Tensor forward(const at::Tensor& input) override { return run(*norm_, run(*conv_, input)); }
+  at::Tensor forward(const at::Tensor& input) override { return convolution_norm(*conv_, *norm_, input); }
 
  private:
   std::shared_ptr<Conv2d> conv_;
@@ -92,8 +92,8 @@ class BasicUnit : public ResidualUnit {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    const at::Tensor inner = norm_relu(norm1_.get(), run(*conv1_, input));
-    return norm_relu(norm2_.get(), run(*conv2_, inner), shortcut_ ? run(*shortcut_, input) : input);
+    const at::Tensor inner = convolution_norm_relu(*conv1_, norm1_.get(), input);
+    return convolution_norm_relu(*conv2_, norm2_.get(), inner, shortcut_ ? run(*shortcut_, input) : input);
   }
 
   at::Tensor& last_scale() override { return norm2_->weight; }
@@ -126,9 +126,9 @@ class Bottleneck : public ResidualUnit {
   }
 
   at::Tensor forward(const at::Tensor& input) override {
-    at::Tensor x = norm_relu(norm1_.get(), run(*conv1_, input));
-    x = norm_relu(norm2_.get(), run(*conv2_, x));
-    return norm_relu(norm3_.get(), run(*conv3_, x), shortcut_ ? run(*shortcut_, input) : input);
+    at::Tensor x = convolution_norm_relu(*conv1_, norm1_.get(), input);
+    x = convolution_norm_relu(*conv2_, norm2_.get(), x);
+    return convolution_norm_relu(*conv3_, norm3_.get(), x, shortcut_ ? run(*shortcut_, input) : input);
   }
 
   at::Tensor& last_scale() override { return norm3_->weight; }
@@ -215,7 +215,7 @@ at::Tensor ResNetBody::forward(const at::Tensor& input, Tensors* levels) const {
   const auto keep = [&] {
     if (levels != nullptr) levels->push_back(x);
   };
-  x = norm_relu(norm_.get(), run(*stem_, x));
+  x = convolution_norm_relu(*stem_, norm_.get(), x);
   keep();
   if (has_pooling_) x = at::max_pool2d(x, 3, 2, 1);
   for (const auto& stage : stages_) {

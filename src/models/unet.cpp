@@ -41,7 +41,7 @@ class ConvolutionPair : public Block {
 
   at::Tensor forward(const at::Tensor& input) override {
     at::Tensor x = input;
-    for (const Unit& unit : units_) x = norm_relu(unit.norm.get(), run(*unit.conv, x));
+    for (const Unit& unit : units_) x = convolution_norm_relu(*unit.conv, unit.norm.get(), x);
     return x;
   }
 

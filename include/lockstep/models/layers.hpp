@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/models/block.hpp>
+#include <lockstep/models/functional.hpp>
 
 #include <cstdint>
 #include <functional>
@@ -36,14 +37,13 @@ class Conv2d : public Block {
   Conv2d(std::int64_t in, std::int64_t out, std::int64_t kernel, const Conv2dOptions& options = {});
   at::Tensor forward(const at::Tensor& input) override;  ///< [N, in, H, W] -> [N, out, H', W']
   LayerKind kind() const override { return weight.size(1) == 1 ? LayerKind::depthwise : LayerKind::other; }
+  const Convolution& geometry() const noexcept { return geometry_; }
 
   at::Tensor weight;  ///< [out, in / groups, kernel, kernel]
   at::Tensor bias;    ///< [out], or undefined
 
  private:
-  std::int64_t stride_;
-  std::int64_t padding_;
-  std::int64_t groups_;
+  Convolution geometry_;
 };
 
 /// Transposed convolution without padding and with a square kernel: kernel = stride makes H x W larger by this factor.

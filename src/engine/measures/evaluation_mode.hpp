@@ -3,9 +3,11 @@
 
 #include <lockstep/models/model.hpp>
 
+#include "models/constant_weights.hpp"
+
 namespace lockstep::engine {
 
-/// The model is in evaluation mode while one lives.
+/// The model is in evaluation mode while one lives, and its parameters must not change.
 class EvaluationMode {
  public:
   explicit EvaluationMode(models::Model& model) : model_(&model) { model.eval(); }
@@ -15,6 +17,7 @@ class EvaluationMode {
 
  private:
   models::Model* model_;
+  models::ConstantWeights constant_weights_;
 };
 
 }  // namespace lockstep::engine

@@ -1,0 +1,142 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// Convolutions whose weights are kept for oneDNN, with the batch norm behind them, beside the layers one by one.
+#include "models/constant_weights.hpp"
+
+#include <gtest/gtest.h>
+#include <torch/types.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/norm_relu.hpp"
+
+namespace lockstep::models {
+namespace constant_weights_test {
+
+struct Case {
+  std::int64_t in;
+  std::int64_t out;
+  std::int64_t kernel;
+  Conv2dOptions options;
+};
+
+const std::vector<Case> kCases = {
+    {16, 24, 1, {.has_bias = false}},
+    {16, 24, 1, {.stride = 2, .has_bias = true}},
+    {8, 16, 3, {.has_bias = false}},
+    {3, 8, 7, {.stride = 2, .has_bias = true}},
+    {16, 16, 3, {.has_bias = false, .groups = 16}},
+    {16, 32, 3, {.has_bias = true, .groups = 2}},
+    {5, 7, 3, {.has_bias = true, .padding = 0}},
+};
+
+at::Tensor images(at::IntArrayRef sizes) { return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
+
+/// With statistics and factors that are not those of the beginning.
+std::shared_ptr<BatchNorm> norm_of(std::int64_t channels, bool is_affine = true) {
+  const auto norm = std::make_shared<BatchNorm>(channels, BatchNormOptions{.is_affine = is_affine});
+  const torch::NoGradGuard no_grad;
+  norm->running_mean.copy_(torch::randn({channels}));
+  norm->running_var.copy_(torch::rand({channels}) + 0.5);
+  if (is_affine) {
+    norm->weight.copy_(torch::randn({channels}));
+    norm->bias.copy_(torch::randn({channels}));
+  }
+  norm->eval();
+  return norm;
+}
+
+double difference(const at::Tensor& got, const at::Tensor& wanted) {
+  return ((got - wanted).abs().max() / wanted.abs().max()).item<double>();
+}
+
+class ConstantWeightsTest : public ::testing::Test {
+ protected:
+  ConstantWeightsTest() { torch::manual_seed(1); }
+
+  torch::NoGradGuard no_grad_;
+};
+
+TEST_F(ConstantWeightsTest, OnePassAgreesWithTheLayers) {
+  for (const Case& each : kCases) {
+    SCOPED_TRACE(std::to_string(each.in) + " to " + std::to_string(each.out) + ", kernel " +
+                 std::to_string(each.kernel));
+    Conv2d conv(each.in, each.out, each.kernel, each.options);
+    const at::Tensor input = images({2, each.in, 13, 11});
+    const at::Tensor plain = run(conv, input);
+    const at::Tensor residual = images(plain.sizes());
+    for (const bool is_affine : {true, false}) {
+      const auto norm = norm_of(each.out, is_affine);
+      const at::Tensor normalized = run(*norm, plain);
+      const ConstantWeights constant;
+      for (int i = 0; i < 2; ++i) {  // the second time with what was kept
+        EXPECT_LT(difference(run(conv, input), plain), 1e-6);
+        EXPECT_LT(difference(convolution_norm(conv, *norm, input), normalized), 2e-6);
+        EXPECT_LT(difference(convolution_norm_relu(conv, norm.get(), input), normalized.relu()), 2e-6);
+        EXPECT_LT(difference(convolution_norm_relu(conv, nullptr, input), plain.relu()), 2e-6);
+        EXPECT_LT(difference(convolution_norm_relu(conv, norm.get(), input, residual), (normalized + residual).relu()),
+                  2e-6);
+      }
+      EXPECT_TRUE(convolution_of_constants(conv, norm.get(), input, residual, true).defined());
+    }
+  }
+}
+
+// A last batch is smaller, and another input has another size.
+TEST_F(ConstantWeightsTest, OtherSizesAgree) {
+  Conv2d conv(8, 16, 3, {.has_bias = false});
+  const auto norm = norm_of(16);
+  const std::vector<std::vector<std::int64_t>> sizes = {{4, 8, 12, 12}, {1, 8, 12, 12}, {2, 8, 30, 7}};
+  for (const auto& size : sizes) {
+    const at::Tensor input = images(size);
+    const at::Tensor expected = run(*norm, run(conv, input)).relu();
+    const ConstantWeights constant;
+    convolution_norm_relu(conv, norm.get(), images(sizes[0]));
+    EXPECT_LT(difference(convolution_norm_relu(conv, norm.get(), input), expected), 2e-6);
+  }
+}
+
+TEST_F(ConstantWeightsTest, LaterValuesAreUsedAfterwards) {
+  Conv2d conv(8, 16, 3, {.has_bias = false});
+  const auto norm = norm_of(16);
+  const at::Tensor input = images({1, 8, 6, 6});
+  at::Tensor before;
+  {
+    const ConstantWeights constant;
+    before = convolution_norm(conv, *norm, input);
+  }
+  conv.weight.mul_(2);
+  const at::Tensor expected = run(*norm, run(conv, input));
+  const ConstantWeights constant;
+  EXPECT_LT(difference(convolution_norm(conv, *norm, input), expected), 2e-6);
+  EXPECT_GT(difference(before, expected), 0.1);
+}
+
+TEST_F(ConstantWeightsTest, LayersRunOneByOneWhereTheyMust) {
+  Conv2d conv(8, 16, 3, {.has_bias = false});
+  const auto norm = norm_of(16);
+  const at::Tensor input = images({1, 8, 6, 6});
+  const auto is_in_one_pass = [&](const at::Tensor& of) {
+    return convolution_of_constants(conv, norm.get(), of, {}, true).defined();
+  };
+  EXPECT_FALSE(is_in_one_pass(input));
+  const ConstantWeights constant;
+  EXPECT_TRUE(is_in_one_pass(input));
+  EXPECT_FALSE(is_in_one_pass(input.contiguous(at::MemoryFormat::Contiguous)));
+  EXPECT_FALSE(is_in_one_pass(input.to(at::kDouble)));
+  {
+    const ScopedTap tap([](Block&, const Tensors& inputs, const Forward& next) { return next(inputs); });
+    EXPECT_FALSE(is_in_one_pass(input));
+  }
+  {
+    const torch::AutoGradMode grad(true);
+    EXPECT_FALSE(is_in_one_pass(input));
+  }
+  norm->train();
+  EXPECT_FALSE(is_in_one_pass(input));
+}
+
+}  // namespace constant_weights_test
+}  // namespace lockstep::models
