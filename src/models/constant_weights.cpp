@@ -111,7 +111,7 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   const bool fits =
       is_constant && is_channels_last_float(input) && (!residual.defined() || is_channels_last_float(residual)) &&
       (norm == nullptr || !norm->is_training()) && input.size(1) / conv.geometry().groups == conv.weight.size(1);
-  if (!fits) return {};
+  if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
   ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
   if (!packed.weight.defined()) packed = pack(conv, norm, input);
   const Convolution of = conv.geometry();

@@ -9,9 +9,11 @@
 #include <torch/csrc/autograd/saved_variable.h>
 #include <torch/types.h>
 
+#include <algorithm>
 #include <array>
 
 #include "models/channels_last.hpp"
+#include "models/depthwise_products.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/patch_products.hpp"
@@ -45,10 +47,53 @@ at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& wei
   return at::conv2d(input, weight, bias, of.stride, of.padding, /*dilation=*/1, of.groups);
 }
 
+/// Whether each channel has a kernel of its own, for which our product is the faster one.
+bool is_fast_depthwise(const at::Tensor& weight, const Convolution& of) {
+  return has_fast_patch_product() && !of.is_transposed && of.groups == weight.size(0) && weight.size(1) == 1 &&
+         weight.size(2) == weight.size(3) && has_depthwise_product(weight.size(3), of.stride) &&
+         of.padding < weight.size(3) && weight.size(0) % kPatchChannels == 0 && weight.scalar_type() == at::kFloat &&
+         weight.is_contiguous();
+}
+
+/// @param images  with the channels innermost
+/// @param size    of the result
+at::Tensor depthwise_convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
+                                 at::IntArrayRef size, const Convolution& of, bool is_turned) {
+  at::Tensor result = at::empty(size, images.options().memory_format(at::MemoryFormat::ChannelsLast));
+  write_depthwise_convolution({.images = images.const_data_ptr<float>(),
+                               .weight = weight.const_data_ptr<float>(),
+                               .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                               .samples = images.size(0),
+                               .height = images.size(2),
+                               .width = images.size(3),
+                               .channels = images.size(1),
+                               .kernel = weight.size(3),
+                               .out_height = size[2],
+                               .out_width = size[3],
+                               .stride = of.stride,
+                               .padding = of.padding,
+                               .is_turned = is_turned},
+                              result.mutable_data_ptr<float>());
+  return result;
+}
+
+at::Tensor depthwise_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                            const Convolution& of) {
+  const auto size = [&](std::int64_t side) { return (side + 2 * of.padding - weight.size(3)) / of.stride + 1; };
+  return depthwise_convolution(input, weight, bias,
+                               {input.size(0), input.size(1), size(input.size(2)), size(input.size(3))}, of,
+                               /*is_turned=*/false);
+}
+
 at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                               const Convolution& of) {
   // Of shapes that do not fit LibTorch has more to say.
-  const bool fits = weight.dim() == 4 && input.dim() == 4 && input.size(1) == weight.size(1);
+  const bool has_four = weight.dim() == 4 && input.dim() == 4;
+  const bool is_large = has_four && std::min(input.size(2), input.size(3)) + 2 * of.padding >= weight.size(2);
+  if (is_large && input.size(1) == weight.size(0) && is_channels_last_float(input) && is_fast_depthwise(weight, of)) {
+    return depthwise_output(input, weight, bias, of);
+  }
+  const bool fits = has_four && input.size(1) == weight.size(1);
   if (fits && is_pixelwise(weight, of) && is_channels_last_float(input)) {
     return images_of(linear_output(read_pixels_of(input, of.stride).contiguous(), matrix_of(weight), bias));
   }
@@ -89,6 +134,11 @@ class ConvolutionBackward : public torch::autograd::Node {
       if (of_.stride != 1) read_pixels_of(result[0], of_.stride).copy_(pixels);
       by_library[0] = false;
     }
+    if (is_last && by_library[0] && of_.stride == 1 && is_fast_depthwise(weight, of_)) {
+      const Convolution turned{.padding = weight.size(3) - 1 - of_.padding, .groups = of_.groups};
+      result[0] = depthwise_convolution(gradient, weight, {}, input.sizes(), turned, /*is_turned=*/true);
+      by_library[0] = false;
+    }
     if (is_last && by_library[1] && is_for_patch_product(weight)) {
       result[1] = weight_gradient(gradient, input, weight);
       by_library[1] = false;
@@ -118,14 +168,9 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
  private:
-  /// Whether each channel has a kernel of its own.
-  bool is_depthwise(const at::Tensor& weight) const {
-    return !of_.is_transposed && of_.groups == weight.size(0) && weight.size(1) == 1;
-  }
-
   bool is_for_patch_product(const at::Tensor& weight) const {
     if (!has_fast_patch_product() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
-    if (is_depthwise(weight)) return weight.size(0) % kPatchChannels == 0 && has_depthwise_product(weight.size(3));
+    if (is_fast_depthwise(weight, of_)) return true;
     return of_.groups == 1 && weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
   }
 
@@ -135,7 +180,7 @@ class ConvolutionBackward : public torch::autograd::Node {
       // A transposed convolution is the gradient of a convolution, so that the two change places.
       const at::Tensor& images = of_.is_transposed ? gradient : input;
       const at::Tensor& outputs = of_.is_transposed ? input : gradient;
-      const auto write_product = is_depthwise(weight) ? write_depthwise_product : write_patch_product;
+      const auto write_product = is_fast_depthwise(weight, of_) ? write_depthwise_product : write_patch_product;
       write_product({.images = images.const_data_ptr<float>(),
                      .gradients = outputs.const_data_ptr<float>(),
                      .samples = images.size(0),

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include "models/depthwise_products.hpp"
+
 #include <ATen/Parallel.h>
 
 #include <algorithm>
 #include <vector>
 
-#include "models/patch_products.hpp"
-
-// A block of channels is worked on by one thread. Along a row of pixels, the sums of a row of its kernels stay in
-// registers.
+// A block of channels of an image, or of all images, is the work of one thread.
 namespace lockstep::models {
 
 namespace {
@@ -22,6 +21,131 @@ using Vector [[gnu::vector_size(32)]] = float;
 using Unaligned [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 
 constexpr std::int64_t kVector = kPatchChannels;
+
+// --- the convolution ---
+
+constexpr std::int64_t kTile = 6;  // pixels of a row whose sums fill 12 registers
+
+/// Rows of an image that the kernel covers, with zeros at both ends: a ring of `kernel` rows.
+template <std::int64_t kChannels>
+class PaddedRows {
+ public:
+  PaddedRows(const DepthwiseConvolution& of, std::int64_t channel)
+      : of_(of),
+        channel_(channel),
+        // The last tile reads past the pixels that it needs.
+        width_((of.out_width + kTile) * of.stride + of.kernel + of.padding),
+        values_(static_cast<std::size_t>(of.kernel * width_ * kChannels)) {}
+
+  /// Row `row` of the image of a sample, or zeros outside of it.
+  void read(std::int64_t sample, std::int64_t row) {
+    float* const to = place(row);
+    if (row < 0 || row >= of_.height) {
+      std::fill(to, to + width_ * kChannels, 0.0F);
+      return;
+    }
+    const float* from = of_.images + (sample * of_.height + row) * of_.width * of_.channels + channel_;
+    const std::int64_t count = std::min(of_.width, width_ - of_.padding);
+    for (std::int64_t w = 0; w < count; ++w, from += of_.channels) {
+      std::copy(from, from + kChannels, to + (of_.padding + w) * kChannels);
+    }
+    // What a row of another image or zeros left behind.
+    std::fill(to, to + of_.padding * kChannels, 0.0F);
+    std::fill(to + (of_.padding + count) * kChannels, to + width_ * kChannels, 0.0F);
+  }
+
+  const float* row(std::int64_t row) const { return const_cast<PaddedRows*>(this)->place(row); }
+
+ private:
+  float* place(std::int64_t row) {
+    return values_.data() + (row + of_.kernel) % of_.kernel * width_ * kChannels;  // row >= -kernel
+  }
+
+  const DepthwiseConvolution& of_;
+  std::int64_t channel_;
+  std::int64_t width_;
+  std::vector<float> values_;
+};
+
+/// @param rows     [kKernel] rows under the kernel
+/// @param weights  [kKernel][kKernel][channels of the block]
+/// @param bias     [channels of the block]
+template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+LOCKSTEP_AVX2 void write_output_row(const float* const* rows, const float* weights, const float* bias,
+                                    std::int64_t out_width, std::int64_t channels, float* to) {
+  constexpr std::int64_t kChannels = kVectors * kVector;
+  for (std::int64_t first = 0; first < out_width; first += kTile) {
+    Vector sums[kTile][kVectors];
+#pragma GCC unroll 8
+    for (std::int64_t t = 0; t < kTile; ++t) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = *reinterpret_cast<const Unaligned*>(bias + v * kVector);
+    }
+    for (std::int64_t i = 0; i < kKernel; ++i) {
+      const float* const row = rows[i] + first * kStride * kChannels;
+      const float* const factors = weights + i * kKernel * kChannels;
+#pragma GCC unroll 8
+      for (std::int64_t k = 0; k < kKernel; ++k) {
+#pragma GCC unroll 8
+        for (std::int64_t v = 0; v < kVectors; ++v) {
+          const Vector factor = *reinterpret_cast<const Unaligned*>(factors + k * kChannels + v * kVector);
+#pragma GCC unroll 8
+          for (std::int64_t t = 0; t < kTile; ++t) {
+            sums[t][v] +=
+                factor * *reinterpret_cast<const Unaligned*>(row + (t * kStride + k) * kChannels + v * kVector);
+          }
+        }
+      }
+    }
+    const std::int64_t count = std::min(kTile, out_width - first);
+    for (std::int64_t t = 0; t < count; ++t) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) {
+        *reinterpret_cast<Unaligned*>(to + (first + t) * channels + v * kVector) = sums[t][v];
+      }
+    }
+  }
+}
+
+template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
+void write_block(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel, float* result) {
+  constexpr std::int64_t kChannels = kVectors * kVector;
+  constexpr std::int64_t kTaps = kKernel * kKernel;
+  float weights[kTaps * kChannels];
+  float bias[kChannels];
+  for (std::int64_t c = 0; c < kChannels; ++c) {
+    for (std::int64_t k = 0; k < kTaps; ++k) {
+      weights[k * kChannels + c] = of.weight[(channel + c) * kTaps + (of.is_turned ? kTaps - 1 - k : k)];
+    }
+    bias[c] = of.bias == nullptr ? 0 : of.bias[channel + c];
+  }
+  PaddedRows<kChannels> padded(of, channel);
+  std::int64_t next = -of.padding;  // row to be read
+  for (std::int64_t h = 0; h < of.out_height; ++h) {
+    const std::int64_t first = h * kStride - of.padding;
+    for (next = std::max(next, first); next < first + kKernel; ++next) padded.read(sample, next);
+    const float* rows[kKernel];
+    for (std::int64_t i = 0; i < kKernel; ++i) rows[i] = padded.row(first + i);
+    write_output_row<kKernel, kStride, kVectors>(
+        rows, weights, bias, of.out_width, of.channels,
+        result + (sample * of.out_height + h) * of.out_width * of.channels + channel);
+  }
+}
+
+template <std::int64_t kKernel>
+void write_channels_of_sample(const DepthwiseConvolution& of, std::int64_t sample, std::int64_t channel,
+                              float* result) {
+  const bool is_pair = channel + 2 * kVector <= of.channels;
+  if (of.stride == 1) {
+    is_pair ? write_block<kKernel, 1, 2>(of, sample, channel, result)
+            : write_block<kKernel, 1, 1>(of, sample, channel, result);
+  } else {
+    is_pair ? write_block<kKernel, 2, 2>(of, sample, channel, result)
+            : write_block<kKernel, 2, 1>(of, sample, channel, result);
+  }
+}
+
+// --- the gradient of the weight: along a row of pixels, the sums of a row of the kernels stay in registers ---
 
 /// A row of gradients, the row of the images under a row of the kernel, and the channels of both.
 struct RowPair {
@@ -101,8 +225,30 @@ void write_channels_of_width(const PatchProduct& product, std::int64_t begin, st
 
 }  // namespace
 
-bool has_depthwise_product(std::int64_t kernel_width) {
-  return has_patch_product() && (kernel_width == 3 || kernel_width == 5 || kernel_width == 7);
+bool has_depthwise_product(std::int64_t kernel, std::int64_t stride) {
+  return has_patch_product() && (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
+}
+
+void write_depthwise_convolution(const DepthwiseConvolution& of, float* result) {
+  constexpr std::int64_t kGroup = 2 * kVector;
+  const std::int64_t groups = (of.channels + kGroup - 1) / kGroup;
+  at::parallel_for(0, of.samples * groups, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t i = begin; i < end; ++i) {
+      const std::int64_t sample = i / groups;
+      const std::int64_t channel = i % groups * kGroup;
+      switch (of.kernel) {
+        case 3:
+          write_channels_of_sample<3>(of, sample, channel, result);
+          break;
+        case 5:
+          write_channels_of_sample<5>(of, sample, channel, result);
+          break;
+        default:
+          write_channels_of_sample<7>(of, sample, channel, result);
+          break;
+      }
+    }
+  });
 }
 
 void write_depthwise_product(const PatchProduct& product, float* result) {

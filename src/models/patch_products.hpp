@@ -36,12 +36,4 @@ bool has_fast_patch_product();
 /// kernel. Each element is summed over blocks of pixels in a fixed order: the same bits with any number of threads.
 void write_patch_product(const PatchProduct& product, float* result);
 
-/// Whether this processor can compute the product of a depthwise convolution with such a kernel.
-bool has_depthwise_product(std::int64_t kernel_width);
-
-/// The same for a convolution of each channel with a kernel of its own: outputs = channels, and result [channels,
-/// kernel_height, kernel_width]. Each element is summed over the pixels in their order.
-/// @param product  with a kernel_width that has_depthwise_product accepts
-void write_depthwise_product(const PatchProduct& product, float* result);
-
 }  // namespace lockstep::models

@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "models/depthwise_products.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/patch_products.hpp"
 
