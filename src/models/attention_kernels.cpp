@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/attention_kernels.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -11,7 +9,7 @@
 
 #include "models/exponential.hpp"
 
-// One head of one sample is the work of one thread. The products are those of small matrices that stay in the caches:
+// The products are those of small matrices that stay in the caches:
 // the right one is packed in panels of 16 columns, and a tile of 6 rows of a panel is summed in registers.
 // Source of the gradient: Dao et al., "FlashAttention", 2022, appendix B.2.
 namespace lockstep::models {
@@ -387,15 +385,6 @@ class Backward {
   float* weight_gradients_;
 };
 
-/// Calls `write` for each head with the work memory of its thread.
-template <class Work, class Write>
-void for_each_head(const SelfAttention& of, const Write& write) {
-  at::parallel_for(0, of.samples * of.heads, 1, [&](std::int64_t begin, std::int64_t end) {
-    Work work(of);
-    for (std::int64_t i = begin; i < end; ++i) write(work, Head{of, i / of.heads, i % of.heads});
-  });
-}
-
 }  // namespace
 
 bool has_self_attention() {
@@ -416,14 +405,19 @@ bool has_fast_self_attention() {
 #endif
 }
 
-void write_self_attention(const SelfAttention& of, float* output, float* log_sums) {
-  for_each_head<Forward>(of, [&](Forward& work, const Head& head) { work.write(head, output, log_sums); });
+void write_self_attention(const SelfAttention& of, const HeadRange& range, float* output, float* log_sums) {
+  Forward work(of);
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    work.write({of, i / of.heads, i % of.heads}, output, log_sums);
+  }
 }
 
-void write_self_attention_gradient(const SelfAttention& of, const float* output, const float* log_sums,
-                                   const float* gradient, float* qkv_gradient) {
-  for_each_head<Backward>(
-      of, [&](Backward& work, const Head& head) { work.write(head, output, log_sums, gradient, qkv_gradient); });
+void write_self_attention_gradient(const SelfAttention& of, const HeadRange& range, const float* output,
+                                   const float* log_sums, const float* gradient, float* qkv_gradient) {
+  Backward work(of);
+  for (std::int64_t i = range.begin; i < range.end; ++i) {
+    work.write({of, i / of.heads, i % of.heads}, output, log_sums, gradient, qkv_gradient);
+  }
 }
 
 }  // namespace lockstep::models

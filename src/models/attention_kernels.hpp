@@ -24,14 +24,20 @@ bool has_self_attention();
 /// Whether it was measured to be faster on this processor than the attention of LibTorch.
 bool has_fast_self_attention();
 
+/// Heads of all samples, [begin, end) of [0, samples * heads): the work of a thread.
+struct HeadRange {
+  std::int64_t begin;
+  std::int64_t end;
+};
+
 /// @param output    [samples, queries, heads, features]
 /// @param log_sums  [samples, heads, queries]: for the gradient
-void write_self_attention(const SelfAttention& of, float* output, float* log_sums);
+void write_self_attention(const SelfAttention& of, const HeadRange& range, float* output, float* log_sums);
 
 /// @param output         of write_self_attention; log_sums likewise
 /// @param gradient       [samples, queries, heads, features]: with respect to the output
 /// @param qkv_gradient   [samples, tokens, 3, heads, features]; all of it is written
-void write_self_attention_gradient(const SelfAttention& of, const float* output, const float* log_sums,
-                                   const float* gradient, float* qkv_gradient);
+void write_self_attention_gradient(const SelfAttention& of, const HeadRange& range, const float* output,
+                                   const float* log_sums, const float* gradient, float* qkv_gradient);
 
 }  // namespace lockstep::models

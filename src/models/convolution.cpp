@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <lockstep/models/functional.hpp>
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <c10/core/impl/LocalDispatchKeySet.h>
@@ -60,20 +61,22 @@ bool is_fast_depthwise(const at::Tensor& weight, const Convolution& of) {
 at::Tensor depthwise_convolution(const at::Tensor& images, const at::Tensor& weight, const at::Tensor& bias,
                                  at::IntArrayRef size, const Convolution& of, bool is_turned) {
   at::Tensor result = at::empty(size, images.options().memory_format(at::MemoryFormat::ChannelsLast));
-  write_depthwise_convolution({.images = images.const_data_ptr<float>(),
-                               .weight = weight.const_data_ptr<float>(),
-                               .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
-                               .samples = images.size(0),
-                               .height = images.size(2),
-                               .width = images.size(3),
-                               .channels = images.size(1),
-                               .kernel = weight.size(3),
-                               .out_height = size[2],
-                               .out_width = size[3],
-                               .stride = of.stride,
-                               .padding = of.padding,
-                               .is_turned = is_turned},
-                              result.mutable_data_ptr<float>());
+  const DepthwiseConvolution arguments{.images = images.const_data_ptr<float>(),
+                                       .weight = weight.const_data_ptr<float>(),
+                                       .bias = bias.defined() ? bias.const_data_ptr<float>() : nullptr,
+                                       .samples = images.size(0),
+                                       .height = images.size(2),
+                                       .width = images.size(3),
+                                       .channels = images.size(1),
+                                       .kernel = weight.size(3),
+                                       .out_height = size[2],
+                                       .out_width = size[3],
+                                       .stride = of.stride,
+                                       .padding = of.padding,
+                                       .is_turned = is_turned};
+  at::parallel_for(0, images.size(0) * depthwise_blocks(images.size(1)), 1, [&](std::int64_t begin, std::int64_t end) {
+    write_depthwise_convolution(arguments, begin, end, result.mutable_data_ptr<float>());
+  });
   return result;
 }
 
@@ -180,21 +183,24 @@ class ConvolutionBackward : public torch::autograd::Node {
       // A transposed convolution is the gradient of a convolution, so that the two change places.
       const at::Tensor& images = of_.is_transposed ? gradient : input;
       const at::Tensor& outputs = of_.is_transposed ? input : gradient;
-      const auto write_product = is_fast_depthwise(weight, of_) ? write_depthwise_product : write_patch_product;
-      write_product({.images = images.const_data_ptr<float>(),
-                     .gradients = outputs.const_data_ptr<float>(),
-                     .samples = images.size(0),
-                     .height = images.size(2),
-                     .width = images.size(3),
-                     .channels = images.size(1),
-                     .out_height = outputs.size(2),
-                     .out_width = outputs.size(3),
-                     .outputs = outputs.size(1),
-                     .kernel_height = weight.size(2),
-                     .kernel_width = weight.size(3),
-                     .stride = of_.stride,
-                     .padding = of_.padding},
-                    to.mutable_data_ptr<float>());
+      const PatchProduct product{.images = images.const_data_ptr<float>(),
+                                 .gradients = outputs.const_data_ptr<float>(),
+                                 .samples = images.size(0),
+                                 .height = images.size(2),
+                                 .width = images.size(3),
+                                 .channels = images.size(1),
+                                 .out_height = outputs.size(2),
+                                 .out_width = outputs.size(3),
+                                 .outputs = outputs.size(1),
+                                 .kernel_height = weight.size(2),
+                                 .kernel_width = weight.size(3),
+                                 .stride = of_.stride,
+                                 .padding = of_.padding};
+      auto* const result = to.mutable_data_ptr<float>();
+      if (!is_fast_depthwise(weight, of_)) return write_patch_product(product, result);
+      at::parallel_for(0, depthwise_blocks(product.channels), 1, [&](std::int64_t begin, std::int64_t end) {
+        write_depthwise_product(product, begin, end, result);
+      });
     };
     const auto fresh = [&] {
       at::Tensor result = at::empty_like(weight, at::MemoryFormat::ChannelsLast);

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/depthwise_products.hpp"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <vector>
 
-// A block of channels of an image, or of all images, is the work of one thread.
 namespace lockstep::models {
 
 namespace {
@@ -21,6 +18,8 @@ using Vector [[gnu::vector_size(32)]] = float;
 using Unaligned [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 
 constexpr std::int64_t kVector = kPatchChannels;
+
+static_assert(kDepthwiseChannels == 2 * kVector);
 
 // --- the convolution ---
 
@@ -229,43 +228,36 @@ bool has_depthwise_product(std::int64_t kernel, std::int64_t stride) {
   return has_patch_product() && (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
 }
 
-void write_depthwise_convolution(const DepthwiseConvolution& of, float* result) {
-  constexpr std::int64_t kGroup = 2 * kVector;
-  const std::int64_t groups = (of.channels + kGroup - 1) / kGroup;
-  at::parallel_for(0, of.samples * groups, 1, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) {
-      const std::int64_t sample = i / groups;
-      const std::int64_t channel = i % groups * kGroup;
-      switch (of.kernel) {
-        case 3:
-          write_channels_of_sample<3>(of, sample, channel, result);
-          break;
-        case 5:
-          write_channels_of_sample<5>(of, sample, channel, result);
-          break;
-        default:
-          write_channels_of_sample<7>(of, sample, channel, result);
-          break;
-      }
+void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result) {
+  const std::int64_t blocks = depthwise_blocks(of.channels);
+  for (std::int64_t i = begin; i < end; ++i) {
+    const std::int64_t sample = i / blocks;
+    const std::int64_t channel = i % blocks * kDepthwiseChannels;
+    switch (of.kernel) {
+      case 3:
+        write_channels_of_sample<3>(of, sample, channel, result);
+        break;
+      case 5:
+        write_channels_of_sample<5>(of, sample, channel, result);
+        break;
+      default:
+        write_channels_of_sample<7>(of, sample, channel, result);
+        break;
     }
-  });
+  }
 }
 
-void write_depthwise_product(const PatchProduct& product, float* result) {
-  constexpr std::int64_t kGroup = 2 * kVector;
-  const std::int64_t groups = (product.channels + kGroup - 1) / kGroup;
-  at::parallel_for(0, groups, 1, [&](std::int64_t first, std::int64_t last) {
-    const std::int64_t begin = first * kGroup;
-    const std::int64_t end = std::min(last * kGroup, product.channels);
-    switch (product.kernel_width) {
-      case 3:
-        return write_channels_of_width<3>(product, begin, end, result);
-      case 5:
-        return write_channels_of_width<5>(product, begin, end, result);
-      default:
-        return write_channels_of_width<7>(product, begin, end, result);
-    }
-  });
+void write_depthwise_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result) {
+  const std::int64_t first = begin * kDepthwiseChannels;
+  const std::int64_t last = std::min(end * kDepthwiseChannels, product.channels);
+  switch (product.kernel_width) {
+    case 3:
+      return write_channels_of_width<3>(product, first, last, result);
+    case 5:
+      return write_channels_of_width<5>(product, first, last, result);
+    default:
+      return write_channels_of_width<7>(product, first, last, result);
+  }
 }
 
 }  // namespace lockstep::models

@@ -29,11 +29,19 @@ struct DepthwiseConvolution {
 /// Whether this processor can compute it with such a kernel and stride.
 bool has_depthwise_product(std::int64_t kernel, std::int64_t stride);
 
+/// Channels that are worked on together.
+inline constexpr std::int64_t kDepthwiseChannels = 16;
+inline std::int64_t depthwise_blocks(std::int64_t channels) {
+  return (channels + kDepthwiseChannels - 1) / kDepthwiseChannels;
+}
+
 /// result [samples, out_height, out_width, channels]. Each element is summed in a fixed order.
-void write_depthwise_convolution(const DepthwiseConvolution& of, float* result);
+/// @param begin, end  blocks of channels of all samples: [0, samples * depthwise_blocks(channels)) for the whole result
+void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result);
 
 /// The gradient of the weight: outputs = channels, and result [channels, kernel_height, kernel_width]. Each element is
 /// summed over the pixels in their order.
-void write_depthwise_product(const PatchProduct& product, float* result);
+/// @param begin, end  blocks of channels: [0, depthwise_blocks(channels)) for the whole result
+void write_depthwise_product(const PatchProduct& product, std::int64_t begin, std::int64_t end, float* result);
 
 }  // namespace lockstep::models

@@ -262,6 +262,14 @@ SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
           .features = qkv.size(4)};
 }
 
+/// Threads divide the heads.
+template <class Write>
+void for_all_heads(const SelfAttention& of, const Write& write) {
+  at::parallel_for(0, of.samples * of.heads, 1, [&](std::int64_t begin, std::int64_t end) {
+    write(HeadRange{begin, end});
+  });
+}
+
 class SelfAttentionBackward : public torch::autograd::Node {
  public:
   SelfAttentionBackward(const at::Tensor& qkv, std::int64_t queries)
@@ -282,9 +290,12 @@ class SelfAttentionBackward : public torch::autograd::Node {
     if (at::GradMode::is_enabled()) return {self_attention_gradient(qkv, queries_, gradients[0])};
     const at::Tensor gradient = gradients[0].contiguous();
     at::Tensor result = at::empty_like(qkv);
-    write_self_attention_gradient(kernel_arguments(qkv, queries_), output_.const_data_ptr<float>(),
-                                  log_sums_.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
-                                  result.mutable_data_ptr<float>());
+    const SelfAttention arguments = kernel_arguments(qkv, queries_);
+    for_all_heads(arguments, [&](const HeadRange& range) {
+      write_self_attention_gradient(arguments, range, output_.const_data_ptr<float>(),
+                                    log_sums_.const_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                    result.mutable_data_ptr<float>());
+    });
     return {result};
   }
 
@@ -308,8 +319,10 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
   at::Tensor log_sums = at::empty({n, heads, queries}, qkv.options());
   const auto compute = [&] {
     at::Tensor output = at::empty({n, queries, heads, qkv.size(4)}, qkv.options());
-    write_self_attention(kernel_arguments(qkv, queries), output.mutable_data_ptr<float>(),
-                         log_sums.mutable_data_ptr<float>());
+    const SelfAttention arguments = kernel_arguments(qkv, queries);
+    for_all_heads(arguments, [&](const HeadRange& range) {
+      write_self_attention(arguments, range, output.mutable_data_ptr<float>(), log_sums.mutable_data_ptr<float>());
+    });
     return output;
   };
   if (!torch::autograd::compute_requires_grad(qkv)) return compute();

@@ -14,6 +14,7 @@
 
 #include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/store/store.hpp"
+#include "engine/state/host_weights.hpp"
 #include "engine/state/run_state.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 #include "small_run.hpp"
@@ -107,6 +108,25 @@ TEST_F(InitFromTest, ItsOwnCheckpointsAndOtherFiles) {
   EXPECT_TRUE(takes({{"init.from", shared_ + "/flat.safetensors"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/flat.pt"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/prefixed.npz"}, {"init.rename", "other.="}}));
+}
+
+// Each host has one copy of the weights, of which its ranks read parts. Nothing else is read.
+TEST_F(InitFromTest, RanksReadPartsOfACheckpoint) {
+  const std::string path = shared_ + "/step-000000000000";
+  const HostWeights weights(world_, world_.split_by_host(), {path});
+  const checkpoints::Archive archive = weights.read(path);
+  world_.barrier();
+  const checkpoints::Archive whole = checkpoints::read(path);
+  std::size_t compared = 0;
+  for (const std::string& name : whole.array_paths()) {
+    if (!name.starts_with("/model/")) continue;
+    const auto& got = archive.array(name).bytes;
+    const auto& wanted = whole.array(name).bytes;
+    EXPECT_TRUE(std::equal(got.begin(), got.end(), wanted.begin(), wanted.end())) << name;
+    ++compared;
+  }
+  EXPECT_EQ(compared, 4U);
+  EXPECT_THROW(HostWeights(world_, world_.split_by_host(), {path, shared_ + "/missing"}), CheckpointError);
 }
 
 TEST_F(InitFromTest, PrefixesOfWrappersAreRemoved) {

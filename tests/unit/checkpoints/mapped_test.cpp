@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <fstream>
+#include <functional>
 #include <span>
 
 #include "checkpoints/interop/foreign.hpp"
@@ -83,6 +85,47 @@ TEST_F(MappedTest, ArraysAreThePagesOfTheFile) {
     };
     EXPECT_EQ(value_in(read), 1000.0F) << suffix;
     EXPECT_EQ(value_in(mapped), 0.0F) << suffix;
+  }
+}
+
+TEST_F(MappedTest, ChangesAreNoticed) {
+  const auto error_after = [](const std::string& path, const std::function<void()>& change) -> std::string {
+    const Archive mapped = read_foreign(path, {.is_mapped = true});
+    require_unchanged(mapped);
+    change();
+    std::size_t zeros = 0;  // of pages that are no longer there: the program goes on
+    for (const std::string& name : mapped.array_paths()) {
+      const auto bytes = mapped.array(name).bytes;
+      zeros += static_cast<std::size_t>(std::count(bytes.begin(), bytes.end(), std::byte{0}));
+    }
+    EXPECT_GT(zeros, 0U);
+    try {
+      require_unchanged(mapped);
+      return "";
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+  };
+  for (const char* const suffix : {".safetensors", ".pt"}) {
+    const std::string path = write(suffix);
+    const std::string bytes = read_file(path);
+    EXPECT_EQ(error_after(path, [] {}), "");
+    // Another file with this name is not the mapped one.
+    EXPECT_EQ(error_after(path,
+                          [&] {
+                            write_file(path + ".new", "short");
+                            std::filesystem::rename(path + ".new", path);
+                          }),
+              "");
+    write_file(path, bytes);
+    for (const std::uintmax_t size : {std::uintmax_t{0}, std::uintmax_t{5000}, std::uintmax_t{bytes.size() - 1}}) {
+      write_file(path, bytes);
+      const std::string error = error_after(path, [&] { std::filesystem::resize_file(path, size); });
+      EXPECT_NE(error.find("it was changed while it was read"), std::string::npos) << suffix << " " << error;
+      EXPECT_NE(error.find(path), std::string::npos) << error;
+    }
+    write_file(path, bytes);
+    EXPECT_NE(error_after(path, [&] { write_file(path, bytes); }), "") << "written again";
   }
 }
 

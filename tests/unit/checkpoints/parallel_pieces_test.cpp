@@ -93,5 +93,19 @@ TEST(SharesTest, ArraysAreReadIntoTheirTargets) {
   EXPECT_EQ(values_of<float>(archive.array("/model/params/fc.bias")), (std::vector<float>{1, 2, 3}));
 }
 
+TEST(SharesTest, ArraysAreLeftOut) {
+  const TemporaryFolder folder;
+  const std::string saved = write(folder.path(), 3, large(3));
+  const Archive archive = read(saved, {{"/model/params/big", RestoreTarget{.is_left_out = true}}});
+  EXPECT_FALSE(archive.has("/model/params/big"));
+  EXPECT_EQ(values_of<float>(archive.array("/model/params/fc.bias")), (std::vector<float>{1, 2, 3}));
+  // What is left out is not read, so that damage in it is not found.
+  std::string bytes = bytes_of(saved + "/state.h5");
+  bytes[bytes.size() - 5'000'000] = static_cast<char>(bytes[bytes.size() - 5'000'000] ^ 1);
+  put_bytes(saved + "/state.h5", bytes);
+  EXPECT_NO_THROW(read(saved, {{"/model/params/big", RestoreTarget{.is_left_out = true}}}));
+  EXPECT_THROW(read(saved), CheckpointError);
+}
+
 }  // namespace shares_test
 }  // namespace lockstep::checkpoints

@@ -44,6 +44,29 @@ std::int64_t count_of(const Model& model) {
   return count;
 }
 
+// Of the last block, the head reads one token. The golden cases of timm show that outputs and gradients stay the same.
+TEST(VitTest, TheLastBlockComputesOnlyTheTokenThatIsRead) {
+  for (const auto& [pool, tokens] : {std::pair<std::string, std::int64_t>{"token", 1}, {"avg", 5}}) {
+    const auto model = built({{"name", "vit"},
+                              {"embed_dim", "12"},
+                              {"depth", "2"},
+                              {"num_heads", "3"},
+                              {"patch_size", "8"},
+                              {"global_pool", pool}},
+                             photos(16));
+    std::map<std::string, at::Tensor> outputs;
+    const ScopedTap tap([&](Block& block, const Tensors& inputs, const Forward& next) {
+      Tensors results = next(inputs);
+      outputs[block.path()] = results.front();
+      return results;
+    });
+    run(*model, torch::randn({2, 3, 16, 16}, at::kDouble));
+    EXPECT_EQ(outputs.at("blocks.0").sizes(), (std::vector<std::int64_t>{2, 5, 12})) << pool;
+    EXPECT_EQ(outputs.at("blocks.1").sizes(), (std::vector<std::int64_t>{2, tokens, 12})) << pool;
+    EXPECT_EQ(outputs.at("blocks.1.mlp").sizes(), (std::vector<std::int64_t>{2, tokens, 12})) << pool;
+  }
+}
+
 const Keys kSmallConvNext = {{"name", "convnext"}, {"depths", "1,2"}, {"widths", "4,8"}};
 
 // Stem, 3 blocks, the convolution between the stages, head: by the sizes of the layers.
