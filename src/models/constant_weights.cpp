@@ -33,6 +33,11 @@ bool is_pixelwise(const Conv2d& conv) {
   return conv.weight.size(2) == 1 && conv.weight.size(3) == 1 && of.padding == 0 && of.groups == 1;
 }
 
+/// oneDNN takes one channel or one pixel for the usual layout, and refuses the sum with an output in this one.
+bool can_be_added(const at::Tensor& residual) {
+  return is_channels_last_float(residual) && residual.size(1) > 1 && residual.size(2) * residual.size(3) > 1;
+}
+
 ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at::Tensor& input) {
   ConstantWeights::Packed packed{.weight = conv.weight, .bias = conv.bias};
   if (norm != nullptr) {
@@ -108,9 +113,9 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   const bool is_constant = innermost != nullptr && has_one_dnn && !is_tapped() &&
                            !torch::autograd::compute_requires_grad(input, conv.weight) &&
                            !at::autocast::is_autocast_enabled(at::kCPU) && conv.weight.scalar_type() == at::kFloat;
-  const bool fits =
-      is_constant && is_channels_last_float(input) && (!residual.defined() || is_channels_last_float(residual)) &&
-      (norm == nullptr || !norm->is_training()) && input.size(1) / conv.geometry().groups == conv.weight.size(1);
+  const bool fits = is_constant && is_channels_last_float(input) && (!residual.defined() || can_be_added(residual)) &&
+                    (norm == nullptr || !norm->is_training()) &&
+                    input.size(1) / conv.geometry().groups == conv.weight.size(1);
   if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
   ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
   if (!packed.weight.defined()) packed = pack(conv, norm, input);

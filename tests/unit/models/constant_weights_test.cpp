@@ -30,6 +30,9 @@ const std::vector<Case> kCases = {
     {16, 16, 3, {.has_bias = false, .groups = 16}},
     {16, 32, 3, {.has_bias = true, .groups = 2}},
     {5, 7, 3, {.has_bias = true, .padding = 0}},
+    {8, 1, 3, {.has_bias = false}},
+    {8, 16, 7, {.stride = 16, .has_bias = false}},  // to one pixel
+    {8, 16, 1, {.stride = 16, .has_bias = false}},
 };
 
 at::Tensor images(at::IntArrayRef sizes) { return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast); }
@@ -79,7 +82,9 @@ TEST_F(ConstantWeightsTest, OnePassAgreesWithTheLayers) {
         EXPECT_LT(difference(convolution_norm_relu(conv, norm.get(), input, residual), (normalized + residual).relu()),
                   2e-6);
       }
-      EXPECT_TRUE(convolution_of_constants(conv, norm.get(), input, residual, true).defined());
+      EXPECT_TRUE(convolution_of_constants(conv, norm.get(), input, {}, true).defined());
+      const bool has_several = each.out > 1 && plain.size(2) > 1;
+      EXPECT_EQ(convolution_of_constants(conv, norm.get(), input, residual, true).defined(), has_several);
     }
   }
 }
