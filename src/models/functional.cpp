@@ -196,6 +196,16 @@ at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, co
   return output_of(node, [&] { return linear_output(input, values, bias); });
 }
 
+/// @param input  contiguous, on CPU
+at::Tensor gelu_of(const at::Tensor& input) {
+  if (input.scalar_type() != at::kFloat || !has_fast_gelu()) return at::gelu(input);
+  at::Tensor result = at::empty_like(input);
+  at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
+    gelu_output(end - begin, input.const_data_ptr<float>() + begin, result.mutable_data_ptr<float>() + begin);
+  });
+  return result;
+}
+
 class GeluBackward : public torch::autograd::Node {
  public:
   explicit GeluBackward(const at::Tensor& input)
@@ -362,9 +372,10 @@ at::Tensor linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 at::Tensor gelu(const at::Tensor& input) {
   const bool is_supported = input.is_cpu() && input.is_contiguous() &&
                             (input.scalar_type() == at::kFloat || input.scalar_type() == at::kBFloat16);
-  if (!is_supported || !torch::autograd::compute_requires_grad(input)) return at::gelu(input);
+  if (!is_supported) return at::gelu(input);
+  if (!torch::autograd::compute_requires_grad(input)) return gelu_of(input);
   const std::shared_ptr<GeluBackward> node(new GeluBackward(input), torch::autograd::deleteNode);
-  return output_of(node, [&] { return at::gelu(input); });
+  return output_of(node, [&] { return gelu_of(input); });
 }
 
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,

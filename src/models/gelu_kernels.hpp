@@ -7,8 +7,15 @@
 
 namespace lockstep::models {
 
-/// input_gradient = gradient * d/dx gelu(x), where gelu(x) = x Phi(x) and Phi is the normal distribution. Computed in
-/// float32; the derivative has an error of at most 3e-7. The same bits on any processor.
+// gelu(x) = x Phi(x), where Phi is the normal distribution. The same bits on any processor.
+
+/// Whether gelu_output was measured to be faster on this processor than the function of LibTorch.
+bool has_fast_gelu();
+
+/// output = gelu(input), with an error of at most 2e-7 of |input|.
+void gelu_output(std::int64_t count, const float* input, float* output);
+
+/// input_gradient = gradient * d/dx gelu(x). Computed in float32; the derivative has an error of at most 3e-7.
 void gelu_gradient(std::int64_t count, const float* input, const float* gradient, float* input_gradient);
 void gelu_gradient(std::int64_t count, const BFloat16* input, const BFloat16* gradient, BFloat16* input_gradient);
 
