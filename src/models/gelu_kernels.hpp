@@ -12,7 +12,7 @@ namespace lockstep::models {
 /// Whether gelu_output was measured to be faster on this processor than the function of LibTorch.
 bool has_fast_gelu();
 
-/// output = gelu(input), with an error of at most 2e-7 of |input|.
+/// output = gelu(input), with an error of at most 3e-7 of |input|.
 void gelu_output(std::int64_t count, const float* input, float* output);
 
 /// input_gradient = gradient * d/dx gelu(x). Computed in float32; the derivative has an error of at most 3e-7.
