@@ -8,24 +8,15 @@
 #include <vector>
 
 #include "models/exponential.hpp"
+#include "models/vector_kernels.hpp"
 
-// The products are those of small matrices that stay in the caches:
-// the right one is packed in panels of 16 columns, and a tile of 6 rows of a panel is summed in registers.
+// The products are those of small matrices that stay in the caches: the right one is packed in panels of 16 columns,
+// and a tile of 6 rows of a panel is summed in registers.
 // Source of the gradient: Dao et al., "FlashAttention", 2022, appendix B.2.
 namespace lockstep::models {
 
 namespace {
 
-#if defined(__x86_64__)
-#define LOCKSTEP_AVX2 [[gnu::target("avx2,fma")]]
-#else
-#define LOCKSTEP_AVX2
-#endif
-
-using Vector [[gnu::vector_size(32)]] = float;
-using Unaligned [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
-
-constexpr std::int64_t kVector = 8;
 constexpr std::int64_t kVectors = 2;  // of a row of a tile, whose sums then fill 12 of 16 registers
 constexpr std::int64_t kTileRows = 6;
 constexpr std::int64_t kPanel = kVectors * kVector;
@@ -35,8 +26,8 @@ static_assert(kPanel == kAttentionFeatures);
 
 std::int64_t padded(std::int64_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
 
-LOCKSTEP_INLINE Vector load(const float* from) { return *reinterpret_cast<const Unaligned*>(from); }
-LOCKSTEP_INLINE void store(Vector value, float* to) { *reinterpret_cast<Unaligned*>(to) = value; }
+LOCKSTEP_INLINE Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
+LOCKSTEP_INLINE void store(Vector value, float* to) { *reinterpret_cast<UnalignedVector*>(to) = value; }
 
 /// Rows of memory that lie `stride` elements apart.
 template <class T>
@@ -59,7 +50,7 @@ struct Left {
 Left as_left(const Rows<const float>& rows) { return {rows.values, rows.stride, 1, rows.count}; }
 
 /// The rows as a right factor: [features / kPanel][rows][kPanel].
-LOCKSTEP_AVX2 void pack(const Rows<const float>& rows, std::int64_t features, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t features, float* to) {
   for (std::int64_t e = 0; e < features; e += kPanel) {
     for (std::int64_t i = 0; i < rows.count; ++i, to += kPanel) {
       std::memcpy(to, rows.row(i) + e, kPanel * sizeof(float));
@@ -94,7 +85,7 @@ LOCKSTEP_INLINE void transpose(Vector (&rows)[kVector]) {
 }
 
 /// The transposed rows as a right factor: [rows / kPanel][features][kPanel], with zeros behind the last row.
-LOCKSTEP_AVX2 void pack_transposed(const Rows<const float>& rows, std::int64_t features, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack_transposed(const Rows<const float>& rows, std::int64_t features, float* to) {
   for (std::int64_t first = 0; first < rows.count; first += kVector) {
     float* const panel = to + first / kPanel * kPanel * features + first % kPanel;
     for (std::int64_t e = 0; e < features; e += kVector) {
@@ -151,8 +142,8 @@ LOCKSTEP_INLINE void write_tile(const Left& left, std::int64_t first, const floa
 /// left * right, or added to the target.
 /// @param right    packed
 /// @param columns  of the right factor; a multiple of kPanel
-LOCKSTEP_AVX2 void multiply(const Left& left, const float* right, std::int64_t columns, std::int64_t depth,
-                            const Target& to) {
+LOCKSTEP_VECTOR_KERNEL void multiply(const Left& left, const float* right, std::int64_t columns, std::int64_t depth,
+                                     const Target& to) {
   for (std::int64_t column = 0; column < columns; column += kPanel) {
     const float* const panel = right + column * depth;
     std::int64_t r = 0;
@@ -186,7 +177,7 @@ LOCKSTEP_INLINE float sum_of(Vector value) {
 }
 
 /// e^(scale x - shift) in place of the products x of a query with the keys; 0 behind the last key.
-LOCKSTEP_AVX2 void write_weights(float* row, std::int64_t keys, float scale, float shift) {
+LOCKSTEP_VECTOR_KERNEL void write_weights(float* row, std::int64_t keys, float scale, float shift) {
   const std::int64_t all = padded(keys);
 #pragma GCC ivdep
   for (std::int64_t k = 0; k < all; ++k) {
@@ -198,7 +189,7 @@ LOCKSTEP_AVX2 void write_weights(float* row, std::int64_t keys, float scale, flo
 
 /// The softmax of a row without the division.
 /// @return  the divisor; `log_sum` is its logarithm plus what was subtracted
-LOCKSTEP_AVX2 float write_softmax(float* row, std::int64_t keys, float scale, float& log_sum) {
+LOCKSTEP_VECTOR_KERNEL float write_softmax(float* row, std::int64_t keys, float scale, float& log_sum) {
   const std::int64_t all = padded(keys);
   for (std::int64_t k = keys; k < all; ++k) row[k] = -std::numeric_limits<float>::infinity();
   Vector largest = load(row);
@@ -217,12 +208,13 @@ LOCKSTEP_AVX2 float write_softmax(float* row, std::int64_t keys, float scale, fl
 }
 
 /// weights * (gradients - mean) in place of the gradients of the weights of a query.
-LOCKSTEP_AVX2 void write_product_gradients(const float* weights, float mean, std::int64_t all, float* gradients) {
+LOCKSTEP_VECTOR_KERNEL void write_product_gradients(const float* weights, float mean, std::int64_t all,
+                                                    float* gradients) {
   for (std::int64_t k = 0; k < all; k += kVector)
     store(load(weights + k) * (load(gradients + k) - mean), gradients + k);
 }
 
-LOCKSTEP_AVX2 float dot(const float* a, const float* b, std::int64_t count) {
+LOCKSTEP_VECTOR_KERNEL float dot(const float* a, const float* b, std::int64_t count) {
   Vector sums = {};
   for (std::int64_t i = 0; i < count; i += kVector) sums += load(a + i) * load(b + i);
   return sum_of(sums);
@@ -310,7 +302,7 @@ class Forward {
  private:
   static constexpr std::int64_t kRows = 4 * kTileRows;  // whose weights stay in the first-level cache
 
-  LOCKSTEP_AVX2 static void divide(float* row, std::int64_t count, float divisor) {
+  LOCKSTEP_VECTOR_KERNEL static void divide(float* row, std::int64_t count, float divisor) {
     const float factor = 1.0F / divisor;
     for (std::int64_t k = 0; k < count; k += kVector) store(factor * load(row + k), row + k);
   }
@@ -386,24 +378,6 @@ class Backward {
 };
 
 }  // namespace
-
-bool has_self_attention() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-#else
-  return true;
-#endif
-}
-
-bool has_fast_self_attention() {
-#if defined(__x86_64__)
-  static const bool is_fast = has_self_attention() && !__builtin_cpu_supports("avx512f");
-  return is_fast;
-#else
-  return false;  // not measured
-#endif
-}
 
 void write_self_attention(const SelfAttention& of, const HeadRange& range, float* output, float* log_sums) {
   Forward work(of);

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-// softmax(q k^T / sqrt(features)) v of the three parts of one projection, and its gradient.
+// softmax(q k^T / sqrt(features)) v of the three parts of one projection, and its gradient. Vector kernels.
 namespace lockstep::models {
 
 /// The attention of the tokens of a sample to each other. All tensors are contiguous float32.
@@ -18,11 +18,6 @@ struct SelfAttention {
 
 inline constexpr std::int64_t kMaxAttentionTokens = 1024;
 inline constexpr std::int64_t kAttentionFeatures = 16;
-
-/// Whether this processor has the instructions.
-bool has_self_attention();
-/// Whether it was measured to be faster on this processor than the attention of LibTorch.
-bool has_fast_self_attention();
 
 /// Heads of all samples, [begin, end) of [0, samples * heads): the work of a thread.
 struct HeadRange {

@@ -14,6 +14,8 @@
 #include <string_view>
 
 #include "models/channels_last.hpp"
+#include "models/linear_kernels.hpp"
+#include "models/pixelwise.hpp"
 
 namespace lockstep::models {
 
@@ -26,11 +28,6 @@ using OptionalTensor = std::optional<at::Tensor>;
 
 OptionalTensor optional_of(const at::Tensor& tensor) {
   return tensor.defined() ? OptionalTensor(tensor) : std::nullopt;
-}
-
-bool is_pixelwise(const Conv2d& conv) {
-  const Convolution of = conv.geometry();
-  return conv.weight.size(2) == 1 && conv.weight.size(3) == 1 && of.padding == 0 && of.groups == 1;
 }
 
 /// oneDNN takes one channel or one pixel for the usual layout, and refuses the sum with an output in this one.
@@ -47,35 +44,30 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
     packed.weight = conv.weight * scale.view({-1, 1, 1, 1});
     packed.bias = norm->bias.defined() ? norm->bias - offset * scale : -offset * scale;
   }
-  if (is_pixelwise(conv)) {
-    packed.weight = packed.weight.reshape({conv.weight.size(0), conv.weight.size(1)}).contiguous();
+  const Convolution& of = conv.geometry();
+  if (is_pixelwise(conv.weight, of)) {
+    packed.weight = matrix_of(packed.weight).contiguous();
     return packed;
   }
-  const Convolution of = conv.geometry();
   packed.weight = at::mkldnn_reorder_conv2d_weight(packed.weight.contiguous().to_mkldnn(), {of.padding, of.padding},
                                                    {of.stride, of.stride}, {1, 1}, of.groups, input.sizes());
   return packed;
 }
 
-/// Each output pixel is a product of the weight and one input pixel.
+/// Of one pixel.
 at::Tensor pixelwise(const ConstantWeights::Packed& packed, const at::Tensor& input, std::int64_t stride,
                      const at::Tensor& residual, bool has_relu) {
-  using Plain = at::Tensor(const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view, PostScalars,
-                           std::optional<std::string_view>);
+  const at::Tensor pixels = read_pixels_of(input, stride).contiguous();
+  if (!residual.defined()) {
+    return images_of(linear_of_one_dnn(pixels, packed.weight, packed.bias, has_relu ? "relu" : "none"));
+  }
   using Adding =
       at::Tensor(const at::Tensor&, const at::Tensor&, const at::Tensor&, const OptionalTensor&, std::string_view);
-  auto& dispatcher = c10::Dispatcher::singleton();
-  static const auto plain = dispatcher.findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Plain>();
-  static const auto adding = dispatcher.findSchemaOrThrow("mkldnn::_linear_pointwise", "binary").typed<Adding>();
-  const at::Tensor pixels =
-      input.permute({0, 2, 3, 1}).slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride).contiguous();
-  const OptionalTensor bias = optional_of(packed.bias);
-  if (!residual.defined()) {
-    return plain.call(pixels, packed.weight, bias, has_relu ? "relu" : "none", PostScalars(), "").permute({0, 3, 1, 2});
-  }
-  at::Tensor output = adding.call(pixels, residual.permute({0, 2, 3, 1}), packed.weight, bias, "add");
+  static const auto adding =
+      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "binary").typed<Adding>();
+  at::Tensor output = adding.call(pixels, pixels_of(residual), packed.weight, optional_of(packed.bias), "add");
   if (has_relu) output.relu_();
-  return output.permute({0, 3, 1, 2});
+  return images_of(output);
 }
 
 at::Tensor with_kernel(const ConstantWeights::Packed& packed, const at::Tensor& input, const Convolution& of,
@@ -119,9 +111,9 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   if (!fits || (norm == nullptr && conv.kind() == LayerKind::depthwise)) return {};
   ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
   if (!packed.weight.defined()) packed = pack(conv, norm, input);
-  const Convolution of = conv.geometry();
-  return is_pixelwise(conv) ? pixelwise(packed, input, of.stride, residual, has_relu)
-                            : with_kernel(packed, input, of, residual, has_relu);
+  const Convolution& of = conv.geometry();
+  return is_pixelwise(conv.weight, of) ? pixelwise(packed, input, of.stride, residual, has_relu)
+                                       : with_kernel(packed, input, of, residual, has_relu);
 }
 
 }  // namespace lockstep::models

@@ -18,7 +18,9 @@
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/patch_products.hpp"
+#include "models/pixelwise.hpp"
 #include "models/rounded_products.hpp"
+#include "models/vector_kernels.hpp"
 
 // N samples, I input channels, O output channels, H x W pixels.
 namespace lockstep::models {
@@ -28,20 +30,6 @@ namespace {
 using torch::autograd::SavedVariable;
 using torch::autograd::variable_list;
 
-/// Whether each output pixel is a product of the weight and one input pixel.
-bool is_pixelwise(const at::Tensor& weight, const Convolution& of) {
-  return weight.size(2) == 1 && weight.size(3) == 1 && of.padding == 0 && of.groups == 1 && !of.is_transposed;
-}
-
-/// [N, C, H, W] as [N, H, W, C], of the same memory.
-at::Tensor pixels_of(const at::Tensor& images) { return images.permute({0, 2, 3, 1}); }
-at::Tensor images_of(const at::Tensor& pixels) { return pixels.permute({0, 3, 1, 2}); }
-/// The pixels that a pixelwise convolution reads: every stride-th of each direction, as a view of [N, H, W, I].
-at::Tensor read_pixels_of(const at::Tensor& images, std::int64_t stride) {
-  return pixels_of(images).slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
-}
-at::Tensor matrix_of(const at::Tensor& weight) { return weight.reshape({weight.size(0), weight.size(1)}); }
-
 at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                   const Convolution& of) {
   if (of.is_transposed) return at::conv_transpose2d(input, weight, bias, of.stride, of.padding, 0, of.groups);
@@ -50,8 +38,8 @@ at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& wei
 
 /// Whether each channel has a kernel of its own, for which our product is the faster one.
 bool is_fast_depthwise(const at::Tensor& weight, const Convolution& of) {
-  return has_fast_patch_product() && !of.is_transposed && of.groups == weight.size(0) && weight.size(1) == 1 &&
-         weight.size(2) == weight.size(3) && has_depthwise_product(weight.size(3), of.stride) &&
+  return has_fast_vector_kernels() && !of.is_transposed && of.groups == weight.size(0) && weight.size(1) == 1 &&
+         weight.size(2) == weight.size(3) && is_depthwise_size(weight.size(3), of.stride) &&
          of.padding < weight.size(3) && weight.size(0) % kPatchChannels == 0 && weight.scalar_type() == at::kFloat &&
          weight.is_contiguous();
 }
@@ -172,7 +160,7 @@ class ConvolutionBackward : public torch::autograd::Node {
 
  private:
   bool is_for_patch_product(const at::Tensor& weight) const {
-    if (!has_fast_patch_product() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
+    if (!has_fast_vector_kernels() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
     if (is_fast_depthwise(weight, of_)) return true;
     return of_.groups == 1 && weight.size(1) % kPatchChannels == 0 && weight.size(0) % kPatchOutputs == 0;
   }

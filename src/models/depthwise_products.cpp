@@ -4,21 +4,13 @@
 #include <algorithm>
 #include <vector>
 
+#include "models/vector_kernels.hpp"
+
 namespace lockstep::models {
 
 namespace {
 
-#if defined(__x86_64__)
-#define LOCKSTEP_AVX2 [[gnu::target("avx2,fma")]]
-#else
-#define LOCKSTEP_AVX2
-#endif
-
-using Vector [[gnu::vector_size(32)]] = float;
-using Unaligned [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
-
-constexpr std::int64_t kVector = kPatchChannels;
-
+static_assert(kVector == kPatchChannels);
 static_assert(kDepthwiseChannels == 2 * kVector);
 
 // --- the convolution ---
@@ -70,15 +62,16 @@ class PaddedRows {
 /// @param weights  [kKernel][kKernel][channels of the block]
 /// @param bias     [channels of the block]
 template <std::int64_t kKernel, std::int64_t kStride, std::int64_t kVectors>
-LOCKSTEP_AVX2 void write_output_row(const float* const* rows, const float* weights, const float* bias,
-                                    std::int64_t out_width, std::int64_t channels, float* to) {
+LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const float* weights, const float* bias,
+                                             std::int64_t out_width, std::int64_t channels, float* to) {
   constexpr std::int64_t kChannels = kVectors * kVector;
   for (std::int64_t first = 0; first < out_width; first += kTile) {
     Vector sums[kTile][kVectors];
 #pragma GCC unroll 8
     for (std::int64_t t = 0; t < kTile; ++t) {
 #pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = *reinterpret_cast<const Unaligned*>(bias + v * kVector);
+      for (std::int64_t v = 0; v < kVectors; ++v)
+        sums[t][v] = *reinterpret_cast<const UnalignedVector*>(bias + v * kVector);
     }
     for (std::int64_t i = 0; i < kKernel; ++i) {
       const float* const row = rows[i] + first * kStride * kChannels;
@@ -87,11 +80,11 @@ LOCKSTEP_AVX2 void write_output_row(const float* const* rows, const float* weigh
       for (std::int64_t k = 0; k < kKernel; ++k) {
 #pragma GCC unroll 8
         for (std::int64_t v = 0; v < kVectors; ++v) {
-          const Vector factor = *reinterpret_cast<const Unaligned*>(factors + k * kChannels + v * kVector);
+          const Vector factor = *reinterpret_cast<const UnalignedVector*>(factors + k * kChannels + v * kVector);
 #pragma GCC unroll 8
           for (std::int64_t t = 0; t < kTile; ++t) {
             sums[t][v] +=
-                factor * *reinterpret_cast<const Unaligned*>(row + (t * kStride + k) * kChannels + v * kVector);
+                factor * *reinterpret_cast<const UnalignedVector*>(row + (t * kStride + k) * kChannels + v * kVector);
           }
         }
       }
@@ -100,7 +93,7 @@ LOCKSTEP_AVX2 void write_output_row(const float* const* rows, const float* weigh
     for (std::int64_t t = 0; t < count; ++t) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        *reinterpret_cast<Unaligned*>(to + (first + t) * channels + v * kVector) = sums[t][v];
+        *reinterpret_cast<UnalignedVector*>(to + (first + t) * channels + v * kVector) = sums[t][v];
       }
     }
   }
@@ -156,13 +149,13 @@ struct RowPair {
 /// @param kWidth  of the kernel
 /// @param sums    [kWidth][kVectors * kVector]
 template <std::int64_t kWidth, std::int64_t kVectors>
-LOCKSTEP_AVX2 void add_row(const PatchProduct& product, const RowPair& rows, float* sums) {
+LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& rows, float* sums) {
   Vector totals[kWidth][kVectors];
 #pragma GCC unroll 8
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      totals[k][v] = *reinterpret_cast<const Unaligned*>(sums + (k * kVectors + v) * kVector);
+      totals[k][v] = *reinterpret_cast<const UnalignedVector*>(sums + (k * kVectors + v) * kVector);
     }
   }
   for (std::int64_t w = 0; w < product.out_width; ++w) {
@@ -175,8 +168,8 @@ LOCKSTEP_AVX2 void add_row(const PatchProduct& product, const RowPair& rows, flo
       if (!is_inside && (first + k < 0 || first + k >= product.width)) continue;
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        totals[k][v] += *reinterpret_cast<const Unaligned*>(gradient + v * kVector) *
-                        *reinterpret_cast<const Unaligned*>(pixel + k * product.channels + v * kVector);
+        totals[k][v] += *reinterpret_cast<const UnalignedVector*>(gradient + v * kVector) *
+                        *reinterpret_cast<const UnalignedVector*>(pixel + k * product.channels + v * kVector);
       }
     }
   }
@@ -184,7 +177,7 @@ LOCKSTEP_AVX2 void add_row(const PatchProduct& product, const RowPair& rows, flo
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      *reinterpret_cast<Unaligned*>(sums + (k * kVectors + v) * kVector) = totals[k][v];
+      *reinterpret_cast<UnalignedVector*>(sums + (k * kVectors + v) * kVector) = totals[k][v];
     }
   }
 }
@@ -224,8 +217,8 @@ void write_channels_of_width(const PatchProduct& product, std::int64_t begin, st
 
 }  // namespace
 
-bool has_depthwise_product(std::int64_t kernel, std::int64_t stride) {
-  return has_patch_product() && (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
+bool is_depthwise_size(std::int64_t kernel, std::int64_t stride) {
+  return (kernel == 3 || kernel == 5 || kernel == 7) && (stride == 1 || stride == 2);
 }
 
 void write_depthwise_convolution(const DepthwiseConvolution& of, std::int64_t begin, std::int64_t end, float* result) {

@@ -6,7 +6,7 @@
 #include "models/patch_products.hpp"
 
 // Convolutions of each channel with a kernel of its own. Without AVX-512, oneDNN takes three times as long for them,
-// and ten times as long for the gradient of the weight.
+// and ten times as long for the gradient of the weight. Vector kernels.
 namespace lockstep::models {
 
 /// Images with the channels innermost, contiguous.
@@ -18,7 +18,7 @@ struct DepthwiseConvolution {
   std::int64_t height;
   std::int64_t width;
   std::int64_t channels;  ///< a multiple of kPatchChannels
-  std::int64_t kernel;    ///< as has_depthwise_product accepts it
+  std::int64_t kernel;    ///< as is_depthwise_size accepts it
   std::int64_t out_height;
   std::int64_t out_width;
   std::int64_t stride;  ///< 1 or 2
@@ -26,8 +26,8 @@ struct DepthwiseConvolution {
   bool is_turned = false;  ///< the kernels are turned by 180 degrees, as in the gradient of the input
 };
 
-/// Whether this processor can compute it with such a kernel and stride.
-bool has_depthwise_product(std::int64_t kernel, std::int64_t stride);
+/// Whether there is a kernel for it.
+bool is_depthwise_size(std::int64_t kernel, std::int64_t stride);
 
 /// Channels that are worked on together.
 inline constexpr std::int64_t kDepthwiseChannels = 16;

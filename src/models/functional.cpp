@@ -19,6 +19,7 @@
 #include "models/gradient_sink.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/rounded_products.hpp"
+#include "models/vector_kernels.hpp"
 
 // N rows (samples, or samples times tokens), I inputs, O outputs, E features, V vocabulary.
 namespace lockstep::models {
@@ -198,7 +199,7 @@ at::Tensor recorded_linear(const at::Tensor& input, const at::Tensor& weight, co
 
 /// @param input  contiguous, on CPU
 at::Tensor gelu_of(const at::Tensor& input) {
-  if (input.scalar_type() != at::kFloat || !has_fast_gelu()) return at::gelu(input);
+  if (input.scalar_type() != at::kFloat || !has_fast_vector_kernels()) return at::gelu(input);
   at::Tensor result = at::empty_like(input);
   at::parallel_for(0, input.numel(), kGrain, [&](std::int64_t begin, std::int64_t end) {
     gelu_output(end - begin, input.const_data_ptr<float>() + begin, result.mutable_data_ptr<float>() + begin);
@@ -344,7 +345,7 @@ at::Tensor recorded_self_attention(const at::Tensor& qkv, std::int64_t queries) 
 }
 
 bool is_for_self_attention_kernel(const at::Tensor& qkv) {
-  return has_fast_self_attention() && qkv.is_cpu() && qkv.scalar_type() == at::kFloat && qkv.is_contiguous() &&
+  return has_fast_vector_kernels() && qkv.is_cpu() && qkv.scalar_type() == at::kFloat && qkv.is_contiguous() &&
          qkv.numel() > 0 && qkv.size(1) <= kMaxAttentionTokens && qkv.size(4) % kAttentionFeatures == 0;
 }
 

@@ -57,15 +57,6 @@ LOCKSTEP_INLINE void gradient_of(std::int64_t count, const T* input, const T* gr
 
 }  // namespace
 
-bool has_fast_gelu() {
-#if defined(__x86_64__)
-  static const bool is_fast = __builtin_cpu_supports("avx2") && !__builtin_cpu_supports("avx512f");
-  return is_fast;
-#else
-  return false;  // not measured
-#endif
-}
-
 LOCKSTEP_CLONES void gelu_output(std::int64_t count, const float* input, float* output) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * distribution(input[i], power_of(input[i]));

@@ -9,9 +9,6 @@ namespace lockstep::models {
 
 // gelu(x) = x Phi(x), where Phi is the normal distribution. The same bits on any processor.
 
-/// Whether gelu_output was measured to be faster on this processor than the function of LibTorch.
-bool has_fast_gelu();
-
 /// output = gelu(input), with an error of at most 3e-7 of |input|.
 void gelu_output(std::int64_t count, const float* input, float* output);
 

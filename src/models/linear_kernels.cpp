@@ -34,8 +34,10 @@ bool is_plain(const at::Tensor& tensor) {
   return has_one_dnn && tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.numel() > 0;
 }
 
-/// x W^T + b by oneDNN; `weight` may be laid out in any way.
-at::Tensor product_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+}  // namespace
+
+at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                             const char* after) {
   using Scalars = c10::List<std::optional<at::Scalar>>;
   using Function = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, std::string_view,
                               Scalars, std::optional<std::string_view>);
@@ -43,23 +45,21 @@ at::Tensor product_of_one_dnn(const at::Tensor& input, const at::Tensor& weight,
       c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Function>();
   static const Scalars none;
   const auto some_bias = bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt;
-  return function.call(input, weight, some_bias, "none", none, "");
+  return function.call(input, weight, some_bias, after, none, "");
 }
-
-}  // namespace
 
 at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
   // Of shapes that do not fit LibTorch has more to say.
   const bool fits = input.dim() > 0 && weight.dim() == 2 && input.size(-1) == weight.size(1);
   if (!fits || !is_plain(input) || !is_plain(weight)) return at::linear(input, weight, bias);
   if (!is_faster_forward(input.numel() / weight.size(1), weight)) return at::linear(input, weight, bias);
-  return product_of_one_dnn(input, weight, bias);
+  return linear_of_one_dnn(input, weight, bias);
 }
 
 at::Tensor linear_input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
   if (!is_plain(gradient) || !is_plain(weight)) return gradient.mm(weight);
   if (!is_faster_input_gradient(gradient.size(0), weight)) return gradient.mm(weight);
-  return product_of_one_dnn(gradient, weight.t(), {});
+  return linear_of_one_dnn(gradient, weight.t(), {});
 }
 
 void linear_weight_gradient(const at::Tensor& gradient, const at::Tensor& input, at::Tensor to) {

@@ -15,6 +15,12 @@ namespace lockstep::models {
 /// @param bias    [out], or undefined
 at::Tensor linear_output(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
 
+/// The same by oneDNN, whatever is faster.
+/// @param weight  laid out in any way
+/// @param after   what follows: "none" or "relu"
+at::Tensor linear_of_one_dnn(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                             const char* after = "none");
+
 /// dx = dy W
 /// @param gradient  [N, out]
 /// @param weight    [out, in]

@@ -7,28 +7,21 @@
 #include <cstring>
 #include <vector>
 
+#include "models/vector_kernels.hpp"
+
 // A matrix product in blocks, as in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication", 2008.
 // The patches are never stored as a whole: each block of them is packed from the images.
 namespace lockstep::models {
 
 namespace {
 
-constexpr std::int64_t kVector = kPatchChannels;
+static_assert(kVector == kPatchChannels);
 constexpr std::int64_t kVectors = 3;  // of a row of a tile, whose sums then fill 12 of 16 registers
 constexpr std::int64_t kTileRows = kPatchOutputs;
 constexpr std::int64_t kTileColumns = kVectors * kVector;
 constexpr std::int64_t kBlockPixels = 192;   // a panel of this many fits into the first-level cache
 constexpr std::int64_t kBlockColumns = 384;  // with these the packed patches fit into the second-level cache
 constexpr std::int64_t kGrainPanels = 4;     // below them a second thread costs more than it saves
-
-#if defined(__x86_64__)
-#define LOCKSTEP_AVX2 [[gnu::target("avx2,fma")]]
-#else
-#define LOCKSTEP_AVX2
-#endif
-
-using Vector [[gnu::vector_size(32)]] = float;
-using Unaligned [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
 
 struct Pixel {
   const float* image = nullptr;  // of its sample
@@ -41,7 +34,8 @@ std::int64_t columns_of(const PatchProduct& product) {
 }
 
 /// gradients [pixels, outputs] as [outputs / kTileRows][pixels][kTileRows]
-LOCKSTEP_AVX2 void pack_gradients(const PatchProduct& product, std::int64_t first, std::int64_t pixels, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack_gradients(const PatchProduct& product, std::int64_t first, std::int64_t pixels,
+                                           float* to) {
   for (std::int64_t o = 0; o < product.outputs; o += kTileRows) {
     const float* from = product.gradients + first * product.outputs + o;
     for (std::int64_t m = 0; m < pixels; ++m, from += product.outputs, to += kTileRows) {
@@ -67,14 +61,15 @@ void find_pixels(const PatchProduct& product, std::int64_t first, std::int64_t p
 }
 
 /// The patches of these pixels as [columns / kTileColumns][pixels][kTileColumns], zeros behind the last column.
-LOCKSTEP_AVX2 void pack_patches(const PatchProduct& product, const Pixel* pixels, std::int64_t count,
-                                std::int64_t begin, std::int64_t end, float* to) {
+LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixel* pixels, std::int64_t count,
+                                         std::int64_t begin, std::int64_t end, float* to) {
   for (std::int64_t panel = begin; panel < end; panel += kTileColumns) {
     for (std::int64_t v = 0; v < kVectors; ++v) {
       const std::int64_t column = panel + v * kVector;
       float* place = to + v * kVector;
       if (column >= end) {
-        for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) *reinterpret_cast<Unaligned*>(place) = Vector{};
+        for (std::int64_t m = 0; m < count; ++m, place += kTileColumns)
+          *reinterpret_cast<UnalignedVector*>(place) = Vector{};
         continue;
       }
       const std::int64_t channel = column % product.channels;
@@ -85,7 +80,8 @@ LOCKSTEP_AVX2 void pack_patches(const PatchProduct& product, const Pixel* pixels
         const std::int64_t at = pixels[m].column + kw;
         const bool is_inside = row >= 0 && row < product.height && at >= 0 && at < product.width;
         const float* const from = pixels[m].image + (row * product.width + at) * product.channels + channel;
-        *reinterpret_cast<Unaligned*>(place) = is_inside ? *reinterpret_cast<const Unaligned*>(from) : Vector{};
+        *reinterpret_cast<UnalignedVector*>(place) =
+            is_inside ? *reinterpret_cast<const UnalignedVector*>(from) : Vector{};
       }
     }
     to += count * kTileColumns;
@@ -100,7 +96,7 @@ LOCKSTEP_AVX2 void pack_patches(const PatchProduct& product, const Pixel* pixels
   for (std::int64_t m = 0; m < pixels; ++m) {
     Vector row[kVectors];
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = *reinterpret_cast<const Unaligned*>(right + v * kVector);
+    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = *reinterpret_cast<const UnalignedVector*>(right + v * kVector);
 #pragma GCC unroll 8
     for (std::int64_t r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 8
@@ -114,13 +110,13 @@ LOCKSTEP_AVX2 void pack_patches(const PatchProduct& product, const Pixel* pixels
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
       if (v * kVector >= columns) continue;
-      *reinterpret_cast<Unaligned*>(to + r * stride + v * kVector) += sums[r][v];
+      *reinterpret_cast<UnalignedVector*>(to + r * stride + v * kVector) += sums[r][v];
     }
   }
 }
 
-LOCKSTEP_AVX2 void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t outputs,
-                             std::int64_t columns, float* to, std::int64_t stride) {
+LOCKSTEP_VECTOR_KERNEL void add_block(const float* left, const float* right, std::int64_t pixels, std::int64_t outputs,
+                                      std::int64_t columns, float* to, std::int64_t stride) {
   for (std::int64_t c = 0; c < columns; c += kTileColumns) {
     for (std::int64_t o = 0; o < outputs; o += kTileRows) {
       add_tile(left + o * pixels, right + c * pixels, pixels, to + o * stride + c, stride, columns - c);
@@ -150,24 +146,6 @@ void write_columns(const PatchProduct& product, std::int64_t begin, std::int64_t
 }
 
 }  // namespace
-
-bool has_patch_product() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
-#else
-  return true;
-#endif
-}
-
-bool has_fast_patch_product() {
-#if defined(__x86_64__)
-  static const bool is_fast = has_patch_product() && !__builtin_cpu_supports("avx512f");
-  return is_fast;
-#else
-  return false;  // not measured
-#endif
-}
 
 void write_patch_product(const PatchProduct& product, float* result) {
   const std::int64_t groups = (columns_of(product) + kTileColumns - 1) / kTileColumns;

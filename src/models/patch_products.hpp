@@ -4,7 +4,7 @@
 #include <cstdint>
 
 // The gradient of the weight of a convolution. Without AVX-512, oneDNN takes two to six times as long for it as for the
-// forward, which has as many multiplications.
+// forward, which has as many multiplications. A vector kernel.
 namespace lockstep::models {
 
 /// Images, and gradients of what a convolution computed from them, with the channels innermost, both contiguous.
@@ -26,11 +26,6 @@ struct PatchProduct {
 
 inline constexpr std::int64_t kPatchChannels = 8;
 inline constexpr std::int64_t kPatchOutputs = 4;
-
-/// Whether this processor can compute it.
-bool has_patch_product();
-/// Whether it is faster than oneDNN on this processor.
-bool has_fast_patch_product();
 
 /// result [outputs, kernel_height, kernel_width, channels] = gradients^T times the patches of the images under the
 /// kernel. Each element is summed over blocks of pixels in a fixed order: the same bits with any number of threads.

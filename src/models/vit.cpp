@@ -98,8 +98,9 @@ std::shared_ptr<LayerNorm> vit_norm(std::int64_t features) {
 
 class VitAttention : public Block {
  public:
-  /// @param is_for_first  compute only the first token of the output
-  VitAttention(const VitOptions& options, bool is_for_first) : heads_(options.num_heads), is_for_first_(is_for_first) {
+  /// @param has_first_only  the output has only the first token
+  VitAttention(const VitOptions& options, bool has_first_only)
+      : heads_(options.num_heads), has_first_only_(has_first_only) {
     const std::int64_t e = options.embed_dim;
     qkv_ = register_module("qkv", std::make_shared<Linear>(e, 3 * e, options.has_qkv_bias));
     if (options.has_qk_norm) {
@@ -114,7 +115,7 @@ class VitAttention : public Block {
     const auto n = input.size(0);
     const auto t = input.size(1);
     const auto e = input.size(2);
-    const std::int64_t queries = is_for_first_ ? 1 : t;
+    const std::int64_t queries = has_first_only_ ? 1 : t;
     const at::Tensor qkv = run(*qkv_, input).view({n, t, 3, heads_, e / heads_});
     const at::Tensor mixed = q_norm_ ? normalized_attention(qkv, queries) : models::self_attention(qkv, queries);
     return run(*proj_, mixed.reshape({n, queries, e}));
@@ -129,7 +130,7 @@ class VitAttention : public Block {
   }
 
   std::int64_t heads_;
-  bool is_for_first_;
+  bool has_first_only_;
   std::shared_ptr<Linear> qkv_;
   std::shared_ptr<LayerNorm> q_norm_;
   std::shared_ptr<LayerNorm> k_norm_;
@@ -165,10 +166,10 @@ class LayerScale : public Block {
 
 class VitBlock : public Block {
  public:
-  /// @param is_for_first  compute only the first token of the output
-  VitBlock(const VitOptions& options, double drop_path, bool is_for_first) : is_for_first_(is_for_first) {
+  /// @param has_first_only  the output has only the first token
+  VitBlock(const VitOptions& options, double drop_path, bool has_first_only) : has_first_only_(has_first_only) {
     norm1_ = register_module("norm1", vit_norm(options.embed_dim));
-    attention_ = register_module("attn", std::make_shared<VitAttention>(options, is_for_first));
+    attention_ = register_module("attn", std::make_shared<VitAttention>(options, has_first_only));
     if (options.init_values != 0) scale1_ = register_module("ls1", scale(options));
     norm2_ = register_module("norm2", vit_norm(options.embed_dim));
     mlp_ = register_module("mlp", std::make_shared<VitMlp>(options));
@@ -179,7 +180,7 @@ class VitBlock : public Block {
   /// [N, T, E] -> the same, or [N, 1, E]
   at::Tensor forward(const at::Tensor& input) override {
     const at::Tensor x =
-        (is_for_first_ ? input.slice(1, 0, 1) : input) + branch(*attention_, *norm1_, scale1_.get(), input);
+        (has_first_only_ ? input.slice(1, 0, 1) : input) + branch(*attention_, *norm1_, scale1_.get(), input);
     return x + branch(*mlp_, *norm2_, scale2_.get(), x);
   }
 
@@ -193,7 +194,7 @@ class VitBlock : public Block {
     return run(*drop_path_, scale == nullptr ? output : run(*scale, output));
   }
 
-  bool is_for_first_;
+  bool has_first_only_;
   std::shared_ptr<LayerNorm> norm1_;
   std::shared_ptr<VitAttention> attention_;
   std::shared_ptr<LayerScale> scale1_;
@@ -223,9 +224,9 @@ class VitBlocks : public Block {
   explicit VitBlocks(const VitOptions& options) {
     const std::vector<double> rates = drop_path_rates(options.drop_path, options.depth);
     for (std::size_t i = 0; i < rates.size(); ++i) {
-      const bool is_for_first = options.is_class_token_enough(static_cast<std::int64_t>(i));
+      const bool has_first_only = options.is_class_token_enough(static_cast<std::int64_t>(i));
       blocks_.push_back(
-          register_module(std::to_string(i), std::make_shared<VitBlock>(options, rates[i], is_for_first)));
+          register_module(std::to_string(i), std::make_shared<VitBlock>(options, rates[i], has_first_only)));
     }
   }
 

@@ -9,6 +9,7 @@
 
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "engine/state/paths.hpp"
+#include "engine/state/read_agreed.hpp"
 
 namespace lockstep::engine {
 
@@ -55,16 +56,15 @@ HostWeights::HostWeights(const mpi::Communicator& world, const mpi::Communicator
   });
   world.all_or_throw([&] { memory_ = mpi::SharedRegion(host, bytes); });
   std::uint64_t offset = 0;
-  int number = 0;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     checkpoints::RestoreTargets& targets = targets_[paths[i]];
     for (const checkpoints::ArrayInfo& array : indexes[i]) {
       if (is_left_out(array.path)) targets[array.path] = {.is_left_out = true};
       if (!is_weight(array)) continue;
-      targets[array.path] = {.memory = memory_.bytes().subspan(offset, array.nbytes),
-                             .is_read_here = number++ % host.size() == host.rank()};
+      targets[array.path] = {.memory = memory_.bytes().subspan(offset, array.nbytes)};
       offset = end_of(offset, array.nbytes);
     }
+    divide_reading(targets, host);
   }
 }
 

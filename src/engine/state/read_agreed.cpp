@@ -91,6 +91,17 @@ std::optional<Refusal> try_read(const AgreedReading& reading, const std::string&
 
 }  // namespace
 
+void divide_reading(checkpoints::RestoreTargets& shared, const mpi::Communicator& host) {
+  std::size_t total = 0;
+  for (const auto& [path, target] : shared) total += target.memory.size();
+  const std::size_t part = total / static_cast<std::size_t>(host.size()) + 1;
+  std::size_t before = 0;
+  for (auto& [path, target] : shared) {
+    target.is_read_here = before / part == static_cast<std::size_t>(host.rank());
+    before += target.memory.size();
+  }
+}
+
 ReadCheckpoint read_agreed(const AgreedReading& reading, const std::string& path) {
   ReadCheckpoint result{.path = path};
   if (const auto refusal = try_read(reading, path, result.archive)) {

@@ -22,6 +22,10 @@ struct AgreedReading {
   checkpoints::RestoreTargets targets;  ///< the ranks that share their memory read a part each
 };
 
+/// Divides the reading of memory that the ranks of a host share among them, about as many bytes for each.
+/// @param host  these ranks
+void divide_reading(checkpoints::RestoreTargets& shared, const mpi::Communicator& host);
+
 struct ReadCheckpoint {
   std::string path;
   checkpoints::Archive archive = {};

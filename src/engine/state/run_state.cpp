@@ -32,18 +32,6 @@ std::vector<std::string> compare(const Components& components, const Archive& ar
   return passed_over;
 }
 
-/// Divides the reading of shared memory among the ranks of a node, about as many bytes for each.
-void divide(checkpoints::RestoreTargets& shared, const mpi::Communicator& node_ranks) {
-  std::size_t total = 0;
-  for (const auto& [path, target] : shared) total += target.memory.size();
-  const std::size_t part = total / static_cast<std::size_t>(node_ranks.size()) + 1;
-  std::size_t before = 0;
-  for (auto& [path, target] : shared) {
-    target.is_read_here = before / part == static_cast<std::size_t>(node_ranks.rank());
-    before += target.memory.size();
-  }
-}
-
 }  // namespace
 
 Archive capture(Trainer& trainer, const std::string& config_ini, bool is_writer, const CapturedParts& parts) {
@@ -68,7 +56,7 @@ checkpoints::RestoreTargets restore_targets(Trainer& trainer, const RestoreOptio
       (local.is_own ? own : shared)[local.path] = {.memory = {memory, local.tensor.nbytes()}};
     });
   }
-  divide(shared, store.node_ranks());
+  divide_reading(shared, store.node_ranks());
   shared.merge(own);
   return shared;
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "models/attention_kernels.hpp"
+#include "models/vector_kernels.hpp"
 
 namespace lockstep::models {
 namespace attention_test {
@@ -95,7 +96,7 @@ Result of_function(const at::Tensor& values, std::int64_t queries) {
 class AttentionKernelsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!has_self_attention()) GTEST_SKIP() << "this processor has no AVX2";
+    if (!has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
   }
 };
 

@@ -13,6 +13,7 @@
 #include "models/depthwise_products.hpp"
 #include "models/gradient_sink.hpp"
 #include "models/patch_products.hpp"
+#include "models/vector_kernels.hpp"
 
 namespace lockstep::models {
 namespace convolution_test {
@@ -98,7 +99,7 @@ at::Tensor product_of(const at::Tensor& images, const at::Tensor& gradients, con
 }
 
 TEST(PatchProductTest, EverySizeIsExact) {
-  if (!has_patch_product()) GTEST_SKIP() << "this processor has no AVX2";
+  if (!has_vector_kernels()) GTEST_SKIP() << "this processor has no AVX2";
   torch::manual_seed(1);
   for (const Case& each : cases()) {
     if (each.of.is_transposed || each.channels % kPatchChannels != 0) continue;
@@ -113,7 +114,7 @@ TEST(PatchProductTest, EverySizeIsExact) {
 }
 
 TEST(ConvolutionTest, ThreadsDivideTheWork) {
-  if (!has_fast_patch_product()) GTEST_SKIP() << "oneDNN is faster on this processor";
+  if (!has_fast_vector_kernels()) GTEST_SKIP() << "oneDNN is faster on this processor";
   torch::manual_seed(2);
   const auto random = [](at::IntArrayRef sizes) {
     return torch::randn(sizes).contiguous(at::MemoryFormat::ChannelsLast);
@@ -164,7 +165,7 @@ TEST(ConvolutionTest, AgreesWithLibTorch) {
 }
 
 TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
-  if (!has_fast_patch_product()) GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
+  if (!has_fast_vector_kernels()) GTEST_SKIP() << "oneDNN is faster on this processor, and writes elsewhere";
   torch::manual_seed(4);
   const at::Tensor input = integers({2, 8, 5, 5});
   const at::Tensor weight = integers({4, 8, 3, 3}).requires_grad_();
