@@ -9,6 +9,8 @@
 #include <span>
 #include <string_view>
 
+#include "core/text.hpp"
+
 namespace lockstep::checkpoints {
 
 namespace {
@@ -16,7 +18,39 @@ namespace {
 using Map = PythonValue::Map;
 using List = PythonValue::List;
 
-/// How an option of torch.optim is made of ours.
+/// A class of torch.optim.
+struct TorchOptimizer {
+  std::string_view type;     ///< value of optim.name
+  std::string_view name;     ///< of the class
+  bool has_step;             ///< counts the updates of each parameter, as a float32 scalar
+  std::string_view options;  ///< in its order: numbers but for those of kOptionForms; "=" is before a fixed value
+  std::string_view slots;    ///< which have the same names there
+};
+
+constexpr TorchOptimizer kTorchOptimizers[] = {
+    {"sgd", "SGD", false, "lr momentum dampening weight_decay nesterov maximize foreach differentiable fused",
+     "momentum_buffer"},
+    {"adam", "Adam", true,
+     "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay=False",
+     "exp_avg exp_avg_sq max_exp_avg_sq"},
+    {"adamw", "AdamW", true,
+     "lr betas eps weight_decay amsgrad maximize foreach capturable differentiable fused decoupled_weight_decay=True",
+     "exp_avg exp_avg_sq max_exp_avg_sq"},
+    {"radam", "RAdam", true,
+     "lr betas eps weight_decay maximize foreach capturable decoupled_weight_decay differentiable",
+     "exp_avg exp_avg_sq"},
+    {"adamax", "Adamax", true, "lr betas eps weight_decay foreach maximize differentiable capturable",
+     "exp_avg exp_inf"},
+    {"rmsprop", "RMSprop", true,
+     "lr momentum alpha eps centered weight_decay capturable foreach maximize differentiable",
+     "square_avg momentum_buffer grad_avg"},
+    {"adagrad", "Adagrad", true,
+     "lr lr_decay eps weight_decay initial_accumulator_value foreach maximize differentiable fused", "sum"},
+    {"adadelta", "Adadelta", true, "lr rho eps weight_decay maximize capturable foreach differentiable",
+     "square_avg acc_delta"},
+};
+
+/// How an option of torch.optim that is not a number is made of ours.
 enum class OptionForm : std::uint8_t {
   number,
   flag,
@@ -26,113 +60,30 @@ enum class OptionForm : std::uint8_t {
   is_true,
 };
 
-struct TorchOption {
-  std::string_view name;
-  OptionForm form = OptionForm::number;
+struct NamedForm {
+  std::string_view option;
+  OptionForm form;
 };
 
-/// A class of torch.optim.
-struct TorchOptimizer {
-  std::string_view type;  ///< value of optim.name
-  std::string_view name;  ///< of the class
-  bool has_step;          ///< counts the updates of each parameter, as a float32 scalar
-  std::span<const TorchOption> options;
-  std::span<const std::string_view> slots;  ///< which have the same names there
+constexpr NamedForm kOptionForms[] = {
+    {"betas", OptionForm::betas},
+    {"nesterov", OptionForm::flag},
+    {"amsgrad", OptionForm::flag},
+    {"maximize", OptionForm::flag},
+    {"centered", OptionForm::flag},
+    {"decoupled_weight_decay", OptionForm::flag},
+    {"decoupled_weight_decay=False", OptionForm::is_false},
+    {"decoupled_weight_decay=True", OptionForm::is_true},
+    {"foreach", OptionForm::none},
+    {"fused", OptionForm::none},
+    {"capturable", OptionForm::is_false},
+    {"differentiable", OptionForm::is_false},
 };
 
-constexpr TorchOption kSgd[] = {{"lr"},
-                                {"momentum"},
-                                {"dampening"},
-                                {"weight_decay"},
-                                {"nesterov", OptionForm::flag},
-                                {"maximize", OptionForm::flag},
-                                {"foreach", OptionForm::none},
-                                {"differentiable", OptionForm::is_false},
-                                {"fused", OptionForm::none}};
-constexpr TorchOption kAdam[] = {{"lr"},
-                                 {"betas", OptionForm::betas},
-                                 {"eps"},
-                                 {"weight_decay"},
-                                 {"amsgrad", OptionForm::flag},
-                                 {"maximize", OptionForm::flag},
-                                 {"foreach", OptionForm::none},
-                                 {"capturable", OptionForm::is_false},
-                                 {"differentiable", OptionForm::is_false},
-                                 {"fused", OptionForm::none},
-                                 {"decoupled_weight_decay", OptionForm::is_false}};
-constexpr TorchOption kAdamW[] = {{"lr"},
-                                  {"betas", OptionForm::betas},
-                                  {"eps"},
-                                  {"weight_decay"},
-                                  {"amsgrad", OptionForm::flag},
-                                  {"maximize", OptionForm::flag},
-                                  {"foreach", OptionForm::none},
-                                  {"capturable", OptionForm::is_false},
-                                  {"differentiable", OptionForm::is_false},
-                                  {"fused", OptionForm::none},
-                                  {"decoupled_weight_decay", OptionForm::is_true}};
-constexpr TorchOption kRAdam[] = {{"lr"},
-                                  {"betas", OptionForm::betas},
-                                  {"eps"},
-                                  {"weight_decay"},
-                                  {"maximize", OptionForm::flag},
-                                  {"foreach", OptionForm::none},
-                                  {"capturable", OptionForm::is_false},
-                                  {"decoupled_weight_decay", OptionForm::flag},
-                                  {"differentiable", OptionForm::is_false}};
-constexpr TorchOption kAdamax[] = {{"lr"},
-                                   {"betas", OptionForm::betas},
-                                   {"eps"},
-                                   {"weight_decay"},
-                                   {"foreach", OptionForm::none},
-                                   {"maximize", OptionForm::flag},
-                                   {"differentiable", OptionForm::is_false},
-                                   {"capturable", OptionForm::is_false}};
-constexpr TorchOption kRmsProp[] = {{"lr"},
-                                    {"momentum"},
-                                    {"alpha"},
-                                    {"eps"},
-                                    {"centered", OptionForm::flag},
-                                    {"weight_decay"},
-                                    {"capturable", OptionForm::is_false},
-                                    {"foreach", OptionForm::none},
-                                    {"maximize", OptionForm::flag},
-                                    {"differentiable", OptionForm::is_false}};
-constexpr TorchOption kAdagrad[] = {{"lr"},
-                                    {"lr_decay"},
-                                    {"eps"},
-                                    {"weight_decay"},
-                                    {"initial_accumulator_value"},
-                                    {"foreach", OptionForm::none},
-                                    {"maximize", OptionForm::flag},
-                                    {"differentiable", OptionForm::is_false},
-                                    {"fused", OptionForm::none}};
-constexpr TorchOption kAdadelta[] = {{"lr"},
-                                     {"rho"},
-                                     {"eps"},
-                                     {"weight_decay"},
-                                     {"maximize", OptionForm::flag},
-                                     {"capturable", OptionForm::is_false},
-                                     {"foreach", OptionForm::none},
-                                     {"differentiable", OptionForm::is_false}};
-
-constexpr std::string_view kSgdSlots[] = {"momentum_buffer"};
-constexpr std::string_view kAdamSlots[] = {"exp_avg", "exp_avg_sq", "max_exp_avg_sq"};
-constexpr std::string_view kAdamaxSlots[] = {"exp_avg", "exp_inf"};
-constexpr std::string_view kRmsPropSlots[] = {"square_avg", "momentum_buffer", "grad_avg"};
-constexpr std::string_view kAdagradSlots[] = {"sum"};
-constexpr std::string_view kAdadeltaSlots[] = {"square_avg", "acc_delta"};
-
-constexpr TorchOptimizer kTorchOptimizers[] = {
-    {"sgd", "SGD", false, kSgd, kSgdSlots},
-    {"adam", "Adam", true, kAdam, kAdamSlots},
-    {"adamw", "AdamW", true, kAdamW, kAdamSlots},
-    {"radam", "RAdam", true, kRAdam, kAdamSlots},
-    {"adamax", "Adamax", true, kAdamax, kAdamaxSlots},
-    {"rmsprop", "RMSprop", true, kRmsProp, kRmsPropSlots},
-    {"adagrad", "Adagrad", true, kAdagrad, kAdagradSlots},
-    {"adadelta", "Adadelta", true, kAdadelta, kAdadeltaSlots},
-};
+OptionForm form_of(std::string_view option) {
+  const auto* const row = std::ranges::find(kOptionForms, option, &NamedForm::option);
+  return row == std::end(kOptionForms) ? OptionForm::number : row->form;
+}
 
 const TorchOptimizer& torch_row(const std::string& type) {
   std::string known;
@@ -154,12 +105,12 @@ double option_of(const OptimizerGroup& group, const std::string& name) {
   return found == group.options.end() ? 0 : found->second;
 }
 
-PythonValue option_value(const OptimizerGroup& group, const TorchOption& option) {
-  switch (option.form) {
+PythonValue option_value(const OptimizerGroup& group, const std::string& option) {
+  switch (form_of(option)) {
     case OptionForm::number:
-      return {option_of(group, std::string(option.name))};
+      return {option_of(group, option)};
     case OptionForm::flag:
-      return {option_of(group, std::string(option.name)) != 0};
+      return {option_of(group, option) != 0};
     case OptionForm::betas:
       return {List{.items = {{option_of(group, "beta1")}, {option_of(group, "beta2")}}, .is_tuple = true}};
     case OptionForm::none:
@@ -175,8 +126,9 @@ PythonValue option_value(const OptimizerGroup& group, const TorchOption& option)
 Map parameter_state(const TorchOptimizer& row, const OptimizerParameter& parameter) {
   Map state;
   if (row.has_step) state.items.push_back({"step", PythonValue{float_scalar(static_cast<float>(parameter.updates))}});
+  const std::vector<std::string> slots = words_in(std::string(row.slots), ' ');
   for (const auto& [slot, array] : parameter.state) {
-    if (std::find(row.slots.begin(), row.slots.end(), slot) == row.slots.end()) {
+    if (std::ranges::find(slots, slot) == slots.end()) {
       throw CheckpointError("torch.optim." + std::string(row.name) + " has no state '" + slot + "', which '" +
                             parameter.name + "' has")
           .as(CheckpointFault::incompatible);
@@ -195,8 +147,8 @@ PythonValue torch_optimizer(const std::string& type, const std::vector<Optimizer
   std::int64_t number = 0;
   for (const OptimizerGroup& group : groups) {
     Map entries;
-    for (const TorchOption& option : row.options) {
-      entries.items.push_back({std::string(option.name), option_value(group, option)});
+    for (const std::string& option : words_in(std::string(row.options), ' ')) {
+      entries.items.push_back({option.substr(0, option.find('=')), option_value(group, option)});
     }
     List numbers;
     List names;

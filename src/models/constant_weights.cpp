@@ -16,6 +16,7 @@
 #include "models/channels_last.hpp"
 #include "models/linear_kernels.hpp"
 #include "models/pixelwise.hpp"
+#include "models/winograd.hpp"
 
 namespace lockstep::models {
 
@@ -47,6 +48,10 @@ ConstantWeights::Packed pack(const Conv2d& conv, const BatchNorm* norm, const at
   const Convolution& of = conv.geometry();
   if (is_pixelwise(conv.weight, of)) {
     packed.weight = matrix_of(packed.weight).contiguous();
+    return packed;
+  }
+  if (is_for_winograd(conv.weight, of)) {
+    packed.weight = winograd_weight(packed.weight.contiguous(at::MemoryFormat::ChannelsLast), /*is_turned=*/false);
     return packed;
   }
   packed.weight = at::mkldnn_reorder_conv2d_weight(packed.weight.contiguous().to_mkldnn(), {of.padding, of.padding},
@@ -112,6 +117,9 @@ at::Tensor convolution_of_constants(const Conv2d& conv, const BatchNorm* norm, c
   ConstantWeights::Packed& packed = innermost->packed_[{&conv, norm}];
   if (!packed.weight.defined()) packed = pack(conv, norm, input);
   const Convolution& of = conv.geometry();
+  if (is_for_winograd(conv.weight, of)) {
+    return winograd_convolution(input, packed.weight, packed.bias, residual, of.padding, has_relu);
+  }
   return is_pixelwise(conv.weight, of) ? pixelwise(packed, input, of.stride, residual, has_relu)
                                        : with_kernel(packed, input, of, residual, has_relu);
 }

@@ -21,6 +21,7 @@
 #include "models/pixelwise.hpp"
 #include "models/rounded_products.hpp"
 #include "models/vector_kernels.hpp"
+#include "models/winograd.hpp"
 
 // N samples, I input channels, O output channels, H x W pixels.
 namespace lockstep::models {
@@ -84,9 +85,13 @@ at::Tensor convolution_output(const at::Tensor& input, const at::Tensor& weight,
   if (is_large && input.size(1) == weight.size(0) && is_channels_last_float(input) && is_fast_depthwise(weight, of)) {
     return depthwise_output(input, weight, bias, of);
   }
-  const bool fits = has_four && input.size(1) == weight.size(1);
-  if (fits && is_pixelwise(weight, of) && is_channels_last_float(input)) {
+  const bool fits = is_large && input.size(1) == weight.size(1) && is_channels_last_float(input);
+  if (fits && is_pixelwise(weight, of)) {
     return images_of(linear_output(read_pixels_of(input, of.stride).contiguous(), matrix_of(weight), bias));
+  }
+  if (fits && is_for_winograd(weight, of) && is_transformed_once(input.numel() / input.size(1))) {
+    return winograd_convolution(input, winograd_weight(weight, /*is_turned=*/false), bias, {}, of.padding,
+                                /*has_relu=*/false);
   }
   return convolution_of_library(input, weight, bias, of);
 }
@@ -130,6 +135,11 @@ class ConvolutionBackward : public torch::autograd::Node {
       result[0] = depthwise_convolution(gradient, weight, {}, input.sizes(), turned, /*is_turned=*/true);
       by_library[0] = false;
     }
+    if (is_last && by_library[0] && is_by_winograd(weight, gradient)) {
+      result[0] = winograd_convolution(gradient, winograd_weight(weight, /*is_turned=*/true), {}, {}, 2 - of_.padding,
+                                       /*has_relu=*/false);
+      by_library[0] = false;
+    }
     if (is_last && by_library[1] && is_for_patch_product(weight)) {
       result[1] = weight_gradient(gradient, input, weight);
       by_library[1] = false;
@@ -159,6 +169,10 @@ class ConvolutionBackward : public torch::autograd::Node {
   }
 
  private:
+  bool is_by_winograd(const at::Tensor& weight, const at::Tensor& gradient) const {
+    return is_for_winograd(weight, of_) && is_transformed_once(gradient.numel() / gradient.size(1));
+  }
+
   bool is_for_patch_product(const at::Tensor& weight) const {
     if (!has_fast_vector_kernels() || !weight.is_contiguous(at::MemoryFormat::ChannelsLast)) return false;
     if (is_fast_depthwise(weight, of_)) return true;
@@ -185,6 +199,7 @@ class ConvolutionBackward : public torch::autograd::Node {
                                  .stride = of_.stride,
                                  .padding = of_.padding};
       auto* const result = to.mutable_data_ptr<float>();
+      if (is_by_winograd(weight, gradient)) return write_winograd_gradient(input, gradient, of_.padding, result);
       if (!is_fast_depthwise(weight, of_)) return write_patch_product(product, result);
       at::parallel_for(0, depthwise_blocks(product.channels), 1, [&](std::int64_t begin, std::int64_t end) {
         write_depthwise_product(product, begin, end, result);

@@ -26,6 +26,8 @@ const std::vector<Case> kCases = {
     {16, 24, 1, {.has_bias = false}},
     {16, 24, 1, {.stride = 2, .has_bias = true}},
     {8, 16, 3, {.has_bias = false}},
+    {32, 16, 3, {.has_bias = true}},
+    {16, 48, 3, {.has_bias = false, .padding = 2}},
     {3, 8, 7, {.stride = 2, .has_bias = true}},
     {16, 16, 3, {.has_bias = false, .groups = 16}},
     {16, 32, 3, {.has_bias = true, .groups = 2}},

@@ -41,6 +41,8 @@ const std::vector<Case>& cases() {
       {8, 4, 2, {.stride = 2}},
       {8, 20, 7, {.stride = 2, .padding = 3}},
       {64, 64, 3, {.padding = 1}, 21, 23},  // several blocks of pixels and of columns
+      {32, 16, 3, {.padding = 2}, 16, 15},
+      {16, 48, 3, {}, 18, 19},
       {8, 8, 2, {.stride = 2, .is_transposed = true}},
       {16, 8, 3, {.stride = 1, .is_transposed = true}},
       {8, 8, 3, {.padding = 1, .groups = 8}},

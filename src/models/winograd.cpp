@@ -1,0 +1,106 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "models/winograd.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "models/vector_kernels.hpp"
+#include "models/winograd_kernels.hpp"
+
+namespace lockstep::models {
+
+namespace {
+
+constexpr std::int64_t kFewestPixels = 256;  // with fewer, the transform of the weight costs more than it saves
+
+const float* memory_of(const at::Tensor& tensor) { return tensor.defined() ? tensor.const_data_ptr<float>() : nullptr; }
+
+}  // namespace
+
+bool is_for_winograd(const at::Tensor& weight, const Convolution& of) {
+  return has_fast_vector_kernels() && !of.is_transposed && of.groups == 1 && of.stride == 1 && of.padding <= 2 &&
+         weight.scalar_type() == at::kFloat && weight.size(2) == 3 && weight.size(3) == 3 &&
+         weight.size(0) % kWinogradPanel == 0 && weight.size(1) % kWinogradPanel == 0 &&
+         weight.is_contiguous(at::MemoryFormat::ChannelsLast);
+}
+
+bool is_transformed_once(std::int64_t pixels) { return pixels >= kFewestPixels; }
+
+at::Tensor winograd_weight(const at::Tensor& weight, bool is_turned) {
+  const std::int64_t outputs = weight.size(0);
+  const std::int64_t channels = weight.size(1);
+  const std::int64_t columns = is_turned ? channels : outputs;
+  at::Tensor result =
+      at::empty({kWinogradPositions, columns / kWinogradPanel, is_turned ? outputs : channels, kWinogradPanel},
+                weight.options().memory_format(at::MemoryFormat::Contiguous));
+  at::parallel_for(0, columns / kWinogradPanel, 1, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t panel = begin; panel < end; ++panel) {
+      write_winograd_panel(weight.const_data_ptr<float>(), outputs, channels, panel, is_turned,
+                           result.mutable_data_ptr<float>());
+    }
+  });
+  return result;
+}
+
+at::Tensor winograd_convolution(const at::Tensor& images, const at::Tensor& transformed, const at::Tensor& bias,
+                                const at::Tensor& residual, std::int64_t padding, bool has_relu) {
+  const WinogradTask task{.images = images.const_data_ptr<float>(),
+                          .weight = transformed.const_data_ptr<float>(),
+                          .bias = memory_of(bias),
+                          .residual = memory_of(residual),
+                          .height = images.size(2),
+                          .width = images.size(3),
+                          .channels = images.size(1),
+                          .out_height = images.size(2) + 2 * padding - 2,
+                          .out_width = images.size(3) + 2 * padding - 2,
+                          .outputs = transformed.size(1) * kWinogradPanel,
+                          .padding = padding,
+                          .has_relu = has_relu};
+  at::Tensor result = at::empty({images.size(0), task.outputs, task.out_height, task.out_width},
+                                images.options().memory_format(at::MemoryFormat::ChannelsLast));
+  const std::int64_t tiles = task.tiles(images.size(0));
+  const std::int64_t blocks = (tiles + kWinogradTiles - 1) / kWinogradTiles;
+  at::parallel_for(0, blocks, 1, [&](std::int64_t begin, std::int64_t end) {
+    const at::Tensor left = at::empty({kWinogradPositions, kWinogradTiles, task.channels}, at::kFloat);
+    const at::Tensor products = at::empty({kWinogradPositions, kWinogradTiles, task.outputs}, at::kFloat);
+    for (std::int64_t block = begin; block < end; ++block) {
+      const std::int64_t first = block * kWinogradTiles;
+      const std::int64_t count = std::min(kWinogradTiles, tiles - first);
+      write_winograd_tiles(task, first, count, left.mutable_data_ptr<float>(), products.mutable_data_ptr<float>(),
+                           result.mutable_data_ptr<float>());
+    }
+  });
+  return result;
+}
+
+void write_winograd_gradient(const at::Tensor& images, const at::Tensor& gradient, std::int64_t padding,
+                             float* result) {
+  const WinogradTask task{.images = images.const_data_ptr<float>(),
+                          .height = images.size(2),
+                          .width = images.size(3),
+                          .channels = images.size(1),
+                          .out_height = gradient.size(2),
+                          .out_width = gradient.size(3),
+                          .outputs = gradient.size(1),
+                          .padding = padding};
+  const std::int64_t tiles = task.tiles(images.size(0));
+  at::parallel_for(0, task.channels / kWinogradPanel, 1, [&](std::int64_t first_panel, std::int64_t last_panel) {
+    const std::int64_t begin = first_panel * kWinogradPanel;
+    const std::int64_t end = last_panel * kWinogradPanel;
+    const at::Tensor left = at::empty({kWinogradPositions, task.outputs, kSummedTiles}, at::kFloat);
+    const at::Tensor right = at::empty({kWinogradPositions, end - begin, kSummedTiles}, at::kFloat);
+    const at::Tensor sums = at::zeros({kWinogradPositions, task.outputs, end - begin}, at::kFloat);
+    for (std::int64_t first = 0; first < tiles; first += kSummedTiles) {
+      const std::int64_t count = std::min(kSummedTiles, tiles - first);
+      add_winograd_tiles(task, gradient.const_data_ptr<float>(), first, count, begin, end,
+                         left.mutable_data_ptr<float>(), right.mutable_data_ptr<float>(),
+                         sums.mutable_data_ptr<float>());
+    }
+    write_winograd_taps(sums.const_data_ptr<float>(), task.outputs, end - begin, result + begin, task.channels);
+  });
+}
+
+}  // namespace lockstep::models
