@@ -26,9 +26,6 @@ static_assert(kPanel == kAttentionFeatures);
 
 std::int64_t padded(std::int64_t count) { return (count + kPanel - 1) / kPanel * kPanel; }
 
-LOCKSTEP_INLINE Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
-LOCKSTEP_INLINE void store(Vector value, float* to) { *reinterpret_cast<UnalignedVector*>(to) = value; }
-
 /// Rows of memory that lie `stride` elements apart.
 template <class T>
 struct Rows {
@@ -55,32 +52,6 @@ LOCKSTEP_VECTOR_KERNEL void pack(const Rows<const float>& rows, std::int64_t fea
     for (std::int64_t i = 0; i < rows.count; ++i, to += kPanel) {
       std::memcpy(to, rows.row(i) + e, kPanel * sizeof(float));
     }
-  }
-}
-
-/// Row i of the result is column i.
-LOCKSTEP_INLINE void transpose(Vector (&rows)[kVector]) {
-#pragma GCC unroll 8
-  for (int i = 0; i < 4; ++i) {
-    const Vector a = rows[i];
-    const Vector b = rows[i + 4];
-    rows[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
-    rows[i + 4] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
-  }
-#pragma GCC unroll 8
-  for (int k = 0; k < 4; ++k) {
-    const int i = k % 2 + k / 2 * 4;
-    const Vector a = rows[i];
-    const Vector b = rows[i + 2];
-    rows[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
-    rows[i + 2] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; i += 2) {
-    const Vector a = rows[i];
-    const Vector b = rows[i + 1];
-    rows[i] = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
-    rows[i + 1] = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
   }
 }
 
@@ -113,8 +84,8 @@ struct Target {
 };
 
 template <std::int64_t kRows>
-LOCKSTEP_INLINE void write_tile(const Left& left, std::int64_t first, const float* panel, std::int64_t depth,
-                                const Target& to, std::int64_t column) {
+LOCKSTEP_VECTOR_INLINE void write_tile(const Left& left, std::int64_t first, const float* panel, std::int64_t depth,
+                                       const Target& to, std::int64_t column) {
   Vector sums[kRows][kVectors] = {};
   const float* from = left.values + first * left.row_step;
   for (std::int64_t d = 0; d < depth; ++d) {
@@ -170,7 +141,7 @@ LOCKSTEP_VECTOR_KERNEL void multiply(const Left& left, const float* right, std::
   }
 }
 
-LOCKSTEP_INLINE float sum_of(Vector value) {
+LOCKSTEP_VECTOR_INLINE float sum_of(Vector value) {
   float sum = 0;
   for (std::int64_t i = 0; i < kVector; ++i) sum += value[i];
   return sum;

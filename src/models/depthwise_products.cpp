@@ -70,8 +70,7 @@ LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const flo
 #pragma GCC unroll 8
     for (std::int64_t t = 0; t < kTile; ++t) {
 #pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v)
-        sums[t][v] = *reinterpret_cast<const UnalignedVector*>(bias + v * kVector);
+      for (std::int64_t v = 0; v < kVectors; ++v) sums[t][v] = load(bias + v * kVector);
     }
     for (std::int64_t i = 0; i < kKernel; ++i) {
       const float* const row = rows[i] + first * kStride * kChannels;
@@ -80,11 +79,10 @@ LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const flo
       for (std::int64_t k = 0; k < kKernel; ++k) {
 #pragma GCC unroll 8
         for (std::int64_t v = 0; v < kVectors; ++v) {
-          const Vector factor = *reinterpret_cast<const UnalignedVector*>(factors + k * kChannels + v * kVector);
+          const Vector factor = load(factors + k * kChannels + v * kVector);
 #pragma GCC unroll 8
           for (std::int64_t t = 0; t < kTile; ++t) {
-            sums[t][v] +=
-                factor * *reinterpret_cast<const UnalignedVector*>(row + (t * kStride + k) * kChannels + v * kVector);
+            sums[t][v] += factor * load(row + (t * kStride + k) * kChannels + v * kVector);
           }
         }
       }
@@ -93,7 +91,7 @@ LOCKSTEP_VECTOR_KERNEL void write_output_row(const float* const* rows, const flo
     for (std::int64_t t = 0; t < count; ++t) {
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        *reinterpret_cast<UnalignedVector*>(to + (first + t) * channels + v * kVector) = sums[t][v];
+        store(sums[t][v], to + (first + t) * channels + v * kVector);
       }
     }
   }
@@ -155,7 +153,7 @@ LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& 
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      totals[k][v] = *reinterpret_cast<const UnalignedVector*>(sums + (k * kVectors + v) * kVector);
+      totals[k][v] = load(sums + (k * kVectors + v) * kVector);
     }
   }
   for (std::int64_t w = 0; w < product.out_width; ++w) {
@@ -168,8 +166,7 @@ LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& 
       if (!is_inside && (first + k < 0 || first + k >= product.width)) continue;
 #pragma GCC unroll 8
       for (std::int64_t v = 0; v < kVectors; ++v) {
-        totals[k][v] += *reinterpret_cast<const UnalignedVector*>(gradient + v * kVector) *
-                        *reinterpret_cast<const UnalignedVector*>(pixel + k * product.channels + v * kVector);
+        totals[k][v] += load(gradient + v * kVector) * load(pixel + k * product.channels + v * kVector);
       }
     }
   }
@@ -177,7 +174,7 @@ LOCKSTEP_VECTOR_KERNEL void add_row(const PatchProduct& product, const RowPair& 
   for (std::int64_t k = 0; k < kWidth; ++k) {
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
-      *reinterpret_cast<UnalignedVector*>(sums + (k * kVectors + v) * kVector) = totals[k][v];
+      store(totals[k][v], sums + (k * kVectors + v) * kVector);
     }
   }
 }

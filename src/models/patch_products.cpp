@@ -68,8 +68,7 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
       const std::int64_t column = panel + v * kVector;
       float* place = to + v * kVector;
       if (column >= end) {
-        for (std::int64_t m = 0; m < count; ++m, place += kTileColumns)
-          *reinterpret_cast<UnalignedVector*>(place) = Vector{};
+        for (std::int64_t m = 0; m < count; ++m, place += kTileColumns) store(Vector{}, place);
         continue;
       }
       const std::int64_t channel = column % product.channels;
@@ -80,8 +79,7 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
         const std::int64_t at = pixels[m].column + kw;
         const bool is_inside = row >= 0 && row < product.height && at >= 0 && at < product.width;
         const float* const from = pixels[m].image + (row * product.width + at) * product.channels + channel;
-        *reinterpret_cast<UnalignedVector*>(place) =
-            is_inside ? *reinterpret_cast<const UnalignedVector*>(from) : Vector{};
+        store(is_inside ? load(from) : Vector{}, place);
       }
     }
     to += count * kTileColumns;
@@ -90,13 +88,13 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
 
 /// Adds kTileRows x kTileColumns of the product of two panels.
 /// @param columns  of them that exist: whole vectors
-[[gnu::always_inline]] inline void add_tile(const float* left, const float* right, std::int64_t pixels, float* to,
-                                            std::int64_t stride, std::int64_t columns) {
+LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* to,
+                                     std::int64_t stride, std::int64_t columns) {
   Vector sums[kTileRows][kVectors] = {};
   for (std::int64_t m = 0; m < pixels; ++m) {
     Vector row[kVectors];
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = *reinterpret_cast<const UnalignedVector*>(right + v * kVector);
+    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = load(right + v * kVector);
 #pragma GCC unroll 8
     for (std::int64_t r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 8
@@ -110,7 +108,8 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
       if (v * kVector >= columns) continue;
-      *reinterpret_cast<UnalignedVector*>(to + r * stride + v * kVector) += sums[r][v];
+      float* const place = to + r * stride + v * kVector;
+      store(load(place) + sums[r][v], place);
     }
   }
 }

@@ -6,18 +6,48 @@
 
 #include "core/clones.hpp"
 
-/// Before a function of a kernel. What it calls must be inlined, or have this, too.
+/// Before a function of a kernel, and before those that it calls; those that pass vectors have the second one.
 #if defined(__x86_64__)
 #define LOCKSTEP_VECTOR_KERNEL [[gnu::target("avx2,fma")]]
 #else
 #define LOCKSTEP_VECTOR_KERNEL
 #endif
+#define LOCKSTEP_VECTOR_INLINE LOCKSTEP_VECTOR_KERNEL [[gnu::always_inline]] inline
 
 namespace lockstep::models {
 
 inline constexpr std::int64_t kVector = 8;
 using Vector [[gnu::vector_size(32)]] = float;
 using UnalignedVector [[gnu::vector_size(32), gnu::aligned(4), gnu::may_alias]] = float;
+
+LOCKSTEP_VECTOR_INLINE Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
+LOCKSTEP_VECTOR_INLINE void store(Vector value, float* to) { *reinterpret_cast<UnalignedVector*>(to) = value; }
+
+/// Row i of the result is column i.
+LOCKSTEP_VECTOR_INLINE void transpose(Vector (&rows)[kVector]) {
+#pragma GCC unroll 8
+  for (int i = 0; i < 4; ++i) {
+    const Vector a = rows[i];
+    const Vector b = rows[i + 4];
+    rows[i] = __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11);
+    rows[i + 4] = __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15);
+  }
+#pragma GCC unroll 8
+  for (int k = 0; k < 4; ++k) {
+    const int i = k % 2 + k / 2 * 4;
+    const Vector a = rows[i];
+    const Vector b = rows[i + 2];
+    rows[i] = __builtin_shufflevector(a, b, 0, 1, 8, 9, 4, 5, 12, 13);
+    rows[i + 2] = __builtin_shufflevector(a, b, 2, 3, 10, 11, 6, 7, 14, 15);
+  }
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; i += 2) {
+    const Vector a = rows[i];
+    const Vector b = rows[i + 1];
+    rows[i] = __builtin_shufflevector(a, b, 0, 8, 2, 10, 4, 12, 6, 14);
+    rows[i + 1] = __builtin_shufflevector(a, b, 1, 9, 3, 11, 5, 13, 7, 15);
+  }
+}
 
 /// Whether this processor can run the kernels.
 inline bool has_vector_kernels() {

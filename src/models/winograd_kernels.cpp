@@ -30,9 +30,6 @@ Tile tile_of(const WinogradTask& task, std::int64_t number) {
       .sample = row / task.tile_rows(), .row = row % task.tile_rows() * 2, .column = number % task.tile_columns() * 2};
 }
 
-[[gnu::always_inline]] inline Vector load(const float* from) { return *reinterpret_cast<const UnalignedVector*>(from); }
-[[gnu::always_inline]] inline void store(float* to, Vector value) { *reinterpret_cast<UnalignedVector*>(to) = value; }
-
 // --- the weight ---
 
 /// One kernel of each of kWinogradPanel lanes.
@@ -53,36 +50,22 @@ LOCKSTEP_VECTOR_KERNEL void transform_kernels(const float* const (&taps)[kTaps],
       float* const place = to + r * kReach * stride + v;
       const Vector outer = (rows[r][0] + rows[r][2]) * 0.5F;
       const Vector inner = rows[r][1] * 0.5F;
-      store(place, rows[r][0]);
-      store(place + stride, outer + inner);
-      store(place + 2 * stride, outer - inner);
-      store(place + 3 * stride, rows[r][2]);
+      store(rows[r][0], place);
+      store(outer + inner, place + stride);
+      store(outer - inner, place + 2 * stride);
+      store(rows[r][2], place + 3 * stride);
     }
   }
 }
 
 /// [8 rows][8], `stride` apart, as [8 columns][kWinogradPanel].
-LOCKSTEP_VECTOR_KERNEL void transpose(const float* from, std::int64_t stride, float* to) {
-  Vector pairs[kVector];
-  for (std::int64_t i = 0; i < kVector; i += 2) {
-    const Vector even = load(from + i * stride);
-    const Vector odd = load(from + (i + 1) * stride);
-    pairs[i] = __builtin_shufflevector(even, odd, 0, 8, 1, 9, 4, 12, 5, 13);
-    pairs[i + 1] = __builtin_shufflevector(even, odd, 2, 10, 3, 11, 6, 14, 7, 15);
-  }
-  Vector fours[kVector];  // columns c and c + 4 of 4 rows
-  for (std::int64_t half = 0; half < kVector; half += 4) {
-    for (std::int64_t i = 0; i < 2; ++i) {
-      const Vector upper = pairs[half + i];
-      const Vector lower = pairs[half + 2 + i];
-      fours[half + 2 * i] = __builtin_shufflevector(upper, lower, 0, 1, 8, 9, 4, 5, 12, 13);
-      fours[half + 2 * i + 1] = __builtin_shufflevector(upper, lower, 2, 3, 10, 11, 6, 7, 14, 15);
-    }
-  }
-  for (std::int64_t c = 0; c < 4; ++c) {
-    store(to + c * kWinogradPanel, __builtin_shufflevector(fours[c], fours[4 + c], 0, 1, 2, 3, 8, 9, 10, 11));
-    store(to + (4 + c) * kWinogradPanel, __builtin_shufflevector(fours[c], fours[4 + c], 4, 5, 6, 7, 12, 13, 14, 15));
-  }
+LOCKSTEP_VECTOR_KERNEL void write_transposed(const float* from, std::int64_t stride, float* to) {
+  Vector rows[kVector];
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < kVector; ++i) rows[i] = load(from + i * stride);
+  transpose(rows);
+#pragma GCC unroll 8
+  for (std::int64_t i = 0; i < kVector; ++i) store(rows[i], to + i * kWinogradPanel);
 }
 
 /// @param weight  [outputs, 3, 3, channels]
@@ -93,8 +76,8 @@ void write_panel(const float* weight, std::int64_t outputs, std::int64_t channel
     for (std::int64_t tap = 0; tap < kTaps; ++tap) {
       for (std::int64_t o = 0; o < kWinogradPanel; o += kVector) {
         const float* const from = weight + ((panel * kWinogradPanel + o) * kTaps + tap) * channels + c;
-        transpose(from, kTaps * channels, transposed[tap][0] + o);
-        transpose(from + kVector, kTaps * channels, transposed[tap][kVector] + o);
+        write_transposed(from, kTaps * channels, transposed[tap][0] + o);
+        write_transposed(from + kVector, kTaps * channels, transposed[tap][kVector] + o);
       }
     }
     for (std::int64_t i = 0; i < kWinogradPanel; ++i) {
@@ -172,10 +155,10 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
       float* place = to + layout.place(t, c - begin);
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
-        store(place, rows[i][0] - rows[i][2]);
-        store(place + stride, rows[i][1] + rows[i][2]);
-        store(place + 2 * stride, rows[i][2] - rows[i][1]);
-        store(place + 3 * stride, rows[i][1] - rows[i][3]);
+        store(rows[i][0] - rows[i][2], place);
+        store(rows[i][1] + rows[i][2], place + stride);
+        store(rows[i][2] - rows[i][1], place + 2 * stride);
+        store(rows[i][1] - rows[i][3], place + 3 * stride);
       }
     }
   }
@@ -184,8 +167,8 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
 /// kRows x kWinogradPanel of a product of matrices.
 /// @param left   kRows rows of `length` numbers
 /// @param right  [length][kWinogradPanel]
-[[gnu::always_inline]] inline void write_product(const float* left, const float* right, std::int64_t length, float* to,
-                                                 std::int64_t stride) {
+LOCKSTEP_VECTOR_INLINE void write_product(const float* left, const float* right, std::int64_t length, float* to,
+                                          std::int64_t stride) {
   Vector sums[kRows][kVectors] = {};
   for (std::int64_t k = 0; k < length; ++k, right += kWinogradPanel) {
     Vector row[kVectors];
@@ -200,7 +183,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) store(to + r * stride + v * kVector, sums[r][v]);
+    for (std::int64_t v = 0; v < kVectors; ++v) store(sums[r][v], to + r * stride + v * kVector);
   }
 }
 
@@ -250,7 +233,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_products(const WinogradTask& task, std::in
           Vector value = pixels[j];
           if (task.residual != nullptr) value += load(task.residual + place);
           if (task.has_relu) value = value < 0 ? Vector{} : value;  // NaN stays
-          store(result + place, value);
+          store(value, result + place);
         }
       }
     }
@@ -285,10 +268,10 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
       float* place = to + layout.place(t, o);
 #pragma GCC unroll 4
       for (std::int64_t i = 0; i < kReach; ++i, place += kReach * stride) {
-        store(place, rows[i][0]);
-        store(place + stride, rows[i][0] + rows[i][1]);
-        store(place + 2 * stride, rows[i][0] - rows[i][1]);
-        store(place + 3 * stride, -rows[i][1]);
+        store(rows[i][0], place);
+        store(rows[i][0] + rows[i][1], place + stride);
+        store(rows[i][0] - rows[i][1], place + 2 * stride);
+        store(-rows[i][1], place + 3 * stride);
       }
     }
   }
@@ -296,8 +279,8 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
 
 /// Adds kSummedRows x kWinogradPanel of a product of matrices.
 /// @param left, right  [length][kWinogradPanel], of which the rows begin at `left`
-[[gnu::always_inline]] inline void add_product(const float* left, const float* right, std::int64_t length, float* to,
-                                               std::int64_t stride) {
+LOCKSTEP_VECTOR_INLINE void add_product(const float* left, const float* right, std::int64_t length, float* to,
+                                        std::int64_t stride) {
   Vector sums[kSummedRows][kVectors] = {};
   for (std::int64_t k = 0; k < length; ++k, left += kWinogradPanel, right += kWinogradPanel) {
     Vector row[kVectors];
@@ -314,7 +297,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
 #pragma GCC unroll 8
     for (std::int64_t v = 0; v < kVectors; ++v) {
       float* const place = to + r * stride + v * kVector;
-      store(place, load(place) + sums[r][v]);
+      store(load(place) + sums[r][v], place);
     }
   }
 }
@@ -329,6 +312,32 @@ LOCKSTEP_VECTOR_KERNEL void add_products(std::int64_t count, std::int64_t output
         const float* const left =
             gradients + (position * outputs + o / kWinogradPanel * kWinogradPanel) * kSummedTiles + o % kWinogradPanel;
         add_product(left, right, count, to + (position * outputs + o) * channels + c, channels);
+      }
+    }
+  }
+}
+
+LOCKSTEP_VECTOR_KERNEL void transform_sums(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
+                                           std::int64_t stride) {
+  const std::int64_t distance = outputs * channels;
+  for (std::int64_t o = 0; o < outputs; ++o) {
+    for (std::int64_t c = 0; c < channels; c += kVector) {
+      const float* const from = sums + o * channels + c;
+      float* const taps = to + o * kTaps * stride + c;
+      Vector rows[3][kReach];
+      for (std::int64_t j = 0; j < kReach; ++j) {
+        const Vector first_inner = load(from + (kReach + j) * distance) * 0.5F;
+        const Vector second_inner = load(from + (2 * kReach + j) * distance) * 0.5F;
+        rows[0][j] = load(from + j * distance) + (first_inner + second_inner);
+        rows[1][j] = first_inner - second_inner;
+        rows[2][j] = (first_inner + second_inner) + load(from + (3 * kReach + j) * distance);
+      }
+      for (std::int64_t i = 0; i < 3; ++i) {
+        const Vector first_inner = rows[i][1] * 0.5F;
+        const Vector second_inner = rows[i][2] * 0.5F;
+        store(rows[i][0] + (first_inner + second_inner), taps + (3 * i) * stride);
+        store(first_inner - second_inner, taps + (3 * i + 1) * stride);
+        store((first_inner + second_inner) + rows[i][3], taps + (3 * i + 2) * stride);
       }
     }
   }
@@ -355,30 +364,9 @@ void add_winograd_tiles(const WinogradTask& task, const float* gradients, std::i
   add_products(count, task.outputs, end - begin, left, right, sums);
 }
 
-LOCKSTEP_VECTOR_KERNEL void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels,
-                                                float* to, std::int64_t stride) {
-  const std::int64_t distance = outputs * channels;
-  for (std::int64_t o = 0; o < outputs; ++o) {
-    for (std::int64_t c = 0; c < channels; c += kVector) {
-      const float* const from = sums + o * channels + c;
-      float* const taps = to + o * kTaps * stride + c;
-      Vector rows[3][kReach];
-      for (std::int64_t j = 0; j < kReach; ++j) {
-        const Vector first_inner = load(from + (kReach + j) * distance) * 0.5F;
-        const Vector second_inner = load(from + (2 * kReach + j) * distance) * 0.5F;
-        rows[0][j] = load(from + j * distance) + (first_inner + second_inner);
-        rows[1][j] = first_inner - second_inner;
-        rows[2][j] = (first_inner + second_inner) + load(from + (3 * kReach + j) * distance);
-      }
-      for (std::int64_t i = 0; i < 3; ++i) {
-        const Vector first_inner = rows[i][1] * 0.5F;
-        const Vector second_inner = rows[i][2] * 0.5F;
-        store(taps + (3 * i) * stride, rows[i][0] + (first_inner + second_inner));
-        store(taps + (3 * i + 1) * stride, first_inner - second_inner);
-        store(taps + (3 * i + 2) * stride, (first_inner + second_inner) + rows[i][3]);
-      }
-    }
-  }
+void write_winograd_taps(const float* sums, std::int64_t outputs, std::int64_t channels, float* to,
+                         std::int64_t stride) {
+  transform_sums(sums, outputs, channels, to, stride);
 }
 
 }  // namespace lockstep::models
