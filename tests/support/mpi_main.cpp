@@ -8,6 +8,7 @@
 #include <string>
 #include <unistd.h>
 
+#include "support/sampling.hpp"
 #include "support/verdict.hpp"
 
 namespace {
@@ -41,6 +42,7 @@ int main(int argc, char** argv) {
   int rank = 0;
   MPI_Comm_rank(MPI_COMM_WORLD, &rank);
   ::testing::InitGoogleTest(&argc, argv);
+  lockstep::testing::draw_cases(::testing::UnitTest::GetInstance()->total_test_count());
   if (rank != 0) {
     auto& listeners = ::testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
 #include <string>
 
-// Long tests run all of their cases with `tools/test --long`, and a sample of them otherwise.
+// Long tests run all of their cases with `tools/test --long`, and a sample of them otherwise. Programs with many cases
+// run a part of them in the short form.
 namespace lockstep::testing {
 
 /// Whether `tools/test --long` runs.
@@ -23,6 +25,22 @@ inline std::uint64_t test_seed() {
 /// Whether a case belongs to the sample, which has one of `of` cases with successive numbers.
 inline bool is_sampled(std::uint64_t number, std::uint64_t of) {
   return is_long_run() || (number + test_seed()) % of == 0;
+}
+
+/// Called before a test program runs its `cases` cases. With LOCKSTEP_TEST_SAMPLE=1, which the short form of tools/test
+/// sets, it runs one of `share` of its cases, where LOCKSTEP_TEST_DRAW is "number/share". Under mpirun, each number of
+/// ranks has another number, so that each case runs on one of them. A filter is not narrowed.
+inline void draw_cases(int cases) {
+  const char* const is_sample = std::getenv("LOCKSTEP_TEST_SAMPLE");
+  const char* const draw = std::getenv("LOCKSTEP_TEST_DRAW");
+  if (is_sample == nullptr || draw == nullptr || std::getenv("GTEST_FILTER") != nullptr) return;
+  char* rest = nullptr;
+  const std::uint64_t number = std::strtoull(draw, &rest, 10);
+  const std::uint64_t wanted = *rest == '/' ? std::strtoull(rest + 1, nullptr, 10) : 1;
+  const std::uint64_t share = std::min<std::uint64_t>(wanted, static_cast<std::uint64_t>(cases));
+  if (share < 2) return;
+  setenv("GTEST_TOTAL_SHARDS", std::to_string(share).c_str(), 1);
+  setenv("GTEST_SHARD_INDEX", std::to_string((test_seed() + number) % share).c_str(), 1);
 }
 
 }  // namespace lockstep::testing

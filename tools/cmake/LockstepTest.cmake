@@ -15,15 +15,19 @@ function(lockstep_quick_build)
 endfunction()
 
 # lockstep_test(<name> [TORCH] [TIMED] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...]
-#               [TIMEOUT <s>])
+#               [TIMEOUT <s>] [SHARE <n>])
 # One binary. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
 # namespace that has the name of the file. TIMED: it measures time, so it is optimized as programs are. Without RANKS it
-# runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ...
+# runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ... The short form of tools/test runs
+# one of <n> cases, and with RANKS each case on one of the numbers of ranks.
 # Exit code 77 means that every case was skipped; the test's output names the cases.
 function(lockstep_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT" "SOURCES;LIBS;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT;SHARE" "SOURCES;LIBS;RANKS;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
+  endif()
+  if(NOT arg_SHARE)
+    set(arg_SHARE 1)
   endif()
   add_executable(${name} ${arg_SOURCES})
   list(LENGTH arg_SOURCES files)
@@ -48,19 +52,25 @@ function(lockstep_test name)
   endif()
   if(NOT arg_RANKS)
     add_test(NAME ${name} COMMAND ${name})
-    _lockstep_test_properties(${name} 1 ${arg_TIMEOUT} "${arg_LABELS}")
+    _lockstep_test_properties(${name} 1 ${arg_TIMEOUT} "${arg_LABELS}" "0/${arg_SHARE}")
   endif()
   math(EXPR mpi_timeout "${arg_TIMEOUT} - 5")
+  list(LENGTH arg_RANKS share)
+  if("reference" IN_LIST arg_LABELS)
+    set(share 1) # the numbers are those of one number of ranks
+  endif()
+  set(number 0)
   foreach(ranks IN LISTS arg_RANKS)
     if(ranks IN_LIST lockstep_test_ranks)
       add_test(NAME ${name}.np${ranks} COMMAND ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} --timeout ${mpi_timeout} -np
                                                ${ranks} $<TARGET_FILE:${name}>)
-      _lockstep_test_properties(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${arg_LABELS}")
+      _lockstep_test_properties(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${arg_LABELS}" "${number}/${share}")
     endif()
+    math(EXPR number "${number} + 1")
   endforeach()
 endfunction()
 
-function(_lockstep_test_properties test ranks timeout labels)
+function(_lockstep_test_properties test ranks timeout labels draw)
   if(ranks GREATER lockstep_cores)
     set(ranks ${lockstep_cores})
   endif()
@@ -72,5 +82,5 @@ function(_lockstep_test_properties test ranks timeout labels)
                SKIP_RETURN_CODE 77
                ENVIRONMENT "OMP_NUM_THREADS=1;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;\
 LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR};\
-LOCKSTEP_MPIRUN=${LOCKSTEP_MPIRUN};LOCKSTEP_MPIRUN_FLAGS=${LOCKSTEP_MPIRUN_FLAGS}")
+LOCKSTEP_MPIRUN=${LOCKSTEP_MPIRUN};LOCKSTEP_MPIRUN_FLAGS=${LOCKSTEP_MPIRUN_FLAGS};LOCKSTEP_TEST_DRAW=${draw}")
 endfunction()
