@@ -14,9 +14,8 @@ namespace lockstep::models {
 namespace {
 
 constexpr std::int64_t kTaps = 9;
-constexpr std::int64_t kReach = 4;           // pixels that a tile reads, of each direction
-constexpr std::int64_t kWinogradTiles = 48;  // whose numbers of one position stay in the caches
-constexpr std::int64_t kRows = 6;            // of the left matrix in registers
+constexpr std::int64_t kReach = 4;  // pixels that a tile reads, of each direction
+constexpr std::int64_t kRows = 6;   // of the left matrix in registers
 constexpr std::int64_t kVectors = kWinogradPanel / kVector;
 constexpr std::int64_t kSummedRows = 4;  // which divides kWinogradPanel
 
