@@ -91,18 +91,7 @@ LOCKSTEP_VECTOR_KERNEL void pack_patches(const PatchProduct& product, const Pixe
 LOCKSTEP_VECTOR_INLINE void add_tile(const float* left, const float* right, std::int64_t pixels, float* to,
                                      std::int64_t stride, std::int64_t columns) {
   Vector sums[kTileRows][kVectors] = {};
-  for (std::int64_t m = 0; m < pixels; ++m) {
-    Vector row[kVectors];
-#pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = load(right + v * kVector);
-#pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kTileRows; ++r) {
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += left[r] * row[v];
-    }
-    left += kTileRows;
-    right += kTileColumns;
-  }
+  add_product(left, 1, kTileRows, right, pixels, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 8

@@ -49,6 +49,24 @@ LOCKSTEP_VECTOR_INLINE void transpose(Vector (&rows)[kVector]) {
   }
 }
 
+/// Adds a product of matrices to sums that stay in registers.
+/// @param left   element (r, k) is left[r * row_step + k * depth_step]
+/// @param right  [depth][kVectors * kVector]
+template <std::int64_t kRows, std::int64_t kVectors>
+LOCKSTEP_VECTOR_INLINE void add_product(const float* left, std::int64_t row_step, std::int64_t depth_step,
+                                        const float* right, std::int64_t depth, Vector (&sums)[kRows][kVectors]) {
+  for (std::int64_t k = 0; k < depth; ++k, left += depth_step, right += kVectors * kVector) {
+    Vector row[kVectors];
+#pragma GCC unroll 8
+    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = load(right + v * kVector);
+#pragma GCC unroll 8
+    for (std::int64_t r = 0; r < kRows; ++r) {
+#pragma GCC unroll 8
+      for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += left[r * row_step] * row[v];
+    }
+  }
+}
+
 /// Whether this processor can run the kernels.
 inline bool has_vector_kernels() {
 #if defined(__x86_64__)

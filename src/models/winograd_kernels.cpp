@@ -169,16 +169,7 @@ LOCKSTEP_VECTOR_KERNEL void transform_images(const WinogradTask& task, std::int6
 LOCKSTEP_VECTOR_INLINE void write_product(const float* left, const float* right, std::int64_t length, float* to,
                                           std::int64_t stride) {
   Vector sums[kRows][kVectors] = {};
-  for (std::int64_t k = 0; k < length; ++k, right += kWinogradPanel) {
-    Vector row[kVectors];
-#pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = load(right + v * kVector);
-#pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kRows; ++r) {
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += left[r * length + k] * row[v];
-    }
-  }
+  add_product(left, length, 1, right, length, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kRows; ++r) {
 #pragma GCC unroll 8
@@ -278,19 +269,10 @@ LOCKSTEP_VECTOR_KERNEL void transform_gradients(const WinogradTask& task, const 
 
 /// Adds kSummedRows x kWinogradPanel of a product of matrices.
 /// @param left, right  [length][kWinogradPanel], of which the rows begin at `left`
-LOCKSTEP_VECTOR_INLINE void add_product(const float* left, const float* right, std::int64_t length, float* to,
-                                        std::int64_t stride) {
+LOCKSTEP_VECTOR_INLINE void add_sums(const float* left, const float* right, std::int64_t length, float* to,
+                                     std::int64_t stride) {
   Vector sums[kSummedRows][kVectors] = {};
-  for (std::int64_t k = 0; k < length; ++k, left += kWinogradPanel, right += kWinogradPanel) {
-    Vector row[kVectors];
-#pragma GCC unroll 8
-    for (std::int64_t v = 0; v < kVectors; ++v) row[v] = load(right + v * kVector);
-#pragma GCC unroll 8
-    for (std::int64_t r = 0; r < kSummedRows; ++r) {
-#pragma GCC unroll 8
-      for (std::int64_t v = 0; v < kVectors; ++v) sums[r][v] += left[r] * row[v];
-    }
-  }
+  add_product(left, 1, kWinogradPanel, right, length, sums);
 #pragma GCC unroll 8
   for (std::int64_t r = 0; r < kSummedRows; ++r) {
 #pragma GCC unroll 8
@@ -310,7 +292,7 @@ LOCKSTEP_VECTOR_KERNEL void add_products(std::int64_t count, std::int64_t output
       for (std::int64_t o = 0; o < outputs; o += kSummedRows) {
         const float* const left =
             gradients + (position * outputs + o / kWinogradPanel * kWinogradPanel) * kSummedTiles + o % kWinogradPanel;
-        add_product(left, right, count, to + (position * outputs + o) * channels + c, channels);
+        add_sums(left, right, count, to + (position * outputs + o) * channels + c, channels);
       }
     }
   }
