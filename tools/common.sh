@@ -20,6 +20,23 @@ use_build_folder() {
   cmake_options=("$@")
 }
 
+# folder_of GIVEN PART DEFAULT: GIVEN unless it is empty, else PART in LOCKSTEP_SHARED, else DEFAULT. Relative paths
+# count from the source root. tests/support/folders.cpp does the same for tests.
+folder_of() {
+  local folder=${1:-${LOCKSTEP_SHARED:+$LOCKSTEP_SHARED/$2}}
+  folder=${folder:-$3}
+  [[ $folder == /* ]] || folder=$root/$folder
+  printf '%s' "$folder"
+}
+
+# Golden files, sample data and the programs that the benchmarks compare with.
+# shellcheck disable=SC2034 # for the tools
+golden=$(folder_of "${LOCKSTEP_GOLDEN:-}" reference tests/golden)
+# shellcheck disable=SC2034
+samples=$(folder_of "${LOCKSTEP_DATA:-}" data tests/data)
+# shellcheck disable=SC2034
+peers=$(folder_of "" peers tools/bench/peers)
+
 say() { printf '%s: %s\n' "$me" "$*" >&2; }
 
 # die EXIT_CODE MESSAGE

@@ -15,8 +15,8 @@
 
 namespace lockstep::testing::reference {
 
-/// The file of a path below reference/data.
-inline std::filesystem::path data_path(const std::string& path) { return root() / "data" / path; }
+/// The file of a path in the topic.
+inline std::filesystem::path data_path(const std::string& path) { return golden("data/" + path); }
 
 /// uint8 pixels [height, width, channels] of an .npy file.
 inline data::Image load_image(const std::string& path) {

@@ -6,6 +6,8 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
+#include <map>
 
 #include "support/reference.hpp"
 #include "support/temporary_folder.hpp"
@@ -18,6 +20,10 @@ namespace fs = std::filesystem;
 class ReferenceHarnessTest : public ::testing::Test {
  protected:
   void SetUp() override {
+    for (const char* name : kVariables) {
+      if (const char* const value = std::getenv(name)) before_[name] = value;
+      unsetenv(name);
+    }
     setenv("LOCKSTEP_SHARED", shared_.c_str(), 1);
     fs::create_directories(shared_ / "reference");
   }
@@ -63,8 +69,16 @@ class ReferenceHarnessTest : public ::testing::Test {
     fs::create_directories(shared_ / "tests/reference");
     std::ofstream(shared_ / "tests/reference/pending.txt") << lines;
   }
-  void TearDown() override { unsetenv("LOCKSTEP_SOURCE_DIR"); }
+  void TearDown() override {
+    for (const char* name : kVariables) {
+      unsetenv(name);
+      if (before_.contains(name)) setenv(name, before_.at(name).c_str(), 1);
+    }
+  }
 
+  static constexpr const char* kVariables[] = {"LOCKSTEP_SOURCE_DIR", "LOCKSTEP_SHARED", "LOCKSTEP_GOLDEN",
+                                               "LOCKSTEP_DATA", "LOCKSTEP_BINARY_DIR"};
+  std::map<std::string, std::string> before_;
   TemporaryFolder folder_;
   fs::path shared_ = folder_.path();
 };
@@ -220,13 +234,56 @@ TEST_F(ReferenceHarnessTest, CoverageNamesPendingLinesThatMatchNothing) {
   }
 }
 
-TEST_F(ReferenceHarnessTest, ARelativePathCountsFromTheSourceRoot) {
+TEST_F(ReferenceHarnessTest, TheMoreSpecificVariableNamesTheFolder) {
   setenv("LOCKSTEP_SOURCE_DIR", shared_.c_str(), 1);
-  setenv("LOCKSTEP_SHARED", "data", 1);
-  EXPECT_EQ(root(), shared_ / "data/reference");
-  unsetenv("LOCKSTEP_SHARED");
-  EXPECT_EQ(root(), shared_ / "../shared/reference");
-  unsetenv("LOCKSTEP_SOURCE_DIR");
+  setenv("LOCKSTEP_SHARED", "both", 1);  // a relative path counts from the source root
+  EXPECT_EQ(golden_folder(), shared_ / "both/reference");
+  EXPECT_EQ(sample_data("photos"), shared_ / "both/data/photos");
+  setenv("LOCKSTEP_GOLDEN", "golden", 1);
+  setenv("LOCKSTEP_DATA", "/samples", 1);
+  EXPECT_EQ(golden_folder(), shared_ / "golden");
+  EXPECT_EQ(sample_data("photos"), "/samples/photos");
+  for (const char* name : {"LOCKSTEP_SHARED", "LOCKSTEP_GOLDEN", "LOCKSTEP_DATA"}) unsetenv(name);
+  EXPECT_EQ(golden_folder(), shared_ / "tests/golden");
+  EXPECT_EQ(sample_data("photos"), shared_ / "tests/data/photos");
+}
+
+TEST_F(ReferenceHarnessTest, APendingFileMayBeAbsentUnlessTheFolderIsComplete) {
+  write("other/lists.json", R"({"source": "x", "arrays": 1})");
+  const auto report = [&](const std::string& line) {
+    write_pending(line + "\n");
+    return report_of([] { check_coverage({"other"}); });
+  };
+  EXPECT_CONTAINS(report("other/gone.json"), "the file or folder does not exist");
+  setenv("LOCKSTEP_GOLDEN", (shared_ / "reference").c_str(), 1);
+  EXPECT_EQ(report("other/gone.json"), "");
+  EXPECT_CONTAINS(report("other/lists.json#tables"), "'other/lists.json#tables': the file has no such field");
+}
+
+TEST_F(ReferenceHarnessTest, APackedFileIsReadAsTheFile) {
+  setenv("LOCKSTEP_BINARY_DIR", (shared_ / "build").c_str(), 1);
+  write("made_up/known.json", file_with(R"([{"name": "one", "value": 2.0}])"));
+  write("made_up/files/a/packed.bin", "some bytes");
+  write("made_up/files/plain.bin", "other bytes");
+  const std::string folder = (shared_ / "reference/made_up").string();
+  ASSERT_EQ(std::system(("gzip '" + folder + "/known.json' '" + folder + "/files/a/packed.bin'").c_str()), 0);
+  EXPECT_CONTAINS(run(), R"(made_up/known.json, case 0 "one")");
+  EXPECT_EQ(folder_.read("reference/made_up/files/a/packed.bin"), "");
+  const auto text_of = [](const fs::path& path) {
+    std::ifstream file(path);
+    return std::string(std::istreambuf_iterator<char>(file), {});
+  };
+  const fs::path packed = golden("made_up/files/a/packed.bin");
+  EXPECT_EQ(packed.filename(), "packed.bin");
+  EXPECT_EQ(text_of(packed), "some bytes");
+  EXPECT_EQ(text_of(golden("made_up/files") / "a/packed.bin"), "some bytes");
+  EXPECT_EQ(text_of(golden("made_up/files") / "plain.bin"), "other bytes");
+  EXPECT_EQ(golden("made_up/files/plain.bin"), shared_ / "reference/made_up/files/plain.bin");
+  write("made_up/new.json", "{}");
+  ASSERT_EQ(std::system(("gzip '" + folder + "/new.json'").c_str()), 0);
+  EXPECT_CONTAINS(run(), "made_up/new.json: no test knows this file");
+  write("made_up/cut.json.gz", text_of(folder + "/known.json.gz").substr(0, 40));
+  EXPECT_THROW(load("made_up/cut.json"), std::runtime_error);
 }
 
 TEST(ReferenceNumbersTest, AreRoundedToTheirType) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <regex>
 #include <stdexcept>
 
 #include "checkpoints/interop/name_map.hpp"
@@ -13,6 +14,23 @@ std::string comma_list(const std::vector<std::int64_t>& values) {
   std::string text;
   for (const std::int64_t value : values) text += (text.empty() ? "" : ",") + std::to_string(value);
   return text;
+}
+
+struct Stages {
+  std::vector<std::int64_t> widths;
+  std::vector<std::int64_t> depths;
+};
+
+/// The stages of torchvision's "[CNBlockConfig(width,next width,depth), ...]".
+Stages stages_of(const std::string& what) {
+  const std::regex stage(R"(CNBlockConfig\((\d+),\w+,(\d+)\))");
+  Stages stages;
+  for (std::sregex_iterator i(what.begin(), what.end(), stage); i != std::sregex_iterator(); ++i) {
+    stages.widths.push_back(std::stoll((*i)[1]));
+    stages.depths.push_back(std::stoll((*i)[2]));
+  }
+  if (stages.widths.empty()) throw std::runtime_error("no CNBlockConfig(width,next width,depth) in: " + what);
+  return stages;
 }
 
 }  // namespace
@@ -35,7 +53,8 @@ std::vector<StateEntry> torchvision_convnext_state(const std::vector<StateEntry>
 GoldenModel convnet_model(const Json& one_case) {
   const std::string name = one_case.at("name");
   if (name == "convnext_torchvision") {
-    return {.keys = {{"name", "convnext"}, {"depths", "1,2,1"}, {"widths", "16,32,48"}},
+    const auto [widths, depths] = stages_of(one_case.at("what"));
+    return {.keys = {{"name", "convnext"}, {"depths", comma_list(depths)}, {"widths", comma_list(widths)}},
             .task = task_of(one_case),
             .public_state = torchvision_convnext_state};
   }
@@ -48,7 +67,9 @@ GoldenModel convnet_model(const Json& one_case) {
   }
   const bool is_mobile = name.starts_with("mobilenet") || name.starts_with("efficientnet");
   if (is_mobile) {
-    return {.keys = {{"name", name}, {"head_dropout", "0"}, {"drop_path", "0"}}, .task = task_of(one_case)};
+    const Json factor = options_of(one_case).value("width_mult", Json(1));
+    return {.keys = {{"name", name}, {"width_mult", factor.dump()}, {"head_dropout", "0"}, {"drop_path", "0"}},
+            .task = task_of(one_case)};
   }
   throw std::runtime_error("no model for " + name);
 }
@@ -61,7 +82,9 @@ GoldenModel unet_model(const Json& one_case) {
             .task = task_of(one_case)};
   }
   const bool is_bilinear = name.find("bilinear") != std::string::npos;
-  return {.keys = {{"name", "unet"}, {"width", "8"}, {"up", is_bilinear ? "bilinear" : "transposed"}},
+  return {.keys = {{"name", "unet"},
+                   {"width", options_of(one_case).at("width").dump()},
+                   {"up", is_bilinear ? "bilinear" : "transposed"}},
           .task = task_of(one_case)};
 }
 

@@ -52,7 +52,7 @@ void check(const std::string& name, const Json& stored) {
 
 TEST(ReferenceOutlines, PublicModelsInFullSize) {
   const std::string path = "models/state_dicts.json";
-  if (!std::filesystem::exists(root() / path)) GTEST_SKIP() << "no reference data for models";
+  if (!std::filesystem::exists(golden(path))) GTEST_SKIP() << "no reference data for models";
   const Json file = load(path);
   std::size_t checked = 0;
   for (const auto& [name, stored] : file.at("models").items()) {

@@ -13,7 +13,7 @@ namespace lockstep::testing::reference {
 namespace models_resnet_test {
 
 TEST(ReferenceResNet, ZeroResiduals) {
-  if (!std::filesystem::exists(root() / "models/resnet.json")) GTEST_SKIP() << "no reference data for models";
+  if (!std::filesystem::exists(golden("models/resnet.json"))) GTEST_SKIP() << "no reference data for models";
   Section keys = Section::with_defaults("model", models::model_keys());
   keys.set("name", "resnet50", "test");
   keys.set("zero_init_residual", "true", "test");

@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <regex>
 #include <span>
 #include <sstream>
 #include <string>
@@ -89,6 +90,14 @@ std::string list_text(const Json& stored) {
   return text.str();
 }
 
+/// The field, or the factor in the text "cross entropy + 0.5 dice"; empty for other losses.
+std::string dice_weight_of(const Json& one_case) {
+  if (one_case.contains("dice_weight")) return one_case.at("dice_weight").dump();
+  std::smatch found;
+  const std::string how = one_case.value("how", "");
+  return std::regex_search(how, found, std::regex(R"(\+ ([0-9.]+) dice)")) ? found[1].str() : "";
+}
+
 at::Tensor distilled_loss(const Json& one_case, const Section& loss, const Task& task, const at::Tensor& logits,
                           const at::Tensor& target) {
   const auto teacher = [&](const batch::Batch&) { return doubles(one_case.at("teacher")); };
@@ -99,7 +108,7 @@ at::Tensor distilled_loss(const Json& one_case, const Section& loss, const Task&
 void run_loss(const Json& one_case) {
   require_known_fields(
       one_case, {"name", "logits", "label_smoothing", "class_weights", "pos_weight", "alpha", "gamma", "delta", "beta",
-                 "smooth", "how", "target", "loss", "gradient", "teacher", "temperature"});
+                 "smooth", "dice_weight", "how", "target", "loss", "gradient", "teacher", "temperature"});
   const std::string name = one_case.at("name");
   const at::Tensor logits = formula(one_case.at("logits")).requires_grad_();
   const LossOfCase row = loss_of_case(name);
@@ -111,11 +120,13 @@ void run_loss(const Json& one_case) {
   for (const char* key : {"class_weights", "pos_weight"}) {
     if (one_case.contains(key)) loss.set(key, list_text(one_case.at(key)), "test");
   }
-  if (name == "pixels_plus_dice") loss.set("dice_weight", "0.5", "test");
+  if (const std::string weight = dice_weight_of(one_case); !weight.empty()) loss.set("dice_weight", weight, "test");
   const Task task{.classes = logits.size(1), .kind = row.kind};
   at::Tensor target = target_of(one_case.at("target"), logits.size(1));
-  if (name == "soft_targets_weights_smoothing") {  // train.mix smooths such targets
-    target = target * 0.9 + 0.1 / static_cast<double>(logits.size(1));
+  if (one_case.at("target").contains("soft") &&
+      one_case.contains("label_smoothing")) {  // train.mix smooths such targets
+    const double smoothing = one_case.at("label_smoothing");
+    target = target * (1 - smoothing) + smoothing / static_cast<double>(logits.size(1));
   }
   const at::Tensor value = one_case.contains("teacher") ? distilled_loss(one_case, loss, task, logits, target)
                                                         : models::make_loss(loss, task)(logits, target, true);
@@ -131,7 +142,8 @@ TEST(ReferenceModels, Files) {
        golden_models("convnets.json", convnet_model),
        // of ModelFiles
        {.file = "files.json",
-        .extra_fields = {"salt", "files", "resnet", "vit", "resized_pos_embed", "adapt_first_convolution"}},
+        .extra_fields = {"salt", "files", "resnet", "vit", "image_size", "num_heads", "resized_pos_embed",
+                         "adapt_first_convolution"}},
        golden_models("resnet.json", resnet_model, {"zero_init_residual"}),
        // of ReferenceOutlines
        {.file = "state_dicts.json", .extra_fields = {"models", "listings"}},

@@ -39,7 +39,7 @@ void check_archive(const std::string& name, const Json& expected, const at::Tens
   SCOPED_TRACE(name);
   require_known_fields(expected, {"parameters", "buffers", "eval_output", "train_losses", "eval_output_after",
                                   "running_mean_after", "num_batches_tracked_after"});
-  const auto model = load_model(root() / "models/torchscript" / name);
+  const auto model = load_model(golden("models/torchscript/" + name));
   EXPECT_EQ(names_of(model->named_parameters()), expected.at("parameters").get<std::vector<std::string>>());
   EXPECT_EQ(names_of(model->named_buffers()), expected.at("buffers").get<std::vector<std::string>>());
   model->eval();
@@ -74,11 +74,10 @@ TEST(ReferenceTorchScript, TrainsAsInPython) {
 }
 
 TEST(ReferenceTorchScript, TracedAndScriptedMlp) {
-  const std::filesystem::path folder = root() / "interop/models";
-  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no reference data for interop";
+  if (!std::filesystem::is_directory(root() / "interop/models")) GTEST_SKIP() << "no reference data for interop";
   const Json file = load("interop/models/torchscript.expected.json");
-  const auto traced = load_model(folder / "mlp_traced.pt");
-  const auto scripted = load_model(folder / "mlp_scripted.pt");
+  const auto traced = load_model(golden("interop/models/mlp_traced.pt"));
+  const auto scripted = load_model(golden("interop/models/mlp_scripted.pt"));
   for (std::size_t i = 0; i < file.at("inputs").size(); ++i) {
     const at::Tensor input = floats(file.at("inputs")[i]);
     expect_equal(traced->forward(input), file.at("traced")[i], 1e-5, "traced");
@@ -88,7 +87,7 @@ TEST(ReferenceTorchScript, TracedAndScriptedMlp) {
 
 TEST(ReferenceTorchScript, ParametersAndFloatingPointBuffersAreConverted) {
   if (!std::filesystem::is_directory(root() / "models")) GTEST_SKIP() << "no reference data for models";
-  const auto model = load_model(root() / "models/torchscript/scripted.pt", at::kDouble);
+  const auto model = load_model(golden("models/torchscript/scripted.pt"), at::kDouble);
   for (const at::Tensor& parameter : model->parameters()) EXPECT_EQ(parameter.scalar_type(), at::kDouble);
   EXPECT_EQ(model->named_buffers()["features.1.running_var"].scalar_type(), at::kDouble);
   EXPECT_EQ(model->named_buffers()["features.1.num_batches_tracked"].scalar_type(), at::kLong);

@@ -46,7 +46,7 @@ GoldenModel torchvision_model(const Json& one_case) {
 }
 
 TEST(ReferenceVit, PositionsForOtherGrids) {
-  if (!std::filesystem::exists(root() / "models/vit.json")) GTEST_SKIP() << "no reference data for models";
+  if (!std::filesystem::exists(golden("models/vit.json"))) GTEST_SKIP() << "no reference data for models";
   const Json document = load("models/vit.json");
   const std::string salt = document.at("salt");
   for (const Json& entry : document.at("position_embedding_resize")) {
@@ -75,7 +75,7 @@ TEST(ReferenceVit, PositionsForOtherGrids) {
 }
 
 TEST(ReferenceVit, DropPathRates) {
-  if (!std::filesystem::exists(root() / "models/vit.json")) GTEST_SKIP() << "no reference data for models";
+  if (!std::filesystem::exists(golden("models/vit.json"))) GTEST_SKIP() << "no reference data for models";
   for (const Json& entry : load("models/vit.json").at("drop_path")) {
     expect_close(models::drop_path_rates(entry.at("rate"), entry.at("depth")), entry.at("rates"), {.absolute = 1e-7},
                  "rates");  // which are float32 there

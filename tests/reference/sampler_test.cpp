@@ -233,8 +233,7 @@ TEST(ReferenceTest, EveryListOfSamplesIsThatOfTheOtherLibraries) {
 
 /// timm's RepeatAugSampler, as far as an epoch of repeated_order reaches.
 TEST(ReferenceTest, RepeatedAugmentation) {
-  if (!std::filesystem::is_regular_file(root() / "data/repeated_augmentation.json"))
-    GTEST_SKIP() << "no reference data";
+  if (!std::filesystem::exists(golden("data/repeated_augmentation.json"))) GTEST_SKIP() << "no reference data";
   const Json document = load("data/repeated_augmentation.json");
   for (const Json& one_case : document.at("cases")) {
     require_known_fields(one_case, {"length", "world_size", "repeats", "selected_round", "epoch", "permutation",

@@ -207,7 +207,15 @@ TEST_F(ScheduleFacts, TrapsAreNone) {
   const Json& overrun = misc.at("onecycle_overrun");
   const std::vector<double> lr = overrun.at("lr");
   const std::int64_t total = overrun.at("total_steps");
-  const Json args = {{"eta_max", *std::max_element(lr.begin(), lr.end())}, {"total_steps", total}};
+  // Without the field `args`, they follow from the rates, as long as one of them is the highest of the curve.
+  const auto peak = std::max_element(lr.begin(), lr.begin() + total);
+  const double steps_up = static_cast<double>(peak - lr.begin()) + 1;
+  const double last = lr.at(static_cast<std::size_t>(total) - 1);
+  const Json args = overrun.value("args", Json{{"eta_max", *peak},
+                                               {"total_steps", total},
+                                               {"pct_start", steps_up / static_cast<double>(total)},
+                                               {"div_factor", *peak / lr.front()},
+                                               {"final_div_factor", lr.front() / last}});
   const Rules cycle = mmengine_rules(Json::array({Json{{"class", "OneCycleLR"}, {"args", args}}}), 1, "step");
   const auto one_cycle = schedule::parse(cycle, {.total_steps = total}, "reference");
   for (std::int64_t step = 0; step < total; ++step) EXPECT_NEAR(one_cycle.value(step), lr.at(step), 1e-12);

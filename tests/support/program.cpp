@@ -104,12 +104,6 @@ exit $code
   return outcome;
 }
 
-fs::path shared_folder() {
-  fs::path folder = environment("LOCKSTEP_SHARED", "../shared");
-  if (folder.is_relative()) folder = fs::path(environment("LOCKSTEP_SOURCE_DIR", ".")) / folder;
-  return fs::is_directory(folder) ? folder : fs::path();
-}
-
 std::vector<std::string> error_lines(const std::string& output) {
   std::vector<std::string> errors;
   std::istringstream lines(output);

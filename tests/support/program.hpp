@@ -33,9 +33,6 @@ std::string ckpt_program();
 /// The words `mpirun <flags> -np N`.
 std::string mpirun_command(int ranks);
 
-/// The files of the shared folder (LOCKSTEP_SHARED), or an empty path where it is not.
-std::filesystem::path shared_folder();
-
 /// The lines of a program's output that report an error.
 std::vector<std::string> error_lines(const std::string& output);
 

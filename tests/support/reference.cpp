@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 #include <fstream>
 #include <iostream>
 #include <limits>
@@ -18,11 +17,6 @@ namespace lockstep::testing::reference {
 namespace {
 
 namespace fs = std::filesystem;
-
-fs::path source_root() {
-  const char* const given = std::getenv("LOCKSTEP_SOURCE_DIR");
-  return given != nullptr && *given != '\0' ? given : LOCKSTEP_SOURCE_DIR;
-}
 
 constexpr const char* kPendingFile = "tests/reference/pending.txt";
 
@@ -63,7 +57,9 @@ std::vector<PendingLine> read_pending() {
 std::vector<std::string> json_files_in(const fs::path& folder) {
   std::vector<std::string> names;
   for (const auto& entry : fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink)) {
-    if (entry.path().extension() == ".json") names.push_back(fs::relative(entry.path(), folder).generic_string());
+    fs::path name = fs::relative(entry.path(), folder);
+    if (name.extension() == ".gz") name.replace_extension();
+    if (name.extension() == ".json") names.push_back(name.generic_string());
   }
   std::sort(names.begin(), names.end());
   return names;
@@ -121,10 +117,11 @@ bool is_left_out(const std::vector<PendingLine>& pending, const std::string& pat
   return is_left_out;
 }
 
-/// What is wrong with a line; empty if nothing is. A variant of the reference may leave out whole topics.
+/// What is wrong with a line; empty if nothing is. A variant of the reference may leave out whole topics, and the
+/// clone's own files come with the tests that read them.
 std::string fault_of(const PendingLine& line, const std::vector<PendingLine>& pending) {
   if (!fs::is_directory(root() / line.topic())) return "";
-  if (!fs::exists(root() / line.path)) return "the file or folder does not exist";
+  if (!fs::exists(golden(line.path))) return is_golden_folder_complete() ? "the file or folder does not exist" : "";
   if (line.part.empty()) return "";
   if (is_file_pending(pending, line.path)) return "another line lists the whole file";
   const Json document = load(line.path);
@@ -210,20 +207,12 @@ double rounded(double value, const std::string& dtype) {
 
 }  // namespace
 
-fs::path root() {
-  const char* const given = std::getenv("LOCKSTEP_SHARED");
-  const fs::path shared = given != nullptr && *given != '\0' ? given : "../shared";
-  return source_root() / shared / "reference";  // an absolute `shared` replaces what stands before it
-}
-
 Json load(const std::string& path) {
-  const fs::path full_path = root() / path;
-  std::ifstream file(full_path);
-  if (!file) throw std::runtime_error("cannot read " + full_path.string());
+  const std::string text = read_golden(path);
   try {
-    return Json::parse(file);
+    return Json::parse(text);
   } catch (const Json::exception& error) {
-    throw std::runtime_error(full_path.string() + " is malformed: " + error.what());
+    throw std::runtime_error((root() / path).string() + " is malformed: " + error.what());
   }
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Tests against stored results of other libraries: every case of every JSON file under $LOCKSTEP_SHARED/reference, so
-// that other files of the same format can be put in their place. Topics and files that no test knows fail by name.
+// Tests against stored results of other libraries: every case of every JSON file in the folder of golden
+// files, so that other files of the same format can be put in their place. Topics and files that no test knows fail by
+// name.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -10,6 +11,8 @@
 #include <functional>
 #include <string>
 #include <vector>
+
+#include "support/folders.hpp"
 
 namespace lockstep::testing::reference {
 
@@ -25,9 +28,9 @@ struct Handler {
   std::function<void(const Json& one_case)> run = {};
 };
 
-/// The folder `reference`: below LOCKSTEP_SHARED, by default ../shared, a relative path counting from the source root.
-std::filesystem::path root();
-/// The file at `path` below root().
+/// The folder of golden files.
+inline std::filesystem::path root() { return golden_folder(); }
+/// The golden file at `path`, which may be packed.
 /// @throws std::runtime_error  unreadable or malformed, naming it
 Json load(const std::string& path);
 
@@ -38,8 +41,8 @@ void run_topic(const std::string& topic, const std::vector<Handler>& handlers);
 /// Prints its name if so, because a test then skips it. run_topic itself skips pending fields and elements of `cases`.
 bool is_pending(const std::string& file, const std::string& entry);
 /// Fails by name each topic folder that is not among `handled` and holds a file that is not pending as a whole. Fails
-/// also each line of pending.txt that names a file, field or entry that does not exist, unless its whole topic is
-/// absent.
+/// also each line of pending.txt that names a field or entry that does not exist. A file or folder may be absent with
+/// its whole topic, and unless the folder of golden files is complete.
 void check_coverage(const std::vector<std::string>& handled);
 
 /// @throws std::runtime_error  `object` has a field that is not among `known`: a case of an unknown kind

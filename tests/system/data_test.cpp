@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "report/metrics_reader.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -152,11 +153,10 @@ TEST_F(DataCommandTest, SourcesWithoutImageFiles) {
 }
 
 TEST_F(DataCommandTest, Photographs) {
-  const std::filesystem::path shared = testing::shared_folder();
-  if (shared.empty()) GTEST_SKIP() << "LOCKSTEP_SHARED is not set";
-  const nlohmann::json facts =
-      json_of("--check --data.name=folder --data.cache=off --data.path=" + (shared / "data" / "photos").string());
-  // data/photos/README.md: 12 classes, 100 and 30 patches of each, 44 to 80 pixels wide, every twentieth a PNG.
+  const std::filesystem::path photos = testing::sample_data("photos");
+  if (!std::filesystem::is_directory(photos)) GTEST_SKIP() << "there is no " << photos;
+  const nlohmann::json facts = json_of("--check --data.name=folder --data.cache=off --data.path=" + photos.string());
+  // photos/README.md: 12 classes, 100 and 30 patches of each, 44 to 80 pixels wide, every twentieth a PNG.
   EXPECT_EQ(facts["class_names"].size(), 12U);
   EXPECT_EQ(facts["splits"]["train"]["images_of_class"], nlohmann::json(std::vector<int>(12, 100)));
   EXPECT_EQ(facts["splits"]["val"]["images_of_class"], nlohmann::json(std::vector<int>(12, 30)));
@@ -165,7 +165,7 @@ TEST_F(DataCommandTest, Photographs) {
   EXPECT_EQ(facts["splits"]["train"]["formats"]["PNG"], 60);
   EXPECT_EQ(facts["splits"]["train"]["formats"]["JPEG"], 1140);
   std::uintmax_t bytes = 0;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(shared / "data" / "photos" / "train")) {
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(photos / "train")) {
     if (entry.is_regular_file()) bytes += entry.file_size();
   }
   EXPECT_EQ(facts["splits"]["train"]["bytes"], bytes);

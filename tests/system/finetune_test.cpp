@@ -10,6 +10,7 @@
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -22,8 +23,8 @@ using testing::run_ranks;
 class FinetuneTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    const fs::path photos = testing::shared_folder() / "data/photos";
-    if (!fs::is_directory(photos)) GTEST_SKIP() << "no shared data: photos";
+    const fs::path photos = testing::sample_data("photos");
+    if (!fs::is_directory(photos)) GTEST_SKIP() << "there is no " << photos;
     std::vector<std::string> classes;
     for (const auto& entry : fs::directory_iterator(photos / "train")) classes.push_back(entry.path().filename());
     std::sort(classes.begin(), classes.end());

@@ -10,6 +10,7 @@
 #include <random>
 #include <sys/stat.h>
 
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -63,7 +64,7 @@ class CaseWriter {
     write_folders();
     write_cifar();
     write_images();
-    write_shared();
+    write_golden();
   }
 
   std::vector<Case> take() { return std::move(cases_); }
@@ -305,14 +306,13 @@ class CaseWriter {
     image("a good image", "x.ppm", ppm(7), {}, Verdict::accept);
   }
 
-  /// The files of the shared folder with a verdict, and good images of it that are damaged by drawn numbers.
-  void write_shared() {
-    const fs::path shared = testing::shared_folder() / "reference/data";
-    if (!fs::is_directory(shared / "malformed")) return;
-    const auto document = nlohmann::json::parse(testing::read_file(shared / "malformed.json"));
+  /// The golden files with a verdict, and good golden images that are damaged by drawn numbers.
+  void write_golden() {
+    if (!fs::is_directory(testing::golden("data/malformed"))) return;
+    const auto document = nlohmann::json::parse(testing::read_golden("data/malformed.json"));
     for (const auto& entry : document.at("verdicts")) {
       const std::string source = entry.at("source");
-      const std::string path = shared / entry.at("file").get<std::string>();
+      const std::string path = testing::golden("data/" + entry.at("file").get<std::string>());
       const auto words = entry.at("message_names").get<std::vector<std::string>>();
       const std::string verdict = entry.at("verdict");
       const std::size_t before = cases_.size();
@@ -333,7 +333,7 @@ class CaseWriter {
                               : verdict == "either" ? Verdict::either
                                                     : Verdict::refuse;
     }
-    write_damaged(shared / "images");
+    write_damaged(testing::golden("data/images"));
   }
 
   void write_damaged(const fs::path& images) {

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "report/metrics_reader.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -24,10 +25,7 @@ constexpr std::int64_t kLastStep = 14;
 // by more than 6e-4 without the stored state of the optimizer.
 constexpr double kTolerance = 1e-4;
 
-fs::path data_folder() {
-  const char* const source = std::getenv("LOCKSTEP_SOURCE_DIR");
-  return fs::path(source != nullptr ? source : ".") / "tests/data/checkpoints";
-}
+fs::path data_folder() { return testing::source_root() / "tests/data/checkpoints"; }
 
 /// What expected.txt says.
 struct Expected {

@@ -9,6 +9,7 @@
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -36,10 +37,10 @@ std::string differences(const std::string& a, const std::string& b) {
 class PhotosTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::is_directory(photos())) GTEST_SKIP() << "no shared data: photos";
+    if (!fs::is_directory(photos())) GTEST_SKIP() << "there is no " << photos();
   }
 
-  static fs::path photos() { return testing::shared_folder() / "data/photos"; }
+  static fs::path photos() { return testing::sample_data("photos"); }
   std::string with_photos() const {
     return recipe() + "--data.path=" + photos().string() + " --data.cache=" + folder_.path("cache") + " ";
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "report/metrics_reader.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -27,8 +28,8 @@ std::vector<std::string> recipes_for_folders() {
 }
 
 TEST(RecipesTest, TakeTwoStepsOnPhotographs) {
-  const fs::path photos = testing::shared_folder() / "data/photos";
-  if (!fs::is_directory(photos)) GTEST_SKIP() << "no shared data: photos";
+  const fs::path photos = testing::sample_data("photos");
+  if (!fs::is_directory(photos)) GTEST_SKIP() << "there is no " << photos;
   const testing::TemporaryFolder folder;
   const std::vector<std::string> recipes = recipes_for_folders();
   EXPECT_GE(recipes.size(), 5U);

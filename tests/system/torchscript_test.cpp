@@ -8,6 +8,7 @@
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
 #include "support/archives.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -27,10 +28,10 @@ std::string model(const fs::path& file) { return "--model.name=torchscript --mod
 class TorchScriptTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (!fs::exists(archive())) GTEST_SKIP() << "no shared data: torchscript";
+    if (!fs::exists(archive())) GTEST_SKIP() << "there is no " << archive();
   }
 
-  static fs::path archive() { return testing::shared_folder() / "reference/models/torchscript/scripted.pt"; }
+  static fs::path archive() { return testing::golden("models/torchscript/scripted.pt"); }
   std::string run_dir(const std::string& name) const { return "--run.dir=" + folder_.path(name) + " "; }
   Outcome train(int ranks, const std::string& run, int steps, const std::string& more) const {
     return run_ranks(ranks, kData + more + run_dir(run) + "--train.max_steps=" + std::to_string(steps), 120);
@@ -108,9 +109,8 @@ TEST_F(TorchScriptTest, BadFilesHaveOneSentence) {
   std::string damaged = whole;
   damaged[whole.find("data/0") + 200] ^= 1;
   testing::write_file(folder_.path("damaged.pt"), damaged);
-  const auto shared = testing::shared_folder() / "reference/models/files";
   const std::vector<fs::path> files = {folder_.path("missing.pt"), folder_.path("text.pt"), folder_.path("short.pt"),
-                                       folder_.path("damaged.pt"), shared / "resnet_plain.pth"};
+                                       folder_.path("damaged.pt"), testing::golden("models/files/resnet_plain.pth")};
   for (const fs::path& file : files) {
     const Outcome outcome = train(2, "bad", 1, model(file));
     EXPECT_TRUE(outcome.exit_code == 2 || outcome.exit_code == 4) << file << outcome.output;

@@ -5,6 +5,7 @@
 
 #include "checkpoints/store/store.hpp"
 #include "report/metrics_reader.hpp"
+#include "support/folders.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -161,8 +162,8 @@ TEST(TrainTest, H5lsAndH5pyReadACheckpoint) {
 }
 
 TEST(TrainTest, MnistFromIdxFiles) {
-  const fs::path data = testing::shared_folder() / "data" / "mnist10k";
-  if (testing::shared_folder().empty() || !fs::exists(data)) GTEST_SKIP() << "no mnist10k";
+  const fs::path data = testing::sample_data("mnist10k");
+  if (!fs::exists(data)) GTEST_SKIP() << "there is no " << data;
   const testing::TemporaryFolder folder;
   const std::string epochs = testing::is_long_run() ? "" : "--train.max_epochs=2 ";
   const Outcome outcome = run_ranks(
@@ -173,8 +174,8 @@ TEST(TrainTest, MnistFromIdxFiles) {
 }
 
 TEST(TrainTest, GptOnTinyShakespeare) {
-  const fs::path text = testing::shared_folder() / "data" / "tinyshakespeare" / "input.txt";
-  if (testing::shared_folder().empty() || !fs::exists(text)) GTEST_SKIP() << "no tinyshakespeare";
+  const fs::path text = testing::sample_data("tinyshakespeare/input.txt");
+  if (!fs::exists(text)) GTEST_SKIP() << "there is no " << text;
   const testing::TemporaryFolder folder;
   const bool is_long = testing::is_long_run();
   // The short form stops the same run early: 150 of 2000 steps lead well below the 3.3 of letter frequencies.

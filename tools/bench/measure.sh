@@ -2,10 +2,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # What the benches and tools/same_speed share; sourced after common.sh.
 
-# shellcheck disable=SC2154 # root comes from common.sh
-shared=${LOCKSTEP_SHARED:-$root/../shared}
-[[ $shared == /* ]] || shared=$root/$shared
-
 now() { date +%s.%N; }
 load() { cut -d' ' -f1-3 /proc/loadavg; }
 
@@ -35,13 +31,14 @@ mlp_steps() {
 }
 
 # mnist_run EPOCHS
+# shellcheck disable=SC2154 # samples comes from common.sh
 mnist_run() {
-  printf '%s\n' --data.name=idx --data.path="$shared/data/mnist10k" --model.name=mlp --model.hidden=512 \
+  printf '%s\n' --data.name=idx --data.path="$samples/mnist10k" --model.name=mlp --model.hidden=512 \
     --train.global_batch_size=64 --train.max_epochs="$1" --optim.name=adamw --optim.lr=0.001
 }
 
 # gpt_run CONFIGURATION
-gpt_run() { printf '%s\n' --config="$1" --data.path="$shared/data/tinyshakespeare/input.txt"; }
+gpt_run() { printf '%s\n' --config="$1" --data.path="$samples/tinyshakespeare/input.txt"; }
 
 # loop_pairs PAIRS BLOCK RANKS: of bench_loop
 loop_pairs() {

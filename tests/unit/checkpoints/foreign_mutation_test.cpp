@@ -6,6 +6,7 @@
 #include <random>
 
 #include "foreign_support.hpp"
+#include "support/folders.hpp"
 
 namespace lockstep::checkpoints {
 namespace foreign_mutation_test {
@@ -55,9 +56,9 @@ std::vector<std::string> good_files(const TemporaryFolder& directory) {
     files.push_back(directory / ("good" + suffix));
     write_foreign(files.back(), *export_kind_of(files.back()), arrays, {{"note", "metadata"}});
   }
-  const std::filesystem::path golden = testing::shared_folder() / "reference/interop";
   for (const char* name : {"dtypes.safetensors", "dtypes.pt", "views.pt", "objects.pt", "optimizer_adam.pt"}) {
-    if (std::filesystem::exists(golden / name)) files.push_back((golden / name).string());
+    const std::filesystem::path golden = testing::golden(std::string("interop/") + name);
+    if (std::filesystem::exists(golden)) files.push_back(golden.string());
   }
   return files;
 }

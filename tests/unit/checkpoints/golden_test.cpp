@@ -2,11 +2,12 @@
 // A stored file of every version of the format: they must stay readable forever.
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "support.hpp"
+#include "support/folders.hpp"
 
 namespace lockstep::checkpoints {
 namespace golden_test {
 
-std::string golden(const std::string& name) { return std::string(LOCKSTEP_GOLDEN_FOLDER) + "/" + name; }
+std::string stored(const std::string& name) { return testing::source_root() / "tests/data/checkpoints" / name; }
 
 /// What version1.h5 was written from, by write_part.
 Archive content_of_version_1() {
@@ -37,10 +38,10 @@ TEST(GoldenTest, Version1) {
     write_part(folder, 12, content_of_version_1(), {});
     return;
   }
-  const Archive archive = read(golden("version1.h5"));
+  const Archive archive = read(stored("version1.h5"));
   EXPECT_TRUE(same(content_of_version_1(), archive));
   EXPECT_EQ(archive.first_path_of("/model/params/tied"), "/model/params/w");
-  const CheckpointIndex contents = read_checkpoint_index(golden("version1.h5"));
+  const CheckpointIndex contents = read_checkpoint_index(stored("version1.h5"));
   EXPECT_EQ(contents.step, 12);
   EXPECT_EQ(contents.arrays.front().path, "/model/params/w");
   EXPECT_EQ(contents.arrays.front().statistics.mean, -0.5);  // of 1 -2 3 -4 5 -6

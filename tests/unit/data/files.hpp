@@ -45,13 +45,4 @@ inline batch::Batch get(const Dataset& dataset, const std::vector<std::int64_t>&
   return dataset.get(draws_of(indices));
 }
 
-/// A folder of the shared data, or "" where this machine has none. A relative path counts from the source root.
-inline std::string shared_data(const std::string& name) {
-  const char* source = std::getenv("LOCKSTEP_SOURCE_DIR");
-  const char* shared = std::getenv("LOCKSTEP_SHARED");
-  const std::filesystem::path root = source != nullptr ? source : ".";
-  const std::filesystem::path folder = root / (shared != nullptr ? shared : "../shared") / "data" / name;
-  return std::filesystem::exists(folder) ? folder.string() : "";
-}
-
 }  // namespace lockstep::data

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "files.hpp"
+#include "support/folders.hpp"
 
 namespace lockstep::data {
 namespace idx_test {
@@ -226,9 +227,9 @@ TEST_F(IdxTest, RefusesSplitsOfDifferentShape) {
                 ": its training images are 1 x 2 x 3 (channels x height x width), but those of t10k are 1 x 3 x 2");
 }
 
-TEST(SharedDataTest, MnistIsRead) {
-  const std::string path = shared_data("mnist10k");
-  if (path.empty()) GTEST_SKIP() << "no mnist10k in LOCKSTEP_SHARED";
+TEST(SampleDataTest, MnistIsRead) {
+  const std::string path = testing::sample_data("mnist10k");
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "there is no " << path;
   const Splits mnist = open_with({{"name", "idx"}, {"path", path}});
   EXPECT_EQ(mnist.train->size(), 8000);
   EXPECT_EQ(mnist.val->size(), 2000);

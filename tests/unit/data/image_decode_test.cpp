@@ -10,6 +10,7 @@
 #include "data/image/decode.hpp"
 #include "data/image/geometry.hpp"
 #include "reference/arrays.hpp"
+#include "support/folders.hpp"
 #include "support/reference.hpp"
 #include "unit/data/jpeg_writer.hpp"
 
@@ -101,7 +102,7 @@ TEST(ImageDecode, PartsOfReducedImagesAreThoseOfACompleteDecoding) {
 }
 
 TEST(ImageDecode, PartsOfGoldenFilesAreThoseOfACompleteDecoding) {
-  const fs::path folder = testing::reference::root() / "data/images";
+  const fs::path folder = testing::golden("data/images");
   if (!fs::is_directory(folder)) GTEST_SKIP() << "no reference data in " << folder;
   random::Sequence random(3, random::Stream::user, 1);
   Workspace workspace;

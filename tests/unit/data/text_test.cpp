@@ -3,6 +3,7 @@
 #include <map>
 
 #include "files.hpp"
+#include "support/folders.hpp"
 
 namespace lockstep::data {
 namespace text_test {
@@ -93,10 +94,10 @@ TEST_F(TextTest, AMissingFileIsNamedWithItsKey) {
             folder.path() + ": is not a file; check data.path");
 }
 
-TEST(SharedDataTest, TinyShakespeareIsRead) {
-  const std::string folder = shared_data("tinyshakespeare");
-  if (folder.empty()) GTEST_SKIP() << "no tinyshakespeare in LOCKSTEP_SHARED";
-  const Splits text = open_text(folder + "/input.txt", "64");
+TEST(SampleDataTest, TinyShakespeareIsRead) {
+  const std::string file = testing::sample_data("tinyshakespeare/input.txt");
+  if (!std::filesystem::exists(file)) GTEST_SKIP() << "there is no " << file;
+  const Splits text = open_text(file, "64");
   EXPECT_EQ(text.train->task().classes, 65);
   EXPECT_EQ(text.train->size(), 1003854 - 64);
   EXPECT_EQ(text.val->size(), (111540 - 1 + 63) / 64);
