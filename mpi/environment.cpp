@@ -93,7 +93,7 @@ Environment::Environment(int* argc, char*** argv) {
   check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check(MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   if (provided < MPI_THREAD_MULTIPLE) {
-    refuse("this MPI library does not support MPI_THREAD_MULTIPLE; use an Open MPI that was built with thread support");
+    refuse("this MPI library does not support MPI_THREAD_MULTIPLE; use one that was built with thread support");
   }
   int world_size = 0;
   check(MPI_Comm_size(MPI_COMM_WORLD, &world_size), "MPI_Comm_size");

@@ -6,6 +6,9 @@
 #include <string>
 #include <unistd.h>
 
+#include "core/launchers.hpp"
+#include "mpi/open_mpi.hpp"
+
 namespace lockstep::mpi {
 
 namespace {
@@ -39,8 +42,18 @@ int largest_of(const std::string& list) {
 /// Whether the launcher gave each rank processors of its own, so that a narrow mask does not mean crowding.
 bool is_bound(const Variables& variables) {
   const std::string slurm = value_of(variables, "SLURM_CPU_BIND_TYPE");
-  return value_of(variables, "OMPI_MCA_orte_bound_at_launch") == "1" || (!slurm.empty() && slurm != "none");
+  return is_bound_by_open_mpi(variables) || (!slurm.empty() && slurm != "none");
 }
+
+/// The number of ranks that mpirun started on this host, as text; empty if mpirun did not start this process.
+std::string local_size_of(const Variables& variables) {
+  for (const char* name : kLocalSizeVariables) {
+    if (const std::string size = value_of(variables, name); !size.empty()) return size;
+  }
+  return "";
+}
+
+bool is_under_mpirun(const Variables& variables) { return !local_size_of(variables).empty(); }
 
 /// Whether this process is a task of an srun step, not the batch script or the shell of an allocation, whose steps
 /// slurm numbers from 2^32 downwards where it sets the variable at all.
@@ -65,28 +78,23 @@ Variables current_variables() {
 }
 
 int ranks_on_host(const Variables& variables) {
-  const std::string local_size = value_of(variables, "OMPI_COMM_WORLD_LOCAL_SIZE");
+  const std::string local_size = local_size_of(variables);
   if (!local_size.empty()) return std::atoi(local_size.c_str());
   return is_step_task(variables) ? largest_of(value_of(variables, "SLURM_STEP_TASKS_PER_NODE")) : 0;
 }
 
 Variables start_settings(const Variables& variables, const HostFacts& host) {
-  Variables settings;
-  const bool is_transport_chosen = has_any(variables, {"OMPI_MCA_pml", "OMPI_MCA_btl", "OMPI_MCA_mtl"});
-  if (!is_transport_chosen && !host.has_fabric) settings["OMPI_MCA_pml"] = "ob1";
   const bool is_oversubscribed = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
-  if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
-    settings["OMPI_MCA_mpi_yield_when_idle"] = "1";
-  return settings;
+  return open_mpi_parameters(variables, is_oversubscribed, host.has_fabric);
 }
 
 std::string launcher_of(const Variables& variables) {
-  if (has_any(variables, {"OMPI_COMM_WORLD_SIZE"})) return "mpirun";
+  if (is_under_mpirun(variables)) return "mpirun";
   return is_step_task(variables) ? "srun" : "none";
 }
 
 std::string launch_fault(const Variables& variables, int world_size) {
-  if (!is_step_task(variables) || has_any(variables, {"OMPI_COMM_WORLD_SIZE"})) return "";
+  if (!is_step_task(variables) || is_under_mpirun(variables)) return "";
   const std::string tasks = first_of(variables, "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS");
   if (std::atoi(tasks.c_str()) <= 1 || world_size > 1) return "";
   // Before MPI_Init nothing but the lack of any line to the process manager is proof.
@@ -100,7 +108,7 @@ std::optional<SlurmJob> slurm_job_of(const Variables& variables) {
   SlurmJob job{.id = first_of(variables, "SLURM_JOB_ID", "SLURM_JOBID")};
   if (job.id.empty() || job.id.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
   job.restarts = std::atoi(value_of(variables, "SLURM_RESTART_COUNT").c_str());
-  job.is_step_task = is_step_task(variables) && !has_any(variables, {"OMPI_COMM_WORLD_SIZE"});
+  job.is_step_task = is_step_task(variables) && !is_under_mpirun(variables);
   const double end = std::atof(value_of(variables, "SLURM_JOB_END_TIME").c_str());
   if (end > 0) job.end = end;
   return job;

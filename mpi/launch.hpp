@@ -23,8 +23,7 @@ struct HostFacts {
   int cpus = 1;             ///< processors in this rank's affinity mask
 };
 
-/// The Open MPI settings to make before MPI_Init: a fast start where only shared memory and TCP can be used anyway, and
-/// waits that yield when ranks outnumber processors. Never contains a variable that is set already.
+/// The parameters of Open MPI to set before MPI_Init: see open_mpi_parameters.
 Variables start_settings(const Variables& variables, const HostFacts& host);
 
 /// What started this program: "mpirun", also inside of a slurm job; "srun"; or "none": by itself, one rank.

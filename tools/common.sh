@@ -49,7 +49,14 @@ die() {
 print_usage() { sed -n '3,/^[^#]/ s/^# \{0,1\}//p' "$0"; }
 
 # setting NAME: a setting of Makefile.inc, as CMake sees it: -D of the build tree, else the environment, else the file.
+# If that is `auto`, what CMake found.
 setting() {
+  local value
+  value=$(stated_setting "$1")
+  if [[ $value == auto ]]; then sed -n "s/^$1 = //p" "$build/lockstep.mk"; else printf '%s' "$value"; fi
+}
+
+stated_setting() {
   local cached
   if cached=$(grep -m1 "^$1:[A-Z]*=" "$build/CMakeCache.txt" 2>/dev/null); then
     printf '%s' "${cached#*=}"

@@ -6,6 +6,7 @@
 #include <spdlog/sinks/basic_file_sink.h>
 #include <spdlog/sinks/stdout_sinks.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
@@ -16,6 +17,8 @@
 #include <mutex>
 #include <unistd.h>
 #include <utility>
+
+#include "core/launchers.hpp"
 
 namespace lockstep::log {
 
@@ -162,7 +165,8 @@ void status(const std::string& line) {
 
 bool stdout_is_terminal() {
   if (::isatty(STDOUT_FILENO) != 1) return false;
-  const bool is_under_mpirun = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr;
+  const bool is_under_mpirun = std::any_of(kLocalSizeVariables.begin(), kLocalSizeVariables.end(),
+                                           [](const char* name) { return std::getenv(name) != nullptr; });
   return !is_under_mpirun || is_terminal("/proc/" + std::to_string(::getppid()) + "/fd/1");
 }
 

@@ -17,8 +17,8 @@ namespace lockstep::trainer {
 
 namespace {
 
-constexpr std::array<std::string_view, 6> kPrefixes = {"OMPI_MCA_", "SLURM_JOB", "SLURM_N",
-                                                       "OMP_",      "MKL_",      "LOCKSTEP_"};
+constexpr std::array<std::string_view, 7> kPrefixes = {"OMPI_MCA_", "MPIR_CVAR_", "SLURM_JOB", "SLURM_N",
+                                                       "OMP_",      "MKL_",       "LOCKSTEP_"};
 
 bool is_told(std::string_view variable) {
   return std::any_of(kPrefixes.begin(), kPrefixes.end(),

@@ -82,8 +82,9 @@ Outcome run_ranks(int ranks, const std::string& arguments, double limit_s, const
   write_file(script, "#!/bin/bash\n" + trainer_program() + R"sh( "$@"
 code=$?
 cd "$(dirname "$0")"
-echo $code >$OMPI_COMM_WORLD_RANK.part
-mv $OMPI_COMM_WORLD_RANK.part $OMPI_COMM_WORLD_RANK.code
+rank=${OMPI_COMM_WORLD_RANK:-$PMI_RANK} # Open MPI; MPICH
+echo $code >$rank.part
+mv $rank.part $rank.code
 for i in {1..30}; do
   (($(ls *.code | wc -l) < )sh" +
                          std::to_string(ranks) + R"sh()) || break

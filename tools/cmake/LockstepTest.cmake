@@ -54,7 +54,6 @@ function(lockstep_test name)
     add_test(NAME ${name} COMMAND ${name})
     _lockstep_test_properties(${name} 1 ${arg_TIMEOUT} "${arg_LABELS}" "0/${arg_SHARE}")
   endif()
-  math(EXPR mpi_timeout "${arg_TIMEOUT} - 5")
   list(LENGTH arg_RANKS share)
   if("reference" IN_LIST arg_LABELS)
     set(share 1) # the numbers are those of one number of ranks
@@ -62,8 +61,8 @@ function(lockstep_test name)
   set(number 0)
   foreach(ranks IN LISTS arg_RANKS)
     if(ranks IN_LIST lockstep_test_ranks)
-      add_test(NAME ${name}.np${ranks} COMMAND ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} --timeout ${mpi_timeout} -np
-                                               ${ranks} $<TARGET_FILE:${name}>)
+      add_test(NAME ${name}.np${ranks} COMMAND ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} -np ${ranks}
+                                               $<TARGET_FILE:${name}>)
       _lockstep_test_properties(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${arg_LABELS}" "${number}/${share}")
     endif()
     math(EXPR number "${number} + 1")
@@ -71,6 +70,7 @@ function(lockstep_test name)
 endfunction()
 
 function(_lockstep_test_properties test ranks timeout labels draw)
+  math(EXPR mpi_timeout "${timeout} - 5") # so that mpirun ends its ranks
   if(ranks GREATER lockstep_cores)
     set(ranks ${lockstep_cores})
   endif()
@@ -82,5 +82,6 @@ function(_lockstep_test_properties test ranks timeout labels draw)
                SKIP_RETURN_CODE 77
                ENVIRONMENT "OMP_NUM_THREADS=1;OMPI_ALLOW_RUN_AS_ROOT=1;OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1;\
 LOCKSTEP_SOURCE_DIR=${PROJECT_SOURCE_DIR};LOCKSTEP_BINARY_DIR=${PROJECT_BINARY_DIR};\
-LOCKSTEP_MPIRUN=${LOCKSTEP_MPIRUN};LOCKSTEP_MPIRUN_FLAGS=${LOCKSTEP_MPIRUN_FLAGS};LOCKSTEP_TEST_DRAW=${draw}")
+LOCKSTEP_MPIRUN=${LOCKSTEP_MPIRUN};LOCKSTEP_MPIRUN_FLAGS=${LOCKSTEP_MPIRUN_FLAGS};LOCKSTEP_TEST_DRAW=${draw};\
+MPIEXEC_TIMEOUT=${mpi_timeout}")
 endfunction()

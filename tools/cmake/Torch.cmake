@@ -14,11 +14,15 @@ endif()
 find_library(TORCH_CPU_LIB torch_cpu PATHS ${TORCH_ROOT}/lib NO_DEFAULT_PATH NO_CACHE REQUIRED)
 find_library(TORCH_C10_LIB c10 PATHS ${TORCH_ROOT}/lib NO_DEFAULT_PATH NO_CACHE REQUIRED)
 
-file(STRINGS ${TORCH_ROOT}/include/torch/headeronly/version.h version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
+set(version_header ${TORCH_ROOT}/include/torch/headeronly/version.h)
+if(NOT EXISTS ${version_header})
+  set(version_header ${TORCH_ROOT}/include/torch/csrc/api/include/torch/version.h) # before 2.10
+endif()
+file(STRINGS ${version_header} version_lines REGEX "define TORCH_VERSION_(MAJOR|MINOR) ")
 string(REGEX MATCHALL "[0-9]+" TORCH_VERSION "${version_lines}")
 list(JOIN TORCH_VERSION "." TORCH_VERSION)
-if(TORCH_VERSION VERSION_LESS 2.11)
-  message(FATAL_ERROR "LibTorch ${TORCH_VERSION} in ${TORCH_ROOT} is too old: 2.11 or newer is needed")
+if(TORCH_VERSION VERSION_LESS 2.9)
+  message(FATAL_ERROR "LibTorch ${TORCH_VERSION} in ${TORCH_ROOT} is too old: 2.9 or newer is needed")
 endif()
 
 add_library(torch::c10 SHARED IMPORTED)

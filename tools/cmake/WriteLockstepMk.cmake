@@ -37,8 +37,11 @@ LOCKSTEP_CXXFLAGS = -std=c++20 -O2 -ffp-contract=off -pthread
 LOCKSTEP_LDLIBS = ${libs}
 ")
 endfunction()
-write_lockstep_mk(${PROJECT_BINARY_DIR}/lockstep.mk "What this build tree resolved." ${PROJECT_SOURCE_DIR}/include
-                  "${built};${others}")
+write_lockstep_mk(
+  ${PROJECT_BINARY_DIR}/lockstep.mk
+  "What this build tree resolved.
+LOCKSTEP_MPIRUN = ${LOCKSTEP_MPIRUN}
+LOCKSTEP_MPIRUN_FLAGS = ${LOCKSTEP_MPIRUN_FLAGS}" ${PROJECT_SOURCE_DIR}/include "${built};${others}")
 write_lockstep_mk(
   ${PROJECT_BINARY_DIR}/install/lockstep.mk
   "What is installed here, and what it needs.

@@ -5,7 +5,7 @@
 #include <lockstep/core/keys.hpp>
 #include <lockstep/engine/hook.hpp>
 
-#include <ATen/Context.h>
+#include "batch/libtorch_versions.hpp"
 
 namespace lockstep::engine {
 
@@ -81,9 +81,8 @@ Precision Precision::from(const Section& train) {
 
 std::string set_float32_products(const std::string& name, c10::Device device) {
   const bool is_tf32 = name == "tf32";
-  const at::Float32Precision precision = is_tf32 ? at::Float32Precision::TF32 : at::Float32Precision::IEEE;
-  for (const at::Float32Op op : {at::Float32Op::MATMUL, at::Float32Op::CONV, at::Float32Op::RNN}) {
-    at::globalContext().setFloat32Precision(at::Float32Backend::CUDA, op, precision);
+  for (const char* operation : {"matmul", "conv", "rnn"}) {
+    set_cuda_float32_precision(operation, is_tf32 ? "tf32" : "ieee");
   }
   if (!is_tf32 || device.is_cuda()) return "";
   return "train.precision=tf32 requires a GPU: this run computes in float32";

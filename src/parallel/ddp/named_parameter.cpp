@@ -8,6 +8,7 @@
 
 #include <algorithm>
 
+#include "batch/libtorch_versions.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -71,7 +72,7 @@ std::vector<ParameterSpec> specs_of(const std::vector<NamedParameter>& parameter
   std::vector<ParameterSpec> specs;
   for (const auto& [name, tensor, is_sparse, part] : parameters) {
     specs.push_back({.name = name,
-                     .dtype = dtype_of(tensor.grad_dtype().value_or(tensor.scalar_type()), name),
+                     .dtype = dtype_of(gradient_type(tensor), name),
                      .shape = tensor.sizes().vec(),
                      .strides = tensor.strides().vec(),
                      .is_sparse = is_sparse});

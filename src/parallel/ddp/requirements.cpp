@@ -5,13 +5,15 @@
 
 #include <string>
 
+#include "batch/libtorch_versions.hpp"
+
 namespace lockstep::parallel {
 
 namespace {
 
 bool has_dense_gradient_of_own_type(const NamedParameter& parameter) {
   const at::ScalarType type = parameter.tensor.scalar_type();
-  return parameter.tensor.grad_dtype().value_or(type) == type && !parameter.is_sparse;
+  return gradient_type(parameter.tensor) == type && !parameter.is_sparse;
 }
 
 }  // namespace

@@ -216,7 +216,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
 
 TEST_F(LogTest, AStatusLineIsErasedBeforeAnythingElse) {
   const std::string text = on_a_terminal([] {
-    ::unsetenv("OMPI_COMM_WORLD_SIZE");
+    ::unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     log::configure({});
     log::status("10 %");
     log::status("20 %");
@@ -232,7 +232,7 @@ TEST_F(LogTest, AStatusLineIsErasedBeforeAnythingElse) {
 
 TEST_F(LogTest, NoStatusFromOtherRanksOrWithoutATerminal) {
   EXPECT_EQ(on_a_terminal([] {
-              ::unsetenv("OMPI_COMM_WORLD_SIZE");
+              ::unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
               log::configure({.rank = 1, .world_size = 2});
               log::status("10 %");
             }),
@@ -248,7 +248,7 @@ TEST_F(LogTest, NoStatusFromOtherRanksOrWithoutATerminal) {
 // mpirun gives a rank a pseudo-terminal even when its own output goes to a file; here the test plays mpirun.
 TEST_F(LogTest, UnderMpirunItsStdoutDecides) {
   const auto body = [] {
-    ::setenv("OMPI_COMM_WORLD_SIZE", "2", 1);
+    ::setenv("OMPI_COMM_WORLD_LOCAL_SIZE", "2", 1);
     log::configure({});
     log::status("10 %");
   };

@@ -16,6 +16,7 @@ Variables with(Variables base, const Variables& more) {
 }
 
 const Variables kMpirun = {{"OMPI_COMM_WORLD_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"PMIX_RANK", "0"}};
+const Variables kHydra = {{"MPI_LOCALNRANKS", "1"}, {"PMI_RANK", "0"}, {"PMI_SIZE", "1"}};  // of MPICH
 const Variables kAllocation = {{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}};
 const Variables kBatch = with(kAllocation, {{"SLURM_PROCID", "0"}});
 const Variables kStep = with(kBatch, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "4"}});
@@ -24,6 +25,7 @@ TEST(LauncherTest, IsStatedByTheLauncher) {
   EXPECT_EQ(launcher_of({}), "none");
   EXPECT_EQ(launcher_of({{"WORLD_SIZE", "8"}, {"RANK", "3"}}), "none");  // of some other program
   EXPECT_EQ(launcher_of(kMpirun), "mpirun");
+  EXPECT_EQ(launcher_of(kHydra), "mpirun");
   EXPECT_EQ(launcher_of(kStep), "srun");
   EXPECT_EQ(launcher_of(kBatch), "none");
   EXPECT_EQ(launcher_of(with(kBatch, kMpirun)), "mpirun");
@@ -48,6 +50,7 @@ TEST(LaunchFaultTest, FindsTheSingletonsOfSrunAndNothingElse) {
       {"batch step by name", with(kBatch, {{"SLURM_STEP_ID", "batch"}}), 1, false},
       {"mpirun -np 1 in a batch script", with(kBatch, kMpirun), 1, false},
       {"mpirun -np 1 in a step", with(kStep, kMpirun), 1, false},
+      {"MPICH's mpirun -np 1 in a step", with(kStep, kHydra), 1, false},
       {"srun -n 1", with(kBatch, {{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "1"}}), 1, false},
       {"srun --mpi=pmix -n 4", with(kStep, {{"PMIX_RANK", "2"}}), 4, false},
       {"srun --mpi=pmix -n 4, before MPI", with(kStep, {{"PMIX_RANK", "2"}}), 0, false},
@@ -65,9 +68,10 @@ TEST(LaunchFaultTest, FindsTheSingletonsOfSrunAndNothingElse) {
   }
 }
 
-TEST(RanksOnHostTest, ReadsBothLaunchers) {
+TEST(RanksOnHostTest, ReadsAllLaunchers) {
   EXPECT_EQ(ranks_on_host({}), 0);
   EXPECT_EQ(ranks_on_host({{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}}), 3);
+  EXPECT_EQ(ranks_on_host({{"MPI_LOCALNRANKS", "3"}}), 3);
   EXPECT_EQ(ranks_on_host(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "8"}})), 8);
   EXPECT_EQ(ranks_on_host(with(kStep, {{"SLURM_STEP_TASKS_PER_NODE", "2(x3),5,1"}})), 5);
   EXPECT_EQ(ranks_on_host(with(kBatch, {{"SLURM_STEP_TASKS_PER_NODE", "8"}})), 0);

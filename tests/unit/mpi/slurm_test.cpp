@@ -31,7 +31,7 @@ TEST(SlurmTest, TasksOfAStepHearSlurmsSignals) {
   EXPECT_FALSE(slurm_job_of({{"SLURM_JOB_ID", "7"}})->is_step_task);
   EXPECT_TRUE(slurm_job_of({{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}})->is_step_task);
   EXPECT_FALSE(slurm_job_of({{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "4294967291"}})->is_step_task);
-  const Variables by_mpirun = {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"OMPI_COMM_WORLD_SIZE", "2"}};
+  const Variables by_mpirun = {{"SLURM_JOB_ID", "7"}, {"SLURM_STEP_ID", "0"}, {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"}};
   EXPECT_FALSE(slurm_job_of(by_mpirun)->is_step_task);
 }
 

@@ -96,7 +96,7 @@ std::string on_a_terminal(const std::function<void()>& body) {
   int master = -1;
   const pid_t child = ::forkpty(&master, nullptr, nullptr, nullptr);
   if (child == 0) {
-    ::unsetenv("OMPI_COMM_WORLD_SIZE");
+    ::unsetenv("OMPI_COMM_WORLD_LOCAL_SIZE");
     body();
     std::_Exit(0);
   }
