@@ -72,13 +72,13 @@ void refuse(const std::string& fault) {
 
 }  // namespace
 
-void check(int code, const char* call, std::source_location at) {
+void check(int code, const char* call, const char* file, int line) {
   if (code == MPI_SUCCESS) return;
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   if (MPI_Error_string(code, text, &length) != MPI_SUCCESS) length = 0;
-  const std::string file = std::filesystem::path(at.file_name()).filename();
-  throw CommError(std::string(call) + " failed at " + file + ":" + std::to_string(at.line()) + ": " +
+  const std::string file_name = std::filesystem::path(file).filename();
+  throw CommError(std::string(call) + " failed at " + file_name + ":" + std::to_string(line) + ": " +
                   std::string(text, static_cast<std::size_t>(length)));
 }
 

@@ -98,7 +98,7 @@ class Hardswish : public Block {
 
 FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<const MobileBlock> blocks,
                              std::int64_t hidden) {
-  constexpr BatchNormOptions kNorm = {.eps = 1e-3, .momentum = 0.01};
+  static constexpr BatchNormOptions kNorm = {.eps = 1e-3, .momentum = 0.01};
   const double factor = model.real("width_mult");
   const auto unit = [](std::int64_t in, std::int64_t out, std::int64_t kernel, std::int64_t stride) {
     return std::make_shared<ConvNorm>(

@@ -20,7 +20,9 @@ constexpr std::int64_t kGrainElements = 32768;  // below it a second thread cost
 /// Past the caches: the result is larger than they are and is not read soon.
 template <class V>
 LOCKSTEP_INLINE void write_past_caches(const V& value, float* to) {
-#if defined(__x86_64__)
+#if defined(__clang__)
+  __builtin_nontemporal_store(value, reinterpret_cast<V*>(to));
+#elif defined(__x86_64__)
   if constexpr (sizeof(V) == 16) {
     asm volatile("movntps %1, %0" : "=m"(*reinterpret_cast<V*>(to)) : "x"(value));
   } else {

@@ -70,7 +70,7 @@ class WholeGradient {
 
  private:
   at::Tensor gradient_;
-  const at::Tensor nothing_;
+  const at::Tensor nothing_{};
 };
 
 }  // namespace

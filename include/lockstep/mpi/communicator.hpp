@@ -7,15 +7,15 @@
 
 #include <cstdint>
 #include <functional>
-#include <source_location>
 #include <span>
 #include <string>
 #include <vector>
 
 namespace lockstep::mpi {
 
-/// Throws CommError with the call and the text of the MPI library if `code` is not MPI_SUCCESS.
-void check(int code, const char* call, std::source_location at = std::source_location::current());
+/// Throws CommError with the call, its place and the text of the MPI library if `code` is not MPI_SUCCESS. The default
+/// arguments are the place of the caller; clang 14 has no std::source_location.
+void check(int code, const char* call, const char* file = __builtin_FILE(), int line = __builtin_LINE());
 
 /// The name and version of the MPI library, in one line.
 std::string library_version();

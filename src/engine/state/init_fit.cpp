@@ -100,7 +100,8 @@ Fit fit_of(const std::string& name, const StoredTensor& saved, const at::Tensor&
 InitDifferences differences_of(const StoredTensors& stored, const LiveTensors& live, const models::Anatomy& anatomy,
                                const InitSettings& settings) {
   InitDifferences differences;
-  for (const auto& [name, tensor] : live) {
+  for (const auto& [name, live_tensor] : live) {
+    const at::Tensor& tensor = live_tensor;  // clang 14 does not capture structured bindings
     const auto found = stored.find(name);
     if (settings.resets_head && is_below(name, anatomy.head)) continue;
     if (found == stored.end()) {
