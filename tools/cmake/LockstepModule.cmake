@@ -13,7 +13,7 @@ set(lockstep_warnings -Wall -Wextra -Wshadow -Wconversion -Wno-sign-conversion)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13 AND NOT LOCKSTEP_SANITIZE)
   list(APPEND lockstep_warnings -Werror)
 endif()
-if(LOCKSTEP_UNITY)
+if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
   list(APPEND lockstep_warnings -Wno-subobject-linkage) # which takes the files of a unit for headers
 endif()
 # -ffp-contract=off: a sum has the same bits in a vector body, in its tail and on every kind of processor.

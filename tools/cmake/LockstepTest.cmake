@@ -5,6 +5,7 @@ separate_arguments(lockstep_mpirun_flags UNIX_COMMAND "${LOCKSTEP_MPIRUN_FLAGS}"
 separate_arguments(lockstep_test_ranks UNIX_COMMAND "${LOCKSTEP_TEST_RANKS}")
 
 add_custom_target(unit_tests) # builds all of them
+add_custom_target(multirank_tests)
 
 # lockstep_quick_build(<target>...): tests compile without the optimizations that take long, and without debug symbols.
 function(lockstep_quick_build)
@@ -37,6 +38,10 @@ function(lockstep_test name)
   if(name MATCHES "_unit$")
     add_dependencies(unit_tests ${name})
     list(APPEND arg_LABELS unit)
+  endif()
+  if(name MATCHES "_multirank$")
+    add_dependencies(multirank_tests ${name})
+    list(APPEND arg_LABELS multirank)
   endif()
   if(NOT arg_TIMED)
     lockstep_quick_build(${name})
