@@ -184,5 +184,5 @@ configure() {
   printf '%s\n' "$settings" >"$build/.settings"
 }
 
-# use_open_mpi_anywhere: lets Open MPI run as root, too, as containers and CI do.
-use_open_mpi_anywhere() { export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1; }
+# shellcheck source=tools/open_mpi.sh
+source "$root/tools/open_mpi.sh"
