@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "core/launchers.hpp"
+#include "core/parse_value.hpp"
 #include "mpi/open_mpi.hpp"
 
 namespace lockstep::mpi {
@@ -109,7 +110,7 @@ std::optional<SlurmJob> slurm_job_of(const Variables& variables) {
   if (job.id.empty() || job.id.find_first_not_of("0123456789") != std::string::npos) return std::nullopt;
   job.restarts = std::atoi(value_of(variables, "SLURM_RESTART_COUNT").c_str());
   job.is_step_task = is_step_task(variables) && !is_under_mpirun(variables);
-  const double end = std::atof(value_of(variables, "SLURM_JOB_END_TIME").c_str());
+  const double end = parse_real(value_of(variables, "SLURM_JOB_END_TIME")).value_or(0);
   if (end > 0) job.end = end;
   return job;
 }

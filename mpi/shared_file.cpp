@@ -7,12 +7,13 @@
 #include <fcntl.h>
 #include <fstream>
 #include <random>
-#include <sstream>
 #include <string>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
 #include <utility>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::mpi {
 
@@ -48,7 +49,7 @@ void set_length(const SharedFile& file, std::size_t bytes) {
 
 std::string random_name() {
   std::random_device source;
-  std::ostringstream name;
+  TextWriter name;
   name << "/lockstep-" << std::hex << getpid() << "-" << source() << source();
   return name.str();
 }
@@ -58,7 +59,7 @@ std::size_t available_memory() {
   std::ifstream lines("/proc/meminfo");
   std::size_t available = 0;
   for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
+    TextReader words(line);
     std::string key;
     std::size_t kilobytes = 0;
     words >> key >> kilobytes;

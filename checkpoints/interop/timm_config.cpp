@@ -83,8 +83,7 @@ class Entries {
 
   static std::string short_text(double value) {
     std::array<char, 32> text{};
-    const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
-    return error == std::errc() ? std::string(text.data(), end) : std::to_string(value);
+    return {text.data(), std::to_chars(text.data(), text.data() + text.size(), value).ptr};
   }
 
  private:

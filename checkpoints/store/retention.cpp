@@ -6,12 +6,12 @@
 #include <algorithm>
 #include <chrono>
 #include <filesystem>
-#include <sstream>
 
 #include "checkpoints/store/disk.hpp"
 #include "checkpoints/store/folder.hpp"
 #include "checkpoints/store/stale_files.hpp"
 #include "checkpoints/store/store.hpp"
+#include "core/text.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -52,9 +52,7 @@ std::string reason_to_keep(const std::string& checkpoint, std::int64_t step, std
     return "its step is a multiple of " + std::to_string(rule.keep_every);
   }
   if (rule.keep_age_hours > 0 && hours_since_change(checkpoint) < rule.keep_age_hours) {
-    std::ostringstream hours;
-    hours << rule.keep_age_hours;
-    return "it is younger than " + hours.str() + " hours";
+    return "it is younger than " + number_text(rule.keep_age_hours, 6) + " hours";
   }
   if (has(rule.best_steps, step)) return rule.best_steps.size() == 1 ? "it is the best" : "it is one of the best";
   if (rule.origin_step == step && newer < 2) return "the run was resumed from it, and fewer than two newer ones exist";

@@ -3,7 +3,8 @@
 #include <lockstep/core/error.hpp>
 
 #include <array>
-#include <sstream>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::batch {
 
@@ -36,7 +37,7 @@ std::string kind_of(const Value& value) {
 }
 
 std::string shape_text(const at::Tensor& tensor) {
-  std::ostringstream text;
+  TextWriter text;
   text << tensor.sizes();
   return text.str();
 }

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include <algorithm>
-#include <sstream>
 
 #include "core/text.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::ckpt {
 
@@ -19,7 +19,7 @@ void add(Entries& entries, const std::string& key, const std::string& value) {
 
 std::optional<Entries> entries_of_ini(const std::string& text) {
   Entries entries;
-  std::istringstream lines(text);
+  TextReader lines(text);
   std::string section;
   for (std::string line; std::getline(lines, line);) {
     line = trimmed(line.substr(0, line.find('#')));

@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 
 #include "checkpoints/store/checkpoint_index.hpp"
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/locate.hpp"
 #include "ckpt/text.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::ckpt {
 
@@ -44,9 +44,9 @@ std::vector<Node> ancestors_of(const Source& source) {
   const auto info =
       std::find_if(arrays.begin(), arrays.end(), [](const ArrayInfo& array) { return array.path == kLineagePath; });
   if (info == arrays.end()) return nodes;
-  std::istringstream lines(checkpoints::text_of(source.read(*info)));
+  TextReader lines(checkpoints::text_of(source.read(*info)));
   for (std::string line; std::getline(lines, line);) {
-    std::istringstream words(line);
+    TextReader words(line);
     std::string step_word;
     std::string digest_word;
     Node node{.name = "", .is_here = false};

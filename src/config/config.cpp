@@ -17,7 +17,7 @@ namespace {
 bool is_unwritable(const std::string& text) {
   return std::any_of(text.begin(), text.end(), [](char c) {
     const auto byte = static_cast<unsigned char>(c);
-    return c == '#' || byte == 0x7f || (byte < 0x20 && c != '\t');
+    return byte == 0x7f || (byte < 0x20 && c != '\t');
   });
 }
 
@@ -100,10 +100,9 @@ const KeyValue& Config::value(const std::string& name) const {
 
 void Config::set(const std::string& name, const std::string& text, const std::string& origin) {
   Section& section = section_holding(name, origin);
-  const std::string value = trimmed(text);
-  if (is_unwritable(value)) {
-    throw ConfigError(origin + ": " + name + ": a value must not contain '#' or control characters");
-  }
+  const KeyType type = section.values().at(key_of(name)).spec.type;
+  const std::string value = type == KeyType::text || type == KeyType::texts ? text : trimmed(text);
+  if (is_unwritable(value)) throw ConfigError(origin + ": " + name + ": a value must not contain control characters");
   section.set(key_of(name), value, origin);
 }
 

@@ -11,8 +11,9 @@
 /// Collects the modules' tables of keys and says what value each key has and where that value came from.
 ///
 /// A key has one name, `section.key`, on the command line (`--optim.lr=0.1`) and in an INI file (`lr = 0.1` under
-/// `[optim]`). A key without a dot belongs to the unnamed section "" and stands at the top of a file. Any value can be
-/// written in a file: surrounding blanks do not count, and '#', which begins a comment there, is refused everywhere.
+/// `[optim]`). A key without a dot belongs to the unnamed section "" and stands at the top of a file. In a
+/// file, '#' begins a comment at the start of a line and after a blank, and surrounding blanks do not count. A value
+/// between quotes is taken as it is; two quotes stand for one. Values have no control characters.
 namespace lockstep::config {
 
 /// The treatment of former names of keys (KeySpec::old_names).

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <cctype>
-#include <sstream>
 #include <utility>
 #include <vector>
 
 #include "config/config.hpp"
 #include "config/invocation.hpp"
 #include "core/text.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::config {
 
@@ -21,7 +21,7 @@ constexpr std::size_t kColumns = 100;
 
 /// `text` in lines that begin at column `indent` and end before column 100; the first continues a line begun already.
 std::string wrapped(const std::string& text, std::size_t indent) {
-  std::istringstream words(text);
+  TextReader words(text);
   std::string lines;
   std::size_t column = indent;
   for (std::string word; words >> word;) {

@@ -1,10 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-// Boost reads each line by itself, behind its section's header: so the number of the line is known.
 #include <lockstep/core/error.hpp>
-
-#include <boost/program_options/option.hpp>
-#include <boost/program_options/options_description.hpp>
-#include <boost/program_options/parsers.hpp>
 
 #include <algorithm>
 #include <cerrno>
@@ -12,14 +7,12 @@
 #include <cstring>
 #include <memory>
 #include <optional>
-#include <sstream>
 
 #include "config/config.hpp"
 #include "core/text.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::config {
-
-namespace po = boost::program_options;
 
 namespace {
 
@@ -40,7 +33,33 @@ std::string read_text_file(const std::string& path) {
   return text;
 }
 
-std::string without_comment(const std::string& line) { return trimmed(line.substr(0, line.find('#'))); }
+bool is_blank(char c) { return c == ' ' || c == '\t'; }
+
+/// A '#' begins a comment at the start of the text and after a blank.
+std::string without_comment(const std::string& text) {
+  for (std::size_t i = text.find('#'); i != std::string::npos; i = text.find('#', i + 1)) {
+    if (i == 0 || is_blank(text[i - 1])) return trimmed(text.substr(0, i));
+  }
+  return trimmed(text);
+}
+
+/// The value between quotes, of which two stand for one, if nothing but a comment follows.
+std::optional<std::string> quoted_value(const std::string& text) {
+  if (!text.starts_with('"')) return std::nullopt;
+  std::string value;
+  for (std::size_t i = 1; i < text.size(); ++i) {
+    if (text[i] != '"') {
+      value += text[i];
+    } else if (i + 1 < text.size() && text[i + 1] == '"') {
+      value += text[i++];
+    } else {
+      const bool is_end =
+          i + 1 == text.size() || (is_blank(text[i + 1]) && without_comment(text.substr(i + 1)).empty());
+      return is_end ? std::optional(value) : std::nullopt;
+    }
+  }
+  return std::nullopt;
+}
 
 bool is_header(const std::string& code) { return code.size() >= 2 && code.front() == '[' && code.back() == ']'; }
 
@@ -57,16 +76,22 @@ void check_section(const std::string& name, const KeySpecs& specs, const std::ma
                     (near.empty() ? "--help lists the sections" : "did you mean [" + near + "]?"));
 }
 
-/// The one `key = value` of a line, with the section in the key's name.
-po::option parse_line(const std::string& section, const std::string& code, const std::string& origin) {
-  static const po::options_description none;
-  std::istringstream text(section.empty() ? code : "[" + section + "]\n" + code);
-  try {
-    po::option option = po::parse_config_file(text, none, true).options.at(0);
-    if (!option.string_key.empty() && option.string_key.back() != '.') return option;
-  } catch (const po::error&) {  // the sentence below says it better
+struct Setting {
+  std::string name;  ///< with the section
+  std::string value;
+};
+
+/// @param line  without blanks around it
+Setting parse_line(const std::string& section, const std::string& line, const std::string& origin) {
+  const std::size_t sign = line.find('=');
+  const std::string key = sign == std::string::npos ? "" : trimmed(line.substr(0, sign));
+  if (key.empty() || key.find('#') != std::string::npos) {
+    throw ConfigError(origin + ": '" + without_comment(line) + "' is neither 'key = value' nor '[section]'");
   }
-  throw ConfigError(origin + ": '" + code + "' is neither 'key = value' nor '[section]'");
+  const std::string text = line.substr(sign + 1);
+  const std::optional<std::string> quoted = quoted_value(trimmed(text));
+  return {(section.empty() ? "" : section + ".") + key,
+          quoted ? *quoted : trimmed(without_comment("=" + text).substr(1))};
 }
 
 }  // namespace
@@ -74,7 +99,7 @@ po::option parse_line(const std::string& section, const std::string& code, const
 void Config::read_file(const std::string& path) { read_ini(read_text_file(path), path); }
 
 void Config::read_ini(const std::string& text, const std::string& source, OldNames old_names) {
-  std::istringstream lines(text);
+  TextReader lines(text);
   std::map<std::string, std::string> first_origins;  // one origin for all lines of a repeatable key
   std::string section;
   int number = 0;
@@ -87,12 +112,12 @@ void Config::read_ini(const std::string& text, const std::string& source, OldNam
       check_section(section, specs_, new_names_, origin);
       continue;
     }
-    const po::option option = parse_line(section, code, origin);
-    const auto renamed = new_names_.find(option.string_key);
+    const Setting setting = parse_line(section, trimmed(line), origin);
+    const auto renamed = new_names_.find(setting.name);
     const bool is_translated = old_names == OldNames::translated && renamed != new_names_.end();
-    const std::string& name = is_translated ? renamed->second : option.string_key;
+    const std::string& name = is_translated ? renamed->second : setting.name;
     const bool is_repeatable = section_holding(name, origin).values().at(key_of(name)).spec.type == KeyType::texts;
-    set(name, option.value.at(0), is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
+    set(name, setting.value, is_repeatable ? first_origins.try_emplace(name, origin).first->second : origin);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 
 #include "config/config.hpp"
 
@@ -25,11 +26,24 @@ std::string on_one_line(std::string text) {
   return text;
 }
 
+/// As a file must have it, so that it is read back.
+std::string ini_value(const std::string& text) {
+  const bool has_blanks = !text.empty() && (std::isspace(static_cast<unsigned char>(text.front())) != 0 ||
+                                            std::isspace(static_cast<unsigned char>(text.back())) != 0);
+  const bool has_comment =
+      text.starts_with('#') || text.find(" #") != std::string::npos || text.find("\t#") != std::string::npos;
+  if (!has_blanks && !has_comment && !text.starts_with('"')) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+  return quoted + "\"";
+}
+
 std::string ini_lines(const std::string& key, const KeyValue& value) {
   if (value.texts.empty()) return "# " + key + " is not set\n";
   std::string lines;
   for (const std::string& text : value.texts) {
-    lines += padded(key + " =" + (text.empty() ? "" : " " + text), 40) + "  # " + on_one_line(value.origin) + "\n";
+    lines += padded(key + " =" + (text.empty() ? "" : " " + ini_value(text)), 40) + "  # " + on_one_line(value.origin) +
+             "\n";
   }
   return lines;
 }

@@ -4,8 +4,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <vector>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep {
 
@@ -31,7 +32,7 @@ std::optional<std::int64_t> number_in(const fs::path& path, const std::string& n
   std::ifstream file(path);
   std::string word;
   for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
+    TextReader words(line);
     std::int64_t number = 0;
     if (words >> word && word == name && words >> number) return number;
   }

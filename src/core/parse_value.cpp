@@ -29,8 +29,10 @@ std::optional<bool> parse_boolean(const std::string& text) {
 
 std::optional<std::int64_t> parse_integer(const std::string& text) { return parse_number<std::int64_t>(text); }
 
+std::optional<double> parse_any_real(const std::string& text) { return parse_number<double>(text); }
+
 std::optional<double> parse_real(const std::string& text) {
-  const auto value = parse_number<double>(text);
+  const auto value = parse_any_real(text);
   return value && std::isfinite(*value) ? value : std::nullopt;
 }
 

@@ -12,6 +12,8 @@ namespace lockstep {
 std::optional<bool> parse_boolean(const std::string& text);
 /// A whole decimal number, with an optional sign and nothing around it.
 std::optional<std::int64_t> parse_integer(const std::string& text);
+/// A decimal number, nan or inf.
+std::optional<double> parse_any_real(const std::string& text);
 /// A finite decimal number.
 std::optional<double> parse_real(const std::string& text);
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "core/text.hpp"
 
-#include <sstream>
+#include <array>
+#include <charconv>
 
 namespace lockstep {
 
@@ -33,10 +34,9 @@ std::vector<std::string> words_in(const std::string& text, char separator) {
 }
 
 std::string number_text(double value, int digits) {
-  std::ostringstream text;
-  text.precision(digits);
-  text << value;
-  return text.str();
+  std::array<char, 64> text{};
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::general, digits);
+  return {text.data(), written.ptr};
 }
 
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {

@@ -16,7 +16,7 @@ std::vector<std::string> split_list(const std::string& text, char separator);
 /// The parts that are not empty: "a, b,,c" has the words a, b and c.
 std::vector<std::string> words_in(const std::string& text, char separator = ',');
 
-/// `value` with at most so many significant digits.
+/// `value` with at most so many significant digits, with a decimal point under every locale.
 std::string number_text(double value, int digits = 10);
 
 /// One text with `separator` between the words.

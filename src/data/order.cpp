@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/text.hpp"
 #include "data/epoch_list.hpp"
 #include "data/torch_generator.hpp"
 
@@ -189,10 +190,10 @@ OrderPtr block_order(std::int64_t size, OrderPtr inside, const BlockOptions& opt
 }
 
 List subset_of(List permutation, double ratio) {
-  if (!(ratio > 0 && ratio <= 1)) throw ConfigError("a subset needs a ratio in (0, 1], not " + std::to_string(ratio));
+  if (!(ratio > 0 && ratio <= 1)) throw ConfigError("a subset needs a ratio in (0, 1], not " + number_text(ratio));
   const auto count = static_cast<std::size_t>(static_cast<double>(permutation.size()) * ratio);
   if (count == 0) {
-    throw ConfigError("the ratio " + std::to_string(ratio) + " of " + std::to_string(permutation.size()) +
+    throw ConfigError("the ratio " + number_text(ratio) + " of " + std::to_string(permutation.size()) +
                       " samples leaves none");
   }
   permutation.resize(count);

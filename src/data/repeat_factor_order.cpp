@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "core/text.hpp"
 #include "data/epoch_list.hpp"
 
 namespace lockstep::data {
@@ -21,7 +22,7 @@ class RepeatFactor : public EpochList {
     double sum = 0;
     for (std::size_t i = 0; i < factors_.size(); ++i) {
       if (!std::isfinite(factors_[i]) || factors_[i] < 0) {
-        throw ConfigError("sample " + std::to_string(i) + " has the repeat factor " + std::to_string(factors_[i]) +
+        throw ConfigError("sample " + std::to_string(i) + " has the repeat factor " + number_text(factors_[i]) +
                           "; it must be at least 0");
       }
       sum += factors_[i];

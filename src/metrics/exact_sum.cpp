@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <string>
 
+#include "core/text.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
@@ -121,7 +123,7 @@ WeightedMean::WeightedMean(std::span<const std::int64_t> words)
 
 void WeightedMean::add(double value, double weight) {
   if (!(weight >= 0) || std::isinf(weight)) {
-    throw std::invalid_argument("the weight is " + std::to_string(weight) + "; it must be finite and at least 0");
+    throw std::invalid_argument("the weight is " + number_text(weight) + "; it must be finite and at least 0");
   }
   if (weight == 0) return;
   products_.add_product(value, weight);

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <string>
 
+#include "core/text.hpp"
+
 namespace lockstep::metrics {
 
 ProbabilityScores::ProbabilityScores(std::span<const std::int64_t> words)
@@ -23,7 +25,7 @@ void ProbabilityScores::add(const Samples& samples) {
   for (std::size_t i = 0; i < samples.outputs.size(); ++i) {
     const int label = label_of(samples.targets[i]);
     const double p = samples.outputs[i];
-    if (p < 0 || p > 1) throw DataError("the probability is " + std::to_string(p) + "; it must be in [0, 1]");
+    if (p < 0 || p > 1) throw DataError("the probability is " + number_text(p) + "; it must be in [0, 1]");
     if (label < 0) continue;
     const double error = p - label;
     const double kept = std::isnan(p) ? p : std::clamp(p, kLeast, 1 - kLeast);

@@ -8,6 +8,8 @@
 #include <numeric>
 #include <string>
 
+#include "core/text.hpp"
+
 namespace lockstep::metrics {
 
 namespace {
@@ -17,7 +19,7 @@ bool is_higher(double a, double b) { return a > b || (std::isnan(b) && !std::isn
 
 std::string text_of(double value) {
   const bool is_whole = value == std::floor(value) && std::abs(value) < 1e15;
-  return is_whole ? std::to_string(static_cast<std::int64_t>(value)) : std::to_string(value);
+  return is_whole ? std::to_string(static_cast<std::int64_t>(value)) : number_text(value);
 }
 
 struct Header {

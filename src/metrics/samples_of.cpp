@@ -5,14 +5,15 @@
 #include <torch/types.h>
 
 #include <numeric>
-#include <sstream>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::metrics {
 
 namespace {
 
 [[noreturn]] void refuse(const at::Tensor& output, const at::Tensor& target) {
-  std::ostringstream text;
+  TextWriter text;
   text << "outputs of shape " << output.sizes() << " do not match targets of shape " << target.sizes();
   throw DataError(text.str());
 }

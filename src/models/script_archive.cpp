@@ -11,13 +11,13 @@
 #include <array>
 #include <filesystem>
 #include <optional>
-#include <sstream>
 #include <string_view>
 #include <unistd.h>
 
 #include "checkpoints/interop/foreign.hpp"
 #include "checkpoints/interop/script_records.hpp"
 #include "checkpoints/store/disk.hpp"
+#include "core/text_stream.hpp"
 
 namespace lockstep::models {
 
@@ -214,7 +214,7 @@ void write_script(const std::string& from, const std::string& to,
   const jit::Module module = load_script(from);
   const torch::NoGradGuard no_grad;
   assign(module, "", to, value_of);
-  std::ostringstream archive;
+  TextWriter archive;
   try {
     module.save(archive);
   } catch (const std::exception& error) {

@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <set>
-#include <sstream>
 
+#include "core/text.hpp"
 #include "optim/options.hpp"
 #include "optim/param_groups.hpp"
 
@@ -13,19 +13,12 @@ namespace lockstep::optim {
 
 namespace {
 
-std::string number(double value, int digits) {
-  std::ostringstream text;
-  text.precision(digits);
-  text << value;
-  return text.str();
-}
-
 /// "lr*0.1" where a value differs from the common one; else "".
 std::string difference(const std::string& option, double value, double common, int digits) {
   if (value == common) return "";
   if (option == "weight_decay" && value == 0) return "no_decay";
-  if ((option != "lr" && option != "weight_decay") || common == 0) return option + "=" + number(value, digits);
-  return (option == "lr" ? "lr*" : "decay*") + number(value / common, digits);
+  if ((option != "lr" && option != "weight_decay") || common == 0) return option + "=" + number_text(value, digits);
+  return (option == "lr" ? "lr*" : "decay*") + number_text(value / common, digits);
 }
 
 }  // namespace

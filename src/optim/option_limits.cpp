@@ -6,17 +6,14 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+
+#include "core/text.hpp"
 
 namespace lockstep::optim {
 
 namespace {
 
-std::string text_of(double value) {
-  std::ostringstream text;
-  text << value;
-  return text.str();
-}
+std::string text_of(double value) { return number_text(value, 6); }
 
 /// An option of `betas`, which the key does not let be 1.
 bool is_beta(const std::string& option) { return option == "beta1" || option == "beta2"; }

@@ -4,9 +4,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
+#include <cstdlib>
 
 #include "core/duration.hpp"
 
@@ -18,11 +17,12 @@ constexpr std::size_t kMaxGroups = 3;
 
 /// Always as many significant digits as requested, so that the eye sees small changes: 0.00100, 0.3210.
 std::string with_digits(double value, int digits) {
-  std::array<char, 32> buffer{};  // fmt 9 would add a digit: 1234.4 as "1234.0"
-  std::snprintf(buffer.data(), buffer.size(), "%#.*g", digits, value);
-  std::string text = buffer.data();
-  if (text.back() == '.') text.pop_back();
-  return text;
+  // As "%#.*g" of C, whose decimal point depends on the locale; fmt 9 would add a digit: 1234.4 as "1234.0".
+  const std::string scientific = fmt::format("{:.{}e}", value, digits - 1);
+  if (!std::isfinite(value)) return scientific;
+  const int exponent = std::atoi(scientific.c_str() + scientific.find('e') + 1);
+  if (exponent < -4 || exponent >= digits) return scientific;
+  return fmt::format("{:.{}f}", value, digits - 1 - exponent);
 }
 
 /// "0.00100", "decay 0.00100 head 0.0100", or of many groups "1.00e-05 to 0.00100".

@@ -7,8 +7,9 @@
 
 #include <cstdlib>
 #include <optional>
-#include <sstream>
 
+#include "core/parse_value.hpp"
+#include "core/text_stream.hpp"
 #include "report/text_file.hpp"
 
 namespace lockstep::report {
@@ -16,7 +17,7 @@ namespace lockstep::report {
 std::vector<std::pair<std::int64_t, double>> read_series(const std::string& path, const std::string& key) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(path + " cannot be read: No such file or directory");
-  std::istringstream lines(*text);
+  TextReader lines(*text);
   std::vector<std::pair<std::int64_t, double>> series;
   for (std::string line; std::getline(lines, line);) {
     const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -24,7 +25,7 @@ std::vector<std::pair<std::int64_t, double>> read_series(const std::string& path
     const auto& value = object[key];
     if (!object["step"].is_number_integer() || (!value.is_number() && !value.is_string())) continue;
     const double number =
-        value.is_number() ? value.get<double>() : std::strtod(value.get<std::string>().c_str(), nullptr);
+        value.is_number() ? value.get<double>() : parse_any_real(value.get<std::string>()).value_or(0);
     series.emplace_back(object["step"].get<std::int64_t>(), number);
   }
   return series;

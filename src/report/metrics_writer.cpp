@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 #include <optional>
-#include <sstream>
 #include <utility>
 
+#include "core/text_stream.hpp"
 #include "report/metrics.hpp"
 #include "report/run_files.hpp"
 #include "report/text_file.hpp"
@@ -56,7 +56,7 @@ void MetricsWriter::write(const Record& record) {
 }
 
 void MetricsWriter::truncate_after_step(std::int64_t step) {
-  std::istringstream lines(read_text(path_).value_or(""));
+  TextReader lines(read_text(path_).value_or(""));
   std::string kept;
   for (std::string line; std::getline(lines, line);) {
     const std::optional<std::int64_t> of_line = step_of(line);

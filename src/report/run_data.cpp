@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
-#include <sstream>
+#include <limits>
 
+#include "core/text_stream.hpp"
 #include "report/text_file.hpp"
 
 namespace lockstep::report {
@@ -23,8 +23,10 @@ std::optional<double> number_in(const Json& value) {
   if (value.is_number()) return value.get<double>();
   if (!value.is_string()) return std::nullopt;
   const auto& word = value.get_ref<const std::string&>();
-  const bool is_number = word == "NaN" || word == "Infinity" || word == "-Infinity";
-  return is_number ? std::optional(std::strtod(word.c_str(), nullptr)) : std::nullopt;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  if (word == "NaN") return std::numeric_limits<double>::quiet_NaN();
+  if (word == "Infinity") return kInfinity;
+  return word == "-Infinity" ? std::optional(-kInfinity) : std::nullopt;
 }
 
 void add_point(std::vector<plot::Series>& curves, const std::string& key, plot::Point point) {
@@ -37,7 +39,7 @@ std::vector<plot::Series> read_curves(const std::string& path) {
   const std::optional<std::string> text = read_text(path);
   if (!text) throw ConfigError(path + " is missing: a report needs the folder of a training run");
   std::vector<plot::Series> curves;
-  std::istringstream lines(whole_lines(*text));
+  TextReader lines(whole_lines(*text));
   std::int64_t line_number = 0;
   for (std::string line; std::getline(lines, line);) {
     ++line_number;
@@ -90,7 +92,7 @@ std::vector<Setting> read_configuration(const std::string& path) {
 
 std::vector<std::string> read_lines(const std::string& path) {
   std::vector<std::string> lines;
-  std::istringstream text(read_text(path).value_or(""));
+  TextReader text(read_text(path).value_or(""));
   for (std::string line; std::getline(text, line);) lines.push_back(line);
   return lines;
 }

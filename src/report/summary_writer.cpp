@@ -6,10 +6,9 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdint>
-#include <sstream>
 #include <utility>
 
-#include "core/text.hpp"
+#include "core/csv.hpp"
 #include "report/run_files.hpp"
 #include "report/text_file.hpp"
 
@@ -22,34 +21,17 @@ using Cells = std::vector<std::string>;
 std::string cell_of(const NamedValue& value) {
   if (const auto* const number = std::get_if<double>(&value)) return fmt::format("{}", *number);
   if (const auto* const count = std::get_if<std::int64_t>(&value)) return std::to_string(*count);
-  std::string text = std::get<std::string>(value);
-  std::replace_if(
-      text.begin(), text.end(), [](char c) { return c == ',' || c == '"' || c == '\n' || c == '\r'; }, ' ');
-  return text;
-}
-
-Cells split(const std::string& line) {
-  Cells cells(1);
-  for (const char c : line) {
-    if (c == ',') {
-      cells.emplace_back();
-    } else {
-      cells.back() += c;
-    }
-  }
-  return cells;
+  return std::get<std::string>(value);
 }
 
 }  // namespace
 
 SummaryWriter::SummaryWriter(std::string path) : path_(std::move(path)) {
-  std::istringstream lines(whole_lines(read_text(path_).value_or("")));
-  std::string line;
-  if (std::getline(lines, line)) columns_ = split(line);
-  while (std::getline(lines, line)) {
-    rows_.push_back(split(line));
-    rows_.back().resize(columns_.size());
-  }
+  rows_ = parse_csv(read_text(path_).value_or(""));
+  if (rows_.empty()) return;
+  columns_ = std::move(rows_.front());
+  rows_.erase(rows_.begin());
+  for (Cells& row : rows_) row.resize(columns_.size());
 }
 
 void SummaryWriter::write(const Record& record) {
@@ -81,8 +63,8 @@ void SummaryWriter::truncate_after_step(std::int64_t step) {
 }
 
 void SummaryWriter::save() const {
-  std::string text = joined(columns_, ",") + "\n";
-  for (const Cells& row : rows_) text += joined(row, ",") + "\n";
+  std::string text = csv_record(columns_);
+  for (const Cells& row : rows_) text += csv_record(row);
   write_text(path_, text);
 }
 

@@ -15,8 +15,7 @@ class SummaryWriter {
   /// Continues with the table that is there.
   explicit SummaryWriter(std::string path);
 
-  /// A name that the table lacks becomes a new last column, empty in the rows above. In texts a comma, a quote or a
-  /// line end becomes a blank.
+  /// A name that the table lacks becomes a new last column, empty in the rows above.
   /// @throws ConfigError  the file cannot be written
   void write(const Record& record);
 

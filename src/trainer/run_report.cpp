@@ -8,10 +8,11 @@
 #include <cstdlib>
 #include <filesystem>
 #include <iomanip>
-#include <sstream>
 
 #include "core/message.hpp"
+#include "core/parse_value.hpp"
 #include "core/process.hpp"
+#include "core/text_stream.hpp"
 #include "engine/setup/session.hpp"
 #include "report/console_line.hpp"
 #include "report/failure.hpp"
@@ -51,8 +52,8 @@ void report_start_up() {
   const char* const launch = std::getenv("LOCKSTEP_LAUNCH_TIME");
   if (launch == nullptr) return;
   const double now = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-  std::ostringstream text;
-  text << std::fixed << std::setprecision(3) << "first step finished " << now - std::atof(launch)
+  TextWriter text;
+  text << std::fixed << std::setprecision(3) << "first step finished " << now - parse_real(launch).value_or(0)
        << " s after launch, VmHWM " << std::setprecision(1) << peak_memory_mb() << " MB";
   log::info(text.str());
 }

@@ -10,8 +10,10 @@
 #include <torch/types.h>
 
 #include <atomic>
+#include <clocale>
 #include <cstdlib>
 #include <fstream>
+#include <locale>
 #include <string>
 
 namespace {
@@ -82,7 +84,29 @@ data::Splits open_fragile(const Section& section) {
 
 }  // namespace
 
+namespace {
+
+struct CommaPunctuation : std::numpunct<char> {
+  char do_decimal_point() const override { return ','; }
+  char do_thousands_sep() const override { return '.'; }
+  std::string do_grouping() const override { return "\3"; }
+};
+
+/// LOCKSTEP_TEST_LOCALE: "cpp" = the C++ locale has a decimal comma; another name = that locale of the C library.
+void set_locale() {
+  const char* const name = std::getenv("LOCKSTEP_TEST_LOCALE");
+  if (name == nullptr) return;
+  if (std::string(name) == "cpp") {
+    std::locale::global(std::locale(std::locale::classic(), new CommaPunctuation));
+  } else if (std::setlocale(LC_ALL, name) == nullptr) {
+    std::exit(99);
+  }
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
+  set_locale();
   lockstep::engine::Registry registry;
   registry.models.push_back(
       {.name = "scaled", .help = "one linear layer on scaled images", .keys = {scale_key()}, .make = make_scaled});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <numbers>
 #include <vector>
@@ -145,9 +145,11 @@ void affine_channels(const Image& in, const AffineMatrix& m, ResizeFilter filter
 
 /// Python's round(value, 15).
 double rounded_to_15_decimals(double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.15f", value);
-  return std::strtod(text, nullptr);
+  std::array<char, 350> text{};  // of the largest number
+  const auto written = std::to_chars(text.data(), text.data() + text.size(), value, std::chars_format::fixed, 15);
+  double rounded = value;
+  std::from_chars(text.data(), written.ptr, rounded);
+  return rounded;
 }
 
 }  // namespace

@@ -3,7 +3,9 @@
 
 #include <cctype>
 #include <limits>
+#include <optional>
 
+#include "core/parse_value.hpp"
 #include "core/text.hpp"
 #include "data/image/policies.hpp"
 
@@ -57,12 +59,8 @@ void use_weighted(const WeightedOps& ops, TimmConfig& config) {
 }
 
 double timm_number(const std::string& part, std::size_t name_size) {
-  std::size_t used = 0;
-  try {
-    const double value = std::stod(part.substr(name_size), &used);
-    if (used == part.size() - name_size && value >= 0) return value;
-  } catch (const std::exception&) {
-  }
+  const std::optional<double> value = parse_real(part.substr(name_size));
+  if (value && *value >= 0) return *value;
   throw ConfigError("'" + part + "' does not end in a number; use a text such as rand-m9-mstd0.5-inc1");
 }
 

@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "core/text.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "optim/model_average.hpp"
 
@@ -22,7 +23,7 @@ class AverageHook : public Hook {
     run.world.all_or_throw([&] { first_step_ = first_step(run.progress); });
     const optim::AverageOptions& options = run.average->options();
     if (options.decay < 0.5) {
-      log::warning(settings_.decay_cite + ": with " + std::to_string(options.decay) +
+      log::warning(settings_.decay_cite + ": with " + number_text(options.decay) +
                    " the new weights have a larger factor than the average");
     }
   }

@@ -9,11 +9,11 @@
 
 #include <memory>
 #include <optional>
-#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/text_stream.hpp"
 #include "engine/hooks/hooks.hpp"
 #include "optim/option_limits.hpp"
 
@@ -38,7 +38,7 @@ std::string one_a_line(const std::vector<std::string>& rules) {
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream lines(text);
+  TextReader lines(text);
   std::vector<std::string> all;
   for (std::string line; std::getline(lines, line);) all.push_back(line);
   return all;

@@ -2,10 +2,10 @@
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <array>
 #include <chrono>
-#include <cstdio>
 
 #include "core/clock.hpp"
 #include "engine/hooks/hooks.hpp"
@@ -17,11 +17,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string in_tenths(double seconds) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.1f s", seconds);
-  return text.data();
-}
+std::string in_tenths(double seconds) { return fmt::format("{:.1f} s", seconds); }
 
 class TimeLimitHook : public Hook {
  public:

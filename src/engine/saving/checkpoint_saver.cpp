@@ -4,8 +4,9 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
-#include <cstdio>
 #include <new>
 #include <sched.h>
 #include <sys/syscall.h>
@@ -23,11 +24,7 @@ constexpr int kTriesOfAFinalSave = 3;
 constexpr std::chrono::seconds kFirstRetryAfter{1};
 constexpr std::int64_t kMaxDoublings = 6;
 
-std::string in_seconds(double seconds) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3f s", seconds);
-  return text;
-}
+std::string in_seconds(double seconds) { return fmt::format("{:.3f} s", seconds); }
 
 /// A launcher may have tied the rank to the core that it computes on; the writer may use any that the job has.
 void leave_the_core_of_the_rank() {

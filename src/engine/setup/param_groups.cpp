@@ -2,8 +2,8 @@
 #include "engine/setup/param_groups.hpp"
 
 #include <algorithm>
-#include <sstream>
 
+#include "core/text_stream.hpp"
 #include "engine/setup/batch_layout.hpp"
 #include "models/parameter_roles.hpp"
 
@@ -13,7 +13,7 @@ namespace {
 
 std::string sentence_of(const optim::LrScale& scale, double lr) {
   if (scale.base_batch == 0) return "";
-  std::ostringstream text;
+  TextWriter text;
   text << "effective batch " << scale.batch << ", optim.base_batch_size " << scale.base_batch << ": lr " << lr << " -> "
        << lr * scale.factor();
   return text.str();

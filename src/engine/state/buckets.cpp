@@ -4,8 +4,8 @@
 #include <torch/types.h>
 
 #include <map>
-#include <sstream>
 
+#include "core/text_stream.hpp"
 #include "engine/state/components.hpp"
 #include "engine/state/paths.hpp"
 #include "engine/state/tensor_arrays.hpp"
@@ -85,7 +85,7 @@ class BucketsState : public Stateful {
       counts += std::to_string(bucket.size()) + "\n";
     }
     StoredLayout layout{.names = world_->broadcast(names)};
-    std::istringstream agreed(world_->broadcast(counts));
+    TextReader agreed(world_->broadcast(counts));
     for (std::int64_t count = 0; agreed >> count;) layout.counts.push_back(count);
     return layout;
   }
@@ -102,7 +102,7 @@ class BucketsState : public Stateful {
     std::map<std::string, std::size_t> places;
     for (std::size_t i = 0; i < store.size(); ++i) places[store.parameter(i).name] = i;
     const at::Tensor counts = tensor_over(archive.array(kBuckets + "/counts"));
-    std::istringstream names(checkpoints::text_of(archive.array(kBuckets + "/param_names")));
+    TextReader names(checkpoints::text_of(archive.array(kBuckets + "/param_names")));
     parallel::BucketLayout layout;
     for (std::int64_t b = 0; b < counts.numel(); ++b) {
       auto& bucket = layout.emplace_back();

@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <sstream>
 #include <system_error>
 
 #include "checkpoints/store/store.hpp"
+#include "core/text_stream.hpp"
 #include "engine/saving/local_copies.hpp"
 #include "engine/setup/session.hpp"
 
@@ -79,7 +79,7 @@ std::vector<std::string> resume_candidates(const mpi::Communicator& world, const
     if (!world.is_root()) return;
     for (const std::string& candidate : candidates(source, directory)) lines += candidate + "\n";
   });
-  std::istringstream text(world.broadcast(lines));
+  TextReader text(world.broadcast(lines));
   std::vector<std::string> agreed;
   for (std::string line; std::getline(text, line);) agreed.push_back(line);
   return agreed;

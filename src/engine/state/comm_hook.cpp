@@ -5,9 +5,9 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
 #include <stdexcept>
 
+#include "core/text_stream.hpp"
 #include "engine/state/components.hpp"
 #include "engine/state/paths.hpp"
 
@@ -26,7 +26,7 @@ using Tensors = std::map<std::string, at::Tensor>;
 
 /// Names, types and shapes, for a comparison between ranks.
 std::string description_of(const Tensors& tensors) {
-  std::ostringstream text;
+  TextWriter text;
   for (const auto& [name, tensor] : tensors) text << name << ' ' << tensor.dtype() << ' ' << tensor.sizes() << '\n';
   return text.str();
 }

@@ -2,9 +2,9 @@
 #include <torch/types.h>
 
 #include <map>
-#include <sstream>
 
 #include "core/text.hpp"
+#include "core/text_stream.hpp"
 #include "engine/state/components.hpp"
 #include "engine/state/local_state.hpp"
 #include "engine/state/optimizer_arrays.hpp"
@@ -130,7 +130,7 @@ class OptimizerState : public Stateful {
   /// The same of the archive, by the parameter's name.
   std::map<std::string, std::int64_t> stored_update_counts(const Archive& archive) const {
     const at::Tensor steps = tensor_over(archive.array(at_.group + "/step"));
-    std::istringstream names(checkpoints::text_of(archive.array(at_.group + "/param_names")));
+    TextReader names(checkpoints::text_of(archive.array(at_.group + "/param_names")));
     std::map<std::string, std::int64_t> by_name;
     std::int64_t index = 0;
     for (std::string name; std::getline(names, name) && index < steps.numel(); ++index) {

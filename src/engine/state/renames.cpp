@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/state/renames.hpp"
 
-#include <sstream>
-
 #include "core/renames.hpp"
+#include "core/text_stream.hpp"
 #include "engine/state/paths.hpp"
 
 namespace lockstep::engine {
@@ -31,7 +30,7 @@ std::string new_path(const std::string& at, const Renames& renames) {
 
 /// A text with one name per line.
 checkpoints::Array with_new_names(const checkpoints::Array& lines, const Renames& renames) {
-  std::istringstream names(checkpoints::text_of(lines));
+  TextReader names(checkpoints::text_of(lines));
   std::string text;
   for (std::string name; std::getline(names, name);) text += new_name(name, renames) + "\n";
   return checkpoints::text_array(text);

@@ -5,7 +5,8 @@
 #include <cmath>
 #include <functional>
 #include <iomanip>
-#include <sstream>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::parallel {
 
@@ -24,7 +25,7 @@ double sum_over(const std::vector<BucketTimes>& buckets, Value value) {
 double busy(const StepTimeline& step) { return step.end - step.wait(); }
 
 std::string milliseconds(double seconds) {
-  std::ostringstream text;
+  TextWriter text;
   text << std::fixed << std::setprecision(2) << 1000 * seconds;
   return text.str();
 }
@@ -148,7 +149,7 @@ std::string timeline_text(const DdpReport& report) {
   if (is_empty(report)) return "";
   const std::size_t slowest = slowest_rank(report);
   const StepTimeline& step = report.ranks[slowest];
-  std::ostringstream out;
+  TextWriter out;
   out << "rank " << slowest << ", the slowest of " << report.ranks.size() << ": a median step of the last "
       << report.steps << ", in ms\n";
   write_table(out, step);

@@ -5,8 +5,8 @@
 #include <torch/types.h>
 
 #include <algorithm>
-#include <sstream>
 
+#include "core/text_stream.hpp"
 #include "parallel/sync/tensor_collectives.hpp"
 
 namespace lockstep::parallel {
@@ -23,7 +23,7 @@ std::string signature(const models::Model& model, const std::vector<std::string>
   const auto is_ignored = [&](const std::string& name) {
     return std::find(ignored.begin(), ignored.end(), name) != ignored.end();
   };
-  std::ostringstream out;
+  TextWriter out;
   for (const auto& item : model.named_parameters()) {
     if (!is_ignored(item.key())) describe(out, "parameter", item.key(), item.value());
   }

@@ -3,7 +3,8 @@
 
 #include <algorithm>
 #include <map>
-#include <sstream>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::parallel {
 
@@ -20,7 +21,7 @@ std::string describe_missing(const std::vector<std::string>& missing_by_rank) {
   };
   std::map<std::size_t, Missing> by_index;
   for (std::size_t rank = 0; rank < missing_by_rank.size(); ++rank) {
-    std::istringstream lines(missing_by_rank[rank]);
+    TextReader lines(missing_by_rank[rank]);
     std::size_t index = 0;
     for (std::string name; lines >> index >> name;) {
       Missing& missing = by_index[index];

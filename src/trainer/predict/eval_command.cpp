@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include <iomanip>
-#include <sstream>
 
+#include "core/text_stream.hpp"
 #include "engine/setup/loaded_model.hpp"
 #include "trainer/commands.hpp"
 #include "trainer/predict/predictor.hpp"
@@ -17,7 +17,7 @@ namespace lockstep::trainer {
 namespace {
 
 std::string result_line(const engine::Evaluation& result, const engine::LoadedModel& loaded) {
-  std::ostringstream text;
+  TextWriter text;
   text << "step " << result.step << std::setprecision(6);
   for (const auto& [name, number] : result.values) text << " val/" << name << " " << number;
   text << " val/count " << result.count;

@@ -7,10 +7,12 @@
 #include <nlohmann/json.hpp>
 #include <torch/types.h>
 
-#include <cstdlib>
+#include <limits>
 #include <utility>
 
 #include "batch/sample_values.hpp"
+#include "core/csv.hpp"
+#include "core/parse_value.hpp"
 #include "core/text.hpp"
 #include "trainer/predict/ranking.hpp"
 
@@ -25,7 +27,13 @@ constexpr std::int64_t kMaxColumns = 4096;  // of one value in a table
 constexpr int kProbabilityDigits = 6;
 
 std::string probability_text(double value) { return number_text(value, kProbabilityDigits); }
-double rounded(double value) { return std::strtod(probability_text(value).c_str(), nullptr); }
+
+/// NaN and infinity, which JSON does not have, are NaN.
+double number_of(const std::string& text) {
+  return parse_real(text).value_or(std::numeric_limits<double>::quiet_NaN());
+}
+
+double rounded(double value) { return number_of(probability_text(value)); }
 
 /// The shortest text that is read back to the same number of its type.
 std::string shortest_text(const at::Tensor& number) {
@@ -40,7 +48,7 @@ Json json_of(const at::Tensor& tensor) {
   if (tensor.dim() == 0) {
     if (tensor.scalar_type() == at::kBool) return tensor.item<bool>();
     if (at::isIntegralType(tensor.scalar_type(), false)) return tensor.item<std::int64_t>();
-    return std::strtod(shortest_text(tensor).c_str(), nullptr);
+    return number_of(shortest_text(tensor));
   }
   Json list = Json::array();
   for (std::int64_t i = 0; i < tensor.size(0); ++i) list.push_back(json_of(tensor[i]));
@@ -102,13 +110,6 @@ std::vector<std::int64_t> pixel_counts(const at::Tensor& mask, std::int64_t clas
 std::string json_text(const Json& line) {
   // Bytes of file names that are not UTF-8 are replaced.
   return line.dump(-1, ' ', false, Json::error_handler_t::replace);
-}
-
-std::string csv_field(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
 }
 
 }  // namespace
@@ -250,8 +251,8 @@ std::string SampleText::lines(const BatchPredictions& predictions, const batch::
       continue;
     }
     std::vector<std::string> fields;
-    for (const Cell& cell : cells(predictions, given, i)) fields.push_back(csv_field(cell.text));
-    text += joined(fields, ",") + "\n";
+    for (const Cell& cell : cells(predictions, given, i)) fields.push_back(cell.text);
+    text += csv_record(fields);
   }
   return text;
 }
@@ -259,8 +260,8 @@ std::string SampleText::lines(const BatchPredictions& predictions, const batch::
 std::string SampleText::header(const BatchPredictions& predictions, const batch::Batch& given) const {
   if (form_ == PredictionForm::json_lines) return "";
   std::vector<std::string> fields;
-  for (const Cell& cell : cells(predictions, given, 0)) fields.push_back(csv_field(cell.column));
-  return joined(fields, ",") + "\n";
+  for (const Cell& cell : cells(predictions, given, 0)) fields.push_back(cell.column);
+  return csv_record(fields);
 }
 
 }  // namespace lockstep::trainer

@@ -33,9 +33,20 @@ TEST(SummaryWriterTest, ANewNameBecomesANewColumn) {
   SummaryWriter(folder.path("s.csv")).write(row(10, 0.5));
   SummaryWriter writer(folder.path("s.csv"));
   writer.write({.values = {{"split", "a,b\"c\nd"}, {"step", std::int64_t{20}}}});
-  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n");
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,\"a,b\"\"c\nd\"\n");
   SummaryWriter(folder.path("s.csv")).write(row(30, std::nan("")));
-  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,a b c d\n30,nan,\n");
+  EXPECT_EQ(folder.read("s.csv"), "step,val/accuracy,split\n10,0.5,\n20,,\"a,b\"\"c\nd\"\n30,nan,\n");
+}
+
+TEST(SummaryWriterTest, ANameWithACommaStaysOneColumn) {
+  const Folder folder;
+  for (const std::int64_t step : {10, 20}) {
+    SummaryWriter(folder.path("s.csv"))
+        .write({.values = {{"step", step}, {"val/cat, \"tabby\"", 0.5}, {"val/dog", static_cast<double>(step)}}});
+  }
+  SummaryWriter(folder.path("s.csv")).truncate_after_step(15);
+  SummaryWriter(folder.path("s.csv")).write({.values = {{"val/dog", 30.0}, {"step", std::int64_t{30}}}});
+  EXPECT_EQ(folder.read("s.csv"), "step,\"val/cat, \"\"tabby\"\"\",val/dog\n10,0.5,10\n30,,30\n");
 }
 
 TEST(SummaryWriterTest, TruncateDropsRowsBeyondAStep) {
