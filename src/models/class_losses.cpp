@@ -52,9 +52,14 @@ at::Tensor weighted_cross_entropy(const at::Tensor& output, const at::Tensor& ta
     const at::Tensor scores = in_float32(output);
     return at::cross_entropy_loss(scores, target.to(scores.scalar_type()), like(factors, scores));
   }
+  at::Tensor counted = target;
+  // The gradient of a mean over targets of weight 0 would be NaN. With smoothing, they are part of the sum.
+  for (std::int64_t c = 0; factors.defined() && smoothing == 0 && c < factors.numel(); ++c) {
+    if (factors[c].item<double>() == 0) counted = without_ignored(counted, c);
+  }
   const bool has_classes_last = output.dim() != 4;
   const at::Tensor scores = has_classes_last ? output.reshape({-1, output.size(-1)}) : output;
-  return at::cross_entropy_loss(scores, has_classes_last ? target.reshape({-1}) : target, like(factors, scores),
+  return at::cross_entropy_loss(scores, has_classes_last ? counted.reshape({-1}) : counted, like(factors, scores),
                                 at::Reduction::Mean, kIgnoredClass, smoothing);
 }
 

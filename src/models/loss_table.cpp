@@ -107,6 +107,14 @@ std::vector<std::pair<std::string, double>> counts_of(const Model& model, const 
   return {{"loss", counted->count(batch.target())}};
 }
 
+bool counts_by_task(const Model& model) { return !model.loss() && row_of(model.task_kind()).count != nullptr; }
+
+TargetCount count_targets(const Model& model, const batch::Batch& batch) {
+  const TaskRow& row = row_of(model.task_kind());
+  if (row.count == nullptr || !batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return {};
+  return {.counted = row.count(batch.target()), .all = static_cast<double>(batch.target().numel())};
+}
+
 at::Tensor soft_cross_entropy(const at::Tensor& output, const at::Tensor& target) {
   const at::Tensor scores = in_float32(output);
   return at::cross_entropy_loss(scores, target.to(scores.scalar_type()));

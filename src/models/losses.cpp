@@ -3,6 +3,7 @@
 #include <lockstep/models/model.hpp>
 
 #include <algorithm>
+#include <optional>
 
 namespace lockstep::models {
 
@@ -24,18 +25,25 @@ bool is_trained(const std::string& name, LossSum sum) {
   return sum == LossSum::all || name.find("loss") != std::string::npos;
 }
 
-/// A loss as it enters the total: with its weight, if there are weights by name.
-at::Tensor weighted(const std::string& name, const at::Tensor& value, const LossWeights& weights) {
-  if (weights.by_name.empty()) return value;
-  double weight = weights.usual;
+/// The weight by name; none = the usual one.
+std::optional<double> own_weight(const std::string& name, const LossTerm& term, const LossWeights& weights) {
+  if (weights.are_of_task && !term.is_of_task) return std::nullopt;
   for (const auto& [each, own] : weights.by_name) {
-    if (each == name) weight = own;
+    if (each == name) return own;
   }
+  return std::nullopt;
+}
+
+/// A loss as it enters the total: with its weight, if there are weights by name.
+at::Tensor weighted(const at::Tensor& value, std::optional<double> own, const LossWeights& weights) {
+  if (weights.by_name.empty()) return value;
+  const double weight = own.value_or(weights.usual);
   // The mean over no items is NaN; it must not enter the sum, but its graph must.
   return weight == 0 ? value.nan_to_num(0, 0, 0) * 0 : value * weight;
 }
 
 void require_known(const LossWeights& weights, const LossMap& losses) {
+  if (weights.are_of_task) return;
   for (const auto& [name, weight] : weights.by_name) {
     const auto is_this = [&name = name](const auto& entry) { return entry.first == name; };
     if (std::none_of(losses.begin(), losses.end(), is_this)) {
@@ -52,16 +60,21 @@ ParsedLosses parse_losses(const LossMap& losses, LossSum sum, const LossWeights&
   at::Tensor unweighted;  // the sum that is reported
   std::vector<std::pair<std::string, at::Tensor>> entries;
   std::size_t terms = 0;
+  parsed.is_of_task = true;
+  parsed.is_void = weights.count_nothing;
   for (const auto& [name, term] : losses) {
     const at::Tensor value = value_of(name, term);
     entries.emplace_back(name, value.detach());
     ++terms;
+    parsed.is_of_task = parsed.is_of_task && term.is_of_task;
     for (std::size_t i = 0; i < term.names.size(); ++i) {
       const at::Tensor part = term.parts[i].detach();
       entries.emplace_back(name + "/" + term.names[i], part.dim() == 0 ? part : part.mean());
     }
     if (!is_trained(name, sum)) continue;
-    const at::Tensor part = weighted(name, value, weights);
+    const std::optional<double> own = own_weight(name, term, weights);
+    parsed.is_void = parsed.is_void && own.has_value();
+    const at::Tensor part = weighted(value, own, weights);
     parsed.total = parsed.total.defined() ? parsed.total + part : part;
     if (!weights.by_name.empty()) {
       unweighted = unweighted.defined() ? unweighted + value.detach() : value.detach();

@@ -298,7 +298,11 @@ batch::Outputs Model::forward_batch(const batch::Batch& batch) { return forward(
 
 LossMap Model::losses(const at::Tensor& output, const at::Tensor& target) const {
   const TaskRow& row = row_of(task_kind_);
-  if (row.losses != nullptr) return row.losses(output, target);
+  if (row.losses != nullptr) {
+    LossMap losses = row.losses(output, target);
+    for (auto& [name, term] : losses) term.is_of_task = true;
+    return losses;
+  }
   throw ConfigError("the task is " + row.name + ", so the model must define its losses: override losses_of");
 }
 

@@ -6,7 +6,10 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <stdexcept>
+
+#include "models/loss_rows.hpp"
 
 namespace lockstep::models {
 
@@ -32,6 +35,12 @@ LossMap distance_losses(const at::Tensor& output, const at::Tensor& target) {
   return {{"loss", at::mse_loss(output, target.to(output.scalar_type()).view_as(output))}};
 }
 
+/// Targets that are probabilities all count.
+double count_classes(const at::Tensor& target) {
+  if (target.is_floating_point()) return static_cast<double>(target.numel());
+  return static_cast<double>(target.ne(kIgnoredClass).sum().item<std::int64_t>());
+}
+
 Predictions best_classes(const at::Tensor& output) { return {{"classes", output.argmax(-1)}}; }
 Predictions best_pixels(const at::Tensor& output) { return {{"masks", output.argmax(1)}}; }
 Predictions likely_labels(const at::Tensor& output) { return {{"labels", output.gt(0)}}; }
@@ -43,6 +52,7 @@ const std::vector<TaskRow>& all_rows() {
        .name = "classification",
        .losses = class_losses,
        .predict = best_classes,
+       .count = count_classes,
        .has_accuracy = true,
        .metric = "accuracy"},
       {.kind = TaskKind::multilabel,
@@ -62,6 +72,7 @@ const std::vector<TaskRow>& all_rows() {
        .name = "segmentation",
        .losses = pixel_losses,
        .predict = best_pixels,
+       .count = count_classes,
        .meters = {"overlap"},
        .metric = "miou",
        .best_metric = "val/miou"},
@@ -69,6 +80,7 @@ const std::vector<TaskRow>& all_rows() {
        .name = "language model",
        .losses = class_losses,
        .predict = best_classes,
+       .count = count_classes,
        .has_accuracy = true,
        .has_perplexity = true,
        .metric = "perplexity"},

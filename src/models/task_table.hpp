@@ -15,6 +15,8 @@ struct TaskRow {
   std::string name;
   LossMap (*losses)(const at::Tensor& output, const at::Tensor& target);  ///< null = the model must say it
   Predictions (*predict)(const at::Tensor& output);                       ///< null = the same
+  /// The targets that count in `losses`; null = all do.
+  double (*count)(const at::Tensor& target) = nullptr;
   bool has_accuracy = false;             ///< each target is a class, and evaluations report the accuracy
   bool has_perplexity = false;           ///< the loss is a cross-entropy, and evaluations report its exponential
   std::vector<std::string> meters = {};  ///< of evaluations, where eval.metrics names none

@@ -76,16 +76,25 @@ UpdateReport OptimWrapper::update_params(const Tensor& loss, std::optional<doubl
   if (!completes) return {};
   if (before_update) before_update();
   if (is_in_closure_) {  // averages them now: collectives of others may follow before they are taken
-    parameters_->finish_gradients();
-    const bool waits_for_visit = parameters_->as_tensors() == nullptr;
-    if (waits_for_visit) parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
+    finish_without_step();
     return {};
   }
   step_begin_ = done_;
-  const UpdateReport report = clip_and_step(scaler_ ? scaler_->scale() : 1);
-  if (scaler_) scaler_->update(report.is_finite);
+  UpdateReport report;
+  if (std::exchange(skips_update_, false)) {
+    finish_without_step();
+  } else {
+    report = clip_and_step(scaler_ ? scaler_->scale() : 1);
+    if (scaler_) scaler_->update(report.is_finite);
+  }
   parameters_->drop_gradients();
   return report;
+}
+
+void OptimWrapper::finish_without_step() {
+  parameters_->finish_gradients();
+  const bool waits_for_visit = parameters_->as_tensors() == nullptr;
+  if (waits_for_visit) parameters_->visit_gradients([](const GradientPiece&) {}, /*is_last=*/false);
 }
 
 UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<double> weight,
@@ -100,8 +109,14 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
   UpdateReport all;
   std::vector<double> norms;
   double norm_type = 2;
+  bool is_skipped = false;
   for (auto& [name, wrapper] : wrappers_) {
     wrapper.step_begin_ = wrapper.done_;
+    if (std::exchange(wrapper.skips_update_, false)) {
+      wrapper.finish_without_step();
+      is_skipped = true;
+      continue;
+    }
     const UpdateReport report = wrapper.clip_and_step(scale);
     all.updated = all.updated || report.updated;
     all.is_finite = all.is_finite && report.is_finite;
@@ -110,7 +125,7 @@ UpdateReport OptimWrapperDict::update_params(const Tensor& loss, std::optional<d
   }
   if (norms.size() == wrappers_.size()) all.grad_norm = norm_of_parts(norms, norm_type);
   for (auto& [name, wrapper] : wrappers_) {
-    if (wrapper.scaler_) wrapper.scaler_->update(all.is_finite);
+    if (wrapper.scaler_ && !is_skipped) wrapper.scaler_->update(all.is_finite);
   }
   drop_gradients();
   return all;

@@ -41,6 +41,10 @@ void OptimWrapperDict::drop_gradients() {
   for (auto& [name, wrapper] : wrappers_) wrapper.parameters().drop_gradients();
 }
 
+void OptimWrapperDict::skip_update() noexcept {
+  for (auto& [name, wrapper] : wrappers_) wrapper.skip_update();
+}
+
 void OptimWrapperDict::reset() noexcept {
   for (auto& [name, wrapper] : wrappers_) wrapper.reset();
 }

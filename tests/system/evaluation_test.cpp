@@ -22,6 +22,39 @@ double last(const std::string& run, const std::string& key) {
   return series.empty() ? std::nan("") : series.back().second;
 }
 
+// Outputs of a classification are neither probabilities nor values nor labels.
+TEST(EvaluationTest, UnfittingMetricsAreRefusedBeforeTheFirstStep) {
+  const testing::TemporaryFolder folder;
+  for (const std::string meter : {"probability", "regression", "regression_order", "multilabel"}) {
+    for (const std::string key : {"eval.metrics", "train.metrics"}) {
+      const Outcome outcome = run_ranks(2, "--model.name=mlp --train.max_steps=2 --log.interval=1 --" + key + "=" +
+                                               meter + " --run.dir=" + folder.path("run"));
+      EXPECT_EQ(outcome.exit_code, 2) << outcome.output;
+      EXPECT_NE(outcome.output.find(key), std::string::npos) << outcome.output;
+      EXPECT_NE(outcome.output.find(meter + " does not fit the task, which is classification"), std::string::npos)
+          << outcome.output;
+      EXPECT_EQ(outcome.output.find("step 1/"), std::string::npos) << outcome.output;
+    }
+  }
+}
+
+// The model has no output of this name, which is found when it is first read.
+TEST(EvaluationTest, AFailingEvaluationDoesNotLoseTheTraining) {
+  const testing::TemporaryFolder folder;
+  for (const std::string when : {"--eval.when=end", "--eval.interval=2"}) {
+    const std::string run = folder.path(when.substr(2, 8));
+    const std::string training =
+        "--model.name=mlp --data.train_size=96 --data.val_size=20 --train.max_steps=3 --run.dir=" + run;
+    const Outcome failed = run_ranks(2, training + " --eval.metrics=top_k,k=1,output=missing " + when);
+    EXPECT_NE(failed.exit_code, 0);
+    EXPECT_NE(failed.output.find("missing"), std::string::npos) << failed.output;
+    const Outcome evaluated = run_ranks(2, "eval --from=" + run + " --eval.metrics=top_k,k=1");
+    EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+    const std::string step = when == "--eval.when=end" ? "step 3 " : "step 2 ";
+    EXPECT_NE(evaluated.output.find(step), std::string::npos) << evaluated.output;
+  }
+}
+
 // The statistics of batch norm were averaged over two ranks. A sum of three equal numbers, divided by three, can differ
 // from them in the last bit.
 TEST(EvaluationTest, ItsBytesDoNotDependOnTheNumberOfRanks) {

@@ -48,18 +48,19 @@ struct Progress {
 
 /// The result of one step, equal on every rank except for the times.
 struct StepReport {
-  Progress progress;                        ///< after the step
-  double loss = 0;                          ///< mean over the samples of the global batch
-  std::optional<double> grad_norm;          ///< before clipping; none for a skipped step
-  double lr = 0;                            ///< learning rate of the first parameter group
-  std::int64_t samples = 0;                 ///< global_batch_size
-  double seconds = 0;                       ///< wall time of this rank
-  double data_seconds = 0;                  ///< part of `seconds` spent waiting for data
-  double loading_seconds = 0;               ///< time that the loader threads of this rank spent on samples meanwhile
-  bool is_save_due = false;                 ///< rank 0 requested a checkpoint
-  bool is_skipped = false;                  ///< gradients were not finite; no parameter and no moment changed
-  std::optional<double> loss_scale;         ///< factor on the losses; none = not scaled
-  std::int64_t skipped_steps = 0;           ///< since the start of the run, including this one
+  Progress progress;                 ///< after the step
+  double loss = 0;                   ///< mean over the samples of the global batch
+  std::optional<double> grad_norm;   ///< before clipping; none for a skipped step
+  double lr = 0;                     ///< learning rate of the first parameter group
+  std::int64_t samples = 0;          ///< global_batch_size
+  double seconds = 0;                ///< wall time of this rank
+  double data_seconds = 0;           ///< part of `seconds` spent waiting for data
+  double loading_seconds = 0;        ///< time that the loader threads of this rank spent on samples meanwhile
+  bool is_save_due = false;          ///< rank 0 requested a checkpoint
+  bool is_skipped = false;           ///< no parameter and no moment changed: gradients were not finite, or is_void
+  bool is_void = false;              ///< no target of the global batch counts; the loss is NaN
+  std::optional<double> loss_scale;  ///< factor on the losses; none = not scaled
+  std::int64_t skipped_steps = 0;    ///< since the start of the run, including this one
   std::optional<std::int64_t> evaluations;  ///< evaluations of the loss, for closure rules
 };
 

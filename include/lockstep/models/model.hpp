@@ -38,6 +38,7 @@ struct LossTerm {
 
   std::vector<at::Tensor> parts;
   std::vector<std::string> names = {};  ///< names of the parts of a map
+  bool is_of_task = false;              ///< the default of the kind of the task, see LossWeights::are_of_task
 };
 
 /// The losses of one micro-batch by name, and other values to log. By default, the sum of the entries with "loss" in
@@ -52,6 +53,8 @@ struct LossWeights {
   double usual;  ///< factor of losses that are not in by_name
   /// Factors of losses with their own counts, see Model::counts.
   std::vector<std::pair<std::string, double>> by_name = {};
+  bool are_of_task = false;    ///< by_name is for the default losses of the task; a model's own have the usual weight
+  bool count_nothing = false;  ///< no item of the whole step counts in the losses of by_name
 
   /// The remaining factor on a total that was parsed with these weights.
   double of_total() const { return by_name.empty() ? usual : 1; }
@@ -62,6 +65,8 @@ struct ParsedLosses {
   /// [] detached: "loss" (the total), then the entries in order. An entry named "loss" has the name "loss_raw", unless
   /// it is the total. The elements of a map follow their entry as "entry/element".
   std::vector<std::pair<std::string, at::Tensor>> values;
+  bool is_of_task = false;  ///< all losses are the defaults of the kind of the task
+  bool is_void = false;     ///< nothing of the step counts in any trained loss: its update must be skipped
 };
 
 /// The entries of a LossMap that are trained.
@@ -119,7 +124,8 @@ class Model : public Block {
 
   /// The number of items (tokens, pixels, labeled samples) in the mean of each loss, by the name of the loss, computed
   /// from the batch only. It becomes the weight of micro-batches, lanes and ranks. All batches must have the same
-  /// names. For other losses, the number of samples is used. The default is empty.
+  /// names. For other losses, the number of samples is used; default losses count the targets that are not ignored. The
+  /// default is empty.
   /// @param batch  the batch of the data set
   virtual std::vector<std::pair<std::string, double>> counts(const batch::Batch& batch) const;
 

@@ -57,6 +57,9 @@ class BaseOptimWrapper {
   /// Collective when it completes a step.
   virtual UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                                      const std::function<void()>& before_update = {}) = 0;
+  /// The step of the next micro-batch only drops its gradients: its loss is a mean over nothing. Every rank calls it,
+  /// before update_params of the micro-batch that completes the step.
+  virtual void skip_update() noexcept = 0;
   /// Whether a step evaluates the loss several times, see OptimWrapper::update_with_closure.
   virtual bool uses_closure() const noexcept = 0;
   virtual const GradScaler* scaler() const noexcept = 0;  ///< null = losses are not scaled
@@ -95,6 +98,8 @@ class OptimWrapper : public BaseOptimWrapper {
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {}) override;
 
+  void skip_update() noexcept override { skips_update_ = true; }
+
   /// update_params of a step of one micro-batch, recorded by mpi::StepGraph: no work is done, the step is counted.
   /// @param weight  as in update_params
   /// @throws std::runtime_error  the step cannot be recorded
@@ -118,6 +123,7 @@ class OptimWrapper : public BaseOptimWrapper {
   void reset() noexcept {
     done_ = step_begin_;
     is_in_closure_ = false;
+    skips_update_ = false;
   }
 
   /// The values of one option for every group, in order: "base_lr" (which schedules multiply) or an option by name.
@@ -134,6 +140,7 @@ class OptimWrapper : public BaseOptimWrapper {
  private:
   friend class OptimWrapperDict;
 
+  void finish_without_step();
   UpdateReport clip_and_step(double scale);
   UpdateReport clip_and_step_tensors(double scale);
   Tensor queue_step_tensors(double scale, LiveNumbers* live);
@@ -147,6 +154,7 @@ class OptimWrapper : public BaseOptimWrapper {
   std::int64_t step_begin_ = 0;  // `done_` when the step at hand began
   std::int64_t total_ = 0;       // of the whole training; 0 = unknown
   bool is_in_closure_ = false;
+  bool skips_update_ = false;
   std::shared_ptr<Tensor> recorded_facts_;               // of a recorded step: where a launch leaves them
   double recorded_weight_ = 1;                           // of the loss in the recorded step at hand
   std::vector<std::vector<std::int64_t>> steps_before_;  // counts before the recorded step at hand

@@ -41,6 +41,7 @@ class OptimWrapperDict : public BaseOptimWrapper {
   std::int64_t micro_batches_in_step() const override { return wrappers_.begin()->second.micro_batches_in_step(); }
   UpdateReport update_params(const Tensor& loss, std::optional<double> weight = std::nullopt,
                              const std::function<void()>& before_update = {}) override;
+  void skip_update() noexcept override;
   bool uses_closure() const noexcept override { return false; }
   const GradScaler* scaler() const noexcept override;  ///< the one with the smallest scale
   const FlatParameters* own_parameters() const noexcept override { return nullptr; }

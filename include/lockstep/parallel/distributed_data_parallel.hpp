@@ -35,6 +35,7 @@ struct StepResult {
   double weighted = 0;  ///< the weighted total
   optim::UpdateReport update;
   std::vector<std::pair<std::string, double>> values = {};  ///< entries other than "loss", of this rank
+  bool is_void = false;                                     ///< nothing of the step counts, see ParsedLosses
 
   /// Reads the values of the losses. On a GPU, the host waits for them.
   /// @param weights  the weights with which they were parsed

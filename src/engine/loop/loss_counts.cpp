@@ -37,10 +37,17 @@ LossCounts::LossCounts(const models::Model& model, const batch::Batch& first, co
     throw ConfigError("the model counts items of the losses '" + joined(names_) + "', but on rank 0 of '" +
                       all.front() + "'");
   });
+  if (!names_.empty() || !models::counts_by_task(model)) return;
+  names_.push_back("loss");
+  is_of_task_ = true;
 }
 
-/// In the order of the names.
+/// In the order of the names. Of default losses, the number of targets that do not count follows.
 std::vector<double> LossCounts::counts_of(const models::Model& model, const batch::Batch& batch) const {
+  if (is_of_task_) {
+    const models::TargetCount targets = models::count_targets(model, batch);
+    return {targets.counted, targets.all - targets.counted};
+  }
   std::vector<double> counts;
   std::vector<std::string> names;
   for (const auto& [name, count] : models::counts_of(model, batch)) {
@@ -55,17 +62,33 @@ std::vector<double> LossCounts::counts_of(const models::Model& model, const batc
                     joined(names_) + "'");
 }
 
+/// @param counts  of a micro_batch
+/// @param totals  the same of the step
+models::LossWeights LossCounts::weights_of(const std::vector<double>& counts, double usual, double parts,
+                                           const std::vector<double>& totals) const {
+  models::LossWeights weights(usual);
+  if (is_of_task_ && totals.back() == 0) return weights;
+  weights.are_of_task = is_of_task_;
+  weights.count_nothing = true;
+  for (std::size_t i = 0; i < names_.size(); ++i) {
+    weights.by_name.emplace_back(names_[i], totals[i] == 0 ? 0 : parts * counts[i] / totals[i]);
+    weights.count_nothing = weights.count_nothing && totals[i] == 0;
+  }
+  return weights;
+}
+
 std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, std::span<const batch::Batch> batches,
                                                    std::span<const double> usual, double parts,
                                                    const mpi::Communicator& world,
                                                    mpi::Collectives& collectives) const {
   std::vector<std::vector<double>> counts;
-  std::vector<double> sums(2 * names_.size(), 0.0);
+  const std::size_t numbers = names_.size() + (is_of_task_ ? 1 : 0);
+  std::vector<double> sums(2 * numbers, 0.0);
   std::exception_ptr failure;
   try {
     for (const batch::Batch& batch : batches) {
       counts.push_back(counts_of(model, batch));
-      for (std::size_t i = 0; i < names_.size(); ++i) {
+      for (std::size_t i = 0; i < numbers; ++i) {
         const auto [coarse, fine] = whole_numbers_of(counts.back()[i]);
         sums[2 * i] += coarse;
         sums[2 * i + 1] += fine;
@@ -81,14 +104,10 @@ std::vector<models::LossWeights> LossCounts::weigh(const models::Model& model, s
       if (failure) std::rethrow_exception(failure);
     });
   }
+  std::vector<double> totals;
+  for (std::size_t i = 0; i < numbers; ++i) totals.push_back(sums[2 * i] * kCoarse + sums[2 * i + 1] * kFine);
   std::vector<models::LossWeights> weights;
-  for (std::size_t b = 0; b < batches.size(); ++b) {
-    weights.emplace_back(usual[b]);
-    for (std::size_t i = 0; i < names_.size(); ++i) {
-      const double total = sums[2 * i] * kCoarse + sums[2 * i + 1] * kFine;
-      weights.back().by_name.emplace_back(names_[i], total == 0 ? 0 : parts * counts[b][i] / total);
-    }
-  }
+  for (std::size_t b = 0; b < batches.size(); ++b) weights.push_back(weights_of(counts[b], usual[b], parts, totals));
   return weights;
 }
 

@@ -14,7 +14,8 @@
 namespace lockstep::engine {
 
 /// Weights the losses of a step by the numbers of items that the model counts in its batches (models::Model::counts),
-/// so that the step trains the mean over all items of the global batch, however they are divided.
+/// so that the step trains the mean over all items of the global batch, however they are divided. The default losses of
+/// the kind of the task count the targets that are not ignored; a step without ignored targets has the usual weights.
 class LossCounts {
  public:
   /// Finds out whether the model counts. Collective.
@@ -22,6 +23,7 @@ class LossCounts {
   /// @throws ConfigError  the ranks' models count items of different losses; on every rank
   LossCounts(const models::Model& model, const batch::Batch& first, const mpi::Communicator& world);
 
+  /// No loss is counted.
   bool is_empty() const noexcept { return names_.empty(); }
 
   /// The weights of this rank's micro_batches of one step. Collective.
@@ -34,8 +36,11 @@ class LossCounts {
 
  private:
   std::vector<double> counts_of(const models::Model& model, const batch::Batch& batch) const;
+  models::LossWeights weights_of(const std::vector<double>& counts, double usual, double parts,
+                                 const std::vector<double>& totals) const;
 
   std::vector<std::string> names_;
+  bool is_of_task_ = false;
 };
 
 }  // namespace lockstep::engine

@@ -11,7 +11,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
+
+#include "core/text_stream.hpp"
 
 namespace lockstep::engine {
 
@@ -55,6 +56,10 @@ NonfiniteSettings NonfiniteSettings::from(const Section& train) {
 
 NonfiniteHook::Verdict NonfiniteHook::judge(std::int64_t step, const StepReport& report,
                                             const optim::GradScaler* scaler) {
+  if (report.is_void) {
+    log::warning("step " + std::to_string(step) + " is skipped: none of the targets of its batch counts");
+    return Verdict::go_on;
+  }
   const bool is_loss_finite = std::isfinite(report.loss);
   if (is_loss_finite && report.is_skipped && scaler != nullptr) report_skipped(step, *scaler);
   if (is_loss_finite && (scaler != nullptr || !report.is_skipped)) return Verdict::go_on;
@@ -101,7 +106,7 @@ void NonfiniteHook::save_state(checkpoints::Archive& archive, const std::string&
 
 void NonfiniteHook::load_state(const checkpoints::Archive& archive, const std::string& group) {
   skipped_ = std::max(skipped_, archive.integer(group, "skipped"));
-  std::istringstream steps(archive.text(group, "rolled_back"));
+  TextReader steps(archive.text(group, "rolled_back"));
   for (std::int64_t step = 0; steps >> step;) {
     if (std::find(rolled_back_.begin(), rolled_back_.end(), step) == rolled_back_.end()) rolled_back_.push_back(step);
   }

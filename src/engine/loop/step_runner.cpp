@@ -31,6 +31,8 @@ StepReport StepRunner::run(data::Loader& loader) {
   losses_.clear();
   optimizer.uses_closure() ? run_closure_step(loader, report) : run_micro_batches(loader, report);
   if (scaler != nullptr) report.skipped_steps = scaler->state().skipped_steps;
+  report.is_void = is_void_;
+  report.is_skipped = report.is_skipped || is_void_;
   if (report.is_skipped) report.grad_norm.reset();
   report.seconds = seconds_since(begin);
   report.data_seconds = loader.wait_seconds() - waited_before;
@@ -138,14 +140,16 @@ optim::UpdateReport StepRunner::run_micro_batch(const batch::Batch& batch, std::
   for (const auto& [name, value] : result.values) {
     is_of_all ? run_->events.put(name, value) : run_->events.put_of_rank(name, value);
   }
-  losses_.push_back(part_of_mean(result, batch));
+  is_void_ = result.is_void;
+  losses_.push_back(part_of_mean(result, batch, weights));
   return result.update;
 }
 
 /// What a micro_batch adds to the step's mean loss; with lanes, to the sum over lanes.
-double StepRunner::part_of_mean(const parallel::StepResult& result, const batch::Batch& batch) const {
+double StepRunner::part_of_mean(const parallel::StepResult& result, const batch::Batch& batch,
+                                const models::LossWeights& weights) const {
   const BatchLayout& layout = run_->data.layout();
-  if (!counts_->is_empty()) {
+  if (!weights.by_name.empty()) {
     return layout.lanes > 0 ? result.weighted : result.weighted / static_cast<double>(run_->view.world.size());
   }
   if (layout.lanes > 0) return result.loss;

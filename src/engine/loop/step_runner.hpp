@@ -39,7 +39,8 @@ class StepRunner {
   parallel::StepResult step_result(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   optim::UpdateReport run_micro_batch(const batch::Batch& batch, std::int64_t part, const models::LossWeights& weights);
   double usual_weight(const batch::Batch& batch) const;
-  double part_of_mean(const parallel::StepResult& result, const batch::Batch& batch) const;
+  double part_of_mean(const parallel::StepResult& result, const batch::Batch& batch,
+                      const models::LossWeights& weights) const;
   std::vector<batch::Batch> batches_of_step(batch::Batch first, data::Loader& loader);
   std::vector<models::LossWeights> weigh(const std::vector<batch::Batch>& batches) const;
   void seed_draws(std::int64_t part) const;
@@ -50,6 +51,7 @@ class StepRunner {
   std::function<void(StepEvent, const LastBatch&)> notify_;
   std::unique_ptr<CapturedStep> captured_;  // null = run.compile is off
   std::optional<LossCounts> counts_;        // from the first step on
+  bool is_void_ = false;                    // the step at hand: none of its targets counts
   std::vector<double> losses_;              // of this rank's forwards in the step: of its lanes, or parts of the mean
 };
 

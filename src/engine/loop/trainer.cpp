@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "engine/loop/trainer.hpp"
 
+#include <lockstep/core/error.hpp>
 #include <lockstep/log/log.hpp>
 
 #include <exception>
+#include <limits>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -30,17 +32,23 @@ Outcome Trainer::train() {
     const Outcome outcome = loop();
     while (ended < begun) hooks.at(ended++).after_train(view(), outcome);
     return outcome;
+  } catch (const Error& error) {
+    // All ranks are between two steps: what was trained is saved. A failed save is not repeated.
+    const bool can_save =
+        is_between_steps_ && error.is_agreed() && dynamic_cast<const CheckpointError*>(&error) == nullptr;
+    end_after_failure(ended, begun, can_save ? Outcome::stopped : Outcome::failed);
+    throw;
   } catch (...) {
-    end_after_failure(ended, begun);
+    end_after_failure(ended, begun, Outcome::failed);
     throw;
   }
 }
 
 /// Hooks that have begun and not ended hear of it; what they throw comes second.
-void Trainer::end_after_failure(std::size_t first, std::size_t begun) noexcept {
+void Trainer::end_after_failure(std::size_t first, std::size_t begun, Outcome outcome) noexcept {
   for (std::size_t i = first; i < begun; ++i) {
     try {
-      run_->hooks.at(i).after_train(view(), Outcome::failed);
+      run_->hooks.at(i).after_train(view(), outcome);
     } catch (const std::exception& error) {
       log::warning("a hook failed after this failure: " + message_of(error));
     }
@@ -84,7 +92,9 @@ bool Trainer::complete_step(StepReport& report) {
   hooks.each(&Hook::after_step, view(), report);
   const bool is_in_epoch = report.progress.step_in_epoch != 0;
   if (!is_in_epoch) hooks.each(&Hook::after_epoch, view());
+  is_between_steps_ = true;
   hooks.each(&Hook::between_steps, view(), report);
+  is_between_steps_ = false;
   return is_in_epoch;
 }
 
@@ -96,7 +106,7 @@ bool Trainer::is_over() const {
 Trainer::Verdict Trainer::judge(const StepRunner& runner, StepReport& report) {
   const StepAgreement agreed =
       agree(run_->requests, runner.loss_parts(), view().world, view().collectives, run_->perf.get());
-  report.loss = runner.mean_loss(agreed.losses);
+  report.loss = report.is_void ? std::numeric_limits<double>::quiet_NaN() : runner.mean_loss(agreed.losses);
   report.is_save_due = agreed.saves;
   run_->requests.clear_save();
   const NonfiniteHook::Verdict verdict =

@@ -40,7 +40,7 @@ class Trainer {
 
  private:
   Outcome loop();
-  void end_after_failure(std::size_t first, std::size_t begun) noexcept;
+  void end_after_failure(std::size_t first, std::size_t begun, Outcome outcome) noexcept;
   bool is_over() const;
   bool complete_step(StepReport& report);
   /// The decision about the run after a step, equal on every rank.
@@ -53,6 +53,7 @@ class Trainer {
 
   std::unique_ptr<Run> run_;
   NonfiniteHook* nonfinite_ = nullptr;  // one of the hooks
+  bool is_between_steps_ = false;
   std::function<bool()> roll_back_;
 };
 

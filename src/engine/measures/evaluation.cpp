@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cmath>
 #include <exception>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -69,7 +70,7 @@ class BatchEvaluator {
       result.has_classes = false;
     }
     result.count += items;
-    losses.add(batch, validated.losses, models::counts_of(wrapper_->model(), given), static_cast<double>(items));
+    losses.add(batch, validated.losses, items_of(given, validated.losses), static_cast<double>(items));
   }
 
   /// A forward for the sake of other ranks.
@@ -80,6 +81,14 @@ class BatchEvaluator {
   }
 
  private:
+  std::vector<std::pair<std::string, double>> items_of(const batch::Batch& given,
+                                                       const models::ParsedLosses& losses) const {
+    const models::Model& model = wrapper_->model();
+    auto counts = models::counts_of(model, given);
+    if (!counts.empty() || !losses.is_of_task || !models::counts_by_task(model)) return counts;
+    return {{"loss", models::count_targets(model, given).counted}};
+  }
+
   static std::optional<metrics::Answers> counts_of(const parallel::ValidationResult& validated) {
     const batch::Batch& batch = validated.batch;
     if (!batch.has_target() || !batch.at(batch.target_key()).is<at::Tensor>()) return std::nullopt;
@@ -214,10 +223,54 @@ batch::Batch batch_in_order(const data::Dataset& dataset, const EvaluationLimits
   return given;
 }
 
+namespace {
+
+/// The kinds of task that have the outputs and targets of these built-in meters; others fit any kind.
+const std::map<std::string, std::vector<TaskKind>>& kinds_of_meters() {
+  using enum TaskKind;
+  static const std::vector<TaskKind> of_classes = {classification, language, segmentation};
+  static const std::vector<TaskKind> of_scores = {classification, language, segmentation, multilabel};
+  static const std::map<std::string, std::vector<TaskKind>> kinds = {
+      {"top_k", of_scores},
+      {"confusion", of_classes},
+      {"overlap", of_classes},
+      {"perplexity", of_classes},
+      {"calibration", of_classes},
+      {"multilabel", {multilabel}},
+      {"probability", {multilabel, regression}},
+      {"regression", {regression}},
+      {"regression_order", {regression}},
+      {"auroc", of_scores},
+      {"average_precision", of_scores},
+  };
+  return kinds;
+}
+
+/// @param text    NAME,option=value; a meter that reads other values than the main ones is not checked
+/// @throws ConfigError  the outputs of the task do not fit the meter
+void require_fit(const std::string& text, const Task& task, const std::string& cite) {
+  const std::vector<std::string> parts = split_list(text, ',');
+  const auto found = kinds_of_meters().find(parts.front());
+  const bool reads_others = std::any_of(parts.begin(), parts.end(), [](const std::string& part) {
+    return part.starts_with("output") || part.starts_with("target");
+  });
+  if (found == kinds_of_meters().end() || reads_others || task.kind == TaskKind::custom) return;
+  const std::vector<TaskKind>& kinds = found->second;
+  if (std::find(kinds.begin(), kinds.end(), task.kind) != kinds.end()) return;
+  std::vector<std::string> names;
+  for (const TaskKind kind : kinds) names.push_back(models::row_of(kind).name);
+  throw ConfigError(cite + ": " + parts.front() + " does not fit the task, which is " + models::row_of(task.kind).name +
+                    "; it is for: " + joined(names) +
+                    ". Choose another metric, or set the options output and target of this one");
+}
+
+}  // namespace
+
 metrics::Meters make_meters(const MeterNames& names, const Task& task, const std::vector<metrics::MeterRow>& rows) {
   std::vector<metrics::Meter> meters;
   for (const std::string& text : names.value) {
     meters.push_back(metrics::make_meter(text, task.classes, names.cite, rows));
+    require_fit(text, task, names.cite);
   }
   try {
     return metrics::Meters(std::move(meters));

@@ -34,6 +34,7 @@ class RangeHook : public Hook {
   }
 
   void after_step(RunView& run, const StepReport& report) override {
+    if (report.is_void) return;
     if (report.is_skipped || !add_point(*points_, report.lr, report.loss)) run.requests.finish();
   }
 

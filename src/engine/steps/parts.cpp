@@ -57,6 +57,7 @@ parallel::StepResult finish_step(StepContext& at, const models::ParsedLosses& lo
   const bool completes_step = optimizer.completes_step();
   UpdateTimer timer(at.perf);
   timer.begin();
+  if (losses.is_void) optimizer.skip_update();
   parallel::StepResult result;
   result.update = optimizer.update_params(losses.total, at.weights.of_total(), [&] {
     if (after_backward) after_backward();

@@ -269,6 +269,7 @@ StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim:
     if (observer.on_loss) observer.on_loss(losses);
   }
   name_anomalous(losses.total);
+  if (losses.is_void) optimizer.skip_update();
   StepResult result;
   result.update = optimizer.update_params(losses.total, share.of_total(), [&] {
     if (observer.reads_gradients) store_->finish_gradients();
@@ -281,6 +282,7 @@ StepResult DistributedDataParallel::train_step(const batch::Batch& batch, optim:
 void StepResult::read(const models::ParsedLosses& losses, const models::LossWeights& weights) {
   values = models::host_values(losses);
   loss = values.front().second;
+  is_void = losses.is_void;
   values.erase(values.begin());
   weighted = weights.by_name.empty() ? loss * weights.usual : losses.total.item<double>();
 }

@@ -33,7 +33,8 @@ at::Tensor classes_of(std::int64_t sample, at::IntArrayRef shape, std::int64_t i
 
 class Rows : public data::SampleDataset {
  public:
-  Rows(TaskKind kind, std::int64_t size) : kind_(kind), size_(size) {}
+  /// @param ignored  in masks
+  Rows(TaskKind kind, std::int64_t size, std::int64_t ignored = 255) : kind_(kind), size_(size), ignored_(ignored) {}
   std::int64_t size() const override { return size_; }
   Task task() const override { return {.sample_shape = {kFeatures}, .classes = kClasses, .kind = kind_}; }
   std::uint64_t digest() const override { return static_cast<std::uint64_t>(kind_); }
@@ -45,7 +46,7 @@ class Rows : public data::SampleDataset {
       case TaskKind::multilabel:
         return {{"data", numbers(i, {kFeatures})}, {"label", numbers(i + 7, {kClasses}).gt(0).to(at::kDouble)}};
       case TaskKind::segmentation:
-        return {{"data", numbers(i, {kFeatures, 2, 3})}, {"label", classes_of(i, {2, 3}, 255)}};
+        return {{"data", numbers(i, {kFeatures, 2, 3})}, {"label", classes_of(i, {2, 3}, ignored_)}};
       case TaskKind::language:
         return {{"data", numbers(i, {6, kFeatures})}, {"label", classes_of(i, {6}, -100)}};
       default:
@@ -56,6 +57,22 @@ class Rows : public data::SampleDataset {
  private:
   TaskKind kind_;
   std::int64_t size_;
+  std::int64_t ignored_;
+};
+
+/// 16 labeled samples, with four after each of the first three groups of four that have no label, or without those.
+class Gaps : public Rows {
+ public:
+  explicit Gaps(bool has_gaps) : Rows(TaskKind::classification, has_gaps ? 28 : 16), has_gaps_(has_gaps) {}
+  batch::ValueMap sample(const batch::Draw& draw) const override {
+    const std::int64_t group = draw.index / 4;
+    const bool is_gap = has_gaps_ && group % 2 == 1;
+    const std::int64_t labeled = (has_gaps_ ? group / 2 : group) * 4 + draw.index % 4;
+    return {{"data", numbers(labeled, {kFeatures})}, {"label", is_gap ? -100 : labeled % kClasses}};
+  }
+
+ private:
+  bool has_gaps_;
 };
 
 /// One linear map of the features of each sample, token or pixel.
@@ -76,11 +93,24 @@ data::Splits open_rows(const Section&) {
   return {.train = std::make_shared<Rows>(kKind, 50), .val = std::make_shared<Rows>(kKind, 13)};
 }
 
+data::Splits open_masks(const Section&) {
+  return {.train = std::make_shared<Rows>(TaskKind::segmentation, 50, -100),
+          .val = std::make_shared<Rows>(TaskKind::segmentation, 13, -100)};
+}
+
+template <bool kHasGaps>
+data::Splits open_gaps(const Section&) {
+  return {.train = std::make_shared<Gaps>(kHasGaps), .val = std::make_shared<Gaps>(kHasGaps)};
+}
+
 Registry registry_with_rows() {
   Registry registry;
   registry.sources.push_back({"classification", "", {}, open_rows<TaskKind::classification>});
   registry.sources.push_back({"multilabel", "", {}, open_rows<TaskKind::multilabel>});
   registry.sources.push_back({"segmentation", "", {}, open_rows<TaskKind::segmentation>});
+  registry.sources.push_back({"segmentation of masks", "", {}, open_masks});
+  registry.sources.push_back({"with gaps", "", {}, open_gaps<true>});
+  registry.sources.push_back({"without gaps", "", {}, open_gaps<false>});
   registry.sources.push_back({"language", "", {}, open_rows<TaskKind::language>});
   registry.sources.push_back({"regression", "", {}, open_rows<TaskKind::regression>});
   registry.models.push_back({.name = "pointwise",
@@ -101,8 +131,13 @@ struct LossCase {
 const std::vector<LossCase>& cases() {
   static const std::vector<LossCase> all = {
       {"classification", {{"loss.name", "auto"}, {"loss.label_smoothing", "0.1"}}},
+      {"classification", {{"loss.name", "auto"}}},
+      {"multilabel", {{"loss.name", "auto"}}},
+      {"regression", {{"loss.name", "auto"}}},
+      {"segmentation of masks", {{"loss.name", "auto"}}},
+      {"language", {{"loss.name", "auto"}}},
       {"classification", {{"loss.name", "cross_entropy"}}},
-      {"classification", {{"loss.name", "cross_entropy"}, {"loss.class_weights", "1,2,0.3,3"}}},
+      {"classification", {{"loss.name", "cross_entropy"}, {"loss.class_weights", "1,0,0.3,3"}}},
       {"classification", {{"loss.name", "bce"}, {"loss.pos_weight", "1,2,0,3"}}},
       {"classification", {{"loss.name", "focal"}}},
       {"classification", {{"loss.name", "distill"}}},
@@ -189,6 +224,50 @@ TEST_F(LossAgreementTest, StepsTrainTheMeanOverAllThatCounts) {
   }
 }
 
+// Every third sample has no label: with one sample in each forward pass, some passes have nothing that counts.
+TEST_F(LossAgreementTest, PartsWithoutCountedTargetsAddNothing) {
+  for (const LossCase& each : cases()) {
+    if (each.source != "classification") continue;
+    LossRun alone(self_, each, {{"train.global_batch_size", "6"}}, registry_);
+    LossRun divided(world_, each, {{"train.global_batch_size", "6"}, {"train.micro_batch", "1"}}, registry_);
+    alone.trainer.train();
+    divided.trainer.train();
+    ASSERT_EQ(divided.losses.size(), 6U);
+    for (std::size_t i = 0; i < alone.losses.size(); ++i) {
+      EXPECT_NEAR(divided.losses[i], alone.losses[i], 1e-12 * std::abs(alone.losses[i])) << title_of(each) << " " << i;
+    }
+    EXPECT_LT((alone.weight() - divided.weight()).abs().max().item<double>(), 1e-12) << title_of(each);
+  }
+}
+
+// Adam counts its updates and decays the weights in each: one more update would change the bits.
+TEST_F(LossAgreementTest, StepsWithoutCountedTargetsAreSkipped) {
+  for (const std::string name : {"auto", "cross_entropy"}) {
+    const auto trained = [&](const std::string& source, const std::string& steps) {
+      LossRun run(world_, {source, {{"loss.name", name}}},
+                  {{"train.global_batch_size", "4"},
+                   {"train.max_steps", steps},
+                   {"data.shuffle", "false"},
+                   {"optim.name", "adamw"},
+                   {"optim.weight_decay", "0.1"}},
+                  registry_);
+      run.trainer.train();
+      return std::pair(run.weight(), run.losses);
+    };
+    const auto [expected, losses] = trained("without gaps", "4");
+    const auto [found, found_losses] = trained("with gaps", "7");
+    EXPECT_TRUE(at::allclose(found, expected, 1e-12, 1e-14)) << name;
+    ASSERT_EQ(found_losses.size(), 7U);
+    for (std::size_t i = 0; i < found_losses.size(); ++i) {
+      if (i % 2 == 1) {
+        EXPECT_TRUE(std::isnan(found_losses[i])) << name << " " << i;
+      } else {
+        EXPECT_NEAR(found_losses[i], losses[i / 2], 1e-12) << name << " " << i;
+      }
+    }
+  }
+}
+
 // With lanes, every bit is the same, also of losses that look at a micro-batch as a whole.
 TEST_F(LossAgreementTest, LanesGiveTheSameBits) {
   for (const LossCase& each : cases()) {
@@ -202,24 +281,28 @@ TEST_F(LossAgreementTest, LanesGiveTheSameBits) {
   }
 }
 
-// 13 samples in batches of 3: the last batch has one, and some ranks have more batches than others.
+// 13 samples in batches of 3: the last batch has one, and some ranks have more batches than others. The
+// loss of one batch of all samples is the same, unless it compares the regions of a batch.
 TEST_F(LossAgreementTest, EvaluationsAgreeToo) {
   for (const LossCase& each : cases()) {
-    const auto evaluated = [&](const mpi::Communicator& world, metrics::Meters& meters) {
+    const auto evaluated = [&](const mpi::Communicator& world, metrics::Meters& meters, std::int64_t batch_size = 3) {
       LossRun run(world, each, {}, registry_);
-      return evaluate(run.strategy, *run.splits.val, 3, meters);
+      return evaluate(run.strategy, *run.splits.val, batch_size, meters);
     };
-    const Task task = Rows(TaskKind::classification, 1).task();
-    const std::string meter = each.source == "multilabel"     ? "multilabel,threshold=0"
-                              : each.source == "regression"   ? "regression"
-                              : each.source == "segmentation" ? "overlap,ignored=255"
-                                                              : "confusion";
+    const Task task = Rows(TaskKind::custom, 1).task();  // any meter fits it
+    const std::string meter = each.source == "multilabel"               ? "multilabel,threshold=0"
+                              : each.source == "regression"             ? "regression"
+                              : each.source.starts_with("segmentation") ? "overlap,ignored=255"
+                                                                        : "confusion";
     metrics::Meters mine = make_meters({{meter}, "test"}, task, metrics::builtin_meters());
     metrics::Meters common = make_meters({{meter}, "test"}, task, metrics::builtin_meters());
     const EvaluationResult alone = evaluated(self_, mine);
     const EvaluationResult divided = evaluated(world_, common);
     EXPECT_NEAR(divided.mean_loss(), alone.mean_loss(), 1e-12 * std::abs(alone.mean_loss())) << title_of(each);
     EXPECT_GT(std::abs(alone.mean_loss()), 1e-3) << title_of(each);
+    metrics::Meters none;
+    const EvaluationResult whole = evaluated(self_, none, each.is_of_regions ? 3 : 13);
+    EXPECT_NEAR(whole.mean_loss(), alone.mean_loss(), 1e-12 * std::abs(alone.mean_loss())) << title_of(each);
     EXPECT_EQ(divided.count, alone.count);
     const auto expected = mine.read().numbers;
     const auto found = common.read().numbers;
