@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/models/functional.hpp>
 #include <lockstep/models/layers.hpp>
 
@@ -107,8 +108,13 @@ double BatchNorm::count_batch() {
 
 at::Tensor BatchNorm::normalize_batch(const at::Tensor& input, double momentum) {
   if (training_) return training_(*this, input, momentum);
-  TORCH_CHECK(input.numel() != input.size(1), "Expected more than 1 value per channel when training, got input size ",
-              input.sizes());
+  if (input.numel() == input.size(1)) {
+    throw ConfigError("the batch norm layer '" + path() +
+                      "' has a single value for each channel of a training batch, which has no variance. Train more "
+                      "samples in each forward pass (train.global_batch_size, train.micro_batch, train.lanes), use "
+                      "larger images, ddp.sync_batch_norm, or a normalization without batch statistics (model.norm of "
+                      "mlp and unet)");
+  }
   return at::batch_norm(input, weight, bias, running_mean, running_var, /*training=*/true, momentum, eps_, true);
 }
 
