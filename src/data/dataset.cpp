@@ -76,6 +76,19 @@ bool has_pipeline(const Section& data, const Source& source) {
   return source.open_images && (!source.open || sets_image_keys(data));
 }
 
+bool is_unlabelled(const Section& data) { return data.has("unlabelled") && data.boolean("unlabelled"); }
+
+/// With one class, every prediction would be right.
+void require_two_classes(const Dataset& train) {
+  const Task task = train.task();
+  const bool has_classes = task.kind == TaskKind::classification || task.kind == TaskKind::language;
+  if (!has_classes || task.classes != 1) return;
+  const std::string name = task.class_names.empty() ? "" : " ('" + task.class_names.front() + "')";
+  throw DataError("the training data have only one class" + name +
+                  ", so that there is nothing to learn; check data.path: it can be a folder too high or too low. For "
+                  "images without classes, set data.unlabelled=true");
+}
+
 }  // namespace
 
 ImageSplits open_images(const Section& data, const std::vector<Source>& sources) {
@@ -103,6 +116,7 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   Splits splits = has_pipeline(data, source)
                       ? with_pipelines(open_images(data, sources), data, options, source.normalise, statistics)
                       : source.open(data);
+  if (!options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }

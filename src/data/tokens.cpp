@@ -3,53 +3,72 @@
 #include <lockstep/core/keys.hpp>
 
 #include <algorithm>
+#include <array>
+#include <memory>
+#include <span>
 #include <string>
 
 #include "data/hash.hpp"
 #include "data/mapped_file.hpp"
 #include "data/sources.hpp"
+#include "data/token_format.hpp"
 #include "data/windows.hpp"
 
 namespace lockstep::data {
 
 namespace {
 
-using Stored = std::uint16_t;  // little-endian, one after the other, no header
-
 // Tokens are checked as they are read: a file may be larger than memory.
 class StoredRun : public TokenRun {
  public:
-  StoredRun(const std::string& path, std::int64_t vocabulary) : file_(path), vocabulary_(vocabulary) {
-    if (file_.bytes().size() % sizeof(Stored) != 0) {
-      throw DataError(path,
-                      "has " + std::to_string(file_.bytes().size()) +
-                          " bytes, an odd number; a token has two bytes, so the file is truncated or not a token file");
-    }
+  StoredRun(const std::string& path, const std::string& type, std::int64_t vocabulary)
+      : file_(path), format_(token_format(file_.bytes(), type, path)), vocabulary_(vocabulary) {
+    check_some();
   }
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(file_.bytes().size() / sizeof(Stored)); }
+  std::int64_t size() const override {
+    return static_cast<std::int64_t>((file_.bytes().size() - format_.begin) / format_.width);
+  }
 
   void read(std::int64_t begin, std::span<std::int64_t> out) const override {
-    const std::uint8_t* bytes = file_.bytes().data() + static_cast<std::size_t>(begin) * sizeof(Stored);
-    for (std::int64_t& token : out) {
-      token = bytes[0] | bytes[1] << 8;
-      bytes += sizeof(Stored);
-    }
-    const auto first = static_cast<std::size_t>(begin) * sizeof(Stored);
-    file_.check(first, first + out.size() * sizeof(Stored));
-    const auto bad = std::find_if(out.begin(), out.end(), [this](std::int64_t token) { return token >= vocabulary_; });
+    auto index = static_cast<std::size_t>(begin);
+    for (std::int64_t& token : out) token = token_at(file_.bytes(), format_, index++);
+    const std::size_t first = format_.begin + static_cast<std::size_t>(begin) * format_.width;
+    file_.check(first, first + out.size() * format_.width);
+    const auto bad =
+        std::find_if(out.begin(), out.end(), [this](std::int64_t token) { return token < 0 || token >= vocabulary_; });
     if (bad == out.end()) return;
-    throw DataError(path(), "token " + std::to_string(*bad) + " at position " +
-                                std::to_string(begin + (bad - out.begin())) +
-                                " must be less than data.vocab_size = " + std::to_string(vocabulary_));
+    const std::string place = " at position " + std::to_string(begin + (bad - out.begin()));
+    if (*bad < 0) throw DataError(path(), "the number" + place + " is negative or too large for a token");
+    throw DataError(path(), "token " + std::to_string(*bad) + place + " must be less than data.vocab_size = " +
+                                std::to_string(vocabulary_) + " (the tokens are " + format_.text + ")");
   }
 
-  std::uint64_t digest() const override { return sampled_hash_of(file_.bytes()); }
+  /// Remark for the log.
+  std::string text() const { return path() + ": " + std::to_string(size()) + " tokens, " + format_.text; }
+
+  // Files of uint16 tokens have the digests of earlier versions.
+  std::uint64_t digest() const override {
+    const std::uint64_t content = sampled_hash_of(file_.bytes());
+    return format_.begin == 0 && format_.width == 2 ? content : hash_of({content, format_.begin, format_.width});
+  }
 
   const std::string& path() const override { return file_.path(); }
 
  private:
+  /// Reads tokens of many parts, so that a wrong type or vocabulary is noticed before the training.
+  void check_some() const {
+    constexpr std::int64_t kParts = 64;
+    constexpr std::int64_t kPart = 256;
+    std::array<std::int64_t, kPart> tokens;
+    for (std::int64_t part = 0; part < kParts; ++part) {
+      const std::int64_t begin = size() / kParts * part;
+      read(begin, std::span(tokens).first(static_cast<std::size_t>(std::min(kPart, size() - begin))));
+    }
+  }
+
   MappedFile file_;
+  TokenFormat format_;
   std::int64_t vocabulary_;
 };
 
@@ -58,11 +77,15 @@ Splits open_tokens(const Section& data) {
   const std::int64_t vocabulary = data.integer("vocab_size");
   if (vocabulary == 0)
     throw ConfigError("data.vocab_size is not set; data.name=tokens requires the size of the vocabulary");
+  Splits splits;
   const auto windows = [&](const std::string& name, Cut cut) {
-    return make_windows(std::make_shared<StoredRun>(folder + "/" + name, vocabulary), cut, data.integer("block"),
-                        vocabulary);
+    const auto run = std::make_shared<StoredRun>(folder + "/" + name, data.text("token_type"), vocabulary);
+    splits.notes.push_back(run->text());
+    return make_windows(run, cut, data.integer("block"), vocabulary);
   };
-  return {.train = windows("train.bin", Cut::every_start), .val = windows("val.bin", Cut::end_to_end)};
+  splits.train = windows("train.bin", Cut::every_start);
+  splits.val = windows("val.bin", Cut::end_to_end);
+  return splits;
 }
 
 }  // namespace
@@ -70,9 +93,15 @@ Splits open_tokens(const Section& data) {
 Source tokens_source() {
   return {
       .name = "tokens",
-      .help = "Token ids from train.bin and val.bin in the folder data.path: unsigned 16-bit integers without a header",
+      .help =
+          "Token ids from train.bin and val.bin in the folder data.path: integers without a header, with the header of "
+          "llm.c, or .npy files",
       .keys = {block_key(),
-               keys::integer("data.vocab_size", "0", "tokens: size of the vocabulary; required", 0, 65536)},
+               keys::integer("data.vocab_size", "0", "tokens: size of the vocabulary; required", 0, 1 << 24),
+               keys::choice("data.token_type", "auto",
+                            "tokens: type of the integers in a file without a header. auto = the type in the header "
+                            "of llm.c or .npy, else uint16; files that look like wider integers are refused",
+                            {"auto", "uint16", "uint32", "int32", "int64", "uint64"})},
       .open = open_tokens};
 }
 

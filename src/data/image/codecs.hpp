@@ -6,11 +6,17 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
+#include <string_view>
+#include <vector>
 
 #include "data/image/decode.hpp"
 
 namespace lockstep::data {
+
+/// Stands before EXIF data in JPEG files.
+inline constexpr std::string_view kExifName("Exif\0\0", 6);
 
 using FileBytes = std::span<const std::byte>;
 
@@ -19,8 +25,25 @@ std::uint32_t big_endian(FileBytes file, std::size_t offset, int count);
 std::uint32_t little_endian(FileBytes file, std::size_t offset, int count);
 /// Whether the bytes at `offset` are this text.
 bool has_text(FileBytes file, std::size_t offset, const char* text, std::size_t size);
-/// The orientation (1 to 8) in a block of EXIF data, which begins with a TIFF header; 1 if there is none.
-int exif_orientation(FileBytes tiff);
+
+/// The orientation (1 to 8, 1 if it is malformed) in EXIF data: a TIFF header, with or without "Exif\0\0" before it.
+/// @return  nullopt = there is none
+std::optional<int> exif_orientation(FileBytes exif);
+/// The same in the XML of XMP.
+std::optional<int> xmp_orientation(FileBytes xmp);
+/// Text that zlib has compressed, up to 1 MiB; less if it is damaged.
+std::vector<std::byte> inflated(FileBytes stream);
+/// The bytes that pairs of hexadecimal digits stand for; other characters are skipped.
+std::vector<std::byte> bytes_of_hex(FileBytes text);
+
+/// The metadata of an image; empty = there are none.
+struct Metadata {
+  FileBytes exif = {};
+  FileBytes xmp = {};
+
+  /// The orientation, 1 to 8: that of EXIF data, else that of XMP, else 1.
+  int orientation() const;
+};
 
 ImageHeader read_jpeg_header(FileBytes file);
 ImageHeader read_png_header(FileBytes file);

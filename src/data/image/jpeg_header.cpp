@@ -2,6 +2,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <string>
+#include <string_view>
 
 #include "data/image/codecs.hpp"
 
@@ -9,7 +10,8 @@ namespace lockstep::data {
 
 namespace {
 
-constexpr std::size_t kExifNameSize = 6;  // "Exif" and two zero bytes
+constexpr std::size_t kFirstSegment = 2;  // after the start marker
+constexpr std::string_view kXmpName("http://ns.adobe.com/xap/1.0/\0", 29);
 
 /// A start-of-frame marker, which states the size and the kind of coding.
 bool is_frame(unsigned marker) {
@@ -34,34 +36,15 @@ void read_frame(FileBytes file, std::size_t at, unsigned marker, ImageHeader& he
   }
 }
 
-}  // namespace
+/// A segment of the header.
+struct Segment {
+  unsigned marker = 0;
+  std::size_t begin = 0;  ///< position of its content
+  std::size_t end = 0;
+};
 
-int exif_orientation(FileBytes tiff) {
-  constexpr std::uint32_t kOrientation = 0x0112;
-  constexpr std::uint32_t kShort = 3;
-  const bool is_little = has_text(tiff, 0, "II", 2);
-  if (!is_little && !has_text(tiff, 0, "MM", 2)) return 1;
-  const auto number = [&](std::size_t offset, int count) {
-    return is_little ? little_endian(tiff, offset, count) : big_endian(tiff, offset, count);
-  };
-  try {
-    const std::size_t directory = number(4, 4);
-    const std::uint32_t entries = number(directory, 2);
-    for (std::uint32_t i = 0; i < entries; ++i) {
-      const std::size_t entry = directory + 2 + std::size_t{12} * i;
-      if (number(entry, 2) != kOrientation) continue;
-      const std::uint32_t value = number(entry + 2, 2) == kShort ? number(entry + 8, 2) : 1;
-      return value >= 1 && value <= 8 ? static_cast<int>(value) : 1;
-    }
-  } catch (const DataError&) {
-    return 1;  // damaged EXIF data: other programs ignore them too
-  }
-  return 1;
-}
-
-ImageHeader read_jpeg_header(FileBytes file) {
-  ImageHeader header{.format = ImageFormat::jpeg};
-  std::size_t at = 2;  // after the start marker
+/// The next segment with a length from `at`, which becomes its end.
+Segment next_segment(FileBytes file, std::size_t& at) {
   while (true) {
     // Other bytes before a marker, and any number of 0xFF, are skipped as libjpeg does.
     while (big_endian(file, at, 1) != 0xFF) ++at;
@@ -69,19 +52,50 @@ ImageHeader read_jpeg_header(FileBytes file) {
     const unsigned marker = big_endian(file, at, 1);
     ++at;
     if (marker == 0 || marker == 0x01 || (marker >= 0xD0 && marker <= 0xD8)) continue;  // without a length
-    if (marker == 0xD9 || marker == 0xDA) throw DataError("the JPEG file has no header; replace the file");
+    if (marker == 0xD9 || marker == 0xDA) return {.marker = marker, .begin = at, .end = at};
     const std::size_t length = big_endian(file, at, 2);
     if (length < 2) throw DataError("the JPEG header is damaged; replace the file");
-    if (marker == 0xE1 && length >= 2 + kExifNameSize && at + length <= file.size() &&
-        has_text(file, at + 2, "Exif\0\0", kExifNameSize)) {
-      header.orientation = exif_orientation(file.subspan(at + 2 + kExifNameSize, length - 2 - kExifNameSize));
-    }
-    if (is_frame(marker)) {
-      read_frame(file, at + 2, marker, header);
-      return header;
-    }
-    at += length;
+    const Segment segment{.marker = marker, .begin = at + 2, .end = at + length};
+    at = segment.end;
+    return segment;
   }
+}
+
+void read_frame_header(FileBytes file, ImageHeader& header) {
+  for (std::size_t at = kFirstSegment;;) {
+    const Segment segment = next_segment(file, at);
+    if (segment.marker == 0xD9 || segment.marker == 0xDA) {
+      throw DataError("the JPEG file has no header; replace the file");
+    }
+    if (is_frame(segment.marker)) return read_frame(file, segment.begin, segment.marker, header);
+  }
+}
+
+/// Metadata can stand anywhere before the pixels. The first EXIF data and the last XMP count.
+Metadata metadata_of(FileBytes file) {
+  Metadata metadata;
+  try {
+    for (std::size_t at = kFirstSegment;;) {
+      const Segment segment = next_segment(file, at);
+      if (segment.marker == 0xD9 || segment.marker == 0xDA) break;
+      if (segment.marker != 0xE1 || segment.end > file.size()) continue;
+      const FileBytes content = file.subspan(segment.begin, segment.end - segment.begin);
+      const bool is_exif = has_text(content, 0, kExifName.data(), kExifName.size());
+      if (is_exif && metadata.exif.empty()) metadata.exif = content;
+      if (has_text(content, 0, kXmpName.data(), kXmpName.size())) metadata.xmp = content.subspan(kXmpName.size());
+    }
+  } catch (const DataError&) {  // the decoder reports damage after the frame header
+  }
+  return metadata;
+}
+
+}  // namespace
+
+ImageHeader read_jpeg_header(FileBytes file) {
+  ImageHeader header{.format = ImageFormat::jpeg};
+  read_frame_header(file, header);
+  header.orientation = metadata_of(file).orientation();
+  return header;
 }
 
 }  // namespace lockstep::data

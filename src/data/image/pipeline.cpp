@@ -4,6 +4,7 @@
 #include <lockstep/core/error.hpp>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstring>
 
@@ -111,6 +112,25 @@ void check_classes(const Image& mask, std::int64_t classes) {
   throw DataError("the mask contains class " + std::to_string(*bad) + " in row " + std::to_string(at / mask.width) +
                   ", column " + std::to_string(at % mask.width) + ", but there are " + std::to_string(classes) +
                   " classes (255 = ignored); correct the mask or set data.classes");
+}
+
+/// Replaces stored values by the numbers of their classes.
+void number_classes(Image& mask, const std::vector<int>& values) {
+  if (values.empty()) return;
+  std::array<int, 256> numbers;
+  numbers.fill(-1);
+  numbers[kIgnoredPixel] = kIgnoredPixel;
+  for (std::size_t c = 0; c < values.size(); ++c) numbers[static_cast<std::size_t>(values[c])] = static_cast<int>(c);
+  for (std::size_t i = 0; i < mask.pixels.size(); ++i) {
+    std::uint8_t& pixel = mask.pixels[i];
+    if (numbers[pixel] < 0) {
+      const auto width = static_cast<std::size_t>(mask.width);
+      throw DataError("the mask contains the value " + std::to_string(pixel) + " in row " + std::to_string(i / width) +
+                      ", column " + std::to_string(i % width) +
+                      ", which data.mask_values does not list; correct the mask or add the value");
+    }
+    pixel = static_cast<std::uint8_t>(numbers[pixel]);
+  }
 }
 
 /// Copies a part of decoded pixels.
@@ -301,6 +321,7 @@ void Pipeline::run_mask(const StoredImage& stored, std::int64_t classes, Workspa
     throw DataError("the mask has " + size_text(mask.size()) + " pixels (height x width), but its image has " +
                     size_text(workspace.mask_size) + "; correct or exclude the pair");
   }
+  number_classes(mask, options_.mask_values);
   check_classes(mask, classes);
   for (std::size_t k = 0; k < pixel_lines_; ++k) {
     const Parameters& drawn = k == 0 ? workspace.first_drawn : workspace.drawn[k];

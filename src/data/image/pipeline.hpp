@@ -25,7 +25,8 @@ struct PipelineOptions {
   bool decodes_exactly = true;  ///< false = JPEG files can be reduced during decoding
   bool applies_orientation = false;
   std::int64_t max_bytes = kMaxImageBytes;
-  bool has_masks = false;  ///< transforms that do not accept masks are refused
+  bool has_masks = false;             ///< transforms that do not accept masks are refused
+  std::vector<int> mask_values = {};  ///< stored value of each class; empty = values are classes
   /// The statistics for `normalise,mean=auto`; required if needs_statistics(lines).
   std::optional<ChannelStatistics> statistics = {};
 };

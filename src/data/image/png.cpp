@@ -3,10 +3,13 @@
 
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstdio>
 #include <cstring>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "data/image/codecs.hpp"
@@ -16,6 +19,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr std::size_t kSignatureSize = 8;
+constexpr std::string_view kRawProfile = "Raw profile type exif";
+constexpr std::string_view kXmpKeyword = "XML:com.adobe.xmp";
 constexpr std::size_t kHeaderChunk = kSignatureSize + 8;  // after length and name of the first chunk
 
 /// One decoding, in plain types: the functions that use libpng are left by longjmp.
@@ -97,6 +102,63 @@ bool run_png(PngJob* job) {
 
 }  // namespace
 
+namespace {
+
+/// The text of a chunk tEXt, zTXt or iTXt. @return  empty = it has another keyword, or is damaged
+std::vector<std::byte> text_in(const std::string& type, FileBytes chunk, std::string_view keyword) {
+  if (!has_text(chunk, 0, keyword.data(), keyword.size() + 1)) return {};  // it ends with a zero byte
+  FileBytes rest = chunk.subspan(keyword.size() + 1);
+  if (type == "zTXt") return rest.empty() ? std::vector<std::byte>() : inflated(rest.subspan(1));
+  if (type == "iTXt") {
+    if (rest.size() < 2) return {};
+    const bool is_compressed = rest[0] != std::byte{0};
+    rest = rest.subspan(2);
+    for (int words = 0; words < 2; ++words) {  // the language and the translated keyword
+      const auto zero = std::find(rest.begin(), rest.end(), std::byte{0});
+      if (zero == rest.end()) return {};
+      rest = rest.subspan(static_cast<std::size_t>(zero - rest.begin()) + 1);
+    }
+    if (is_compressed) return inflated(rest);
+  }
+  return {rest.begin(), rest.end()};
+}
+
+/// EXIF data as ImageMagick writes them: an empty line, the name, the size, and lines of hexadecimal digits.
+std::vector<std::byte> raw_profile(FileBytes text) {
+  for (int lines = 0; lines < 3; ++lines) {
+    const auto end = std::find(text.begin(), text.end(), std::byte{'\n'});
+    if (end == text.end()) return {};
+    text = text.subspan(static_cast<std::size_t>(end - text.begin()) + 1);
+  }
+  return bytes_of_hex(text);
+}
+
+/// Metadata can stand before and after the pixels.
+int png_orientation(FileBytes file) {
+  Metadata metadata;
+  std::vector<std::byte> profile;
+  std::vector<std::byte> xmp;
+  for (std::size_t at = kSignatureSize; at + 8 <= file.size();) {
+    const std::size_t length = big_endian(file, at, 4);
+    if (length > file.size() - at - 8) break;
+    const FileBytes chunk = file.subspan(at + 8, length);
+    const std::string type(reinterpret_cast<const char*>(file.data()) + at + 4, 4);
+    if (type == "eXIf") metadata.exif = chunk;
+    if (type == "tEXt" || type == "zTXt") {
+      if (auto text = text_in(type, chunk, kRawProfile); !text.empty()) profile = raw_profile(text);
+    }
+    if (type == "iTXt") {
+      if (auto text = text_in(type, chunk, kXmpKeyword); !text.empty()) xmp = std::move(text);
+    }
+    at += 12 + length;
+  }
+  if (metadata.exif.empty()) metadata.exif = profile;
+  metadata.xmp = xmp;
+  return metadata.orientation();
+}
+
+}  // namespace
+
 ImageHeader read_png_header(FileBytes file) {
   ImageHeader header{.format = ImageFormat::png};
   if (!has_text(file, kSignatureSize + 4, "IHDR", 4)) throw DataError("the PNG header is damaged; replace the file");
@@ -109,14 +171,7 @@ ImageHeader read_png_header(FileBytes file) {
   const std::uint32_t type = big_endian(file, kHeaderChunk + 9, 1);
   header.is_palette = type == PNG_COLOR_TYPE_PALETTE;
   header.channels = type == PNG_COLOR_TYPE_GRAY ? 1 : type == PNG_COLOR_TYPE_GRAY_ALPHA ? 2 : type == 6 ? 4 : 3;
-  // A chunk with EXIF data stands before the pixels.
-  for (std::size_t at = kSignatureSize; at + 8 <= file.size() && !has_text(file, at + 4, "IDAT", 4);) {
-    const std::size_t length = big_endian(file, at, 4);
-    if (has_text(file, at + 4, "eXIf", 4) && length <= file.size() - at - 8) {
-      header.orientation = exif_orientation(file.subspan(at + 8, length));
-    }
-    at += 12 + length;
-  }
+  header.orientation = png_orientation(file);
   return header;
 }
 

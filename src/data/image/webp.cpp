@@ -11,6 +11,28 @@ namespace {
 
 const std::uint8_t* webp_bytes(FileBytes file) { return reinterpret_cast<const std::uint8_t*>(file.data()); }
 
+/// Metadata are chunks of the extended format, which states them in its flags. The first ones count.
+int webp_orientation(FileBytes file) {
+  constexpr std::size_t kFirstChunk = 12;
+  constexpr unsigned kExifFlag = 8;
+  constexpr unsigned kXmpFlag = 4;
+  if (!has_text(file, kFirstChunk, "VP8X", 4)) return 1;
+  Metadata metadata;
+  try {
+    const unsigned flags = big_endian(file, kFirstChunk + 8, 1);
+    for (std::size_t at = kFirstChunk; at + 8 <= file.size();) {
+      const std::size_t length = little_endian(file, at + 4, 4);
+      if (length > file.size() - at - 8) break;
+      const FileBytes chunk = file.subspan(at + 8, length);
+      if (has_text(file, at, "EXIF", 4) && (flags & kExifFlag) != 0 && metadata.exif.empty()) metadata.exif = chunk;
+      if (has_text(file, at, "XMP ", 4) && (flags & kXmpFlag) != 0 && metadata.xmp.empty()) metadata.xmp = chunk;
+      at += 8 + length + length % 2;
+    }
+  } catch (const DataError&) {  // the decoder reports truncated files
+  }
+  return metadata.orientation();
+}
+
 }  // namespace
 
 bool reads_webp() noexcept { return true; }
@@ -24,7 +46,8 @@ ImageHeader read_webp_header(FileBytes file) {
   return {.format = ImageFormat::webp,
           .height = features.height,
           .width = features.width,
-          .channels = features.has_alpha != 0 ? 4 : 3};
+          .channels = features.has_alpha != 0 ? 4 : 3,
+          .orientation = webp_orientation(file)};
 }
 
 void decode_webp(FileBytes file, const ImageHeader& header, Image& image) {

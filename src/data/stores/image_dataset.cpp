@@ -15,6 +15,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "data/hash.hpp"
 #include "data/image/decode.hpp"
 #include "data/image/geometry.hpp"
 
@@ -278,6 +279,12 @@ void ImageDataset::fill_mask(std::int64_t index, const at::Tensor& label, Scratc
   auto* const values = label.mutable_data_ptr<std::int64_t>();
   std::transform(memory.workspace.mask.pixels.begin(), memory.workspace.mask.pixels.end(), values,
                  [](std::uint8_t pixel) { return pixel == kIgnoredPixel ? kIgnored : std::int64_t{pixel}; });
+}
+
+std::uint64_t ImageDataset::digest() const {
+  std::uint64_t digest = store_->digest();
+  for (const int value : pipeline_.options().mask_values) digest = hash_of({digest, static_cast<std::uint64_t>(value)});
+  return digest;
 }
 
 std::vector<std::int64_t> ImageDataset::labels() const {

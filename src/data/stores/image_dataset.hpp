@@ -54,7 +54,7 @@ class ImageDataset : public SampleDataset {
   std::vector<std::int64_t> labels() const override;
   std::vector<double> aspect_ratios() const override;
   LoadTimes load_times() const override;
-  std::uint64_t digest() const override { return store_->digest(); }
+  std::uint64_t digest() const override;
 
   const ImageStore& store() const noexcept { return *store_; }
   const Pipeline& pipeline() const noexcept { return pipeline_; }

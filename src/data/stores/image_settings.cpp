@@ -65,7 +65,10 @@ KeySpecs image_keys() {
                    "quarter of the memory. The results have the same bits. auto = uint8 on a GPU, unless a transform "
                    "or train.mix changes float32 numbers",
                    {"auto", "float", "uint8"}),
-      keys::choice("data.exif", "ignore", "EXIF orientation of image files: ignored, or applied", {"ignore", "apply"}),
+      keys::choice("data.exif", "ignore",
+                   "Orientation in the metadata of JPEG, PNG and WebP files: ignored, or applied as Pillow's "
+                   "exif_transpose does",
+                   {"ignore", "apply"}),
       keys::choice(
           "data.check", "quick",
           "Images that are decoded before the start: none (off), 17 of each split (quick), or all (full). With "
@@ -83,6 +86,10 @@ KeySpecs image_keys() {
       keys::integer("data.classes", "0", "Number of classes; 0 = from the data", 0, 1 << 24),
       keys::text("data.class_names", "",
                  "Text file with one class name per line; empty = the names that the source has"),
+      keys::integers("data.mask_values", "",
+                     "Masks: the stored value of each class, in the order of the classes, such as 0,255. Other values "
+                     "are errors, except 255 for ignored pixels. Empty = the values are the numbers of the classes",
+                     0, kIgnoredPixel),
   };
 }
 
@@ -107,6 +114,22 @@ TransformLines transform_lines(const Section& data, const std::vector<TransformR
   return lines;
 }
 
+std::vector<int> mask_values(const Section& data) {
+  std::vector<int> values;
+  for (const std::int64_t value : data.integers("mask_values")) {
+    if (std::find(values.begin(), values.end(), value) != values.end()) {
+      throw ConfigError(data.cite("mask_values") + " lists " + std::to_string(value) + " twice");
+    }
+    values.push_back(static_cast<int>(value));
+  }
+  if (std::ssize(values) > kIgnoredPixel) {
+    throw ConfigError(data.cite("mask_values") + " lists " + std::to_string(values.size()) +
+                      " values, but masks have at most 255 classes");
+  }
+  if (values.size() == 1) throw ConfigError(data.cite("mask_values") + " lists one value, but needs two or more");
+  return values;
+}
+
 int channels_of(const Section& data, const ImageStore& store) {
   if (data.text("channels") != "auto") return data.text("channels") == "1" ? 1 : 3;
   return store.shape() ? store.shape()->channels : 3;
@@ -121,7 +144,8 @@ PipelineOptions pipeline_options(const Section& data, const ImageStore& store, s
           .decodes_exactly = !is_training || data.text("decode") == "exact",
           .applies_orientation = data.text("exif") == "apply",
           .max_bytes = data.integer("max_image_bytes"),
-          .has_masks = store.target_kind() == TargetKind::masks};
+          .has_masks = store.target_kind() == TargetKind::masks,
+          .mask_values = mask_values(data)};
 }
 
 }  // namespace lockstep::data

@@ -27,6 +27,10 @@ struct TransformLines {
 TransformLines transform_lines(const Section& data, const std::vector<TransformRow>& rows, const std::string& normalise,
                                bool is_always_normalised);
 
+/// data.mask_values: the stored value of each class; empty = values are classes.
+/// @throws ConfigError  a value is listed twice, or there is only one
+std::vector<int> mask_values(const Section& data);
+
 /// Channels of the tensors: data.channels, or those of the stored pixels, or 3 for files.
 int channels_of(const Section& data, const ImageStore& store);
 

@@ -28,35 +28,80 @@ constexpr std::size_t kNamedClasses = 12;
 struct Classes {
   std::int64_t count = 0;
   std::vector<std::string> names;
+  std::string note = {};  ///< remark for the log; empty = none
 };
 
-/// The classes of masks: data.classes, else one for each line of data.class_names, else those that occur.
-Classes mask_classes_of(const Section& data, const ImageStore& train) {
+std::string numbers_text(const std::vector<int>& numbers) {
+  std::vector<std::string> words;
+  for (const int number : numbers) words.push_back(std::to_string(number));
+  return joined(words);
+}
+
+/// Masks with one class would be a task that is solved from the beginning.
+/// @param values  those of the pixels
+void require_two_classes(const std::vector<int>& values) {
+  const bool has_ignored = !values.empty() && values.back() == kIgnoredPixel;
+  const std::size_t classes = values.size() - (has_ignored ? 1 : 0);
+  if (classes > 1) return;
+  if (classes == 0) throw DataError("the masks contain no classes, only ignored pixels (255); check the masks");
+  const std::string first = std::to_string(values.front());
+  if (!has_ignored) {
+    throw DataError("the masks contain only class " + first + ", so that there is nothing to learn; check the masks");
+  }
+  throw DataError("the masks contain only class " + first +
+                  " and ignored pixels (255), so that there is nothing to "
+                  "learn; if 255 marks a class, set data.mask_values = " +
+                  first + ",255");
+}
+
+/// The remark about values of masks that leave out classes; empty = there are none.
+std::string gaps_text(const std::vector<int>& values, std::int64_t classes) {
+  const auto found = std::count_if(values.begin(), values.end(), [](int value) { return value != kIgnoredPixel; });
+  if (found == classes) return "";
+  return "the masks contain the values " + numbers_text(values) + ": " + std::to_string(classes - found) + " of " +
+         std::to_string(classes) + " classes do not occur; data.mask_values can number the values that occur";
+}
+
+/// The classes of masks: data.classes, else one for each line of data.class_names or each of data.mask_values, else
+/// those that occur.
+Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_evaluation) {
   Classes classes{.count = data.integer("classes"), .names = {}};
   const std::string& path = data.text("class_names");
   if (!path.empty()) classes.names = read_class_names(path);
   const auto names = static_cast<std::int64_t>(classes.names.size());
-  if (classes.count > kIgnoredPixel || names > kIgnoredPixel) {
+  const auto listed = std::ssize(mask_values(data));
+  if (listed == 0 && (classes.count > kIgnoredPixel || names > kIgnoredPixel)) {
     throw ConfigError(data.cite("classes") + ": masks have at most 255 classes, because 255 marks ignored pixels");
   }
-  if (classes.count == 0) {
-    classes.count =
-        names > 0 ? names
-                  : count_mask_classes(train, data.integer("max_image_bytes"), data.text("on_error") == "replace");
+  if (listed > 0 && classes.count > 0 && classes.count != listed) {
+    throw ConfigError(data.cite("mask_values") + " lists " + std::to_string(listed) +
+                      " values, but data.classes = " + std::to_string(classes.count) + "; remove data.classes");
   }
-  if (names > 0 && names != classes.count) {
+  if (classes.count == 0) classes.count = names > 0 ? names : listed;
+  if (classes.count == 0 || (listed == 0 && !is_evaluation)) {
+    const std::vector<int> values =
+        values_in_masks(train, data.integer("max_image_bytes"), classes.count > 0, data.text("on_error") == "replace");
+    if (!is_evaluation) require_two_classes(values);
+    if (classes.count == 0) {
+      const auto largest = std::find_if(values.rbegin(), values.rend(), [](int v) { return v != kIgnoredPixel; });
+      classes.count = largest == values.rend() ? 1 : *largest + 1;
+      classes.note = gaps_text(values, classes.count);
+    }
+  }
+  const auto expected = listed > 0 ? listed : classes.count;
+  if (names > 0 && names != expected) {
     throw DataError(path, "contains " + std::to_string(names) + " class names, but there are " +
-                              std::to_string(classes.count) + " classes; correct the file");
+                              std::to_string(expected) + " classes; correct the file");
   }
   return classes;
 }
 
 /// The classes that section `data` and the training part state.
 /// @throws ConfigError  they contradict each other
-Classes classes_of(const Section& data, const ImageStore& train) {
+Classes classes_of(const Section& data, const ImageStore& train, bool is_evaluation) {
   Classes classes{.count = train.classes(), .names = train.class_names()};
   const std::int64_t wanted = data.integer("classes");
-  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train);
+  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train, is_evaluation);
   if (train.target_kind() == TargetKind::none) classes.count = wanted;
   if (train.target_kind() == TargetKind::numbers) return {};
   if (wanted > 0 && classes.count != wanted) {
@@ -174,13 +219,14 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
                       const std::string& normalise, const GivenStatistics& given_statistics) {
   const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
   const ImageSplits stores = in_class_order(given, options.class_order);
-  const Classes classes = classes_of(data, *stores.train);
+  const Classes classes = classes_of(data, *stores.train, options.is_evaluation);
   const int channels = channels_of(data, *stores.train);
   const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
   Splits splits;
   splits.notes = stores.notes;
   if (data.text("on_error") == "replace") splits.errors = std::make_shared<SampleErrors>(data.integer("max_errors"));
   if (!classes.names.empty()) splits.notes.push_back(classes_text(classes));
+  if (!classes.note.empty()) splits.notes.push_back(classes.note);
   std::optional<ChannelStatistics> statistics;
   if (needs_statistics(lines.train) || needs_statistics(lines.val)) {
     statistics = given_statistics.values;

@@ -50,11 +50,11 @@ ChannelStatistics statistics_of(const Histograms& histograms) {
 
 }  // namespace
 
-std::int64_t count_mask_classes(const ImageStore& store, std::int64_t max_bytes, bool skips_errors) {
+std::vector<int> values_in_masks(const ImageStore& store, std::int64_t max_bytes, bool stops_early, bool skips_errors) {
   const random::Permutation order(static_cast<std::uint64_t>(store.size()), kSelectionKey);
   ReadBuffer buffer;
   Image mask;
-  int largest = -1;
+  std::array<bool, 256> occurs{};
   for (std::int64_t i = 0; i < std::min(kMaxImages, store.size()); ++i) {
     const auto index = static_cast<std::int64_t>(order(static_cast<std::uint64_t>(i)));
     try {
@@ -68,10 +68,14 @@ std::int64_t count_mask_classes(const ImageStore& store, std::int64_t max_bytes,
       if (!skips_errors) throw;
       continue;
     }
-    for (const std::uint8_t pixel : mask.pixels) largest = std::max(largest, pixel == kIgnoredPixel ? -1 : int{pixel});
+    for (const std::uint8_t pixel : mask.pixels) occurs[pixel] = true;
+    if (stops_early && std::count(occurs.begin(), occurs.begin() + kIgnoredPixel, true) > 1) break;
   }
-  if (largest < 0) throw DataError("the masks contain no classes, only ignored pixels (255); set data.classes");
-  return largest + 1;
+  std::vector<int> values;
+  for (int value = 0; value < std::ssize(occurs); ++value) {
+    if (occurs[static_cast<std::size_t>(value)]) values.push_back(value);
+  }
+  return values;
 }
 
 ChannelStatistics measured_statistics(const ImageStore& store, const PipelineOptions& how, bool skips_errors) {

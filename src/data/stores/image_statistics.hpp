@@ -4,14 +4,18 @@
 #include <lockstep/data/image_store.hpp>
 #include <lockstep/data/transform.hpp>
 
+#include <cstdint>
+#include <vector>
+
 #include "data/image/pipeline.hpp"
 
 namespace lockstep::data {
 
-/// The largest class in the masks of up to 2000 images, plus 1. The same permutation selects the images.
+/// The values of pixels in the masks of up to 2000 images, ascending. The same permutation selects the images.
+/// @param stops_early   end as soon as two values other than 255 are found
 /// @param skips_errors  masks that cannot be read do not count
-/// @throws DataError  a mask cannot be read, or all pixels are ignored
-std::int64_t count_mask_classes(const ImageStore& store, std::int64_t max_bytes, bool skips_errors);
+/// @throws DataError  a mask cannot be read
+std::vector<int> values_in_masks(const ImageStore& store, std::int64_t max_bytes, bool stops_early, bool skips_errors);
 
 /// Mean and standard deviation of the pixels of up to 2000 images, which a keyed permutation selects. Sums are exact,
 /// so that the result depends on the images only.

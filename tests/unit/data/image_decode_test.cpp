@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
 #include "data/image/codecs.hpp"
@@ -13,6 +14,7 @@
 #include "support/folders.hpp"
 #include "support/reference.hpp"
 #include "unit/data/jpeg_writer.hpp"
+#include "unit/data/png_writer.hpp"
 
 namespace lockstep::data {
 namespace image_decode_test {
@@ -194,12 +196,125 @@ TEST(ImageDecode, OneChannelIsTheLuminance) {
   EXPECT_EQ(std::string(grey.pixels.begin(), grey.pixels.end()), "aaabbb");
 }
 
+/// EXIF data with one entry of IFD 0, whose value has 4 bytes.
+std::string exif_entry(char type, char count, const std::string& value, bool is_little = true) {
+  if (is_little) {
+    return std::string("II*\0\x08\0\0\0\x01\0\x12\x01", 12) + type + std::string("\0", 1) + count +
+           std::string("\0\0\0", 3) + value;
+  }
+  return std::string("MM\0*\0\0\0\x08\0\x01\x01\x12\0", 13) + type + std::string("\0\0\0", 3) + count + value;
+}
+
+std::string exif_of(char orientation) { return exif_entry(3, 1, {orientation, '\0', '\0', '\0'}); }
+
+std::string xmp_of(char digit, bool is_attribute = true) {
+  const std::string tag = "tiff:Orientation";
+  return "<rdf:Description " +
+         (is_attribute ? tag + "=\"" + digit + "\"/>" : "><" + tag + ">" + digit + "</" + tag + ">");
+}
+
+// The entry is a SHORT, a LONG or another integer type. Damage and other types leave an image upright.
 TEST(ImageDecode, OrientationIsThatOfTheExifData) {
-  const std::string little("II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0", 22);
-  const std::string big("MM\0*\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x08\0\0", 22);
+  const std::string little = exif_of(6);
   EXPECT_EQ(exif_orientation(bytes_of(little)), 6);
-  EXPECT_EQ(exif_orientation(bytes_of(big)), 8);
-  for (std::size_t size = 0; size < 20; ++size) EXPECT_EQ(exif_orientation(bytes_of(little.substr(0, size))), 1);
+  EXPECT_EQ(exif_orientation(bytes_of(std::string("Exif\0\0", 6) + little)), 6);
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(4, 1, {'\6', '\0', '\0', '\0'}))), 6);
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 1, {'\0', '\x8', '\0', '\0'}, false))), 8);
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(4, 1, {'\0', '\0', '\0', '\x8'}, false))), 8);
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(3, 2, {'\6', '\0', '\6', '\0'}))), 1);  // two numbers
+  EXPECT_EQ(exif_orientation(bytes_of(exif_entry(2, 1, {'\6', '\0', '\0', '\0'}))), 1);  // a text
+  EXPECT_EQ(exif_orientation(bytes_of(exif_of(9))), 1);
+  for (std::size_t size = 0; size < 20; ++size) {
+    EXPECT_EQ(exif_orientation(bytes_of(little.substr(0, size))), std::nullopt);
+  }
+}
+
+TEST(ImageDecode, OrientationInXmpCountsWithoutExifData) {
+  EXPECT_EQ(xmp_orientation(bytes_of(xmp_of('6'))), 6);
+  EXPECT_EQ(xmp_orientation(bytes_of(xmp_of('8', false))), 8);
+  EXPECT_EQ(xmp_orientation(bytes_of(xmp_of('9'))), 1);
+  EXPECT_EQ(xmp_orientation(bytes_of("<x tiff:Orientation />")), std::nullopt);
+  const auto exif = bytes_of(exif_of(1));
+  const auto xmp = bytes_of(xmp_of('6'));
+  EXPECT_EQ((Metadata{.exif = exif, .xmp = xmp}.orientation()), 1);
+  EXPECT_EQ((Metadata{.xmp = xmp}.orientation()), 6);
+}
+
+int orientation_in(const std::string& file) { return read_image_header(bytes_of(file)).orientation; }
+
+TEST(ImageDecode, OrientationOfPngFilesCanFollowThePixels) {
+  const std::string png = png_of_numbers(4, std::vector<std::uint8_t>(8, 1), 8, false);
+  const std::size_t after_header = 8 + 25;
+  const std::size_t end = png.size() - 12;
+  const auto with = [&](const std::string& type, const std::string& content, std::size_t at) {
+    return std::string(png).insert(at, png_chunk(type, content));
+  };
+  std::string hex = "\nexif\n      28\n";
+  const std::string exif = std::string("Exif\0\0", 6) + exif_of(6);
+  for (const char c : exif) {
+    hex += "0123456789abcdef"[static_cast<std::uint8_t>(c) >> 4];
+    hex += "0123456789abcdef"[static_cast<std::uint8_t>(c) & 15];
+  }
+  const std::string raw("Raw profile type exif\0", 22);
+  const std::string xmp("XML:com.adobe.xmp\0", 18);
+  EXPECT_EQ(orientation_in(png), 1);
+  for (const std::size_t at : {after_header, end}) {
+    EXPECT_EQ(orientation_in(with("eXIf", exif_of(6), at)), 6);
+    EXPECT_EQ(orientation_in(with("tEXt", raw + hex, at)), 6);
+    EXPECT_EQ(orientation_in(with("zTXt", raw + '\0' + stored_stream(hex), at)), 6);
+    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\0\0\0\0", 4) + xmp_of('8'), at)), 8);
+    EXPECT_EQ(orientation_in(with("iTXt", xmp + std::string("\1\0\0\0", 4) + stored_stream(xmp_of('8')), at)), 8);
+  }
+}
+
+TEST(ImageDecode, OrientationOfJpegFilesIsThatOfTheFirstExifSegment) {
+  const std::vector<std::byte> encoded = testing::encode_jpeg(testing::test_image(2, 4, 3), {.name = "small"});
+  const std::string jpeg(reinterpret_cast<const char*>(encoded.data()), encoded.size());
+  const auto segment = [](const std::string& content) {
+    const std::size_t size = content.size() + 2;
+    return std::string("\xFF\xE1") + static_cast<char>(size >> 8) + static_cast<char>(size & 255) + content;
+  };
+  const std::string exif("Exif\0\0", 6);
+  const std::string xmp = std::string("http://ns.adobe.com/xap/1.0/\0", 29) + xmp_of('8');
+  const std::size_t before_pixels = jpeg.find("\xFF\xDA");
+  EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, segment(xmp))), 8);
+  EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, segment(xmp) + segment(exif + exif_of(6)))), 6);
+  EXPECT_EQ(orientation_in(std::string(jpeg).insert(2, segment(exif + exif_of(6)) + segment(exif + exif_of(3)))), 6);
+  EXPECT_EQ(orientation_in(std::string(jpeg).insert(before_pixels, segment(exif + exif_of(6)))), 6);
+}
+std::string webp_chunk(const std::string& name, const std::string& content) {
+  const auto size = static_cast<char>(content.size());  // below 128
+  return name + size + std::string("\0\0\0", 3) + content + (content.size() % 2 == 1 ? std::string(1, '\0') : "");
+}
+
+/// A WebP file of 4 x 2 pixels with chunks of metadata.
+std::string webp_with(char flags, const std::string& chunks) {
+  const std::string pixels(
+      "\x2F\x03\x40\x00\x00\x1F\x20\x10\x48\x42\xD8\x1F\x75\x12\x21\x41\x72\x81\xFF\x2B\xCD\x26\x21\x01"
+      "\x61\x82\xFF\x2B\x65\x69\xFE\xE3\x8F\x0A\x04\x7F\xD0\x8A\xE8\x7F\x04",
+      41);
+  const std::string size("\x03\0\0\x01\0\0", 6);  // minus 1
+  const std::string content =
+      "WEBP" + webp_chunk("VP8X", flags + std::string("\0\0\0", 3) + size) + webp_chunk("VP8L", pixels) + chunks;
+  return "RIFF" + std::string{static_cast<char>(content.size() & 255), static_cast<char>(content.size() >> 8)} +
+         std::string("\0\0", 2) + content;
+}
+
+TEST(ImageDecode, OrientationOfWebpFilesIsInTheirChunks) {
+  if (!reads_webp()) GTEST_SKIP() << "this build does not read WebP";
+  const std::string exif = webp_chunk("EXIF", exif_of(6));
+  const std::string xmp = webp_chunk("XMP ", xmp_of('8'));
+  EXPECT_EQ(orientation_in(webp_with(8, exif)), 6);
+  EXPECT_EQ(orientation_in(webp_with(8, webp_chunk("EXIF", std::string("Exif\0\0", 6) + exif_of(6)))), 6);
+  EXPECT_EQ(orientation_in(webp_with(4, xmp)), 8);
+  EXPECT_EQ(orientation_in(webp_with(12, exif + xmp)), 6);
+  EXPECT_EQ(orientation_in(webp_with(0, exif + xmp)), 1);  // the flags state that there are none
+  Workspace workspace;
+  const Image upright = decode(bytes_of(webp_with(8, exif)), {.applies_orientation = true}, workspace);
+  EXPECT_EQ(upright.size(), (ImageSize{4, 2}));
+  Image turned = decode(bytes_of(webp_with(8, exif)), {}, workspace);
+  apply_orientation(turned, 6, workspace.spare);
+  EXPECT_TRUE(equal(upright, turned));
 }
 
 }  // namespace image_decode_test

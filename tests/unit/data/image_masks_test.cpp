@@ -154,11 +154,69 @@ TEST_F(MaskTest, PalettesAndFewBitsAreTheStoredNumbers) {
 
 TEST_F(MaskTest, TabsSeparatePathsWithBlanks) {
   write_file(folder, "masks/of 0.pgm", pgm(kWidth, std::vector<std::uint8_t>(kHeight * kWidth, 255)));
-  folder.write("list.txt", "images/0 x.pgm\tmasks/of 0.pgm\n");
-  const Splits splits = open_with(values({{"classes", "2"}}));
+  folder.write("list.txt", "images/0 x.pgm\tmasks/of 0.pgm\nimages/1 x.pgm\tmasks/1.png\n");
+  const Splits splits = open_with(values({{"classes", "20"}}));
   EXPECT_EQ(values_of<std::int64_t>(get(*splits.train, {0}).target()), Numbers(kHeight * kWidth, kIgnored));
-  EXPECT_EQ(sentence_of<DataError>([&] { open_with(values()); }),
-            "the masks contain no classes, only ignored pixels (255); set data.classes");
+}
+
+/// A list with one pair: an image and a mask of these numbers, repeated.
+std::string list_of_values(const TemporaryFolder& folder, const std::vector<std::uint8_t>& numbers) {
+  std::vector<std::uint8_t> mask;
+  while (mask.size() < kHeight * kWidth) mask.insert(mask.end(), numbers.begin(), numbers.end());
+  mask.resize(kHeight * kWidth);
+  write_file(folder, "masks/values.pgm", pgm(kWidth, mask));
+  folder.write("values.txt", "images/0 x.pgm\tmasks/values.pgm\n");
+  return folder.path("values.txt");
+}
+
+TEST_F(MaskTest, OneClassIsRefused) {
+  const auto refusal = [&](const std::vector<std::uint8_t>& numbers, Values more = {}) {
+    more["path"] = list_of_values(folder, numbers);
+    return sentence_of<DataError>([&] { open_with(values(more)); });
+  };
+  const std::string ignored =
+      " and ignored pixels (255), so that there is nothing to learn; if 255 marks a class, set data.mask_values = ";
+  EXPECT_EQ(refusal({0, 255}), "the masks contain only class 0" + ignored + "0,255");
+  EXPECT_EQ(refusal({0, 255}, {{"classes", "2"}}), "the masks contain only class 0" + ignored + "0,255");
+  EXPECT_EQ(refusal({7, 255}), "the masks contain only class 7" + ignored + "7,255");
+  EXPECT_EQ(refusal({0}), "the masks contain only class 0, so that there is nothing to learn; check the masks");
+  EXPECT_EQ(refusal({255}), "the masks contain no classes, only ignored pixels (255); check the masks");
+}
+
+TEST_F(MaskTest, AnEvaluationAcceptsOneClass) {
+  const Section one = section(values({{"path", list_of_values(folder, {0, 255})}}));
+  EXPECT_EQ(open(one, builtin_sources(), {.is_evaluation = true}).train->task().classes, 1);
+}
+
+TEST_F(MaskTest, MaskValuesNumberTheClasses) {
+  const auto opened = [&](const std::vector<std::uint8_t>& numbers, const std::string& listed) {
+    return open_with(values({{"path", list_of_values(folder, numbers)}, {"mask_values", listed}}));
+  };
+  const auto first_pixels = [](const Splits& splits) {
+    Numbers numbers = values_of<std::int64_t>(get(*splits.train, {0}).target());
+    numbers.resize(3);
+    return numbers;
+  };
+  const Splits splits = opened({0, 255, 255}, "0,255");
+  EXPECT_EQ(splits.train->task().classes, 2);
+  EXPECT_EQ(first_pixels(splits), (Numbers{0, 1, 1}));
+  const Splits with_ignored = opened({0, 128, 255}, "128,0");
+  EXPECT_EQ(first_pixels(with_ignored), (Numbers{1, 0, kIgnored}));
+  EXPECT_NE(with_ignored.train->digest(), opened({0, 128, 255}, "0,128").train->digest());
+  EXPECT_EQ(sentence_of<DataError>([&] {
+              get(*opened({0, 9, 255}, "0,255").train, {0});
+            }),
+            folder.path("masks/values.pgm") +
+                ": the mask contains the value 9 in row 0, column 1, which data.mask_values does not list; correct "
+                "the mask or add the value");
+}
+
+TEST_F(MaskTest, ValuesThatLeaveOutClassesAreNoted) {
+  const Splits splits = open_with(values({{"path", list_of_values(folder, {0, 128, 255})}}));
+  EXPECT_EQ(splits.notes.back(),
+            "the masks contain the values 0, 128, 255: 127 of 129 classes do not occur; data.mask_values can number "
+            "the values that occur");
+  EXPECT_TRUE(open_with(values({{"path", list_of_values(folder, {0, 1, 255})}})).notes.empty());
 }
 
 TEST_F(MaskTest, FaultsNameTheMask) {

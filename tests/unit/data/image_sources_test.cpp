@@ -133,10 +133,27 @@ TEST_F(FolderTest, ImagesOfSeveralSizesNeedATransform) {
   EXPECT_EQ(get(*resized.train, {0, 3}).input().numel(), 2 * 3 * 4);
 }
 
+TEST_F(FolderTest, OneClassIsRefusedUnlessItIsEvaluated) {
+  TemporaryFolder one;
+  write_file(one, "train_images/1.ppm", ppm(2, 2, 0, 51, 10));
+  const auto values = [&one](const std::string& unlabelled) {
+    return section({{"name", "folder"},
+                    {"path", one.path()},
+                    {"cache", "off"},
+                    {"val_fraction", "0"},
+                    {"unlabelled", unlabelled}});
+  };
+  EXPECT_EQ(sentence_of<DataError>([&] { open(values("false")); }),
+            "the training data have only one class ('train_images'), so that there is nothing to learn; check "
+            "data.path: it can be a folder too high or too low. For images without classes, set data.unlabelled=true");
+  EXPECT_EQ(open(values("false"), builtin_sources(), {.is_evaluation = true}).train->size(), 1);
+  EXPECT_EQ(open(values("true")).train->size(), 1);
+}
+
 TEST_F(FolderTest, StatisticsAreMeasured) {
   TemporaryFolder two;
   write_file(two, "a/1.ppm", ppm(2, 2, 0, 51, 10));
-  write_file(two, "a/2.ppm", ppm(2, 2, 255, 153, 20));
+  write_file(two, "b/2.ppm", ppm(2, 2, 255, 153, 20));
   const Splits splits = open_with({{"name", "folder"},
                                    {"path", two.path()},
                                    {"cache", "off"},

@@ -84,7 +84,7 @@ TEST_F(TextTest, RefusesATextThatIsTooShort) {
             folder.path("input.txt") +
                 ": the training part has 0 tokens, but data.block = 64 needs at least 65; use a longer text or lower "
                 "data.block");
-  open_text(file(std::string(20, 'a')), "9", "0.5");
+  open_text(file(std::string(19, 'a') + "b"), "9", "0.5");
 }
 
 TEST_F(TextTest, AMissingFileIsNamedWithItsKey) {
