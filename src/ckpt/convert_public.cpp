@@ -12,7 +12,7 @@
 #include "ckpt/locate.hpp"
 #include "ckpt/public_source.hpp"
 #include "ckpt/text.hpp"
-#include "core/text.hpp"
+#include "core/plain_text.hpp"
 
 namespace lockstep::ckpt {
 
@@ -47,9 +47,8 @@ Weights chosen_weights(const Source& source, const Request& request) {
 /// The lines of the file of --class-names.
 std::vector<std::string> names_in_file(const std::string& path) {
   std::ifstream file(path);
-  std::vector<std::string> names;
-  for (std::string line; std::getline(file, line);) names.push_back(trimmed(line));
-  while (!names.empty() && names.back().empty()) names.pop_back();
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::vector<std::string> names = plain_lines(bytes);
   if (names.empty()) throw Failure(Exit::io, escaped(path) + ": it cannot be read, or contains no class names");
   return names;
 }

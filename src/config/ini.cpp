@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "config/config.hpp"
+#include "core/plain_text.hpp"
 #include "core/text.hpp"
 #include "core/text_stream.hpp"
 
@@ -29,8 +30,7 @@ std::string read_text_file(const std::string& path) {
   if (std::ferror(file.get()) != 0) throw fault(std::strerror(errno));
   if (text.find('\0') != std::string::npos) throw fault("it is a binary file");
   if (text.size() > kMaxFileBytes) throw fault("it is larger than 1 MiB");
-  if (text.starts_with("\xEF\xBB\xBF")) text.erase(0, 3);  // the mark that some editors put before UTF-8
-  return text;
+  return plain_text(text);
 }
 
 bool is_blank(char c) { return c == ' ' || c == '\t'; }

@@ -39,6 +39,52 @@ std::string number_text(double value, int digits) {
   return {text.data(), written.ptr};
 }
 
+namespace {
+
+/// The length of the character of UTF-8 at `at`; 0 = there is none. Neither surrogates nor longer forms than necessary
+/// are characters.
+std::size_t character_size(const std::string& text, std::size_t at) {
+  const auto byte = [&](std::size_t i) {
+    return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : static_cast<unsigned char>(0);
+  };
+  const unsigned first = byte(0);
+  if (first < 0x80) return 1;
+  const std::size_t size = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4) return 0;
+  for (std::size_t i = 1; i < size; ++i) {
+    if ((byte(i) & 0xC0U) != 0x80) return 0;
+  }
+  const unsigned second = byte(1);
+  const bool is_too_long = (first == 0xE0 && second < 0xA0) || (first == 0xF0 && second < 0x90);
+  const bool is_no_character = (first == 0xED && second >= 0xA0) || (first == 0xF4 && second >= 0x90);
+  return is_too_long || is_no_character ? 0 : size;
+}
+
+}  // namespace
+
+std::string utf8_text(const std::string& text) {
+  constexpr const char* kDigits = "0123456789ABCDEF";
+  std::string result;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t size = character_size(text, at);
+    if (size > 0) {
+      result.append(text, at, size);
+    } else {
+      const auto byte = static_cast<unsigned char>(text[at]);
+      result += {'\\', 'x', kDigits[byte >> 4], kDigits[byte & 15]};
+    }
+    at += size > 0 ? size : 1;
+  }
+  return result;
+}
+
+std::string utf8_name(const std::string& text) {
+  std::string escaped;
+  for (std::size_t at = 0; at < text.size(); ++at)
+    escaped += text.compare(at, 2, "\\x") == 0 ? "\\x5C" : text.substr(at, 1);
+  return utf8_text(escaped);
+}
+
 std::string joined(const std::vector<std::string>& words, const std::string& separator) {
   std::string text;
   for (const std::string& word : words) {

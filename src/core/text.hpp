@@ -22,4 +22,10 @@ std::string number_text(double value, int digits = 10);
 /// One text with `separator` between the words.
 std::string joined(const std::vector<std::string>& words, const std::string& separator = ", ");
 
+/// `text` as valid UTF-8: each byte that is no part of it becomes "\xE9", for example.
+std::string utf8_text(const std::string& text);
+
+/// The same, but different texts remain different: the backslash of "\x" in `text` becomes "\x5C". For names.
+std::string utf8_name(const std::string& text);
+
 }  // namespace lockstep

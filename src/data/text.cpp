@@ -61,7 +61,8 @@ class CharacterRun : public TokenRun {
 
 Splits open_text(const Section& data) {
   const auto file = std::make_shared<const MappedFile>(required_path(data, "the path of a text file"));
-  const std::span<const std::uint8_t> text = file->bytes();
+  std::span<const std::uint8_t> text = file->bytes();
+  if (text.size() >= 3 && text[0] == 0xEF && text[1] == 0xBB && text[2] == 0xBF) text = text.subspan(3);  // the BOM
   const Alphabet alphabet(text);
   const auto train_size = static_cast<std::size_t>(static_cast<double>(text.size()) * data.real("train_fraction"));
   const std::int64_t block = data.integer("block");

@@ -12,6 +12,7 @@
 #include <iterator>
 
 #include "core/parse_value.hpp"
+#include "core/plain_text.hpp"
 #include "core/text.hpp"
 #include "models/loss_rows.hpp"
 #include "models/task_table.hpp"
@@ -28,9 +29,10 @@ std::vector<double> numbers_of(const Section& loss, const std::string& key) {
   if (!file || !std::filesystem::is_regular_file(text)) {
     throw ConfigError(loss.cite(key) + ": '" + text + "' is neither a list of numbers nor a file that can be read");
   }
-  std::string content((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  const std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  std::string content = plain_text(bytes);
   std::replace_if(
-      content.begin(), content.end(), [](char c) { return c == '\n' || c == '\r' || c == '\t' || c == ' '; }, ',');
+      content.begin(), content.end(), [](char c) { return c == '\n' || c == '\t' || c == ' '; }, ',');
   std::vector<double> numbers;
   for (const std::string& word : words_in(content)) {
     const auto number = parse_real(word);

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "core/text.hpp"
+
 namespace lockstep::report {
 
 namespace {
@@ -18,15 +20,15 @@ Json json_of(const NamedValue& value) {
     return *number;
   }
   if (const auto* const count = std::get_if<std::int64_t>(&value)) return *count;
-  return std::get<std::string>(value);
+  return utf8_text(std::get<std::string>(value));
 }
 
 }  // namespace
 
 std::string to_json(const NamedValues& values, int indent) {
   Json object = Json::object();
-  for (const auto& [name, value] : values) object[name] = json_of(value);
-  return object.dump(indent, ' ', false, Json::error_handler_t::replace);
+  for (const auto& [name, value] : values) object[utf8_text(name)] = json_of(value);
+  return object.dump(indent);
 }
 
 }  // namespace lockstep::report

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/text.hpp"
 #include "report/event_frame.hpp"
 #include "report/wire.hpp"
 
@@ -87,7 +88,7 @@ void TensorBoardWriter::write(const Record& record) {
       continue;
     }
     Message scalar;
-    scalar.bytes(value::tag, name).single(value::simple_value, static_cast<float>(*number));
+    scalar.bytes(value::tag, utf8_text(name)).single(value::simple_value, static_cast<float>(*number));
     summary.bytes(kSummaryValue, scalar.text());
     is_empty = false;
   }
@@ -102,7 +103,7 @@ void TensorBoardWriter::write(const Histogram& counted) {
   content.real(histogram::sum, counted.sum).real(histogram::sum_squares, counted.sum_squares);
   content.reals(histogram::bucket_limit, counted.ends).reals(histogram::bucket, counts);
   Message named;
-  named.bytes(value::tag, counted.name).bytes(value::histogram, content.text());
+  named.bytes(value::tag, utf8_text(counted.name)).bytes(value::histogram, content.text());
   write_event(counted.step, event::summary, summary_of(named));
 }
 
@@ -111,16 +112,18 @@ void TensorBoardWriter::write(const std::string& name, std::int64_t step, const 
   content.integer(image::height, picture.height).integer(image::width, picture.width);
   content.integer(image::colorspace, picture.channels).bytes(image::encoded, picture.bytes);
   Message named;
-  named.bytes(value::tag, name).bytes(value::image, content.text());
+  named.bytes(value::tag, utf8_text(name)).bytes(value::image, content.text());
   write_event(step, event::summary, summary_of(named));
 }
 
 void TensorBoardWriter::write(const std::string& name, std::int64_t step, const MarkedText& text) {
   Message content;  // a scalar
-  content.integer(tensor::type, tensor::kTypeText).bytes(tensor::shape, "").bytes(tensor::texts, text.markdown);
+  content.integer(tensor::type, tensor::kTypeText)
+      .bytes(tensor::shape, "")
+      .bytes(tensor::texts, utf8_text(text.markdown));
   const Message plugin = Message().bytes(kPluginData, Message().bytes(kPluginName, "text").text());
   Message named;
-  named.bytes(value::tag, name).bytes(value::tensor, content.text()).bytes(value::metadata, plugin.text());
+  named.bytes(value::tag, utf8_text(name)).bytes(value::tensor, content.text()).bytes(value::metadata, plugin.text());
   write_event(step, event::summary, summary_of(named));
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <filesystem>
 #include <fstream>
 
 #include "report/artifacts.hpp"
@@ -164,6 +165,86 @@ TEST_F(RegressionTest, MetricsAndChartHaveTheUnitOfTheTargets) {
   EXPECT_EQ(alone.output,
             three.output.substr(std::min(three.output.find("step 60 "), three.output.size())));  // behind a warning
   EXPECT_NE(alone.output.find("val/rmse"), std::string::npos) << alone.output;
+}
+
+/// Three classes of six images, each of one color. The names of the folders are arbitrary bytes.
+void write_colors(const testing::TemporaryFolder& folder, const std::vector<std::string>& names, int size) {
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    std::filesystem::create_directories(folder.path("images/" + names[c]));
+    for (int k = 0; k < 6; ++k) {
+      std::string pixels;
+      for (int i = 0; i < 3 * size * size; ++i) {
+        pixels += static_cast<char>(static_cast<std::size_t>(i) % 3 == c ? 220 : 10 * k);
+      }
+      const std::string text = std::to_string(size);
+      folder.write("images/" + names[c] + "/" + std::to_string(k) + ".ppm",
+                   "P6 " + text + " " + text + " 255\n" + pixels);
+    }
+  }
+}
+
+std::string color_training(const testing::TemporaryFolder& folder, const std::string& transform = "normalise") {
+  return "--train.max_steps=40 --train.max_epochs=0 --train.global_batch_size=6 --eval.when=end --eval.split=train "
+         "--eval.per_class=true --optim.lr=0.02 --model.channels=4 --model.hidden=8 --data.name=folder "
+         "--data.cache=off --data.transform=" +
+         transform + " --data.path=" + folder.path("images") + " --run.dir=" + folder.path("run");
+}
+
+nlohmann::json evaluation_of(const testing::TemporaryFolder& folder) {
+  const Outcome evaluated = run_ranks(1, "eval --json --from=" + folder.path("run"));
+  EXPECT_EQ(evaluated.exit_code, 0) << evaluated.output;
+  const std::size_t begin = std::min(evaluated.output.find('{'), evaluated.output.size());
+  return nlohmann::json::parse(evaluated.output.substr(begin), nullptr, false);
+}
+
+// The names permute those of the folders.
+TEST(EvaluationTest, GivesTheNumbersOfATrainingWithOtherClassNames) {
+  for (const char* names : {"b\nc\na\n", "tench\ngoldfish\nshark\n"}) {
+    const testing::TemporaryFolder folder;
+    write_colors(folder, {"a", "b", "c"}, 8);
+    folder.write("names.txt", names);
+    const Outcome trained = run_ranks(1, color_training(folder) + " --data.class_names=" + folder.path("names.txt"));
+    ASSERT_EQ(trained.exit_code, 0) << trained.output;
+    EXPECT_NE(trained.output.find(" val/accuracy 1.000"), std::string::npos) << trained.output;
+    EXPECT_NE(evaluation_of(folder).dump().find("\"accuracy\":1.0"), std::string::npos) << evaluation_of(folder);
+  }
+}
+
+TEST(EvaluationTest, FindsClassesWhoseNamesAreNotUtf8) {
+  const testing::TemporaryFolder folder;
+  write_colors(folder, {"caf\xE8", "caf\xE9", "dog"}, 8);
+  const Outcome trained = run_ranks(1, color_training(folder));
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string evaluated = evaluation_of(folder).dump();
+  EXPECT_NE(evaluated.find("\"accuracy\":1.0"), std::string::npos) << evaluated;
+  EXPECT_EQ(last(folder.path("run"), "val/accuracy/caf\\xE8"), 1);
+  EXPECT_EQ(last(folder.path("run"), "val/accuracy/caf\\xE9"), 1);
+}
+
+TEST(EvaluationTest, RefusesImagesWithoutLabels) {
+  const testing::TemporaryFolder folder;
+  write_colors(folder, {"a", "b", "c"}, 8);
+  ASSERT_EQ(run_ranks(1, color_training(folder)).exit_code, 0);
+  const Outcome evaluated = run_ranks(1, "eval --from=" + folder.path("run") + " --data.unlabelled=true");
+  EXPECT_EQ(evaluated.exit_code, 3) << evaluated.output;
+  EXPECT_NE(evaluated.output.find("no sample has a target, so that there is nothing to evaluate"), std::string::npos)
+      << evaluated.output;
+}
+
+// Only the training resizes its images.
+TEST(EvaluationTest, ImagesOfAnotherSizeAreRefusedBeforeTheFirstStep) {
+  const testing::TemporaryFolder folder;
+  write_colors(folder, {"a", "b", "c"}, 16);
+  for (const int ranks : {1, 2}) {
+    const Outcome trained =
+        run_ranks(ranks, color_training(folder, "resize,size=8/8 --data.transform=normalise") + " --eval.split=val");
+    EXPECT_EQ(trained.exit_code, 2) << trained.output;
+    EXPECT_NE(trained.output.find("the samples of val have the shape [3, 16, 16], those of the training [3, 8, 8], and "
+                                  "the model does not accept them; set data.val_transform"),
+              std::string::npos)
+        << trained.output;
+    EXPECT_EQ(trained.output.find(" step "), std::string::npos) << trained.output;
+  }
 }
 
 }  // namespace evaluation_test

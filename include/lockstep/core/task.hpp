@@ -33,6 +33,9 @@ struct Task {
   bool is_text = false;                     ///< inputs are int64 token numbers instead of numbers of the model's dtype
   TaskKind kind = TaskKind::classification;
   std::vector<std::string> class_names = {};  ///< the name of each class; empty if the classes have none
+  /// The names by which the data identify the classes, such as those of folders, if class_names are others
+  /// (data.class_names); empty = class_names.
+  std::vector<std::string> class_ids = {};
   /// Statistics of the inputs and, for regression, of the targets of the training data, for models that standardize
   /// them. Empty = they are computed before the training if `model.standardize` is true.
   Moments input_moments = {};

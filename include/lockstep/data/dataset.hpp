@@ -138,8 +138,10 @@ struct OpenOptions {
   bool refuses_unknown_keys = true;  ///< refuse keys of other sources that are not at their default
   bool is_evaluation = false;        ///< images of the training split have the transforms of evaluation, too
   /// Sources of images with class names: the names in the order of a trained model. Its numbers become the targets.
-  /// Empty = the order of the source.
+  /// These are names in the data, such as those of folders, see Task::class_ids. Empty = the order of the source.
   std::vector<std::string> class_order = {};
+  /// The names of these classes for messages and results, instead of data.class_names. Empty = class_order.
+  std::vector<std::string> class_names = {};
 };
 
 /// Opens the data source that `data.name` selects.

@@ -273,10 +273,11 @@ void Pipeline::check_size(std::size_t numbers, const Image& image) const {
   throw DataError("the transformed image has " + std::to_string(image.height) + " x " + std::to_string(image.width) +
                   " pixels (height x width), but " +
                   std::to_string(numbers / static_cast<std::size_t>(image.channels)) +
-                  " are required, because all images must have one size; add resize and center_crop, for example");
+                  " are required, because all images must have one size; add resize and center_crop to " +
+                  options_.key + ", for example");
 }
 
-void Pipeline::to_tensor(std::span<float> out, Workspace& workspace) const {
+void Pipeline::write_planes(std::span<float> out, Workspace& workspace) const {
   const Image& image = workspace.patch.image;
   check_size(out.size(), image);
   const std::size_t plane = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);
@@ -290,12 +291,10 @@ void Pipeline::to_tensor(std::span<float> out, Workspace& workspace) const {
 void Pipeline::run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
                         int crop) const {
   run_pixels(stored, draw, workspace, crop);
-  to_tensor(out, workspace);
+  write_planes(out, workspace);
 }
 
-void Pipeline::run_crop_channels_last(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
-                                      Workspace& workspace, int crop) const {
-  run_pixels(stored, draw, workspace, crop);
+void Pipeline::write_channels_last(std::span<float> out, Workspace& workspace) const {
   const Image& image = workspace.patch.image;
   check_size(out.size(), image);
   const std::size_t pixels = static_cast<std::size_t>(image.height) * static_cast<std::size_t>(image.width);

@@ -63,9 +63,10 @@ class Pipeline {
   /// The same for one of the crops.
   void run_crop(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace,
                 int crop) const;
+  /// The second half of run_crop: converts the pixels of the last run_pixels of this workspace.
+  void write_planes(std::span<float> out, Workspace& workspace) const;
   /// The same in the order height x width x channels. Requires a byte_table().
-  void run_crop_channels_last(const StoredImage& stored, const batch::Draw& draw, std::span<float> out,
-                              Workspace& workspace, int crop) const;
+  void write_channels_last(std::span<float> out, Workspace& workspace) const;
   /// The same for the first crop.
   void run(const StoredImage& stored, const batch::Draw& draw, std::span<float> out, Workspace& workspace) const;
   /// The pixels before the tensor transforms, for `data.output=uint8` and contact sheets. The result is in
@@ -93,7 +94,6 @@ class Pipeline {
   void find_parts(int crop, Workspace& workspace) const;
   void decode(const StoredImage& stored, const ImageHeader& header, int crop, Workspace& workspace) const;
   void check_size(std::size_t numbers, const Image& image) const;
-  void to_tensor(std::span<float> out, Workspace& workspace) const;
 
   PipelineOptions options_;
   std::vector<Line> lines_;

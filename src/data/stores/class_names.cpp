@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "core/plain_text.hpp"
 #include "core/text.hpp"
 #include "data/mapped_file.hpp"
 
@@ -12,15 +13,10 @@ namespace lockstep::data {
 
 std::vector<std::string> read_class_names(const std::string& path) {
   const MappedFile file(path, "data.class_names");
-  const std::string text(file.bytes().begin(), file.bytes().end());
-  std::vector<std::string> names;
-  std::size_t start = 0;
-  while (start < text.size()) {
-    const std::size_t end = std::min(text.find('\n', start), text.size());
-    names.push_back(trimmed(text.substr(start, end - start)));
-    start = end + 1;
-  }
-  while (!names.empty() && names.back().empty()) names.pop_back();
+  std::vector<std::string> names =
+      plain_lines({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+  file.check();
+  for (std::string& name : names) name = utf8_name(name);
   const auto empty = std::find(names.begin(), names.end(), "");
   if (empty != names.end()) {
     throw DataError(path, "line " + std::to_string(empty - names.begin() + 1) +

@@ -49,8 +49,15 @@ struct FolderRequest {
 
 struct OpenedFolder {
   std::shared_ptr<const ImageStore> store;
+  std::vector<std::string> classes;  ///< names of the folders in the order of their numbers
   std::vector<std::string> notes;
 };
+
+/// Names of folders can contain any bytes.
+std::vector<std::string> utf8_names(std::vector<std::string> names) {
+  for (std::string& name : names) name = utf8_name(name);
+  return names;
+}
 
 std::unique_ptr<const ListLines> lines_of(FolderList& list, const std::string& root, const std::string& cache) {
   if (list.empty_classes.size() == list.classes.size()) {
@@ -94,8 +101,9 @@ OpenedFolder open_folder_split(const std::string& root, const std::vector<std::s
   if (!missing.empty()) opened.notes.push_back(root + ": has no images of the classes " + joined(missing));
   const FileStore::Options options{.root = root,
                                    .classes = static_cast<std::int64_t>(all.size()),
-                                   .class_names = all,
+                                   .class_names = utf8_names(all),
                                    .max_file_bytes = request.max_file_bytes};
+  opened.classes = all;
   opened.store = std::make_shared<FolderStore>(lines_of(list, root, request.cache), options, std::move(numbers));
   return opened;
 }
@@ -155,7 +163,7 @@ ImageSplits open_folder(const Section& data) {
     splits.notes.insert(splits.notes.end(), opened.notes.begin(), opened.notes.end());
   };
   add_notes(train);
-  const std::vector<std::string> classes = train.store->class_names();
+  const std::vector<std::string>& classes = train.classes;
   if (!folders.val.empty()) {
     const OpenedFolder val = open_folder_split(folders.val, classes, request);
     add_notes(val);
@@ -164,9 +172,13 @@ ImageSplits open_folder(const Section& data) {
   if (folders.test == folders.val) {
     splits.test = splits.val;
   } else if (!folders.test.empty()) {
-    const OpenedFolder test = open_folder_split(folders.test, classes, request);
-    add_notes(test);
-    splits.test = test.store;
+    try {
+      const OpenedFolder test = open_folder_split(folders.test, classes, request);
+      add_notes(test);
+      splits.test = test.store;
+    } catch (const DataError& error) {  // images without labels, as competitions publish them
+      splits.notes.push_back(std::string("there is no test part: ") + error.what());
+    }
   }
   return splits;
 }

@@ -50,6 +50,9 @@ bool is_one_of(const std::string& ending, const auto& endings) {
   return std::any_of(endings.begin(), endings.end(), [&](const char* each) { return ending == each; });
 }
 
+/// Files and folders that programs leave behind: .DS_Store, ._image.png, .ipynb_checkpoints, __MACOSX.
+bool is_hidden(const std::string& name) { return name.starts_with('.') || name == "__MACOSX"; }
+
 class Directory {
  public:
   explicit Directory(const std::string& path) : handle_(::opendir(path.c_str())) {
@@ -119,8 +122,11 @@ class Walk {
       listing_.folders.push_back({path, directory.modified_ns()});
       while (const dirent* entry = directory.next()) {
         const std::string name = entry->d_name;
-        if (directory.is_folder(*entry)) {
-          subfolders.push_back(name);
+        const bool is_line = name.find('\n') == std::string::npos;
+        if (is_hidden(name)) {
+          listing_.passed_over.push_back(name);
+        } else if (directory.is_folder(*entry)) {
+          (is_line ? subfolders : listing_.passed_over).push_back(name);
         } else {
           add_file(path, name, images);
         }
@@ -220,7 +226,10 @@ FolderListing list_folder(const std::string& root) {
     all.folders.push_back({".", directory.modified_ns()});
     while (const dirent* entry = directory.next()) {
       const std::string name = entry->d_name;
-      if (directory.is_folder(*entry)) {
+      if (is_hidden(name)) {
+        ++all.passed_over_count;
+        all.passed_over.push_back(name);
+      } else if (directory.is_folder(*entry)) {
         if (name.find('\n') != std::string::npos) {
           throw DataError(root, "a class folder has a name with a line break; rename it");
         }

@@ -32,7 +32,8 @@ constexpr std::uint64_t kFirstMeasured = 7;  // the first samples of a thread al
 Task image_task(const ImageStore& store, const ImageDataset::Options& options, int channels, ImageSize size) {
   Task task{.sample_shape = {channels, size.height, size.width},
             .classes = options.classes,
-            .class_names = options.class_names};
+            .class_names = options.class_names,
+            .class_ids = options.class_ids};
   if (store.target_kind() == TargetKind::label_sets) task.kind = TaskKind::multilabel;
   if (store.target_kind() == TargetKind::masks) task.kind = TaskKind::segmentation;
   if (store.target_kind() == TargetKind::numbers) {
@@ -228,14 +229,14 @@ void ImageDataset::fill_image(const StoredImage& stored, const batch::Draw& draw
     }
     return;
   }
+  pipeline_.run_pixels(stored, draw, workspace, crop);
+  check_size(crop, image.size());
   if (has_pixels && pipeline_.float_transform().empty()) {
-    pipeline_.run_crop_channels_last(stored, draw, {tensor.mutable_data_ptr<float>(), count}, workspace, crop);
-    return check_size(crop, image.size());
+    return pipeline_.write_channels_last({tensor.mutable_data_ptr<float>(), count}, workspace);
   }
   if (!has_planes) memory.values.resize(count);
   float* const out = has_planes ? tensor.mutable_data_ptr<float>() : memory.values.data();
-  pipeline_.run_crop(stored, draw, {out, count}, workspace, crop);
-  check_size(crop, image.size());
+  pipeline_.write_planes({out, count}, workspace);
   if (!has_planes) tensor.copy_(at::from_blob(memory.values.data(), tensor.sizes()));  // in another layout
 }
 
@@ -244,7 +245,8 @@ void ImageDataset::check_size(int crop, ImageSize size) const {
   if (size == wanted) return;
   throw DataError("the transformed image has " + size_text(size) + " pixels (height x width), but " +
                   size_text(wanted) +
-                  " are required, because all images must have one size; add resize and center_crop, for example");
+                  " are required, because all images must have one size; add resize and center_crop to " +
+                  pipeline_.options().key + ", for example");
 }
 
 void ImageDataset::fill_label(std::int64_t index, const at::Tensor& label, Scratch& memory) const {

@@ -32,6 +32,7 @@ class ImageDataset : public SampleDataset {
     std::shared_ptr<SampleErrors> errors = nullptr;  ///< replaced samples; null = errors are thrown
     std::int64_t classes = 0;
     std::vector<std::string> class_names = {};
+    std::vector<std::string> class_ids = {};  ///< see Task::class_ids
     PixelOutput output = PixelOutput::either;
   };
 

@@ -28,7 +28,8 @@ constexpr std::size_t kNamedClasses = 12;
 struct Classes {
   std::int64_t count = 0;
   std::vector<std::string> names;
-  std::string note = {};  ///< remark for the log; empty = none
+  std::vector<std::string> ids = {};  ///< names in the data, if they are others
+  std::string note = {};              ///< remark for the log; empty = none
 };
 
 std::string numbers_text(const std::vector<int>& numbers) {
@@ -98,10 +99,15 @@ Classes mask_classes_of(const Section& data, const ImageStore& train, bool is_ev
 
 /// The classes that section `data` and the training part state.
 /// @throws ConfigError  they contradict each other
-Classes classes_of(const Section& data, const ImageStore& train, bool is_evaluation) {
+Classes classes_of(const Section& data, const ImageStore& train, const OpenOptions& options) {
   Classes classes{.count = train.classes(), .names = train.class_names()};
+  if (!options.class_order.empty() && !classes.names.empty()) {
+    const std::vector<std::string>& names = options.class_names.empty() ? options.class_order : options.class_names;
+    if (names != classes.names) classes.ids = std::exchange(classes.names, names);
+    return classes;
+  }
   const std::int64_t wanted = data.integer("classes");
-  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train, is_evaluation);
+  if (train.target_kind() == TargetKind::masks) return mask_classes_of(data, train, options.is_evaluation);
   if (train.target_kind() == TargetKind::none) classes.count = wanted;
   if (train.target_kind() == TargetKind::numbers) return {};
   if (wanted > 0 && classes.count != wanted) {
@@ -113,7 +119,7 @@ Classes classes_of(const Section& data, const ImageStore& train, bool is_evaluat
     classes.names.clear();
   }
   const std::string& path = data.text("class_names");
-  if (!path.empty()) classes.names = read_class_names(path);
+  if (!path.empty()) classes.ids = std::exchange(classes.names, read_class_names(path));
   const bool counts_names = train.target_kind() == TargetKind::none && wanted == 0 && !path.empty();
   if (counts_names) classes.count = static_cast<std::int64_t>(classes.names.size());
   if (!classes.names.empty() && static_cast<std::int64_t>(classes.names.size()) != classes.count) {
@@ -186,13 +192,28 @@ ImageSplits with_splits(ImageSplits splits, const Section& data) {
 
 namespace {
 
+/// The names by which the classes of the data are found in the order of a trained model: those of the source or, if
+/// these do not occur there, those of data.class_names.
+std::vector<std::string> names_to_find(const Section& data, const std::vector<std::string>& ids,
+                                       const std::vector<std::string>& order) {
+  const auto is_there = [&order](const std::string& id) {
+    return std::find(order.begin(), order.end(), id) != order.end();
+  };
+  const std::string& path = data.text("class_names");
+  if (path.empty() || std::all_of(ids.begin(), ids.end(), is_there)) return ids;
+  std::vector<std::string> names = read_class_names(path);
+  return names.size() == ids.size() ? names : ids;
+}
+
 /// The same splits with the class numbers of a trained model; splits that are one store stay one.
-ImageSplits in_class_order(ImageSplits splits, const std::vector<std::string>& order) {
-  if (order.empty()) return splits;
+ImageSplits in_class_order(ImageSplits splits, const Section& data, const std::vector<std::string>& order) {
+  const std::vector<std::string> ids = splits.train->class_names();
+  if (order.empty() || ids.empty()) return splits;
+  const std::vector<std::string> names = names_to_find(data, ids, order);
   std::map<StorePtr, StorePtr> done = {{nullptr, nullptr}};
   for (StorePtr* store : {&splits.train, &splits.val, &splits.test}) {
     const auto [place, is_new] = done.emplace(*store, nullptr);
-    if (is_new) place->second = with_class_order(*store, order);
+    if (is_new) place->second = with_class_order(*store, order, names);
     *store = place->second;
   }
   return splits;
@@ -218,8 +239,8 @@ std::vector<std::string> transform_of(const Dataset& dataset) {
 Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenOptions& options,
                       const std::string& normalise, const GivenStatistics& given_statistics) {
   const std::vector<TransformRow>& rows = options.transforms != nullptr ? *options.transforms : builtin_transforms();
-  const ImageSplits stores = in_class_order(given, options.class_order);
-  const Classes classes = classes_of(data, *stores.train, options.is_evaluation);
+  const ImageSplits stores = in_class_order(given, data, options.class_order);
+  const Classes classes = classes_of(data, *stores.train, options);
   const int channels = channels_of(data, *stores.train);
   const TransformLines lines = transform_lines(data, rows, default_line(normalise, channels), !normalise.empty());
   Splits splits;
@@ -246,6 +267,7 @@ Splits with_pipelines(const ImageSplits& given, const Section& data, const OpenO
                                                                        .errors = splits.errors,
                                                                        .classes = classes.count,
                                                                        .class_names = classes.names,
+                                                                       .class_ids = classes.ids,
                                                                        .output = pixel_output(data)});
   };
   splits.train = dataset(stores.train, !options.is_evaluation);

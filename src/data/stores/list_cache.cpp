@@ -20,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::string_view kMagic = "lockstep-list 1 ";
+constexpr std::string_view kMagic = "lockstep-list 2 ";
+constexpr std::string_view kOldMagic = "lockstep-list 1 ";  // with hidden files
 constexpr std::string_view kFolder = "folder ";
 constexpr std::string_view kEmpty = "empty ";
 constexpr std::string_view kPassedOver = "skipped ";
@@ -59,7 +60,8 @@ void take_digest(ListText& text, const std::string& cache) {
 std::optional<FolderList> valid_list(ListText text, const std::string& root) {
   const std::string_view all = text.text();
   const std::size_t first_end = all.find('\n');
-  if (root_in(all) != root || first_end == std::string_view::npos) return std::nullopt;
+  if (!all.starts_with("# " + std::string(kMagic)) || root_in(all) != root || first_end == std::string_view::npos)
+    return std::nullopt;
   const std::string_view first = all.substr(0, first_end);
   if (!first.ends_with(" " + hex(text.digest().rest))) return std::nullopt;
   FolderList list{.text = std::move(text), .classes = {}, .empty_classes = {}, .passed_over = {}};
@@ -92,9 +94,8 @@ bool are_settled(const std::vector<ListedFolder>& folders) {
 
 std::string root_in(std::string_view list) {
   const std::string_view first = list.substr(0, std::min(list.find('\n'), list.size()));
-  const std::string magic = "# " + std::string(kMagic);
-  if (!first.starts_with(magic)) return "";
-  std::string_view root = first.substr(magic.size());
+  if (!first.starts_with("# " + std::string(kMagic)) && !first.starts_with("# " + std::string(kOldMagic))) return "";
+  std::string_view root = first.substr(2 + kMagic.size());
   for (int word = 0; word < 3; ++word) {
     const std::size_t blank = root.rfind(' ');
     if (blank == std::string_view::npos) return "";

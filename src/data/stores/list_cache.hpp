@@ -20,7 +20,7 @@ struct FolderList {
 ///
 /// A list is the file `<cache>/<hash of the path>.list`. Its first line is
 ///
-///     # lockstep-list 1 <root> <number of folders> <newest folder time, ns> <digest of the rest>
+///     # lockstep-list 2 <root> <number of folders> <newest folder time, ns> <digest of the rest>
 ///
 /// followed by lines "# folder <time, ns> <path>" and, where needed, "# empty <class>" and "# skipped <remark>". It
 /// is valid while the time of every folder is the same: one system call per folder. A list is written completely and

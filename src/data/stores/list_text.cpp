@@ -10,6 +10,7 @@
 #include <optional>
 #include <stdexcept>
 
+#include "core/plain_text.hpp"
 #include "core/text.hpp"
 #include "data/hash.hpp"
 #include "data/stores/cache_files.hpp"
@@ -83,6 +84,10 @@ ListText::ListText(const std::string& path)
       modified_ns_(std::make_unique<std::atomic<std::int64_t>>(stamp_->modified_ns)),
       name_(path) {
   file_->check();
+  if (text().find('\n') != std::string_view::npos || text().find('\r') == std::string_view::npos) return;
+  memory_ = plain_text(text());  // lines that end in CR only
+  file_.reset();
+  stamp_.reset();
 }
 
 const TextDigest& ListText::digest() {

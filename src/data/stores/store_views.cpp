@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "core/plain_text.hpp"
 #include "data/hash.hpp"
 #include "data/mapped_file.hpp"
 #include "data/stores/list_text.hpp"
@@ -92,6 +93,7 @@ class ChosenPart : public StoreView {
 /// All images, with other class numbers.
 class Renumbered : public StoreView {
  public:
+  /// @param order    the ids of the classes in their new order
   /// @param numbers  the new number of each class of the store
   Renumbered(StorePtr store, std::vector<std::string> order, std::vector<std::int64_t> numbers)
       : StoreView(std::move(store)), order_(std::move(order)), numbers_(std::move(numbers)) {}
@@ -121,8 +123,9 @@ class Renumbered : public StoreView {
 
 std::set<std::string> listed_names(const std::string& path) {
   const MappedFile file(path, "data.exclude");
-  const ListLines lines(ListText(std::string(file.bytes().begin(), file.bytes().end()), path),
-                        {.target = ListTarget::none});
+  const ListLines lines(
+      ListText(plain_text({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}), path),
+      {.target = ListTarget::none});
   file.check();
   std::set<std::string> names;
   for (std::int64_t i = 0; i < lines.size(); ++i) {
@@ -152,19 +155,22 @@ ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key) {
   return {.train = permuted_part(store, key, 0, size - val), .val = permuted_part(store, key, size - val, val)};
 }
 
-StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order) {
-  const std::vector<std::string> names = store->class_names();
-  if (names.empty() || names == order) return store;
+StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order,
+                          const std::vector<std::string>& names) {
+  const std::vector<std::string> ids = store->class_names();
+  if (names == order) return store;
+  std::vector<std::string> new_ids = order;
   std::vector<std::int64_t> numbers;
-  for (const std::string& name : names) {
-    const auto found = std::find(order.begin(), order.end(), name);
+  for (std::size_t c = 0; c < names.size(); ++c) {
+    const auto found = std::find(order.begin(), order.end(), names[c]);
     if (found == order.end()) {
-      throw DataError("the class '" + name + "' of the data is not among the " + std::to_string(order.size()) +
+      throw DataError("the class '" + names[c] + "' of the data is not among the " + std::to_string(order.size()) +
                       " classes of the model; rename its folder, or set data.unlabelled=true to ignore the classes");
     }
     numbers.push_back(found - order.begin());
+    new_ids[static_cast<std::size_t>(numbers.back())] = ids[c];
   }
-  return std::make_shared<Renumbered>(std::move(store), order, std::move(numbers));
+  return std::make_shared<Renumbered>(std::move(store), std::move(new_ids), std::move(numbers));
 }
 
 StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen) {

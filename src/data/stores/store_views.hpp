@@ -20,10 +20,11 @@ StorePtr permuted_part(StorePtr store, std::uint64_t key, std::int64_t begin, st
 /// none.
 ImageSplits divided(const StorePtr& store, double fraction, std::uint64_t key);
 
-/// A store with other numbers of its classes: those of the names in `order`. Stores without class names, and stores
-/// with these names in this order, are returned unchanged.
-/// @throws DataError  a class of an image is not in `order`
-StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order);
+/// A store with other numbers of its classes: those of the names in `order`. Its class_names() are `order`, or the ids
+/// of classes that are matched by another name.
+/// @param names  the name of each class of the store
+/// @throws DataError  a class of the store is not in `order`
+StorePtr with_class_order(StorePtr store, const std::vector<std::string>& order, const std::vector<std::string>& names);
 
 /// The images of a store with these indices, in this order.
 StorePtr chosen_part(StorePtr store, std::vector<std::int64_t> chosen);

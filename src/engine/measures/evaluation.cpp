@@ -173,6 +173,7 @@ const data::Dataset& split_of(const data::Splits& splits, const Cited<std::strin
     if (each == name.value) return *dataset;
     there.push_back(each);
   }
+  if (there.empty()) throw ConfigError(name.cite + ": the data source has no samples; check data.path");
   throw ConfigError(name.cite + ": the data source has no split '" + name.value + "', only " + joined(there) +
                     "; choose one of these, or set eval.when=never");
 }

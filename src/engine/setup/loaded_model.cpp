@@ -5,6 +5,7 @@
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/log/log.hpp>
 
+#include <cmath>
 #include <optional>
 #include <utility>
 
@@ -64,6 +65,15 @@ void require_known_classes(const Task& of_data, const std::optional<Task>& store
                   std::to_string(stored->classes) + "; use the data of the training, or data.unlabelled=true");
 }
 
+/// The classes of the data get the numbers that they had in the training. Versions that did not store the names in the
+/// data kept those of data.class_names only, in the order of the data.
+void choose_class_order(data::OpenOptions& options, const Task& stored, const Section& data) {
+  const bool has_own_names = data.has("class_names") && !data.text("class_names").empty();
+  if (stored.class_ids.empty() && has_own_names) return;
+  options.class_order = stored.class_ids.empty() ? stored.class_names : stored.class_ids;
+  options.class_names = stored.class_names;
+}
+
 void restore_defaults(Sections& sections, const std::string& name, const KeySpecs& specs,
                       const std::vector<std::string>& kept) {
   Section fresh = Section::with_defaults(name, specs);
@@ -90,7 +100,7 @@ LoadedModel load_model(const mpi::Communicator& world, const Sections& sections,
   data::OpenOptions options = open_options(sections, registry);
   options.refuses_unknown_keys = checkpoint.empty();  // the configuration of a run can contain keys of another source
   options.is_evaluation = true;
-  if (read.task) options.class_order = read.task->class_names;
+  if (read.task) choose_class_order(options, *read.task, sections.at("data"));
   std::optional<Task> published;
   if (checkpoint.empty()) published = published_task(world, sections);
   if (published) options.class_order = published->class_names;
@@ -148,6 +158,11 @@ Evaluation evaluate_loaded(const mpi::Communicator& world, LoadedModel& loaded, 
     confusion.sum_over_ranks(loaded.strategy->collectives());
     return result;
   });
+  if (found.count == 0 && std::isnan(found.mean_loss())) {
+    throw_agreed(ExitCode::data, "eval.split = " + eval.split.value +
+                                     ": no sample has a target, so that there is nothing to evaluate; reset "
+                                     "data.unlabelled, or use `trainer predict`");
+  }
   Evaluation result{
       .step = loaded.step, .values = found.values(task.kind), .count = found.count, .is_average = loaded.is_average};
   world.all_or_throw([&] {

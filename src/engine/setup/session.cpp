@@ -7,6 +7,7 @@
 #include <lockstep/log/log.hpp>
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -63,9 +64,11 @@ data::Splits open_training_data(const mpi::Communicator& world, const TrainReque
   data::Splits splits = open_data(world, request, resume, options);
   const std::optional<Task> published = published_task(world, request.sections);
   const bool keeps_head = request.sections.at("init").text("head") == "keep";
-  const std::vector<std::string> names = splits.train->task().class_names;
+  const Task task = splits.train->task();
+  const std::vector<std::string>& names = task.class_names;
   if (!published || !keeps_head || names.empty() || names == published->class_names) return splits;
-  if (!are_among(names, published->class_names)) return splits;
+  const bool has_ids = !task.class_ids.empty() && are_among(task.class_ids, published->class_names);
+  if (!has_ids && !are_among(names, published->class_names)) return splits;
   options.class_order = published->class_names;
   return open_data(world, request, resume, options);
 }
@@ -158,6 +161,32 @@ void restore_or_init(Trainer& trainer, const mpi::Communicator& world, const Tra
   if (request.on_start) request.on_start(trainer.progress().step, restored);
 }
 
+std::string text_of_shape(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[{}]", fmt::join(shape, ", "));
+}
+
+/// Evaluates one sample where the evaluated samples have another shape than those of the training: a model that does
+/// not accept them is known before the first step.
+void try_evaluated_shape(const mpi::Communicator& world, Strategy& strategy, const data::Splits& splits,
+                         const EvalSettings& eval) {
+  if (eval.when == "never") return;
+  const data::Dataset& evaluated = split_of(splits, eval.split);
+  const std::vector<std::int64_t> shape = evaluated.task().sample_shape;
+  const std::vector<std::int64_t> trained = splits.train->task().sample_shape;
+  if (shape == trained) return;
+  metrics::Meters none;
+  try {
+    evaluate(world, strategy.model(), evaluated, {.batch_size = 1, .max_batches = 1}, none, {});
+  } catch (const ConfigError& error) {
+    const std::string sentence = fmt::format(
+        "the samples of {} have the shape {}, those of the training {}, and the model does not accept "
+        "them; set data.val_transform, for example with the resize of data.transform ({})",
+        eval.split.value, text_of_shape(shape), text_of_shape(trained), error.what());
+    if (error.is_agreed()) throw_agreed(ExitCode::configuration, sentence);
+    throw ConfigError(sentence);
+  }
+}
+
 /// 206922 as "206.9 K", 27000000 as "27.0 M".
 std::string rounded(std::int64_t count) {
   const auto number = static_cast<double>(count);
@@ -217,6 +246,11 @@ Outcome train(const mpi::Communicator& world, TrainRequest request) {
   if (!teacher.empty()) trainer.add_hook(Priority::normal, teacher_hook(teacher));
   log_start(trainer, *strategy, request.sections);
   restore_or_init(trainer, world, request, resume);
+  heard_by_peers(strategy->collectives(), [&] {
+    try_evaluated_shape(world, *strategy, trainer.view().data.splits(),
+                        EvalSettings::from(request.sections.at("eval")));
+    return true;
+  });
   trainer.set_roll_back([&] { return roll_back(trainer, request, resume); });
   return heard_by_peers(strategy->collectives(), [&] { return trainer.train(); });
 }

@@ -85,6 +85,11 @@ class Scores {
   at::ScalarType dtype_;
 };
 
+/// The names of the classes in the data.
+const std::vector<std::string>& ids_of(const Task& task) {
+  return task.class_ids.empty() ? task.class_names : task.class_ids;
+}
+
 void require_same_task(const Section& distill, const Task& data, const Task& stored) {
   const std::string place = distill.cite("from") + ": the teacher";
   if (stored.kind != data.kind) {
@@ -95,11 +100,12 @@ void require_same_task(const Section& distill, const Task& data, const Task& sto
     throw ConfigError(place + " has " + std::to_string(stored.classes) + " classes, but the data have " +
                       std::to_string(data.classes));
   }
-  for (std::size_t i = 0; i < std::min(stored.class_names.size(), data.class_names.size()); ++i) {
-    if (stored.class_names[i] == data.class_names[i]) continue;
-    throw ConfigError(place + "'s class " + std::to_string(i) + " is '" + stored.class_names[i] +
-                      "', but that of the data is '" + data.class_names[i] +
-                      "'; order the classes alike, see data.classes");
+  const std::vector<std::string>& taught = ids_of(stored);
+  const std::vector<std::string>& found = ids_of(data);
+  for (std::size_t i = 0; i < std::min(taught.size(), found.size()); ++i) {
+    if (taught[i] == found[i]) continue;
+    throw ConfigError(place + "'s class " + std::to_string(i) + " is '" + taught[i] + "', but that of the data is '" +
+                      found[i] + "'; order the classes alike, see data.classes");
   }
 }
 

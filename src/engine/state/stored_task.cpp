@@ -6,7 +6,9 @@
 #include <nlohmann/json.hpp>
 
 #include <array>
+#include <utility>
 
+#include "core/text.hpp"
 #include "models/task_table.hpp"
 
 namespace lockstep::engine {
@@ -25,14 +27,20 @@ std::optional<TaskKind> kind_named(const std::string& name) {
   return std::nullopt;
 }
 
+std::vector<std::string> utf8_texts(std::vector<std::string> texts) {
+  for (std::string& text : texts) text = utf8_text(text);
+  return texts;
+}
+
 }  // namespace
 
 std::string task_json(const Task& task) {
-  const Json json = {{"kind", models::row_of(task.kind).name},
-                     {"classes", task.classes},
-                     {"class_names", task.class_names},
-                     {"sample_shape", task.sample_shape}};
-  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+  Json json = {{"kind", models::row_of(task.kind).name},
+               {"classes", task.classes},
+               {"class_names", utf8_texts(task.class_names)},
+               {"sample_shape", task.sample_shape}};
+  if (!task.class_ids.empty()) json["class_ids"] = utf8_texts(task.class_ids);
+  return json.dump();
 }
 
 std::optional<Task> stored_task(const checkpoints::Archive& archive) {
@@ -47,9 +55,12 @@ std::optional<Task> stored_task(const checkpoints::Archive& archive) {
     Task task{.sample_shape = json.at("sample_shape").get<std::vector<std::int64_t>>(),
               .classes = json.at("classes").get<std::int64_t>(),
               .kind = *kind,
-              .class_names = json.at("class_names").get<std::vector<std::string>>()};
-    const bool has_names = task.class_names.empty() || std::ssize(task.class_names) == task.classes;
-    if (task.classes < 0 || !has_names) throw refuse();
+              .class_names = json.at("class_names").get<std::vector<std::string>>(),
+              .class_ids = json.value("class_ids", std::vector<std::string>())};
+    const auto fits = [&task](const std::vector<std::string>& names) {
+      return names.empty() || std::ssize(names) == task.classes;
+    };
+    if (task.classes < 0 || !fits(task.class_names) || !fits(task.class_ids)) throw refuse();
     return task;
   } catch (const nlohmann::json::exception&) {
     throw refuse();
@@ -62,6 +73,7 @@ Task model_task(const Task& of_data, const std::optional<Task>& stored) {
   task.kind = stored->kind;
   task.classes = stored->classes;
   task.class_names = stored->class_names;
+  task.class_ids = stored->class_ids;
   return task;
 }
 

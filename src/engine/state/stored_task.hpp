@@ -11,10 +11,10 @@
 namespace lockstep::engine {
 
 /// The text in a checkpoint: {"kind": "classification", "classes": 2, "class_names": ["cat", "dog"],
-/// "sample_shape": [3, 32, 32]}.
+/// "sample_shape": [3, 32, 32]}, and "class_ids" where the data have other names of the classes.
 inline const char* const kStoredTask = "/meta/task_json";
 
-/// Bytes of class names that are not UTF-8 are replaced.
+/// Bytes of class names that are not UTF-8 become "\xE9", for example.
 std::string task_json(const Task& task);
 
 /// The task in a checkpoint, or none in checkpoints of earlier versions.

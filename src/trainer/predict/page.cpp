@@ -116,7 +116,7 @@ double PageSamples::rank_of(const Score& score, std::int64_t index) const {
 
 std::string PageSamples::caption_of(const engine::BatchPredictions& predictions, std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  const std::string id = dataset_->sample_name(index);
+  const std::string id = utf8_text(dataset_->sample_name(index));
   std::vector<std::string> words = {id.empty() ? "sample " + std::to_string(index) : id};
   const bool has_target = predictions.target.defined();
   if (predictions.probabilities.defined()) {

@@ -133,7 +133,7 @@ std::string SampleText::json_line(const BatchPredictions& predictions, const bat
                                   std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
   Json line{{"index", index}};
-  if (const std::string id = dataset_->sample_name(index); !id.empty()) line["id"] = id;
+  if (const std::string id = dataset_->sample_name(index); !id.empty()) line["id"] = utf8_text(id);
   const auto list_of = [&](std::span<const double> probabilities, const std::vector<std::int64_t>& classes) {
     Json list = Json::array();
     for (const std::int64_t c : classes) {
@@ -183,7 +183,7 @@ std::string SampleText::json_line(const BatchPredictions& predictions, const bat
 std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predictions, const batch::Batch& given,
                                                 std::int64_t i) const {
   const std::int64_t index = predictions.indices[static_cast<std::size_t>(i)];
-  std::vector<Cell> cells = {{"index", std::to_string(index)}, {"id", dataset_->sample_name(index)}};
+  std::vector<Cell> cells = {{"index", std::to_string(index)}, {"id", utf8_text(dataset_->sample_name(index))}};
   const auto add_tensor = [&cells](const std::string& name, const at::Tensor& tensor) {
     if (tensor.numel() > kMaxColumns) {
       throw ConfigError("predict.out: '" + name + "' has " + std::to_string(tensor.numel()) +

@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/plain_text.hpp"
+
 namespace lockstep {
 namespace text_test {
 
@@ -39,6 +41,28 @@ TEST(TextTest, NumbersHaveTenDigitsOrAsManyAsAskedFor) {
   EXPECT_EQ(number_text(1.0 / 3, 6), "0.333333");
   EXPECT_EQ(number_text(12), "12");
   EXPECT_EQ(number_text(1e30), "1e+30");
+}
+
+TEST(TextTest, BytesThatAreNoUtf8AreEscaped) {
+  EXPECT_EQ(utf8_text("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"), "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(utf8_text("caf\xE9"), "caf\\xE9");
+  EXPECT_EQ(utf8_text("\xC0\x80"), "\\xC0\\x80");           // longer than necessary
+  EXPECT_EQ(utf8_text("\xED\xA0\x80"), "\\xED\\xA0\\x80");  // a surrogate
+  EXPECT_EQ(utf8_text("\xF4\x90\x80\x80"), "\\xF4\\x90\\x80\\x80");
+  EXPECT_EQ(utf8_text("a\xE2\x82"), "a\\xE2\\x82");  // cut off
+  EXPECT_EQ(utf8_name("caf\xE9"), "caf\\xE9");
+  EXPECT_EQ(utf8_name("caf\\xE9"), "caf\\x5CxE9");
+  EXPECT_EQ(utf8_name("a\\b"), "a\\b");
+}
+
+TEST(TextTest, PlainTextsHaveNoByteOrderMarkAndOneKindOfLineEnds) {
+  EXPECT_EQ(plain_text("\xEF\xBB\xBF"
+                       "a\r\nb\rc\n\n"),
+            "a\nb\nc\n\n");
+  EXPECT_EQ(plain_text("a\r\r\n"), "a\n\n");
+  EXPECT_EQ(plain_text("\xEF\xBB"), "\xEF\xBB");
+  EXPECT_EQ(plain_lines("\xEF\xBB\xBF a\r\rb \r\n\n"), (Words{"a", "", "b"}));
+  EXPECT_EQ(plain_lines(""), Words{});
 }
 
 }  // namespace text_test

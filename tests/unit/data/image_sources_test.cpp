@@ -133,6 +133,136 @@ TEST_F(FolderTest, ImagesOfSeveralSizesNeedATransform) {
   EXPECT_EQ(get(*resized.train, {0, 3}).input().numel(), 2 * 3 * 4);
 }
 
+/// Two classes of two images each.
+Section two_classes(const TemporaryFolder& two, const std::map<std::string, std::string>& more = {}) {
+  for (const char* name : {"a/1.ppm", "a/2.ppm", "b/1.ppm", "b/2.ppm"}) write_file(two, name, ppm(2, 2, 9, 8, 7));
+  std::map<std::string, std::string> values = {
+      {"name", "folder"}, {"path", two.path()}, {"cache", "off"}, {"val_fraction", "0"}, {"transform", "to_float"}};
+  for (const auto& [key, value] : more) values[key] = value;
+  return section(values);
+}
+
+// A trained model knows its classes by the names of their folders, and shows them with other names.
+TEST_F(FolderTest, NamesOfClassesDoNotChangeTheirOrder) {
+  TemporaryFolder two;
+  two.write("names.txt", "b\na\n");  // the names of the other folders
+  const Section named = two_classes(two, {{"class_names", two.path("names.txt")}});
+  const Task task = open(named).train->task();
+  EXPECT_EQ(task.class_names, (Names{"b", "a"}));
+  EXPECT_EQ(task.class_ids, (Names{"a", "b"}));
+  std::filesystem::remove(two.path("names.txt"));
+  const Splits evaluated =
+      open(named, builtin_sources(),
+           {.is_evaluation = true, .class_order = task.class_ids, .class_names = task.class_names});
+  EXPECT_EQ(evaluated.train->labels(), (std::vector<std::int64_t>{0, 0, 1, 1}));
+  EXPECT_EQ(evaluated.train->task().class_names, (Names{"b", "a"}));
+  const Splits reversed =
+      open(named, builtin_sources(), {.is_evaluation = true, .class_order = {"b", "a"}, .class_names = {"x", "y"}});
+  EXPECT_EQ(reversed.train->labels(), (std::vector<std::int64_t>{1, 1, 0, 0}));
+}
+
+// Published models can know the names of data.class_names instead of those of folders.
+TEST_F(FolderTest, ClassesAreFoundByTheirOtherNames) {
+  TemporaryFolder two;
+  two.write("names.txt", "tench\nshark\n");
+  const Section named = two_classes(two, {{"class_names", two.path("names.txt")}});
+  const Splits splits = open(named, builtin_sources(), {.class_order = {"shark", "ray", "tench"}});
+  EXPECT_EQ(splits.train->labels(), (std::vector<std::int64_t>{2, 2, 0, 0}));
+  EXPECT_EQ(splits.train->task().class_names, (Names{"shark", "ray", "tench"}));
+  EXPECT_EQ(splits.train->task().class_ids, (Names{"b", "ray", "a"}));
+}
+
+TEST_F(FolderTest, NamesThatAreNotUtf8StayDifferent) {
+  TemporaryFolder three;
+  for (const char* name : {"caf\xE8", "caf\xE9", "caf\\xE9"}) {
+    write_file(three, std::string(name) + "/1.ppm", ppm(2, 2, 9, 8, 7));
+  }
+  const Section values = section(
+      {{"name", "folder"}, {"path", three.path()}, {"cache", "off"}, {"val_fraction", "0"}, {"transform", "to_float"}});
+  const Task task = open(values).train->task();
+  EXPECT_EQ(task.class_names, (Names{"caf\\x5CxE9", "caf\\xE8", "caf\\xE9"}));
+  EXPECT_TRUE(task.class_ids.empty());
+  const Splits again = open(values, builtin_sources(), {.is_evaluation = true, .class_order = task.class_names});
+  EXPECT_EQ(again.train->labels(), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+TEST_F(FolderTest, HiddenFilesAndFoldersAreSkippedAndCounted) {
+  TemporaryFolder two;
+  const Section values = two_classes(two);
+  for (const char* name : {"a/._1.ppm", "a/._2.tif", "b/.thumbs/3.ppm", "__MACOSX/a/._1.ppm", ".cache/x.ppm"}) {
+    write_file(two, name, "no image");
+  }
+  const Splits splits = open(values);
+  EXPECT_EQ(splits.train->size(), 4);
+  EXPECT_EQ(splits.train->task().classes, 2);
+  EXPECT_TRUE(has_note(splits.notes, two.path() + ": skipped 5 files: ._1.ppm, ._2.tif, .cache, ..."));
+}
+
+TEST_F(FolderTest, AFolderWithALineBreakInAClassIsSkipped) {
+  TemporaryFolder two;
+  const Section values = two_classes(two);
+  write_file(two, "a/x 1\ny/3.ppm", ppm(2, 2, 9, 8, 7));
+  const Splits splits = open(values);
+  EXPECT_EQ(splits.train->size(), 4);
+  EXPECT_TRUE(has_note(splits.notes, two.path() + ": skipped 1 files: x 1 y"));
+}
+
+TEST_F(FolderTest, ATestFolderWithoutLabelsIsNotUsed) {
+  TemporaryFolder root;
+  for (const char* name : {"train/a/1.ppm", "train/b/1.ppm", "val/a/1.ppm", "test/unknown/1.ppm"}) {
+    write_file(root, name, ppm(2, 2, 9, 8, 7));
+  }
+  const Splits splits =
+      open_with({{"name", "folder"}, {"path", root.path()}, {"cache", "off"}, {"transform", "to_float"}});
+  EXPECT_EQ(splits.train->size(), 2);
+  EXPECT_EQ(splits.val->size(), 1);
+  EXPECT_EQ(splits.test, nullptr);
+  EXPECT_TRUE(has_note(splits.notes, "there is no test part: " + root.path("test/unknown") +
+                                         ": the class 'unknown' does not occur in the training part; rename or "
+                                         "remove the folder"));
+}
+
+TEST_F(FolderTest, AByteOrderMarkAndLineEndsAreNoPartOfNames) {
+  for (const char* text : {"\xEF\xBB\xBF"
+                           "cat\r\ndog\r\n",
+                           "cat\rdog\r", "cat\ndog"}) {
+    TemporaryFolder two;
+    two.write("names.txt", text);
+    two.write("exclude.txt", std::string("\xEF\xBB\xBF"
+                                         "a/2.ppm\r") +
+                                 "b/1.ppm\r");
+    const Splits splits =
+        open(two_classes(two, {{"class_names", two.path("names.txt")}, {"exclude", two.path("exclude.txt")}}));
+    EXPECT_EQ(splits.train->task().class_names, (Names{"cat", "dog"}));
+    EXPECT_EQ(splits.train->size(), 2);
+  }
+}
+
+TEST_F(FolderTest, AListCanHaveLinesThatEndInCr) {
+  TemporaryFolder two;
+  two_classes(two);
+  two.write("list.txt",
+            "\xEF\xBB\xBF"
+            "a/1.ppm 0\rb/1.ppm 1\r");
+  const Splits splits = open_with({{"name", "list"},
+                                   {"path", two.path("list.txt")},
+                                   {"val_fraction", "0"},
+                                   {"cache", "off"},
+                                   {"transform", "to_float"}});
+  EXPECT_EQ(splits.train->labels(), (std::vector<std::int64_t>{0, 1}));
+}
+
+TEST_F(FolderTest, ImagesOfOtherSizesNameTheKey) {
+  TemporaryFolder two;
+  const Section values = two_classes(two);
+  write_file(two, "b/2.ppm", ppm(3, 5, 9, 8, 7));
+  EXPECT_EQ(sentence_of<DataError>([&] { get(*open(values).train, {3}); }),
+            two.path("b/2.ppm") +
+                ": the transformed image has 5 x 3 pixels (height x width), but 2 x 2 are required, "
+                "because all images must have one size; add resize and center_crop to "
+                "data.transform (command line), for example");
+}
+
 TEST_F(FolderTest, OneClassIsRefusedUnlessItIsEvaluated) {
   TemporaryFolder one;
   write_file(one, "train_images/1.ppm", ppm(2, 2, 0, 51, 10));
@@ -340,7 +470,7 @@ void write_list(const std::string& path, const std::string& root, const std::str
   char digest[17];
   const auto* bytes = reinterpret_cast<const std::uint8_t*>(rest.data());
   std::snprintf(digest, sizeof(digest), "%016llx", static_cast<unsigned long long>(hash_of({bytes, rest.size()})));
-  std::ofstream(path, std::ios::binary) << "# lockstep-list 1 " << root << " 2 0 " << digest << "\n" << rest;
+  std::ofstream(path, std::ios::binary) << "# lockstep-list 2 " << root << " 2 0 " << digest << "\n" << rest;
 }
 
 // 1 M entries: within 1 s and with less than 40 MB of memory that ranks do not share.
