@@ -26,7 +26,8 @@ TEST(MetricsTest, KeepsTheOrderAndTheTypes) {
   EXPECT_EQ(to_json({{"loss", 1.0}}), R"({"loss":1.0})");
   EXPECT_EQ(to_json({{"loss", 1.5}}, 2), "{\n  \"loss\": 1.5\n}");
   EXPECT_EQ(to_json({}), "{}");
-  EXPECT_EQ(to_json({{"host", "\xff"}}), "{\"host\":\"\xEF\xBF\xBD\"}");
+  EXPECT_EQ(to_json({{"host", "\xff"}, {"a\xE8", 1.0}, {"a\xE9", 2.0}}),
+            R"({"host":"\\xFF","a\\xE8":1.0,"a\\xE9":2.0})");
 }
 
 TEST(MetricsTest, WhatJsonCannotSayBecomesText) {
