@@ -10,6 +10,7 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "core/text.hpp"
@@ -58,6 +59,19 @@ void make_run_folder(const std::string& path) {
   const int reason = write_whole(probe, "probe\n");
   ::unlink(probe.c_str());
   if (reason != 0) throw ConfigError("run folder " + path + " cannot be written to: " + std::strerror(reason));
+}
+
+std::string make_new_folder(const std::string& parent, const std::string& stem) {
+  constexpr int kMaxTries = 10000;
+  make_run_folder(parent);
+  std::string name = stem;
+  for (int i = 2; ::mkdir((parent + "/" + name).c_str(), 0777) != 0; ++i) {
+    if (errno != EEXIST || i > kMaxTries) {
+      throw ConfigError("run folder " + parent + "/" + name + " cannot be created: " + std::strerror(errno));
+    }
+    name = stem + "-" + std::to_string(i);
+  }
+  return name;
 }
 
 void write_text(const std::string& path, std::string_view text) {

@@ -13,6 +13,11 @@ namespace lockstep::report {
 /// @throws ConfigError  with the reason
 void make_run_folder(const std::string& path);
 
+/// Makes a new folder `stem` in `parent`, or "stem-2", "stem-3" and so on if the names before it are taken.
+/// @return its name
+/// @throws ConfigError  with the reason
+std::string make_new_folder(const std::string& parent, const std::string& stem);
+
 /// Replaces a file as a whole: a reader sees the old text or the new, never a part.
 /// @throws ConfigError  with the reason
 void write_text(const std::string& path, std::string_view text);

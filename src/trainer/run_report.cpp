@@ -80,6 +80,7 @@ void RunReport::on_start(std::int64_t step, const std::optional<std::string>& ch
   summary_.truncate_after_step(step);
   artifacts_.truncate_after_step(step);
   if (has_tensorboard_) tensorboard_.emplace(folder_, step + 1);
+  progress_.step = step;
   std::error_code ignored;
   std::filesystem::remove(folder_ + "/failure.json", ignored);
   if (checkpoint) log::info("resumed at step " + std::to_string(step) + " from " + *checkpoint);

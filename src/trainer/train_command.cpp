@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <thread>
 
+#include "checkpoints/store/lease.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "mpi/topology.hpp"
 #include "report/run_files.hpp"
@@ -31,12 +32,21 @@ std::string time_stamp() {
   return {text.data(), length};
 }
 
-/// Fills in run.name and run.dir where they were left to the program. Collective: every rank gets the root's.
-void settle_names(const mpi::Communicator& world, config::Config& config) {
-  if (config.section("run").text("name").empty()) config.set("run.name", world.broadcast(time_stamp()), "derived");
-  if (config.section("run").text("dir").empty()) {
-    config.set("run.dir", "runs/" + config.section("run").text("name"), "derived");
-  }
+/// Fills in run.name and run.dir where they were left to the program, and makes the folder. A folder that the program
+/// names is new: runs that start in the same second get "-2", "-3" and so on. Collective: every rank gets the root's.
+void settle_folder(const mpi::Communicator& world, config::Config& config) {
+  const Section& run = config.section("run");
+  const std::string dir = run.text("dir");
+  const bool is_named = !run.text("name").empty() || !dir.empty();
+  std::string name = run.text("name").empty() ? time_stamp() : run.text("name");
+  world.all_or_throw([&] {
+    if (!world.is_root()) return;
+    if (!is_named) name = report::make_new_folder("runs", name);
+    report::make_run_folder(dir.empty() ? "runs/" + name : dir);
+  });
+  name = world.broadcast(name);
+  if (run.text("name").empty()) config.set("run.name", name, "derived");
+  if (dir.empty()) config.set("run.dir", "runs/" + name, "derived");
 }
 
 /// What the command itself uses of the settled configuration.
@@ -107,6 +117,25 @@ std::vector<std::string> hosts_of(const mpi::Communicator& world) {
   return hosts;
 }
 
+/// Nothing is written to the folder of a run without it. Rank 0 holds it. Collective.
+std::shared_ptr<checkpoints::Lease> take_lease(const mpi::Communicator& world, const std::string& checkpoints) {
+  std::shared_ptr<checkpoints::Lease> lease;
+  world.all_or_throw([&] {
+    if (world.is_root()) lease = std::make_shared<checkpoints::Lease>(checkpoints);
+  });
+  return lease;
+}
+
+/// Whether a run has nothing left to do after the checkpoint from which it would resume, and says so. Collective.
+bool is_finished(const mpi::Communicator& world, const config::Config& config, const std::string& checkpoint) {
+  const auto step = engine::finished_step(world, config.sections(), checkpoint);
+  if (!step) return false;
+  log::info("the run is finished: " + checkpoint + " is at step " + std::to_string(*step) +
+            ", and train.max_steps or train.max_epochs ends the run there; nothing was changed. To train longer, raise "
+            "them");
+  return true;
+}
+
 /// Of a rank that is about to end the job because of a failure of its own: gives rank 0, which has heard of it, time to
 /// write failure.json, STATUS.json and report.html.
 void await_report(const std::string& folder) {
@@ -127,17 +156,16 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   const mpi::Communicator& world = job.world;
   config::Config& config = invocation.config;
   const auto started = std::chrono::steady_clock::now();
-  settle_names(world, config);
   settle_teacher(job, config);
   resume_if_requeued(world, config);
+  settle_folder(world, config);
   const RunSettings settings = RunSettings::from(config);
   const std::string& folder = settings.folder;
   const std::string checkpoints = folder + "/ckpt";
   const std::vector<std::string> hosts = hosts_of(world);
-  world.all_or_throw([&] {
-    if (world.is_root()) report::make_run_folder(folder);
-  });
-  engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
+  const std::shared_ptr<checkpoints::Lease> lease = take_lease(world, checkpoints);
+  const auto next = engine::check_resume(world, settings.resume, checkpoints, config.section("ckpt").text("local_dir"));
+  if (next && is_finished(world, config, *next)) return ExitCode::done;
   std::unique_ptr<RunReport> report;
   world.all_or_throw([&] {
     fs::create_directories(folder + "/logs");
@@ -161,6 +189,7 @@ ExitCode train(const Job& job, config::Invocation invocation) {
   engine::TrainRequest request{.sections = config.sections(),
                                .registry = job.registry,
                                .checkpoint_directory = checkpoints,
+                               .lease = lease,
                                .config_ini = config.to_ini(),
                                .environment_json = environment_json(world.size(), hosts),
                                .reporter = {},
@@ -181,8 +210,9 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     log::info(last_words(outcome, folder));
     return exit_code_of(outcome);
   } catch (const Error& error) {
+    if (lease && lease->is_lost()) report.reset();  // the records are those of another run now
     if (report) report->on_failure(error, static_cast<int>(error.exit_code()));
-    if (!report && !engine::is_known_to_peers(error)) await_report(folder);
+    if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
     throw;
   } catch (const std::exception& failure) {
     if (report) report->on_failure(failure, static_cast<int>(ExitCode::internal));

@@ -35,6 +35,7 @@ class CheckpointHook : public Hook {
   }
 
   void before_step(RunView& run) override {
+    if (saver_.is_lease_lost()) RunRequests::stop();  // the final save then ends every rank with the reason
     if (run.progress.step + 1 < settings_.begin) return;
     const double elapsed = seconds_since(saved_at_);
     if ((settings_.every_seconds > 0 && elapsed >= settings_.every_seconds) || saver_.is_retry_due())
@@ -108,13 +109,15 @@ class CheckpointHook : public Hook {
 }  // namespace
 
 std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
-                                      std::string directory, CaptureState capture) {
+                                      std::string directory, std::shared_ptr<checkpoints::Lease> lease,
+                                      CaptureState capture) {
   const int hosts = mpi::Topology::of(world).host_count;
   std::optional<BestValues> best;
   SaverOptions options;
   world.all_or_throw([&] {
     best.emplace(settings.best);
     options = saver_options(settings, std::move(directory), hosts);
+    options.lease = std::move(lease);
   });
   return std::make_unique<CheckpointHook>(settings, world, std::move(options), *std::move(best), std::move(capture));
 }

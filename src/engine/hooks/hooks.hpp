@@ -109,9 +109,11 @@ using CaptureState = std::function<checkpoints::Archive(bool is_writer)>;
 
 /// Saves when steps, epochs or seconds are due, and at the end. Priority::very_low. Collective.
 /// @param directory  the run's checkpoint folder
+/// @param lease      of this folder, on rank 0; null = the hook takes it
 /// @throws CheckpointError  another run writes there, or nothing can be written there; on every rank
 std::unique_ptr<Hook> checkpoint_hook(const SavingSettings& settings, const mpi::Communicator& world,
-                                      std::string directory, CaptureState capture);
+                                      std::string directory, std::shared_ptr<checkpoints::Lease> lease,
+                                      CaptureState capture);
 
 /// Has rank 0 look for the files STOP (save and end) and SAVE (save and continue) in the run's folder, at most every
 /// 0.2 s, and removes them when the checkpoint is committed; those that were there before the run are removed with a

@@ -83,9 +83,9 @@ CheckpointSaver::CheckpointSaver(const mpi::Communicator& world, SaverOptions op
   part_ = part_of(world_.rank(), world_.size(), options_.writers);
   world_.all_or_throw([this] {
     if (!world_.is_root()) return;
-    lease_ = std::make_unique<checkpoints::Lease>(options_.directory);
-    if (!lease_->taken_from().empty()) {
-      log::warning("took over the checkpoint folder of a run that has ended: " + lease_->taken_from());
+    if (!options_.lease) options_.lease = std::make_shared<checkpoints::Lease>(options_.directory);
+    if (!options_.lease->taken_from().empty()) {
+      log::warning("took over the checkpoint folder of a run that has ended: " + options_.lease->taken_from());
     }
     checkpoints::remove_stale_files(options_.directory);
     checkpoints::probe(options_.directory);
@@ -110,12 +110,14 @@ void CheckpointSaver::save(std::int64_t step, bool can_wait, const std::function
     }
     return;
   }
+  require_lease();
   begin(step, capture);
   if (!options_.is_async) complete();
 }
 
 void CheckpointSaver::save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture) {
   if (job_) complete();
+  require_lease();
   for (int i = 0; i < kTriesOfAFinalSave && saved_step_ != step; ++i) {
     begin(step, capture);
     complete();
@@ -130,6 +132,13 @@ void CheckpointSaver::finish() {
   if (job_) complete();
   world_.all_or_throw([&] {
     if (copies_) copies_->finish();
+  });
+}
+
+/// Collective.
+void CheckpointSaver::require_lease() const {
+  world_.all_or_throw([this] {
+    if (world_.is_root()) options_.lease->require();
   });
 }
 
@@ -214,6 +223,7 @@ void CheckpointSaver::write_and_commit(Job& job) {
 }
 
 std::string CheckpointSaver::commit(const Job& job) {
+  options_.lease->require();
   std::string checkpoint = checkpoints::commit(
       job.directory, job.staged, job.what.step,
       {.parts = static_cast<std::uint32_t>(options_.writers), .is_single_file = options_.is_single_file});
@@ -255,7 +265,6 @@ void CheckpointSaver::retain(const Committed& what) {
 }
 
 void CheckpointSaver::poll() {
-  if (lease_) lease_->renew();
   if (!job_) return;
   const bool is_done = options_.writers == 1 && !world_.is_root() ? true : job_->is_done.load();
   if (world_.agree(is_done)) complete();

@@ -31,8 +31,9 @@ struct SaverOptions {
   bool is_single_file = false;
   int writers = 1;  ///< ranks that write a part each
   checkpoints::RetentionRule retention = {};
-  std::int64_t verify_every = 0;  ///< the first save and every such one is read back; 0 = none
-  std::int64_t max_failures = 5;  ///< in a row, after which a failed save ends the run
+  std::int64_t verify_every = 0;                        ///< the first save and every such one is read back; 0 = none
+  std::int64_t max_failures = 5;                        ///< in a row, after which a failed save ends the run
+  std::shared_ptr<checkpoints::Lease> lease = nullptr;  ///< of the directory, on rank 0; null = the saver takes it
 };
 
 /// @param hosts  how many there are: so many ranks write a sharded checkpoint unless ckpt.writers says otherwise
@@ -70,6 +71,8 @@ class CheckpointSaver {
   /// @throws CheckpointError  it failed
   void save_now(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
 
+  /// Whether another run was found to hold the lease, so that nothing can be saved any more. On rank 0.
+  bool is_lease_lost() const noexcept { return options_.lease && options_.lease->is_lost(); }
   /// Whether a save failed that should be tried again now. On rank 0.
   bool is_retry_due() const;
   std::int64_t saved_step() const noexcept { return saved_step_; }
@@ -105,6 +108,7 @@ class CheckpointSaver {
     std::thread thread;
   };
 
+  void require_lease() const;
   void begin(std::int64_t step, const std::function<checkpoints::Archive()>& capture);
   /// That write a part: training has the other cores.
   int threads() const { return options_.is_async ? 1 : checkpoints::io_threads(); }
@@ -121,7 +125,6 @@ class CheckpointSaver {
   const mpi::Communicator& world_;
   SaverOptions options_;
   std::optional<checkpoints::Part> part_;  // that this rank writes
-  std::unique_ptr<checkpoints::Lease> lease_;
   checkpoints::Snapshot snapshot_;
   std::unique_ptr<Job> job_;
   std::int64_t saved_step_ = -1;

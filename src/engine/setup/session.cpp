@@ -129,7 +129,7 @@ void add_hooks(Trainer& trainer, const mpi::Communicator& world, TrainRequest& r
   trainer.add_hook(Priority::below_normal, log_hook(interval, log.window));
   if (request.on_artifacts) trainer.add_hook(Priority::below_normal, artifacts_hook(request.on_artifacts));
   trainer.add_hook(Priority::very_low,
-                   checkpoint_hook(saving, world, request.checkpoint_directory,
+                   checkpoint_hook(saving, world, request.checkpoint_directory, request.lease,
                                    [&trainer, config_ini = request.config_ini,
                                     parts = CapturedParts{saving.has_optimizer, saving.has_schedule}](bool is_writer) {
                                      return capture(trainer, config_ini, is_writer, parts);

@@ -17,6 +17,10 @@
 #include <utility>
 #include <vector>
 
+namespace lockstep::checkpoints {
+class Lease;
+}
+
 // The functions for training and evaluation, without LibTorch in the interface.
 namespace lockstep::engine {
 
@@ -78,9 +82,11 @@ struct TrainRequest {
   const Sections& sections;
   const Registry& registry;
   std::string checkpoint_directory;  ///< <run.dir>/ckpt
-  std::string config_ini;            ///< the resolved configuration, stored in every checkpoint
-  std::string environment_json;      ///< stored in every checkpoint
-  Reporter reporter;                 ///< called on rank 0
+  /// Of the checkpoint directory, on rank 0; null = it is taken when training starts.
+  std::shared_ptr<checkpoints::Lease> lease = nullptr;
+  std::string config_ini;        ///< the resolved configuration, stored in every checkpoint
+  std::string environment_json;  ///< stored in every checkpoint
+  Reporter reporter;             ///< called on rank 0
   /// Called on every rank before training: where the run stands, and what it was restored from.
   std::function<void(std::int64_t step, const std::optional<std::string>& checkpoint)> on_start;
   /// Where given, called on this rank after each step and after training, to take tables, images and histograms out.
@@ -112,8 +118,15 @@ void request_stop() noexcept;
 
 /// Fails early, on every rank, when `resume` cannot be: see load_or_resume. Collective.
 /// @param local_dir  value of ckpt.local_dir
-void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& checkpoint_directory,
-                  const std::string& local_dir);
+/// @return           the checkpoint that is tried first; none for a fresh start, and while checkpoints of an earlier
+///                   start are still on the local disk
+std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,
+                                        const std::string& checkpoint_directory, const std::string& local_dir);
+
+/// The step of a checkpoint that is readable and at which a run of this configuration has its full length; none if the
+/// run would continue from it. Collective: rank 0 reads.
+std::optional<std::int64_t> finished_step(const mpi::Communicator& world, const Sections& sections,
+                                          const std::string& checkpoint);
 
 /// The folder of the checkpoint that `from` names (a run's folder, its ckpt folder or a checkpoint), and the
 /// configuration inside it. Collective: rank 0 reads.

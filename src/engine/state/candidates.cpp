@@ -8,10 +8,13 @@
 #include <filesystem>
 #include <system_error>
 
+#include "checkpoints/store/checkpoint_index.hpp"
 #include "checkpoints/store/store.hpp"
 #include "core/text_stream.hpp"
+#include "engine/loop/run_bounds.hpp"
 #include "engine/saving/local_copies.hpp"
 #include "engine/setup/session.hpp"
+#include "engine/state/resume_settings.hpp"
 
 namespace lockstep::engine {
 
@@ -85,8 +88,34 @@ std::vector<std::string> resume_candidates(const mpi::Communicator& world, const
   return agreed;
 }
 
-void check_resume(const mpi::Communicator& world, const std::string& resume, const std::string& directory,
-                  const std::string& local_dir) {
+std::optional<std::int64_t> finished_step(const mpi::Communicator& world, const Sections& sections,
+                                          const std::string& checkpoint) {
+  RunBounds bounds;
+  bool has_epochs = true;
+  world.all_or_throw([&] {
+    bounds = RunBounds::from(sections.at("train"));
+    has_epochs = !ResumeSettings::from(sections).restore.resets_sampler;
+  });
+  std::int64_t finished = -1;
+  if (world.is_root()) {
+    try {
+      const checkpoints::Archive groups = checkpoints::read_groups(checkpoint);
+      const std::int64_t step = groups.integer("/", "step");
+      const bool by_steps = bounds.max_steps > 0 && step >= bounds.max_steps;
+      const bool by_epochs = has_epochs && bounds.max_epochs > 0 && groups.integer("/", "epoch") >= bounds.max_epochs;
+      if (by_steps || by_epochs) {
+        checkpoints::verify(checkpoint);
+        finished = step;
+      }
+    } catch (const CheckpointError&) {  // the run that resumes says what is wrong with it
+    }
+  }
+  world.broadcast(std::span(&finished, 1));
+  return finished < 0 ? std::nullopt : std::optional(finished);
+}
+
+std::optional<std::string> check_resume(const mpi::Communicator& world, const std::string& resume,
+                                        const std::string& directory, const std::string& local_dir) {
   bool has_local = false;
   world.all_or_throw([&] {
     if (!world.is_root() || local_dir.empty()) return;
@@ -95,7 +124,9 @@ void check_resume(const mpi::Communicator& world, const std::string& resume, con
     has_local = checkpoints::latest(local).has_value();
   });
   // The checkpoints on the local disk are copied to the run's folder before the run resumes.
-  if (world.agree(!has_local)) resume_candidates(world, resume, directory);
+  if (!world.agree(!has_local)) return std::nullopt;
+  const std::vector<std::string> found = resume_candidates(world, resume, directory);
+  return found.empty() ? std::nullopt : std::optional(found.front());
 }
 
 }  // namespace lockstep::engine

@@ -95,7 +95,7 @@ struct SmallRun {
   /// As engine::train sets it up.
   std::unique_ptr<Hook> checkpoint_hook(const std::string& directory, const std::string& config_ini) {
     return engine::checkpoint_hook(
-        SavingSettings::from(sections.at("ckpt")), strategy.world(), directory,
+        SavingSettings::from(sections.at("ckpt")), strategy.world(), directory, nullptr,
         [this, config_ini](bool is_writer) { return capture(trainer, config_ini, is_writer); });
   }
 

@@ -4,12 +4,15 @@
 
 #include <array>
 #include <chrono>
+#include <cstdlib>
 #include <optional>
 #include <signal.h>
 #include <sys/wait.h>
 #include <thread>
 #include <unistd.h>
+#include <vector>
 
+#include "checkpoints/store/lease_holder.hpp"
 #include "support.hpp"
 
 namespace lockstep::checkpoints {
@@ -48,7 +51,27 @@ class Child {
 
 class LeaseTest : public ::testing::Test {
  protected:
-  ~LeaseTest() override { ::unsetenv("SLURM_JOB_ID"); }
+  ~LeaseTest() override {
+    for (const char* name : {"SLURM_JOB_ID", "SLURM_RESTART_COUNT", "SLURM_CLUSTER_NAME"}) ::unsetenv(name);
+    ::setenv("PATH", path_.c_str(), 1);
+  }
+
+  /// A squeue that answers so.
+  void put_squeue(const std::string& script) const {
+    const std::string program = directory_ / "squeue";
+    put_bytes(program, "#!/bin/sh\n" + script + "\n");
+    fs::permissions(program, fs::perms::owner_all);
+    ::setenv("PATH", (directory_.path() + ":" + path_).c_str(), 1);
+  }
+
+  /// Writes the lease of an object as if another process of this host held it.
+  void put_holder(const LeaseHolder& holder) const { put_bytes(file_, holder.text()); }
+  LeaseHolder holder_like_me(pid_t process) const {
+    LeaseHolder holder = this_holder();
+    holder.process = std::to_string(process);
+    holder.started = "";
+    return holder;
+  }
 
   void put_lease(const std::string& host, pid_t process, const std::string& job = "") const {
     put_bytes(file_,
@@ -61,6 +84,7 @@ class LeaseTest : public ::testing::Test {
 
   TemporaryFolder directory_;
   std::string file_ = directory_ / "LEASE";
+  std::string path_ = ::getenv("PATH");
 };
 
 TEST_F(LeaseTest, IsThereWhileItIsHeld) {
@@ -114,10 +138,134 @@ TEST_F(LeaseTest, OfAnotherHostIsJudgedByItsAge) {
 
 TEST_F(LeaseTest, OfAnEarlierStartOfThisJobIsTakenOver) {
   ::setenv("SLURM_JOB_ID", "4711", 1);
+  put_squeue("echo RUNNING");
   put_lease("elsewhere", 1, "4712");
   EXPECT_NE(error_of_taking().find("(Slurm job 4712)"), std::string::npos);
   put_lease("elsewhere", 1, "4711");
+  EXPECT_NE(error_of_taking().find("(Slurm job 4711)"), std::string::npos);  // another step of this start
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
   EXPECT_EQ(error_of_taking(), "");
+}
+
+TEST_F(LeaseTest, OfALiveProcessIsRespectedWhateverItsJobAndHostNameAre) {
+  Child other;
+  ::setenv("SLURM_JOB_ID", "4711", 1);
+  ::setenv("SLURM_RESTART_COUNT", "1", 1);
+  put_squeue("exit 0");
+  LeaseHolder holder = holder_like_me(other.number());
+  holder.restarts = 0;
+  put_holder(holder);
+  EXPECT_NE(error_of_taking(), "");
+  holder.host = "renamed";
+  put_holder(holder);
+  fs::last_write_time(file_, fs::file_time_type::clock::now() - std::chrono::hours(1));
+  EXPECT_NE(error_of_taking(), "");
+  other.end();
+  EXPECT_EQ(error_of_taking(), "");
+}
+
+TEST_F(LeaseTest, AProcessOfAnotherStartOrSystemIsNotTheHolder) {
+  Child other;
+  LeaseHolder holder = holder_like_me(other.number());
+  holder.started = "1";  // the number is used again
+  put_holder(holder);
+  EXPECT_EQ(error_of_taking(), "");
+  holder = holder_like_me(other.number());
+  other.end();
+  holder.system = "another-boot";  // it may live in another container of the same host name
+  put_holder(holder);
+  EXPECT_NE(error_of_taking().find("wait 60"), std::string::npos);
+}
+
+TEST_F(LeaseTest, AJobThatSqueueDoesNotListHasEnded) {
+  struct Case {
+    const char* script;
+    bool is_taken;
+    const char* words;
+  };
+  for (const auto& [script, is_taken, words] :
+       {Case{"exit 0", true, ""}, Case{"echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", true, ""},
+        Case{"echo PENDING", true, ""}, Case{"echo COMPLETED", true, ""},
+        Case{"echo RUNNING", false, "if it has ended, wait 60"},
+        Case{"echo SUSPENDED", false, "Slurm has suspended this job"},
+        Case{"echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", false, "wait 60"}}) {
+    put_squeue(script);
+    put_lease("elsewhere", 1, "41");
+    const std::string error = error_of_taking();
+    EXPECT_EQ(error.empty(), is_taken) << script << error;
+    EXPECT_NE(error.find(words), std::string::npos) << error;
+  }
+  put_squeue("exit 0");
+  put_bytes(file_, "host elsewhere\nprocess 1\njob 41\ncluster other\n");
+  EXPECT_NE(error_of_taking(), "") << "squeue knows the jobs of its own cluster only";
+}
+
+TEST_F(LeaseTest, ALeaseFromTheFutureIsSaidToBeOne) {
+  put_lease("elsewhere", 1);
+  fs::last_write_time(file_, fs::file_time_type::clock::now() + std::chrono::hours(2));
+  const std::string error = error_of_taking();
+  EXPECT_NE(error.find(" s in the future; "), std::string::npos) << error;
+  EXPECT_EQ(error.find("active -"), std::string::npos) << error;
+  EXPECT_NE(error.find("if it has ended, delete the file LEASE"), std::string::npos) << error;
+}
+
+TEST_F(LeaseTest, AnEmptyOneNamesNoRun) {
+  put_bytes(file_, "");
+  const Lease lease(directory_.path(), std::chrono::seconds(0));
+  EXPECT_EQ(lease.taken_from(), "a file LEASE that names no run");
+}
+
+TEST_F(LeaseTest, IsRenewedByTimeAndWrittenAgainAfterItWasDeleted) {
+  const Lease lease(directory_.path(), std::chrono::seconds(0), std::chrono::milliseconds(20));
+  const auto is_soon = [](const auto& condition) {
+    for (int i = 0; i < 500 && !condition(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return condition();
+  };
+  const auto past = fs::file_time_type::clock::now() - std::chrono::hours(1);
+  fs::last_write_time(file_, past);
+  EXPECT_TRUE(is_soon([&] { return fs::last_write_time(file_) > past + std::chrono::minutes(30); }));
+  fs::remove(file_);
+  EXPECT_TRUE(is_soon([&] { return fs::exists(file_); }));
+  EXPECT_FALSE(lease.is_lost());
+  put_lease("elsewhere", 1);
+  EXPECT_TRUE(is_soon([&] { return lease.is_lost(); }));
+}
+
+TEST_F(LeaseTest, ThatWasTakenOverIsReported) {
+  Lease lease(directory_.path());
+  lease.require();
+  put_lease("elsewhere", 1);
+  EXPECT_EQ(error_of([&] { lease.require(); }),
+            file_ +
+                ": another run has taken over this folder: process 1 on elsewhere; this run ends without another "
+                "checkpoint");
+}
+
+// All of them see the same dead holder; only one may take its place.
+TEST_F(LeaseTest, OneOfSeveralProcessesThatStartAtOnceGetsIt) {
+  for (int round = 0; round < 10; ++round) {
+    put_lease(host_name(), 999999999);
+    std::vector<pid_t> children;
+    for (int i = 0; i < 8; ++i) {
+      children.push_back(::fork());
+      if (children.back() != 0) continue;
+      bool is_taken = false;
+      try {
+        const Lease lease(directory_.path(), std::chrono::seconds(0));
+        is_taken = true;
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      } catch (const CheckpointError&) {
+      }
+      ::_exit(is_taken ? 1 : 0);
+    }
+    int holders = 0;
+    for (const pid_t child : children) {
+      int status = 0;
+      ::waitpid(child, &status, 0);
+      holders += WEXITSTATUS(status);
+    }
+    EXPECT_EQ(holders, 1) << round;
+  }
 }
 
 TEST_F(LeaseTest, NonsenseIsNoHolder) {
