@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/message.hpp"
+#include "core/out_of_memory.hpp"
 #include "mpi/chunks.hpp"
 
 namespace lockstep::mpi {
@@ -79,6 +80,7 @@ Verdict run(const std::function<void()>& step) {
   } catch (const Error& error) {
     return {static_cast<std::int32_t>(error.exit_code()), message_of(error)};
   } catch (const std::exception& error) {
+    if (is_out_of_memory(error)) return {static_cast<std::int32_t>(kOutOfMemory), out_of_memory_error(error).what()};
     return {static_cast<std::int32_t>(ExitCode::internal), message_of(error)};
   } catch (...) {
     return {static_cast<std::int32_t>(ExitCode::internal), "exception of unknown type"};

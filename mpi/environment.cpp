@@ -16,6 +16,7 @@
 #include "core/message.hpp"
 #include "mpi/affinity.hpp"
 #include "mpi/launch.hpp"
+#include "mpi/process_memory.hpp"
 
 namespace lockstep::mpi {
 
@@ -85,7 +86,8 @@ void check(int code, const char* call, const char* file, int line) {
 Environment::Environment(int* argc, char*** argv) {
   const Variables variables = current_variables();
   refuse(launch_fault(variables, 0));
-  const HostFacts host{.has_fabric = has_fabric(), .cpus = count_cpus(affinity_mask())};
+  const HostFacts host{
+      .has_fabric = has_fabric(), .cpus = count_cpus(affinity_mask()), .can_read_processes = can_read_processes()};
   for (const auto& [name, value] : start_settings(variables, host)) setenv(name.c_str(), value.c_str(), 0);
 
   int provided = MPI_THREAD_SINGLE;

@@ -86,7 +86,7 @@ int ranks_on_host(const Variables& variables) {
 
 Variables start_settings(const Variables& variables, const HostFacts& host) {
   const bool is_oversubscribed = !is_bound(variables) && ranks_on_host(variables) > host.cpus;
-  return open_mpi_parameters(variables, is_oversubscribed, host.has_fabric);
+  return open_mpi_parameters(variables, host, is_oversubscribed);
 }
 
 std::string launcher_of(const Variables& variables) {

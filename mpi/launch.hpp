@@ -11,6 +11,9 @@
 // launcher can be tried in a test.
 namespace lockstep::mpi {
 
+/// The variable of Open MPI that chooses how ranks of one host copy large messages.
+inline constexpr const char* kCopyMechanism = "OMPI_MCA_btl_vader_single_copy_mechanism";
+
 using Variables = std::map<std::string, std::string>;
 
 Variables current_variables();
@@ -19,8 +22,9 @@ Variables current_variables();
 int ranks_on_host(const Variables& variables);
 
 struct HostFacts {
-  bool has_fabric = false;  ///< an InfiniBand or Omni-Path device is present
-  int cpus = 1;             ///< processors in this rank's affinity mask
+  bool has_fabric = false;         ///< an InfiniBand or Omni-Path device is present
+  int cpus = 1;                    ///< processors in this rank's affinity mask
+  bool can_read_processes = true;  ///< process_vm_readv is allowed
 };
 
 /// The parameters of Open MPI to set before MPI_Init: see open_mpi_parameters.

@@ -8,13 +8,14 @@ bool is_bound_by_open_mpi(const Variables& variables) {
   return bound != variables.end() && bound->second == "1";
 }
 
-Variables open_mpi_parameters(const Variables& variables, bool is_oversubscribed, bool has_fabric) {
+Variables open_mpi_parameters(const Variables& variables, const HostFacts& host, bool is_oversubscribed) {
   Variables parameters;
   const bool is_transport_chosen =
       variables.contains("OMPI_MCA_pml") || variables.contains("OMPI_MCA_btl") || variables.contains("OMPI_MCA_mtl");
-  if (!is_transport_chosen && !has_fabric) parameters["OMPI_MCA_pml"] = "ob1";
+  if (!is_transport_chosen && !host.has_fabric) parameters["OMPI_MCA_pml"] = "ob1";
   if (is_oversubscribed && !variables.contains("OMPI_MCA_mpi_yield_when_idle"))
     parameters["OMPI_MCA_mpi_yield_when_idle"] = "1";
+  if (!host.can_read_processes && !variables.contains(kCopyMechanism)) parameters[kCopyMechanism] = "none";
   return parameters;
 }
 

@@ -10,8 +10,8 @@ namespace lockstep::mpi {
 bool is_bound_by_open_mpi(const Variables& variables);
 
 /// The parameters to set before MPI_Init. Never contains a variable that is set already.
+/// Without a fabric, only shared memory and TCP can be used, for which a short list starts faster.
 /// @param is_oversubscribed  ranks outnumber processors: waiting ranks yield
-/// @param has_fabric         otherwise only shared memory and TCP can be used, for which a short list starts faster
-Variables open_mpi_parameters(const Variables& variables, bool is_oversubscribed, bool has_fabric);
+Variables open_mpi_parameters(const Variables& variables, const HostFacts& host, bool is_oversubscribed);
 
 }  // namespace lockstep::mpi

@@ -3,9 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
+#include <map>
+#include <optional>
 #include <span>
 #include <unistd.h>
 
+#include "core/processors.hpp"
 #include "mpi/affinity.hpp"
 
 namespace lockstep::mpi {
@@ -33,6 +37,27 @@ std::vector<int> number_hosts(const std::vector<std::int32_t>& leader_of_rank) {
 
 std::string count_of(int count, const std::string& noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+}
+
+/// Ranks of one control group share its quota of processor time. Collective over the ranks of a host.
+void limit_to_quotas(Topology& topology, const Communicator& host) {
+  const std::optional<CpuQuota> mine = cpu_quota();
+  const std::string text = mine ? mine->group + " " + std::to_string(static_cast<int>(mine->processors)) : "";
+  std::map<std::string, int> quotas;
+  bool is_unlimited = false;
+  for (const std::string& other : host.all_gather(text)) {
+    const std::size_t blank = other.rfind(' ');
+    if (blank == std::string::npos) {
+      is_unlimited = true;
+    } else {
+      quotas[other.substr(0, blank)] = std::max(1, std::atoi(other.c_str() + blank));
+    }
+  }
+  topology.cpu_quota = mine ? mine->processors : 0;
+  if (mine) topology.cpus = std::clamp(static_cast<int>(mine->processors), 1, topology.cpus);
+  int sum = 0;
+  for (const auto& [group, processors] : quotas) sum += processors;
+  if (!is_unlimited) topology.host_cpus = std::clamp(sum, 1, topology.host_cpus);
 }
 
 }  // namespace
@@ -63,6 +88,7 @@ Topology Topology::of(const Communicator& world, int hosts) {
   std::string united = mine;
   for (const std::string& mask : host.all_gather(mine)) united = union_of(united, mask);
   topology.host_cpus = count_cpus(united);
+  limit_to_quotas(topology, host);
   return topology;
 }
 

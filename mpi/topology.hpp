@@ -16,8 +16,9 @@ struct Topology {
   int host_count = 1;
   std::vector<int> host_of_rank;  ///< host index of every rank
   std::string host_name;          ///< of this rank
-  int cpus = 1;                   ///< processors that this rank may run on (its affinity mask)
+  int cpus = 1;                   ///< processors that this rank may run on: the smaller of affinity mask and quota
   int host_cpus = 1;              ///< processors that the ranks of this host may run on, taken together
+  double cpu_quota = 0;           ///< processor time that the control group of this rank allows; 0 = unlimited
 
   /// Collective.
   /// @param hosts  0 = hosts are where the ranks run. Else the ranks are taken as if they ran on so many hosts, which

@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <cstdint>
 #include <exception>
-#include <sched.h>
 #include <thread>
 
 #include "checkpoints/store/store.hpp"
+#include "core/processors.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -33,11 +33,7 @@ std::vector<std::size_t> borders_of(const std::vector<Piece>& pieces, int thread
 
 }  // namespace
 
-int io_threads() {
-  cpu_set_t cores;
-  const bool is_known = ::sched_getaffinity(0, sizeof cores, &cores) == 0;
-  return is_known ? std::clamp(CPU_COUNT(&cores), 1, kMaxThreads) : 1;
-}
+int io_threads() { return std::min(usable_processors(), kMaxThreads); }
 
 void for_each_parallel_piece(const std::vector<Piece>& pieces, int threads,
                              const std::function<void(std::size_t first, std::size_t last)>& work) {

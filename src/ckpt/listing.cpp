@@ -4,7 +4,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <map>
 
 #include "ckpt/failure.hpp"
@@ -98,7 +100,7 @@ std::string attribute_text(const checkpoints::Attribute& value) {
 
 void print(const std::string& text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
-    throw Failure(Exit::io, "the output could not be written");
+    throw Failure(Exit::io, std::string("the output could not be written: ") + std::strerror(errno));
   }
 }
 

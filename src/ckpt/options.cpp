@@ -13,6 +13,7 @@
 
 #include "ckpt/failure.hpp"
 #include "ckpt/text.hpp"
+#include "core/home_path.hpp"
 #include "core/parse_value.hpp"
 
 namespace lockstep::ckpt {
@@ -91,9 +92,9 @@ Request parse(const std::vector<std::string>& words, const std::vector<OptionSpe
     for (const po::option& option : parsed.options) {
       if (option.unregistered) throw_unknown(option.original_tokens.at(0), options);
       if (option.position_key >= 0) {
-        request.paths.push_back(option.value.at(0));
+        request.paths.push_back(with_home(option.value.at(0)));
       } else {
-        request.set(option.string_key, option.value.empty() ? "" : option.value[0]);
+        request.set(option.string_key, option.value.empty() ? "" : with_home(option.value[0]));
       }
     }
   } catch (const po::error& error) {

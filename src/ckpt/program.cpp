@@ -15,6 +15,7 @@
 #include "ckpt/commands.hpp"
 #include "ckpt/listing.hpp"
 #include "ckpt/text.hpp"
+#include "core/standard_streams.hpp"
 
 namespace lockstep::ckpt {
 
@@ -109,6 +110,7 @@ Exit run_here(const std::vector<std::string>& words) {
 }
 
 int run(const std::vector<std::string>& words) {
+  guard_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error like any other
   const pid_t child = ::fork();
   if (child <= 0) {
@@ -122,7 +124,7 @@ int run(const std::vector<std::string>& words) {
   }
   if (WIFEXITED(status)) return WEXITSTATUS(status);
   const int signal = WTERMSIG(status);
-  if (signal == SIGINT || signal == SIGTERM || signal == SIGPIPE) return 128 + signal;
+  if (signal == SIGINT || signal == SIGTERM) return 128 + signal;
   fmt::print(stderr, "ckpt: reading the file crashed ({}): it is damaged or malicious\n", ::strsignal(signal));
   return static_cast<int>(Exit::corrupt);
 }

@@ -7,6 +7,7 @@
 #include <stdexcept>
 #include <utility>
 
+#include "core/home_path.hpp"
 #include "core/text.hpp"
 
 namespace lockstep::config {
@@ -101,7 +102,8 @@ const KeyValue& Config::value(const std::string& name) const {
 void Config::set(const std::string& name, const std::string& text, const std::string& origin) {
   Section& section = section_holding(name, origin);
   const KeyType type = section.values().at(key_of(name)).spec.type;
-  const std::string value = type == KeyType::text || type == KeyType::texts ? text : trimmed(text);
+  const bool is_text = type == KeyType::text || type == KeyType::texts;
+  const std::string value = is_text ? with_home(text) : trimmed(text);
   if (is_unwritable(value)) throw ConfigError(origin + ": " + name + ": a value must not contain control characters");
   section.set(key_of(name), value, origin);
 }

@@ -12,6 +12,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/home_path.hpp"
 #include "core/table.hpp"
 #include "core/text.hpp"
 
@@ -102,7 +103,7 @@ const po::option* last_of(const Options& options, const std::string& name) {
 std::vector<std::string> words_of(const Options& options) {
   std::vector<std::string> words;
   for (const po::option& option : options) {
-    if (option.position_key >= 0) words.push_back(option.value.at(0));
+    if (option.position_key >= 0) words.push_back(with_home(option.value.at(0)));
   }
   return words;
 }
@@ -173,7 +174,7 @@ void read_switches(const Options& options, Invocation& invocation) {
   for (const Command& command : commands()) {
     for (const Switch& of : command.switches) {
       const po::option* const found = last_of(options, of.name);
-      const std::string value = found == nullptr || found->value.empty() ? "" : found->value[0];
+      const std::string value = found == nullptr || found->value.empty() ? "" : with_home(found->value[0]);
       if (command.name != invocation.command) {
         if (found == nullptr || has_switch(invocation.command, of.name)) continue;
         throw ConfigError("command line: --" + of.name + " is an option of the command " + command.name +
@@ -273,7 +274,7 @@ Invocation parse(const std::vector<std::string>& arguments, const KeySpecs& spec
   for (const po::option& option : options) {
     if (option.string_key != "config") continue;
     if (option.value.at(0).empty()) throw_missing_value("config", specs);
-    invocation.files.push_back(option.value[0]);
+    invocation.files.push_back(with_home(option.value[0]));
   }
   for (const std::string& file : invocation.files) invocation.config.read_file(file);
   read_keys(options, invocation.config);

@@ -34,6 +34,7 @@ struct State {
   Logger err;   // stderr, likewise
   Logger file;  // null without a file
   bool status_is_shown = false;
+  bool is_output_lost = false;
 };
 
 State& state() {
@@ -102,12 +103,36 @@ void to_console(State& s, level_enum level, const std::string& message) {
   }
 }
 
+/// 0, or the errno of a standard output that cannot be written.
+int print(State& s, const std::string& message) {
+  if (s.file) s.file->log(level_enum::info, message);
+  if (!rank_0_speaks(s)) return 0;
+  erase_status(s);
+  errno = 0;
+  const bool is_written = std::fprintf(stdout, "%s\n", message.c_str()) >= 0 && std::fflush(stdout) == 0;
+  if (!is_written) std::clearerr(stdout);
+  return is_written ? 0 : errno;
+}
+
+/// Says once that lines for the console are lost.
+void check_output(State& s) {
+  std::fflush(stdout);
+  if (s.is_output_lost || std::ferror(stdout) == 0) return;
+  s.is_output_lost = true;
+  const std::string text = "standard output cannot be written any more" +
+                           (s.options.file.empty() ? "" : "; the log continues in " + s.options.file);
+  if (s.file) s.file->log(level_enum::warn, text);
+  if (s.err) s.err->log(level_enum::warn, text);
+}
+
 void say(level_enum level, const std::string& message, bool from_any_rank = false) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
   if (s.file) s.file->log(level, message);
   const bool speaks = rank_0_speaks(s) || (from_any_rank && s.options.to_console);
-  if (speaks && level >= level_of(s.options.console_level)) to_console(s, level, message);
+  if (!speaks || level < level_of(s.options.console_level)) return;
+  to_console(s, level, message);
+  check_output(s);
 }
 
 }  // namespace
@@ -138,11 +163,16 @@ void agreed_error(const std::string& message) { say(level_enum::err, message); }
 void plain(const std::string& message) {
   State& s = state();
   const std::lock_guard lock(s.mutex);
-  if (s.file) s.file->log(level_enum::info, message);
-  if (!rank_0_speaks(s)) return;
-  erase_status(s);
-  std::fprintf(stdout, "%s\n", message.c_str());
-  std::fflush(stdout);
+  print(s, message);
+}
+
+void result(const std::string& message) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const int reason = print(s, message);
+  if (reason != 0) {
+    throw DataError(std::string("the result could not be written to standard output: ") + std::strerror(reason));
+  }
 }
 
 void flush() {

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "trainer/commands.hpp"
+#include "trainer/print_result.hpp"
 #include "trainer/table_text.hpp"
 
 namespace lockstep::trainer {
@@ -72,12 +73,12 @@ ExitCode show_config(const Job& job, const config::Invocation& invocation) {
     job.world.all_or_throw([&] {
       if (is_verbose) throw ConfigError("command line: --verbose requires --groups");
     });
-    log::plain(invocation.config.explain());
+    print_result(job.world, invocation.config.explain());
     return ExitCode::done;
   }
   const engine::Plan plan = engine::plan(job.world, invocation.config.sections(), job.registry, 2);
-  log::plain(groups_table(plan.groups, is_verbose));
-  for (const std::string& remark : plan.remarks) log::plain(remark);
+  print_result(job.world, groups_table(plan.groups, is_verbose));
+  for (const std::string& remark : plan.remarks) print_result(job.world, remark);
   return ExitCode::done;
 }
 

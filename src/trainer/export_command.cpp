@@ -2,6 +2,7 @@
 #include <lockstep/log/log.hpp>
 
 #include "trainer/commands.hpp"
+#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -14,7 +15,7 @@ ExitCode export_model(const Job& job, const config::Invocation& invocation) {
   });
   const std::string& to = invocation.switches.at("to");
   const std::int64_t step = engine::export_script(job.world, settled->config.sections(), stored.checkpoint, to);
-  log::plain("step " + std::to_string(step) + " of " + stored.checkpoint + " written to " + to);
+  print_result(job.world, "step " + std::to_string(step) + " of " + stored.checkpoint + " written to " + to);
   return ExitCode::done;
 }
 

@@ -12,6 +12,7 @@
 #include "plot/line_chart.hpp"
 #include "report/run_files.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/print_result.hpp"
 #include "trainer/table_text.hpp"
 #include "trainer/teacher.hpp"
 
@@ -74,12 +75,12 @@ ExitCode find_lr(const Job& job, const config::Invocation& invocation) {
       report::write_text(curve->second, points_chart(points, suggestion));
     }
   });
-  log::plain(points_table(points));
+  print_result(job.world, points_table(points));
   if (static_cast<std::int64_t>(points.size()) < range.steps) {
-    log::plain(fmt::format("the loss diverged after {} of {} steps", points.size(), range.steps));
+    print_result(job.world, fmt::format("the loss diverged after {} of {} steps", points.size(), range.steps));
   }
-  log::plain(suggestion ? fmt::format("the loss decreases fastest with --optim.lr={:.2g}", *suggestion)
-                        : "the loss did not decrease; set other bounds with --lowest and --highest");
+  print_result(job.world, suggestion ? fmt::format("the loss decreases fastest with --optim.lr={:.2g}", *suggestion)
+                                     : "the loss did not decrease; set other bounds with --lowest and --highest");
   return ExitCode::done;
 }
 

@@ -6,6 +6,7 @@
 #include "report/run_files.hpp"
 #include "report/run_page.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -16,7 +17,7 @@ ExitCode write_page(const Job& job, const std::string& path, const std::function
   job.world.all_or_throw([&] {
     if (job.world.is_root()) report::write_text(path, page());
   });
-  log::plain(path);
+  print_result(job.world, path);
   return ExitCode::done;
 }
 

@@ -10,10 +10,13 @@
 #include <unistd.h>
 
 #include "core/message.hpp"
+#include "core/out_of_memory.hpp"
+#include "mpi/process_memory.hpp"
 #include "trainer/commands.hpp"
 #include "trainer/model_from.hpp"
 #include "trainer/predict/settings.hpp"
 #include "trainer/preset.hpp"
+#include "trainer/print_result.hpp"
 #include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
@@ -47,14 +50,14 @@ ExitCode dispatch(const Job& job) {
   }();
   if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
-    log::plain(std::string("lockstep ") + kVersion);
+    print_result(job.world, std::string("lockstep ") + kVersion);
     return ExitCode::done;
   }
   if (invocation.wants_help) {
     job.world.all_or_throw([&] {
-      log::plain(invocation.help_section.empty()
-                     ? config::overview_help(job.keys, section_help())
-                     : config::section_help(invocation.help_section, job.keys, section_help()));
+      log::result(invocation.help_section.empty()
+                      ? config::overview_help(job.keys, section_help())
+                      : config::section_help(invocation.help_section, job.keys, section_help()));
     });
     return ExitCode::done;
   }
@@ -100,10 +103,16 @@ void run(int argc, char** argv, const engine::Registry& registry) {
     const mpi::Communicator world = mpi::Communicator::world();
     const std::vector<std::string> arguments(argv, argv + argc);
     log::configure({.rank = world.rank(), .world_size = world.size()});
+    if (const std::string remark = mpi::process_memory_remark(); world.size() > 1 && !remark.empty()) {
+      log::warning(remark);
+    }
     try {
       code = dispatch({world, arguments, registry, trainer_keys(registry)});
-    } catch (const std::exception& failure) {
+    } catch (const Error& failure) {
       code = report_failure(failure, world);
+    } catch (const std::exception& failure) {
+      code = is_out_of_memory(failure) ? report_failure(out_of_memory_error(failure), world)
+                                       : report_failure(failure, world);
     }
     environment.finish();
     leave(code);

@@ -6,6 +6,7 @@
 #include "plot/line_chart.hpp"
 #include "report/run_files.hpp"
 #include "trainer/commands.hpp"
+#include "trainer/print_result.hpp"
 #include "trainer/table_text.hpp"
 
 namespace lockstep::trainer {
@@ -90,10 +91,10 @@ ExitCode show_schedule(const Job& job, const config::Invocation& invocation) {
   job.world.all_or_throw([&] {
     if (is_plotted && job.world.is_root()) report::write_text(plot->second, schedule_charts(lines));
   });
-  log::plain(is_plotted ? plot->second + ": " + std::to_string(lines.size()) + " curves over " +
-                              std::to_string(plan.total_steps) + " steps"
-                        : schedule_table(lines));
-  for (const std::string& remark : plan.remarks) log::plain(remark);
+  print_result(job.world, is_plotted ? plot->second + ": " + std::to_string(lines.size()) + " curves over " +
+                                           std::to_string(plan.total_steps) + " steps"
+                                     : schedule_table(lines));
+  for (const std::string& remark : plan.remarks) print_result(job.world, remark);
   return ExitCode::done;
 }
 

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "core/standard_streams.hpp"
 #include "engine/setup/session.hpp"
 
 namespace lockstep::trainer {
@@ -36,17 +37,24 @@ extern "C" void on_interrupt(int) {
   _exit(static_cast<int>(ExitCode::interrupted));
 }
 
+/// A signal that was ignored when the program started stays ignored, as under nohup.
+void handle_unless_ignored(int signal, void (*handler)(int)) {
+  if (std::signal(signal, handler) == SIG_IGN) std::signal(signal, SIG_IGN);
+}
+
 }  // namespace
 
 void install_signal_handlers() {
+  guard_standard_streams();
   std::signal(SIGXFSZ, SIG_IGN);  // a file beyond its limit is an error of that write, not the end of the process
   for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, on_stop_signal);
-  if (std::signal(SIGINT, on_interrupt) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  handle_unless_ignored(SIGINT, on_interrupt);
+  handle_unless_ignored(SIGHUP, on_stop_signal);
 }
 
 void leave_on_signals() {
   for (const int signal : {SIGUSR2, SIGTERM, SIGXCPU}) std::signal(signal, SIG_DFL);
-  if (std::signal(SIGINT, SIG_DFL) == SIG_IGN) std::signal(SIGINT, SIG_IGN);
+  for (const int signal : {SIGINT, SIGHUP}) handle_unless_ignored(signal, SIG_DFL);
 }
 
 }  // namespace lockstep::trainer

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "checkpoints/store/lease.hpp"
+#include "core/out_of_memory.hpp"
 #include "engine/setup/heard_by_peers.hpp"
 #include "mpi/topology.hpp"
 #include "report/run_files.hpp"
@@ -215,7 +216,11 @@ ExitCode train(const Job& job, config::Invocation invocation) {
     if (!report && !lease && !engine::is_known_to_peers(error)) await_report(folder);
     throw;
   } catch (const std::exception& failure) {
-    if (report) report->on_failure(failure, static_cast<int>(ExitCode::internal));
+    if (report && is_out_of_memory(failure)) {
+      report->on_failure(out_of_memory_error(failure), static_cast<int>(kOutOfMemory));
+    } else if (report) {
+      report->on_failure(failure, static_cast<int>(ExitCode::internal));
+    }
     if (!report) await_report(folder);
     throw;
   }

@@ -35,6 +35,9 @@ void error(const std::string& message);
 void agreed_error(const std::string& message);
 /// A line without time and level on stdout, for tables and results. Also written to the file.
 void plain(const std::string& message);
+/// The same for the result of a command, which is worthless if it cannot be written.
+/// @throws DataError  standard output is full or closed
+void result(const std::string& message);
 /// Flushes buffered lines. Warnings and errors are flushed at once.
 void flush();
 

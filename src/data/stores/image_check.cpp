@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "core/processors.hpp"
 #include "log/progress.hpp"
 
 namespace lockstep::data {
@@ -40,7 +41,7 @@ void check_all(const ImageDataset& dataset, const std::string& name) {
   log::Progress progress;
   {
     std::vector<std::jthread> threads;
-    const unsigned count = std::max(1U, std::thread::hardware_concurrency());
+    const unsigned count = static_cast<unsigned>(usable_processors());
     for (unsigned t = 0; t < count; ++t) {
       threads.emplace_back([&, is_first = t == 0] {
         for (std::int64_t i = next++; i < dataset.size(); i = next++) {

@@ -10,6 +10,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <sstream>
 #include <sys/resource.h>
 
 #include "core/parse_value.hpp"
@@ -119,6 +120,11 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
     log::warning("data.workers = " + std::to_string(loading) + ", but a rank on " + topology.host_name +
                  " may run on one processor only: bind each rank to more processors (mpirun --bind-to none, or "
                  "--map-by slot:PE=N)");
+  }
+  if (topology.cpu_quota > 0 && topology.local_rank == 0) {
+    std::ostringstream quota;
+    quota << topology.cpu_quota;
+    log::info("a control group limits a rank on " + topology.host_name + " to " + quota.str() + " processors");
   }
   log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loading) + " for loading");
   return {.gpu = std::move(chosen.gpu), .threads = threads, .loader_threads = loading, .processors = processors};

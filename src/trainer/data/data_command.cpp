@@ -47,7 +47,7 @@ class DataCommand {
   void run() const {
     const double seconds = speed_seconds();
     if (has("list-transforms")) {
-      log::plain(transforms_text(registry_.transforms));
+      log::result(transforms_text(registry_.transforms));
       if (has("sheet")) write_sheet(transforms_sheet());
       return;
     }
@@ -62,7 +62,7 @@ class DataCommand {
     }
     if (has("speed")) {
       const auto speeds = loading_speeds(*images.stores.train, images.train_pipeline(), images.how, seconds);
-      log::plain(has("json") ? speeds_json(speeds) : speeds_text(speeds) + "\n" + verdict_on(speeds));
+      log::result(has("json") ? speeds_json(speeds) : speeds_text(speeds) + "\n" + verdict_on(speeds));
     }
   }
 
@@ -115,9 +115,9 @@ class DataCommand {
     } catch (const DataError&) {  // all pixels are equal, or no image can be read
     }
     if (!has("json")) {
-      for (const std::string& note : images.stores.notes) log::plain(note);
+      for (const std::string& note : images.stores.notes) log::result(note);
     }
-    log::plain(has("json") ? report_json(report) : report_text(report));
+    log::result(has("json") ? report_json(report) : report_text(report));
     const std::int64_t bad = report.bad_count();
     if (bad > 0) {
       throw DataError(std::to_string(bad) + (bad == 1 ? " image" : " images") +
@@ -144,7 +144,7 @@ class DataCommand {
     } else {
       throw ConfigError("command line: --sheet: '" + path + "' must end in .html or .png");
     }
-    if (!has("json")) log::plain(path + ": " + std::to_string(sheet.cells.size()) + " pictures");
+    if (!has("json")) log::result(path + ": " + std::to_string(sheet.cells.size()) + " pictures");
   }
 
   /// Sources without image files.
@@ -153,7 +153,7 @@ class DataCommand {
     const SamplesReport report{.source = source_.name,
                                .splits = {{"train", splits.train}, {"val", splits.val}, {"test", splits.test}},
                                .text_path = source_.name == "text" ? data_.text("path") : ""};
-    log::plain(has("json") ? samples_json(report) : samples_text(report));
+    log::result(has("json") ? samples_json(report) : samples_text(report));
   }
 
   const engine::Registry& registry_;

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "mpi/affinity.hpp"
+#include "core/processors.hpp"
 
 namespace lockstep::trainer {
 
@@ -109,7 +109,7 @@ std::vector<LoadingSpeed> loading_speeds(const data::ImageStore& store, const da
   const auto image = [&](std::int64_t i) -> const KeptImage& { return images[static_cast<std::size_t>(i % count)]; };
 
   std::vector<int> thread_counts = {1};
-  const int processors = mpi::count_cpus(mpi::affinity_mask());
+  const int processors = usable_processors();
   while (2 * thread_counts.back() <= processors) thread_counts.push_back(2 * thread_counts.back());
   const double each = seconds / (kStages * static_cast<double>(thread_counts.size()));
   std::vector<LoadingSpeed> speeds;

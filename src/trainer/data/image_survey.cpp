@@ -10,6 +10,7 @@
 #include <thread>
 #include <unordered_map>
 
+#include "core/processors.hpp"
 #include "data/hash.hpp"
 #include "data/image/decode.hpp"
 #include "log/progress.hpp"
@@ -93,7 +94,7 @@ ImageSurvey survey_images(const data::ImageStore& store, const std::string& spli
   log::Progress progress;
   {
     std::vector<std::jthread> threads;
-    for (unsigned t = 0; t < std::max(1U, std::thread::hardware_concurrency()); ++t) {
+    for (int t = 0, count = usable_processors(); t < count; ++t) {
       threads.emplace_back([&, is_first = t == 0] {
         data::ReadBuffer buffer;
         data::Workspace workspace;

@@ -11,6 +11,7 @@
 #include "trainer/commands.hpp"
 #include "trainer/predict/predictor.hpp"
 #include "trainer/predict/weights_request.hpp"
+#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -55,7 +56,7 @@ ExitCode evaluate(const Job& job, const config::Invocation& invocation) {
   engine::LoadedModel loaded = engine::load_model(job.world, sections, job.registry, request.checkpoint);
   const engine::Evaluation result = engine::evaluate_loaded(job.world, loaded, sections, job.registry);
   const engine::EvalSettings eval = engine::EvalSettings::from(sections.at("eval"));
-  log::plain(is_json ? result_json(result, loaded, eval.split.value) : result_line(result, loaded));
+  print_result(job.world, is_json ? result_json(result, loaded, eval.split.value) : result_line(result, loaded));
   if (wanted == invocation.switches.end()) return ExitCode::done;
   engine::EvaluationLimits limits = eval.limits;
   limits.loader_threads = loaded.strategy->loader_threads();

@@ -6,6 +6,7 @@
 #include "trainer/commands.hpp"
 #include "trainer/predict/predictor.hpp"
 #include "trainer/predict/weights_request.hpp"
+#include "trainer/print_result.hpp"
 
 namespace lockstep::trainer {
 
@@ -54,8 +55,8 @@ ExitCode predict(const Job& job, const config::Invocation& invocation) {
   job.world.all_or_throw([&] { dataset = &predicted_split(loaded.splits, sections.at("predict"), eval.split); });
   eval.limits.loader_threads = loaded.strategy->loader_threads();
   const std::int64_t count = write_predictions(job.world, loaded, *dataset, eval.limits, settings);
-  log::plain(settings.out.value + ": " + std::to_string(count) + (count == 1 ? " sample, " : " samples, ") +
-             weights_text(loaded));
+  print_result(job.world, settings.out.value + ": " + std::to_string(count) +
+                              (count == 1 ? " sample, " : " samples, ") + weights_text(loaded));
   return ExitCode::done;
 }
 

@@ -1,0 +1,23 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#pragma once
+
+#include <lockstep/core/error.hpp>
+
+#include <cstddef>
+#include <exception>
+
+namespace lockstep {
+
+/// Exit code of a run that could not get memory. See docs/errors.md.
+inline constexpr ExitCode kOutOfMemory{7};
+
+/// Remembers the size of a request that this thread could not be given, for the message of the failure.
+void note_refused_memory(std::size_t bytes) noexcept;
+
+/// Whether the failure is that of a request for memory, in this program or in LibTorch.
+bool is_out_of_memory(const std::exception& failure);
+
+/// The same failure as an error with exit code 7, which states what was requested, in use and available.
+Error out_of_memory_error(const std::exception& failure);
+
+}  // namespace lockstep

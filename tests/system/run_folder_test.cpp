@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: BSD-3-Clause
+// The folder of a run belongs to one run, and its records survive other starts, signals and closed pipes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "checkpoints/store/store.hpp"
+#include "support/program.hpp"
+
+namespace lockstep {
+namespace run_folder_test {
+
+namespace fs = std::filesystem;
+using testing::Outcome;
+
+const std::string kModel =
+    " --data.val_size=96 --model.name=mlp --model.hidden=8 --log.interval=1 --train.max_epochs=0 --eval.when=never";
+const std::string kShort = " --data.train_size=480 --train.max_steps=20" + kModel;
+const std::string kEndless = " --data.train_size=48000 --train.max_steps=100000000 --ckpt.every_secs=0" + kModel;
+
+/// Digests of all files below `run`, without the empty ones.
+std::string digests(const testing::TemporaryFolder& folder) {
+  return testing::run_shell("cd " + folder.path() + " && find run -type f | sort | xargs md5sum").output;
+}
+
+/// A shell's words: starts an endless run, $job, and waits for some of its steps.
+std::string start(const testing::TemporaryFolder& folder, const std::string& prefix, const std::string& suffix = "") {
+  return "set -m; (" + prefix + testing::trainer_program() + " --run.dir=" + folder.path("run") + kEndless + suffix +
+         ") & job=$!; for i in $(seq 400); do [ $(cat " + folder.path("run/metrics.jsonl") +
+         " 2>/dev/null | wc -l) -ge 20 ] && break; sleep 0.05; done; ";
+}
+
+TEST(RunFolderTest, RunsThatStartInOneSecondHaveFoldersOfTheirOwn) {
+  const testing::TemporaryFolder folder;
+  const Outcome all = testing::run_shell("cd " + folder.path() + " && for i in 1 2 3 4 5 6 7 8; do " +
+                                         testing::trainer_program() + kShort + " || echo failed & done; wait");
+  EXPECT_EQ(all.output.find("failed"), std::string::npos) << all.output;
+  std::int64_t runs = 0;
+  for (const auto& run : fs::directory_iterator(folder / "runs")) {
+    ++runs;
+    EXPECT_NE(testing::read_file(run.path() / "STATUS.json").find("\"done\""), std::string::npos) << run.path();
+  }
+  EXPECT_EQ(runs, 8) << all.output;
+}
+
+// Also with one Slurm job for both: the process of the holder is alive.
+TEST(RunFolderTest, ASecondRunIsRefusedBeforeItWritesAnything) {
+  for (const int ranks : {1, 2}) {
+    for (const std::string slurm : {"", "SLURM_JOB_ID=41 LOCKSTEP_SIGNALS_FORWARDED=1 "}) {
+      const testing::TemporaryFolder folder;
+      const std::string records = "(cd " + folder.path("run") + " && md5sum config.resolved.* argv.txt env.json) ";
+      const Outcome outcome = testing::run_shell(
+          start(folder, slurm) + records + "> " + folder.path("before") + "; " + slurm +
+          testing::mpirun_command(ranks) + " " + testing::trainer_program() +
+          " --optim.lr=0.5 --run.dir=" + folder.path("run") + kShort + "; echo second $?; " + records + "| diff " +
+          folder.path("before") + " - && echo same; kill -USR2 -- -$job; wait $job; echo first $?");
+      EXPECT_NE(outcome.output.find("another run writes checkpoints to this folder"), std::string::npos)
+          << outcome.output;
+      for (const char* words : {"second 4", "same", "first 75"}) {
+        EXPECT_NE(outcome.output.find(words), std::string::npos) << words << "\n" << outcome.output;
+      }
+      EXPECT_FALSE(fs::exists(folder / "run/failure.json"));
+    }
+  }
+}
+
+TEST(RunFolderTest, AFinishedRunSaysSoAndChangesNothing) {
+  for (const int ranks : {1, 2}) {
+    const testing::TemporaryFolder folder;
+    const std::string arguments = "--run.dir=" + folder.path("run") + kShort;
+    ASSERT_EQ(testing::run_ranks(ranks, arguments).exit_code, 0);
+    const std::string before = digests(folder);
+    for (const std::string resume : {"auto", "must", "20"}) {
+      const Outcome again = testing::run_ranks(ranks, "--resume=" + resume + " " + arguments);
+      EXPECT_EQ(again.exit_code, 0) << again.output;
+      EXPECT_NE(again.output.find("the run is finished"), std::string::npos) << again.output;
+      EXPECT_EQ(digests(folder), before) << resume;
+    }
+    const Outcome longer = testing::run_ranks(ranks, "--resume=auto " + arguments + " --train.max_steps=30");
+    EXPECT_EQ(longer.exit_code, 0) << longer.output;
+    EXPECT_NE(longer.output.find("resumed at step 20"), std::string::npos) << longer.output;
+  }
+}
+
+TEST(RunFolderTest, ARunThatLosesItsLeaseEndsWithoutWritingToTheFolder) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome =
+      testing::run_shell(start(folder, "", " --ckpt.every_steps=50") + "printf 'host n1\\nprocess 7\\n' > " +
+                         folder.path("run/ckpt/LEASE") + "; wait $job; echo first $?");
+  EXPECT_NE(outcome.output.find("first 4"), std::string::npos) << outcome.output;
+  EXPECT_NE(outcome.output.find("another run has taken over this folder: process 7 on n1"), std::string::npos)
+      << outcome.output;
+  EXPECT_FALSE(fs::exists(folder / "run/failure.json"));
+  EXPECT_EQ(testing::read_file(folder / "run/ckpt/LEASE"), "host n1\nprocess 7\n");
+}
+
+TEST(RunFolderTest, AClosedPipeEndsNeitherTheRunNorItsLog) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome =
+      testing::run_shell(testing::trainer_program() + " --log.console_secs=0 --run.dir=" + folder.path("run") + kShort +
+                         " | head -n 1; echo ${PIPESTATUS[0]}");
+  EXPECT_NE(outcome.output.find("\n0\n"), std::string::npos) << outcome.output;
+  const std::string log = testing::read_file(folder / "run/train.log");
+  EXPECT_NE(log.find("step 20/20"), std::string::npos) << log;
+  EXPECT_NE(log.find("standard output cannot be written any more; the log continues in"), std::string::npos) << log;
+}
+
+// What Ctrl-C does to a pipeline: the terminal sends INT to the trainer and to tee.
+TEST(RunFolderTest, AnInterruptedPipelineSavesAndReturns75) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome = testing::run_shell(
+      start(folder, "",
+            "; echo trainer $? > " + folder.path("code") + ") 2>&1 | (tee " + folder.path("tee.log") + " > /dev/null") +
+      "kill -INT -- -$(ps -o pgid= $job | tr -d ' '); for i in $(seq 200); do [ -s " + folder.path("code") +
+      " ] && break; sleep 0.05; done; cat " + folder.path("code"));
+  EXPECT_NE(outcome.output.find("trainer 75"), std::string::npos) << outcome.output;
+  EXPECT_EQ(checkpoints::list(folder.path("run/ckpt")).size(), 1U);
+}
+
+TEST(RunFolderTest, HangUpSavesUnlessItIsIgnored) {
+  const testing::TemporaryFolder folder;
+  const Outcome one = testing::run_shell(start(folder, "exec ") + "kill -HUP $job; wait $job; echo code $?");
+  EXPECT_NE(one.output.find("code 75"), std::string::npos) << one.output;
+  const testing::TemporaryFolder other;
+  const Outcome ignored = testing::run_shell(start(other, "exec nohup ") +
+                                             "kill -HUP $job; sleep 0.5; kill -0 $job && echo alive; kill -USR2 $job; "
+                                             "wait $job; echo code $?");
+  EXPECT_NE(ignored.output.find("alive"), std::string::npos) << ignored.output;
+  EXPECT_NE(ignored.output.find("code 75"), std::string::npos) << ignored.output;
+}
+
+TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {
+  const testing::TemporaryFolder folder;
+  ASSERT_EQ(testing::run_ranks(1, "--run.dir=" + folder.path("run") + kShort).exit_code, 0);
+  const std::string trainer = "cd " + folder.path() + "; " + testing::trainer_program() + " ";
+  const std::string ckpt = "cd " + folder.path() + "; " + testing::ckpt_program() + " ";
+  for (const std::string& command :
+       {trainer + "eval --from run --json", trainer + "predict --from run --predict.out=p.jsonl", trainer + "data",
+        trainer + "schedule", trainer + "config", trainer + "report run", trainer + "compare run run",
+        trainer + "--version", trainer + "--help", ckpt + "info run", ckpt + "ls run", ckpt + "--help"}) {
+    for (const std::string out : {" > /dev/full", " >&-", ") | true; exit ${PIPESTATUS[0]}"}) {
+      const std::string begin = out.starts_with(")") ? "(sleep 0.3; " : "";  // the reader ends first
+      const Outcome outcome = testing::run_shell(begin + command + out);
+      EXPECT_EQ(outcome.exit_code, 3) << command << out << "\n" << outcome.output;
+      EXPECT_NE(outcome.output.find("could not be written"), std::string::npos) << command << out;
+    }
+  }
+}
+
+TEST(RunFolderTest, TheHomeFolderIsFoundInEveryPath) {
+  const testing::TemporaryFolder folder;
+  testing::write_file(folder / "short.ini", "[run]\ndir = ~/run\n");
+  const std::string program = "cd " + folder.path() + "; HOME=" + folder.path() + " ";
+  const std::string trainer = program + testing::trainer_program();
+  for (const std::string& command :
+       {trainer + " '--config=~/short.ini'" + kShort, trainer + " eval '--from=~/run'", trainer + " report '~/run'",
+        trainer + " '--init.from=~/run' '--run.dir=~/other'" + kShort,
+        program + testing::ckpt_program() + " info '~/run'",
+        program + testing::ckpt_program() + " convert '~/run' '--to=~/weights.npz'"}) {
+    const Outcome outcome = testing::run_shell(command);
+    EXPECT_EQ(outcome.exit_code, 0) << command << "\n" << outcome.output;
+  }
+  EXPECT_TRUE(fs::exists(folder / "weights.npz"));
+  EXPECT_TRUE(fs::exists(folder / "other/ckpt"));
+  EXPECT_FALSE(fs::exists(folder / "~"));
+}
+
+}  // namespace run_folder_test
+}  // namespace lockstep

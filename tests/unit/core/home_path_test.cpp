@@ -1,0 +1,28 @@
+// SPDX-License-Identifier: BSD-3-Clause
+#include "core/home_path.hpp"
+
+#include <lockstep/core/error.hpp>
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+namespace lockstep {
+namespace home_path_test {
+
+TEST(HomePathTest, ReplacesTheTildeThatAPathBeginsWith) {
+  ::setenv("HOME", "/home/me", 1);
+  EXPECT_EQ(with_home("~"), "/home/me");
+  EXPECT_EQ(with_home("~/a"), "/home/me/a");
+  EXPECT_EQ(with_home("/x,~/a,b"), "/x,/home/me/a,b");
+  EXPECT_EQ(with_home("~root/a"), "/root/a");
+}
+
+TEST(HomePathTest, LeavesOtherTextsAsTheyAre) {
+  for (const char* text : {"", "a", "./~", "a~", "a/~/b", "~old", ",", "a,"}) EXPECT_EQ(with_home(text), text);
+}
+
+TEST(HomePathTest, RefusesAnUnknownUser) { EXPECT_THROW(with_home("~no-such-user/a"), ConfigError); }
+
+}  // namespace home_path_test
+}  // namespace lockstep
