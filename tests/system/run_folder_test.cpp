@@ -147,6 +147,18 @@ TEST(RunFolderTest, AResultThatCannotBeWrittenIsAnError) {
   }
 }
 
+TEST(RunFolderTest, LackOfMemoryStatesWhatWasRequested) {
+  const testing::TemporaryFolder folder;
+  const Outcome outcome =
+      testing::run_shell("ulimit -v 1500000; " + testing::trainer_program() + " --run.dir=" + folder.path("run") +
+                         kShort + " --model.hidden=16384,16384");
+  EXPECT_EQ(outcome.exit_code, 7) << outcome.output;
+  EXPECT_NE(outcome.output.find("out of memory: 1073741824 bytes were requested; this process uses "),
+            std::string::npos)
+      << outcome.output;
+  EXPECT_NE(testing::read_file(folder / "run/STATUS.json").find("\"exit_code\": 7"), std::string::npos);
+}
+
 TEST(RunFolderTest, TheHomeFolderIsFoundInEveryPath) {
   const testing::TemporaryFolder folder;
   testing::write_file(folder / "short.ini", "[run]\ndir = ~/run\n");
