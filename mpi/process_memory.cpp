@@ -25,7 +25,8 @@ std::string process_memory_remark() {
   const char* const chosen = std::getenv(kCopyMechanism);
   if (can_read_processes() || (chosen != nullptr && std::string(chosen) != "none")) return "";
   return "the system denies process_vm_readv, so Open MPI copies messages twice, through shared memory; results are "
-         "the same. To allow it, start the container with --cap-add=SYS_PTRACE, or set kernel.yama.ptrace_scope to 0 or "
+         "the same. To allow it, start the container with --cap-add=SYS_PTRACE, or set kernel.yama.ptrace_scope to 0 "
+         "or "
          "1";
 }
 
