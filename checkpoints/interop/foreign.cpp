@@ -100,9 +100,9 @@ Archive read_any_pytorch(const Source& source, const std::string& head, const Fo
         "call torch.save again",
         CheckpointFault::other_kind);
   }
-  if (!head.starts_with("PK")) return read_legacy_pytorch(source, reading.skipped_classes);
+  if (!head.starts_with("PK")) return read_legacy_pytorch(source, reading.left_out);
   const Zip zip(source, {reading.part, reading.parts});
-  return is_pytorch(zip) ? read_pytorch(zip, reading.skipped_classes) : read_npz(zip);
+  return is_pytorch(zip) ? read_pytorch(zip, reading.left_out) : read_npz(zip);
 }
 
 Archive read_kind(const DiskSource& source, const ForeignReading& reading) {

@@ -32,8 +32,8 @@ std::vector<std::string> files_of(const std::string& path);
 
 /// How a file is read.
 struct ForeignReading {
-  /// Where given, the classes of what was left out, and where: "argparse.Namespace (under 'args')".
-  std::vector<std::string>* skipped_classes = nullptr;
+  /// Where given, what was left out, and where: "an object of argparse.Namespace (under 'args')".
+  std::vector<std::string>* left_out = nullptr;
   /// Arrays are the mapped bytes of the file where their place and order allow it (safetensors, PyTorch and npz), so
   /// that all processes of a host share them. The file must not change while they are used: see require_unchanged.
   bool is_mapped = false;
@@ -54,7 +54,9 @@ struct ForeignReading {
 /// copied, so that every array is in row-major order and starts on a multiple of its element's size. Two names of one
 /// tensor (tied weights) are links.
 ///
-/// Objects of unknown classes in a PyTorch file, such as argparse.Namespace, are left out: nothing is built.
+/// What else a PyTorch file contains is left out, and nothing is built of it: objects of unknown classes, such as
+/// argparse.Namespace, tensors of types that DType lacks beside others, and entries of maps whose keys are neither
+/// texts nor integers.
 ///
 /// An HDF5 file is parsed in a child process that can open nothing; attributes that are no single number or text of
 /// fixed length are left out.

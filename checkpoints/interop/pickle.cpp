@@ -115,6 +115,9 @@ class Machine {
   void push_integer(std::int64_t value) {
     push(PickleValue{.kind = Kind::integer, .integer = value, .text = {}, .items = {}});
   }
+  void push_unknown(Kind kind, std::string text) {
+    push(PickleValue{.kind = kind, .text = std::move(text), .items = {}});
+  }
   void push_text(std::string value) { push(PickleValue{.kind = Kind::text, .text = std::move(value), .items = {}}); }
 
   PickleValue& value(std::uint32_t index) { return pickle_.values[index]; }
@@ -141,7 +144,7 @@ class Machine {
     return found;
   }
   void append(Kind kind, const char* what, const std::vector<std::uint32_t>& items) {
-    if (value(peek()).kind == Kind::unknown) return;  // what an unknown object holds is left out
+    if (value(peek()).kind == Kind::unknown) return;  // what an unknown object contains is left out
     auto& known = top(kind, what).items;
     known.insert(known.end(), items.begin(), items.end());
   }
@@ -247,10 +250,8 @@ class Machine {
         push_storage();
         return true;
       case 'R':
-        reduce();
-        return true;
       case 0x81:
-        create();
+        reduce();
         return true;
       case 'b':
         set_state(pop());
@@ -340,17 +341,6 @@ class Machine {
     fail(refused_class(found.text, found.integer != 0) + nearest_key(), CheckpointFault::refused);
   }
 
-  /// An object of a class. Of an unknown class, the arguments are left out.
-  void create() {
-    const std::uint32_t args = pop();
-    if (value(peek()).kind != Kind::unknown_name) {
-      stack_.push_back(args);
-      return reduce();
-    }
-    if (value(args).kind != Kind::tuple) fail("it creates an object without a tuple");
-    push(PickleValue{.kind = Kind::unknown, .text = value(pop()).text, .items = {}});
-  }
-
   /// The attributes of an object, such as the versions of a model's layers, are not needed.
   void set_state(std::uint32_t state) {
     PickleValue& object = value(peek());
@@ -358,11 +348,23 @@ class Machine {
       if (is_unknown(value(state))) refuse_class(value(state));
       return;
     }
+    if (object.kind == Kind::tensor || object.kind == Kind::unsupported) return;
     if (object.kind != Kind::unknown) fail("it uses a value of another type as a map with attributes");
-    const PickleValue& attributes = value(state);
+    if (has_parameters(value(state))) object.integer = 1;
+  }
+
+  /// Whether these are the attributes of a module that has parameters, itself or in its submodules.
+  bool has_parameters(const PickleValue& attributes) {
     for (std::size_t i = 0; attributes.kind == Kind::map && i < attributes.items.size(); i += 2) {
-      if (value(attributes.items[i]).text == "_parameters") object.integer = 1;
+      const std::string& name = value(attributes.items[i]).text;
+      const std::vector<std::uint32_t>& items = value(attributes.items[i + 1]).items;
+      for (std::size_t k = 1; k < items.size(); k += 2) {
+        const PickleValue& item = value(items[k]);
+        if (name == "_parameters" && (item.kind == Kind::tensor || item.kind == Kind::unsupported)) return true;
+        if (name == "_modules" && item.kind == Kind::unknown && item.integer != 0) return true;
+      }
     }
+    return false;
   }
 
   const AllowedName& name_of(std::uint32_t index) {
@@ -392,6 +394,7 @@ class Machine {
     if (id.size() < 5 || value(id[0]).text != "storage" || value(id[2]).kind != Kind::text) {
       fail("a storage has an unexpected name");
     }
+    if (is_unknown(value(id[1]))) return push_unknown(Kind::unsupported, "a tensor of a " + value(id[1]).text);
     const AllowedName& type = name_of(id[1]);
     if (type.kind != Named::storage && type.kind != Named::untyped_storage) fail("a storage has no element type");
     const std::int64_t count = integer_of(id[4]);
@@ -403,8 +406,23 @@ class Machine {
         .kind = Kind::storage, .dtype = type.dtype, .integer = bytes, .text = value(id[2]).text, .items = {}});
   }
 
+  /// Describes a tensor that no array of ours can hold; "" for others.
+  std::string unsupported_tensor(const std::vector<std::uint32_t>& args, bool is_typed) {
+    if (value(args[0]).kind == Kind::unsupported) return value(args[0]).text;
+    if (is_typed && is_unknown(value(args[6]))) return "a tensor of type " + value(args[6]).text;
+    const std::size_t metadata_at = is_typed ? 7 : 6;
+    if (args.size() <= metadata_at) return "";
+    const PickleValue& metadata = value(args[metadata_at]);
+    for (std::size_t i = 1; metadata.kind == Kind::map && i < metadata.items.size(); i += 2) {
+      if (value(metadata.items[i]).integer != 0) return "a tensor with a pending conjugation or negation";
+    }
+    return "";
+  }
+
   void push_tensor(const std::vector<std::uint32_t>& args, bool is_typed) {
     if (args.size() < (is_typed ? 7 : 4)) fail("a tensor has too few arguments");
+    const std::string unsupported = unsupported_tensor(args, is_typed);
+    if (!unsupported.empty()) return push_unknown(Kind::unsupported, unsupported);
     if (value(args[0]).kind != Kind::storage) fail("a tensor has no storage");
     PickleTensor tensor{.dtype = value(args[is_typed ? 6 : 0]).dtype,
                         .storage = args[0],
@@ -421,17 +439,43 @@ class Machine {
                      .items = {}});
   }
 
+  /// The result of a call, which is never made: a value of a known kind, or an empty one with the name of the function.
   void reduce() {
     const std::uint32_t args_at = pop();
     if (value(args_at).kind != Kind::tuple) fail("it calls a name without a tuple");
-    const std::vector<std::uint32_t> args = value(args_at).items;
-    const std::string& called = value(peek()).text;
-    if (value(peek()).kind == Kind::unknown_name &&
-        std::find(std::begin(kSkippedCalls), std::end(kSkippedCalls), called) != std::end(kSkippedCalls)) {
-      push(PickleValue{.kind = Kind::unknown, .text = value(pop()).text, .items = {}});
-      return;
-    }
-    switch (name_of(pop()).kind) {
+    call(pop(), value(args_at).items);
+  }
+
+  /// An object of an unknown class, or the result of an unknown function: its arguments are left out.
+  void call_unknown(const PickleValue& called) {
+    const auto is_this = [&called](std::string_view name) {
+      return name.ends_with('.') ? called.text.starts_with(name) : called.text == name;
+    };
+    if (std::any_of(std::begin(kRefusedCalls), std::end(kRefusedCalls), is_this)) refuse_class(called);
+    const auto* const row = std::find_if(std::begin(kUnsupportedTensors), std::end(kUnsupportedTensors),
+                                         [&](const UnsupportedTensor& tensor) { return tensor.name == called.text; });
+    if (row == std::end(kUnsupportedTensors)) return push_unknown(Kind::unknown, called.text);
+    push_unknown(Kind::unsupported, std::string(row->description));
+  }
+
+  /// A tensor with attributes, or of a subclass: the function and the arguments that create it without them.
+  void push_from_type(const std::vector<std::uint32_t>& args) {
+    if (args.size() < 3 || value(args[2]).kind != Kind::tuple) fail("a tensor has too few arguments");
+    const bool is_nested = value(args[0]).kind == Kind::name && name_of(args[0]).kind == Named::rebuilt_from_type;
+    if (is_nested) fail("a tensor is nested in another");
+    call(args[0], value(args[2]).items);
+  }
+
+  void push_parameter(const std::vector<std::uint32_t>& args) {
+    const Kind kind = args.empty() ? Kind::none : value(args[0]).kind;
+    if (kind == Kind::unknown || kind == Kind::unknown_name) refuse_class(value(args[0]));
+    if (kind != Kind::tensor && kind != Kind::unsupported) fail("a parameter is not a tensor");
+    stack_.push_back(args[0]);
+  }
+
+  void call(std::uint32_t called, const std::vector<std::uint32_t>& args) {
+    if (is_unknown(value(called))) return call_unknown(value(called));
+    switch (name_of(called).kind) {
       case Named::ordered_map:
         return push_map(args);
       case Named::tensor:
@@ -441,10 +485,9 @@ class Machine {
         return push_tensor(args, true);
       case Named::parameter:
       case Named::rebuilt_parameter:
-        if (!args.empty() && is_unknown(value(args[0]))) refuse_class(value(args[0]));
-        if (args.empty() || value(args[0]).kind != Kind::tensor) fail("a parameter is not a tensor");
-        stack_.push_back(args[0]);
-        return;
+        return push_parameter(args);
+      case Named::rebuilt_from_type:
+        return push_from_type(args);
       case Named::size:
       case Named::set:
         return push(Kind::list, args.empty() ? std::vector<std::uint32_t>{} : value(args[0]).items);

@@ -11,8 +11,8 @@
 #include <vector>
 
 /// Python's pickles as PyTorch writes them, read as data: an allow list of opcodes and of names makes values of the
-/// kinds below, and nothing is ever called or looked up. Objects of other classes, such as argparse.Namespace, remain
-/// empty values with the name of their class.
+/// kinds below, and nothing is ever called or looked up. Objects of other classes, such as argparse.Namespace, and
+/// results of other calls remain empty values with the name of their class or function.
 namespace lockstep::checkpoints {
 
 /// One value. Values refer to others by their index, and may do so in circles.
@@ -31,6 +31,7 @@ struct PickleValue {
     name,          ///< an allowed name: `integer` is its row of kAllowedNames
     unknown_name,  ///< another name, in `text`
     unknown,       ///< an object of another class, in `text`; `integer` is 1 if it is a module with parameters
+    unsupported,   ///< a tensor of a type that DType lacks, described in `text`
     storage,       ///< `integer` bytes of `dtype`, under the key `text`
     tensor,        ///< `integer` is its place in Pickle::tensors
   };

@@ -12,10 +12,10 @@ namespace lockstep::checkpoints {
 /// Whether a zip archive is one.
 bool is_pytorch(const Zip& zip);
 
-/// @param skipped_classes  where given, the classes of the objects that were left out, and where they are
-Archive read_pytorch(const Zip& zip, std::vector<std::string>* skipped_classes = nullptr);
+/// @param left_out  where given, descriptions of what was left out, see ForeignReading
+Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out = nullptr);
 /// The format before version 1.6, which is no zip archive.
-Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* skipped_classes = nullptr);
+Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* left_out = nullptr);
 
 void write_pytorch(NewFile& file, const std::vector<NamedArray>& arrays,
                    const std::map<std::string, std::string>& metadata);

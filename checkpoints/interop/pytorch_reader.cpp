@@ -3,12 +3,16 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
+#include <string_view>
 #include <tuple>
 #include <unordered_map>
+#include <unordered_set>
 #include <utility>
 
 #include "checkpoints/format/limits.hpp"
 #include "checkpoints/interop/pickle.hpp"
+#include "checkpoints/interop/pickle_names.hpp"
 #include "checkpoints/interop/pytorch.hpp"
 
 namespace lockstep::checkpoints {
@@ -49,15 +53,18 @@ class PyTorchReader {
     const PickleValue& root = pickle_.values[pickle_.root];
     if (root.kind == Kind::tensor) {
       put_tensor(root, "/tensor");
+    } else if (root.kind == Kind::unsupported) {
+      refuse_unsupported("data.pkl", root.text);
     } else if (root.kind == Kind::map || root.kind == Kind::list || root.kind == Kind::tuple) {
       put_children(root, "", 0);
     } else {
       source_.refuse("data.pkl", "it contains no map, list or tensor");
     }
+    if (views_.empty() && !unsupported_.path.empty()) refuse_unsupported(unsupported_.path, unsupported_.description);
     return std::move(archive_);
   }
 
-  const std::vector<std::string>& skipped_classes() const noexcept { return skipped_; }
+  const std::vector<std::string>& left_out() const noexcept { return left_out_; }
 
  private:
   // --- the tree ---
@@ -68,18 +75,57 @@ class PyTorchReader {
       source_.refuse(path.substr(0, 200) + "...", "it is nested too deeply, or in a cycle", CheckpointFault::refused);
     if (!path.empty()) archive_.add_group(path);
     const bool is_map = parent.kind == Kind::map;
+    const TextKeys texts = is_map ? texts_beside_numbers(parent) : TextKeys();
     for (std::size_t i = 0; i < parent.items.size(); i += is_map ? 2 : 1) {
       if (++visited_ > kMaxObjects)
         source_.refuse("data.pkl", "it contains more than a million entries", CheckpointFault::refused);
-      const std::string name = is_map ? key_of(pickle_.values[parent.items[i]]) : std::to_string(i);
-      put_child(pickle_.values[parent.items[is_map ? i + 1 : i]], path, name, depth);
+      const PickleValue& value = pickle_.values[parent.items[is_map ? i + 1 : i]];
+      if (!is_map) {
+        put_child(value, path, std::to_string(i), depth);
+      } else if (const auto name = name_of_key(pickle_.values[parent.items[i]], texts, path)) {
+        put_child(value, path, *name, depth);
+      }
     }
   }
 
-  std::string key_of(const PickleValue& key) const {
-    if (key.kind == Kind::text) return key.text;
-    if (key.kind == Kind::integer) return std::to_string(key.integer);
-    source_.refuse("data.pkl", "a key of a map is neither a text nor an integer");
+  using TextKeys = std::unordered_set<std::string_view>;
+
+  /// The texts among the keys of a map that also has numbers; none if it has only texts.
+  TextKeys texts_beside_numbers(const PickleValue& map) const {
+    TextKeys texts;
+    for (std::size_t i = 0; i < map.items.size(); i += 2) {
+      const PickleValue& key = pickle_.values[map.items[i]];
+      if (key.kind == Kind::text) texts.insert(key.text);
+    }
+    return texts.size() == map.items.size() / 2 ? TextKeys() : texts;
+  }
+
+  /// The name of an entry; none if the entry is left out, because its key cannot be a name.
+  std::optional<std::string> name_of_key(const PickleValue& key, const TextKeys& texts, const std::string& path) {
+    std::string reason;
+    if (key.kind == Kind::text) {
+      if (key.text.empty()) reason = "with an empty key";
+      if (!is_utf8(key.text)) reason = "with a key that is not UTF-8";
+      if (reason.empty()) return key.text;
+    } else if (key.kind == Kind::integer) {
+      const std::string number = std::to_string(key.integer);
+      if (!texts.contains(number)) return number;
+      reason = "with the number " + number + " as its key, beside the same text";
+    } else {
+      reason = "with a key that is neither a text nor an integer";
+    }
+    const std::string parent = path.substr(path.rfind('/') + 1);
+    leave_out("an entry " + reason, path.empty() ? "" : decode_name(parent), "in");
+    return std::nullopt;
+  }
+
+  /// @param place  "under" a name, or "in" a map
+  void leave_out(const std::string& what, const std::string& name, const char* place = "under") {
+    left_out_.push_back(what + (name.empty() ? "" : " (" + quoted(place, name) + ")"));
+  }
+
+  [[noreturn]] void refuse_unsupported(const std::string& path, const std::string& description) const {
+    source_.refuse(path, "it is " + description + ", which is not supported", CheckpointFault::incompatible);
   }
 
   void put_child(const PickleValue& value, const std::string& path, const std::string& name, std::size_t depth) {
@@ -98,6 +144,7 @@ class PyTorchReader {
         return set(value.real);
       case Kind::text:
       case Kind::dtype:
+        if (!is_utf8(value.text)) return leave_out("a text that is not UTF-8", name);
         return set(value.text);
       case Kind::bytes:
         return put_array(source_, archive_, child, text_array(value.text));
@@ -108,14 +155,18 @@ class PyTorchReader {
       case Kind::map:
         if (archive_.has(child)) source_.refuse(child, "the name is used twice");
         return put_children(value, child, depth + 1);
+      case Kind::unsupported:
+        if (unsupported_.path.empty()) unsupported_ = {child, value.text};
+        return leave_out(value.text, name);
       case Kind::unknown:
-      case Kind::unknown_name:
         if (value.integer != 0) source_.refuse(child, refused_class(value.text, true), CheckpointFault::refused);
-        skipped_.push_back(value.text + " (" + quoted("under", name) + ")");
-        return;
+        return leave_out("an object of " + value.text, name);
+      case Kind::unknown_name:
+        return leave_out("a reference to " + value.text, name);
       case Kind::name:
+        return leave_out("a reference to " + std::string(kAllowedNames[value.integer].name), name);
       case Kind::storage:
-        source_.refuse(child, "it is a class or a storage, not data");
+        return leave_out("the storage of a tensor", name);
     }
   }
 
@@ -191,7 +242,10 @@ class PyTorchReader {
   Archive archive_;
   std::unordered_map<std::string, Block> storages_;
   std::map<View, std::string> views_;  ///< path of each
-  std::vector<std::string> skipped_;
+  std::vector<std::string> left_out_;
+  struct {
+    std::string path, description;
+  } unsupported_;  ///< the first tensor of a type that DType lacks
   std::size_t visited_ = 0;
 };
 
@@ -204,10 +258,10 @@ Pickle parse(const Source& source, std::span<const std::byte> bytes) {
 }
 
 Archive read_pickled(const Source& source, Expansion& expansion, Pickle pickle, Storages& storages,
-                     std::vector<std::string>* skipped_classes) {
+                     std::vector<std::string>* left_out) {
   PyTorchReader reader(source, expansion, std::move(pickle), storages);
   Archive archive = reader.read();
-  if (skipped_classes != nullptr) *skipped_classes = reader.skipped_classes();
+  if (left_out != nullptr) *left_out = reader.left_out();
   return archive;
 }
 
@@ -271,7 +325,8 @@ class LegacyStorages : public Storages {
     if (list.kind != Kind::list) source.refuse("its list of storages is malformed");
     for (const std::uint32_t item : list.items) {
       const auto found = by_key.find(keys.values[item].text);
-      if (found == by_key.end()) source.refuse("its list of storages has one that no tensor uses");
+      if (found == by_key.end())
+        source.refuse("its list of storages has one that no tensor uses, or whose type is not supported");
       const PickleValue& storage = *found->second;
       const auto bytes = static_cast<std::uint64_t>(storage.integer);
       const std::int64_t count = load<std::int64_t>(source.read(begin, kCountBytes).bytes, 0);
@@ -300,7 +355,7 @@ class LegacyStorages : public Storages {
 
 bool is_pytorch(const Zip& zip) { return !folder_of(zip).empty(); }
 
-Archive read_pytorch(const Zip& zip, std::vector<std::string>* skipped_classes) {
+Archive read_pytorch(const Zip& zip, std::vector<std::string>* left_out) {
   const Source& source = zip.source();
   const std::string folder = folder_of(zip);
   if (folder.empty())
@@ -313,12 +368,12 @@ Archive read_pytorch(const Zip& zip, std::vector<std::string>* skipped_classes) 
   ZipStorages storages(zip, folder, expansion);
   storages.require_little_endian();
   const Block pickle = storages.read_stored(*zip.find(folder + std::string(kPickle)), "data.pkl");
-  Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), storages, skipped_classes);
+  Archive archive = read_pickled(source, expansion, parse(source, pickle.bytes), storages, left_out);
   read_metadata(zip, folder + "/extra/metadata.json", archive);
   return archive;
 }
 
-Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* skipped_classes) {
+Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* left_out) {
   const Block head = source.read(0, std::min(source.size(), kMaxLegacyPickles));
   std::span<const std::byte> rest = head.bytes;
   const auto next = [&] {
@@ -345,7 +400,7 @@ Archive read_legacy_pytorch(const Source& source, std::vector<std::string>* skip
   const Pickle keys = next();
   LegacyStorages storages(source, values, keys, head.bytes.size() - rest.size());
   Expansion expansion(source);
-  return read_pickled(source, expansion, std::move(values), storages, skipped_classes);
+  return read_pickled(source, expansion, std::move(values), storages, left_out);
 }
 
 void gather(std::span<const std::byte> from, const std::vector<std::int64_t>& shape,

@@ -217,7 +217,7 @@ TimmConfig read_timm_config(const std::string& folder) {
   if (!fs::exists(folder, unreadable)) {
     throw CheckpointError(folder, "it does not exist").as(CheckpointFault::missing);
   }
-  if (!fs::exists(path, unreadable)) {
+  if (!fs::exists(fs::symlink_status(path, unreadable))) {
     throw CheckpointError(folder, "it is not a folder of timm, because it has no file config.json")
         .as(CheckpointFault::missing);
   }
@@ -233,7 +233,8 @@ std::string weights_file_in(const std::string& folder) {
   if (!fs::is_directory(folder, unreadable)) return "";
   for (const char* const name : kWeightFiles) {
     const fs::path file = fs::path(folder) / name;
-    if (fs::exists(file, unreadable)) return file.string();
+    // A link to nothing is an error of its reader, which names the link.
+    if (fs::exists(fs::symlink_status(file, unreadable))) return file.string();
   }
   if (!fs::exists(fs::path(folder) / kConfigFile, unreadable)) return "";
   throw CheckpointError(folder, "the folder has neither model.safetensors nor pytorch_model.bin")

@@ -101,6 +101,13 @@ const char* kind_of(mode_t mode) {
   return S_ISCHR(mode) || S_ISBLK(mode) ? "a device" : "something else";
 }
 
+/// "it is a symbolic link to 'x'"; "" for anything else.
+std::string link_text_of(const std::string& path) {
+  std::error_code error;
+  const fs::path target = fs::read_symlink(path, error);
+  return error ? "" : "it is a symbolic link to '" + target.string() + "'";
+}
+
 std::atomic<std::uint64_t> read_bytes = 0;
 std::atomic<std::uint64_t> written_bytes = 0;
 
@@ -160,18 +167,21 @@ void NewFile::close() {
 
 ExistingFile::ExistingFile(std::string path) : path_(std::move(path)) {
   // O_NONBLOCK: a pipe must not make us wait for its writer.
-  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-  if (file_ < 0 && errno == ELOOP)
-    throw CheckpointError(path_, "it is a symbolic link; give the file that it points to").as(CheckpointFault::refused);
-  if (file_ < 0 && errno == ENOENT)
-    throw CheckpointError(path_, "the file or folder does not exist").as(CheckpointFault::missing);
+  file_ = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int error = file_ < 0 ? errno : 0;
+  const std::string link = link_text_of(path_);
+  if (error == ELOOP || (error == ENOENT && !link.empty()))
+    throw CheckpointError(path_, link + ", which leads to no file").as(CheckpointFault::missing);
+  if (error == ENOENT) throw CheckpointError(path_, "the file or folder does not exist").as(CheckpointFault::missing);
   struct stat status {};
-  const bool is_socket = file_ < 0 && errno == ENXIO && ::lstat(path_.c_str(), &status) == 0;
+  const bool is_socket = error == ENXIO && ::stat(path_.c_str(), &status) == 0;
+  errno = error;
   if (file_ < 0 && !is_socket) throw_errno(path_, "open");
   const bool is_regular = file_ >= 0 && ::fstat(file_, &status) == 0 && S_ISREG(status.st_mode);
   if (!is_regular && file_ >= 0) ::close(std::exchange(file_, -1));
   if (!is_regular) {
-    throw CheckpointError(path_, std::string("it is ") + kind_of(status.st_mode) + ", not a regular file")
+    throw CheckpointError(
+        path_, (link.empty() ? "it is " : link + ", which is ") + kind_of(status.st_mode) + ", not a regular file")
         .as(CheckpointFault::refused);
   }
   size_ = static_cast<std::uint64_t>(status.st_size);

@@ -36,7 +36,7 @@ class NewFile {
   int file_ = -1;
 };
 
-/// A regular file being read.
+/// A regular file being read, directly or by symbolic links that lead to it.
 class ExistingFile {
  public:
   explicit ExistingFile(std::string path);

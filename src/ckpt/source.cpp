@@ -3,7 +3,10 @@
 
 #include <lockstep/core/keys.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <system_error>
 
@@ -20,6 +23,7 @@ namespace {
 /// Up to here a file is read whole when its arrays are requested: one after the other costs a look at its index each.
 constexpr std::uint64_t kWholeBytes = std::uint64_t{1} << 30;
 constexpr std::size_t kManyArrays = 2000;
+constexpr std::size_t kShownNotes = 20;
 
 }  // namespace
 
@@ -67,7 +71,14 @@ void Source::list_foreign() {
     std::error_code ignored;
     file_bytes_ += std::filesystem::file_size(file, ignored);
   }
-  groups_ = whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read_foreign(path_));
+  std::vector<std::string> left_out;
+  groups_ = whole_ = std::make_shared<checkpoints::Archive>(checkpoints::read_foreign(path_, {.left_out = &left_out}));
+  for (std::size_t i = 0; i < left_out.size() && i < kShownNotes; ++i) {
+    fmt::print(stderr, "note: {}: left out {}\n", escaped(path_), escaped(left_out[i]));
+  }
+  if (left_out.size() > kShownNotes) {
+    fmt::print(stderr, "note: {}: left out {} more\n", escaped(path_), left_out.size() - kShownNotes);
+  }
   for (const std::string& path : whole_->array_paths()) {
     const checkpoints::Array& array = whole_->array(path);
     ArrayInfo info;

@@ -60,13 +60,12 @@ struct Reading {
 /// Lockstep's own files with one model: the trained one, or its average.
 Archive read_any(const InitSettings& settings, const std::string& file, const Reading& reading, NameRules& rules) {
   if (!is_checkpoint(file)) {
-    std::vector<std::string> skipped;
-    Archive archive = checkpoints::read_foreign(file, {.skipped_classes = &skipped,
+    std::vector<std::string> left_out;
+    Archive archive = checkpoints::read_foreign(file, {.left_out = &left_out,
                                                        .is_mapped = true,
                                                        .part = static_cast<std::size_t>(reading.host.rank()),
                                                        .parts = static_cast<std::size_t>(reading.host.size())});
-    for (const std::string& what : skipped)
-      log::warning(settings.section + ".from: " + file + ": left out an object of class " + what);
+    for (const std::string& what : left_out) log::warning(settings.section + ".from: " + file + ": left out " + what);
     return archive;
   }
   rules.weights = "auto";  // there is one model
@@ -186,8 +185,8 @@ KeySpecs InitSettings::keys() {
       keys::boolean("init.partial", "false",
                     "Load only the parameters that match by name and shape. The others keep their initial values"),
       keys::texts("init.rename", "",
-                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces the "
-                  "first match of a regular expression; $1 in TO is a group"),
+                  "FROM=TO: replace the prefix FROM by TO in the parameter names of the file. re:FROM=TO replaces "
+                  "every match of a regular expression; $1 in TO is a group. Rules apply one after another"),
   };
 }
 

@@ -47,14 +47,32 @@ TEST(WrongFileTest, IsNamed) {
 
 TEST(WrongFileTest, WhatIsNoRegularFileIsRefusedAtOnce) {
   const TemporaryFolder directory;
-  const std::string good = write(directory / "ckpt", 1, sample(1)) + "/state.h5";
   const std::string pipe = directory / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(error_of_read(pipe), pipe + ": it is a pipe, not a regular file");
   EXPECT_EQ(error_of_read("/dev/zero"), "/dev/zero: it is a device, not a regular file");
+}
+
+// The cache of Hugging Face consists of links, and users link the checkpoint that they work with.
+TEST(WrongFileTest, SymbolicLinksToFilesAreRead) {
+  const TemporaryFolder directory;
+  const std::string good = write(directory / "ckpt", 1, sample(1)) + "/state.h5";
   const std::string link = directory / "link";
-  ASSERT_EQ(::symlink(good.c_str(), link.c_str()), 0);
-  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link; give the file that it points to");
+  const auto relink = [&link](const std::string& target) {
+    std::filesystem::remove(link);
+    std::filesystem::create_symlink(target, link);
+  };
+  relink(good);
+  EXPECT_TRUE(same(sample(1), read(link)));
+  std::filesystem::create_symlink("link", directory / "second");
+  EXPECT_TRUE(same(sample(1), read(directory / "second")));
+  relink("gone");
+  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link to 'gone', which leads to no file");
+  relink("link");
+  EXPECT_EQ(error_of_read(link), link + ": it is a symbolic link to 'link', which leads to no file");
+  relink("/dev/zero");
+  EXPECT_EQ(error_of_read(link),
+            link + ": it is a symbolic link to '/dev/zero', which is a device, not a regular file");
 }
 
 TEST(WrongFileTest, MissingPathsAndFolders) {
