@@ -110,7 +110,7 @@ class PyTorchReader {
     } else if (key.kind == Kind::integer) {
       const std::string number = std::to_string(key.integer);
       if (!texts.contains(number)) return number;
-      reason = "with the number " + number + " as its key, beside the same text";
+      reason = "with the number " + number + " as its key, which is also a text";
     } else {
       reason = "with a key that is neither a text nor an integer";
     }
@@ -326,7 +326,7 @@ class LegacyStorages : public Storages {
     for (const std::uint32_t item : list.items) {
       const auto found = by_key.find(keys.values[item].text);
       if (found == by_key.end())
-        source.refuse("its list of storages has one that no tensor uses, or whose type is not supported");
+        source.refuse("its list of storages has one that no tensor uses, or one of an unsupported type");
       const PickleValue& storage = *found->second;
       const auto bytes = static_cast<std::uint64_t>(storage.integer);
       const std::int64_t count = load<std::int64_t>(source.read(begin, kCountBytes).bytes, 0);

@@ -33,17 +33,15 @@ Renames parse_renames(const std::vector<std::string>& texts, const std::string& 
 }
 
 std::string new_name(const std::string& name, const Renames& renames) {
+  std::string result = name;
   for (const auto& [from, to] : renames) {
     if (from.starts_with(kPattern)) {
-      const std::regex pattern = pattern_in(from);
-      if (std::regex_search(name, pattern)) {
-        return std::regex_replace(name, pattern, to, std::regex_constants::format_first_only);
-      }
-    } else if (name.starts_with(from)) {
-      return to + name.substr(from.size());
+      result = std::regex_replace(result, pattern_in(from), to);
+    } else if (result.starts_with(from)) {
+      result = to + result.substr(from.size());
     }
   }
-  return name;
+  return result;
 }
 
 }  // namespace lockstep

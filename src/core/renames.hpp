@@ -8,15 +8,15 @@
 namespace lockstep {
 
 /// Rules that rename parameters, from texts FROM=TO: a name with the prefix FROM gets the prefix TO. With "re:" before
-/// FROM, it is a regular expression (ECMAScript), and its first match is replaced by TO, in which $1 is a group. The
-/// first matching rule of a list is used.
+/// FROM, it is a regular expression (ECMAScript), and every match is replaced by TO, in which $1 is a group. The rules
+/// of a list apply one after another, each to the name that the one before it made.
 using Renames = std::vector<std::pair<std::string, std::string>>;
 
 /// @param place  start of messages
 /// @throws ConfigError  a text does not have the form FROM=TO, or is not a regular expression
 Renames parse_renames(const std::vector<std::string>& texts, const std::string& place);
 
-/// The name after the first matching rule; the same name without one.
+/// The name after all rules.
 std::string new_name(const std::string& name, const Renames& renames);
 
 }  // namespace lockstep

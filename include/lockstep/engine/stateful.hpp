@@ -18,7 +18,7 @@
 // checkpoints/FORMAT.md lists every path.
 namespace lockstep::engine {
 
-/// Rules FROM, TO that rename stored names, see core/renames.hpp; the first matching rule is used.
+/// Rules FROM, TO that rename stored names, see core/renames.hpp; they apply one after another.
 using Renames = std::vector<std::pair<std::string, std::string>>;
 
 /// Differences that are allowed between a checkpoint and the run that resumes from it. By default none.

@@ -167,7 +167,7 @@ KeySpecs distill_keys() {
                    {"auto", "torchvision", "timm"}),
       keys::texts("distill.rename", "",
                   "FROM=TO: replace the prefix FROM by TO in the parameter names of distill.from. re:FROM=TO "
-                  "replaces the first match of a regular expression; $1 in TO is a group")};
+                  "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after another")};
 }
 
 bool has_teacher(const Sections& sections) {

@@ -105,11 +105,18 @@ Source read_source_of(const InitSettings& settings, const LiveTensors& live, con
     NameRules rules{
         .renames = settings.renames, .family = settings.family, .model = settings.model, .weights = settings.weights};
     source.archives.push_back(read_any(settings, file, reading, rules));
-    StoredTensors tensors = find_tensors(source.archives.back(), rules, is_known);
-    if (tensors.empty() && rules.weights == "average") {
-      throw ConfigError(settings.weights_cited_as + ": " + file + " contains no average of the weights");
+    FoundTensors found = find_tensors(source.archives.back(), rules, is_known);
+    if (found.tensors.empty() && rules.weights != "auto") {
+      throw ConfigError(settings.weights_cited_as + ": " + file +
+                        (rules.weights == "average" ? " contains no average of the weights"
+                                                    : " contains only an average of the weights"));
     }
-    for (auto& [name, tensor] : tensors) source.stored.insert_or_assign(name, std::move(tensor));
+    if (found.is_average) {
+      log::info(settings.section + ".from: reading the averaged weights of " + file + " (" +
+                (found.group.empty() ? "the whole file" : found.group.substr(1)) + "), see " + settings.section +
+                ".weights");
+    }
+    for (auto& [name, tensor] : found.tensors) source.stored.insert_or_assign(name, std::move(tensor));
   }
   source.differences = differences_of(source.stored, live, anatomy, settings);
   const bool is_nothing_known =
@@ -169,7 +176,7 @@ KeySpecs InitSettings::keys() {
       weights_key(
           "init.weights",
           "Weights to read if init.from contains trained ones and their average, as a checkpoint or a .pth file "
-          "with state_dict_ema or model_ema"),
+          "with state_dict_ema or model_ema, or of mmengine or Lightning"),
       keys::choice("init.head", "keep",
                    "Last layer of the model: keep = take it from the file, which must have the same number of classes; "
                    "reset = leave it at its own initial values",

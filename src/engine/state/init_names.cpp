@@ -7,6 +7,7 @@
 
 #include "checkpoints/interop/name_map.hpp"
 #include "engine/state/paths.hpp"
+#include "engine/state/weight_layout.hpp"
 
 namespace lockstep::engine {
 
@@ -16,27 +17,26 @@ using checkpoints::Archive;
 using IsKnown = std::function<bool(const std::string&)>;
 using Groups = std::map<std::string, StoredTensors>;
 
-/// Keys under which training scripts of Python store averaged weights.
-constexpr std::string_view kAverageGroups[] = {"/state_dict_ema", "/model_ema", "/ema_state_dict", "/ema"};
-/// Those of trained weights, in the order in which they are looked for.
+/// Keys of trained weights, in the order in which they are looked for.
 constexpr std::string_view kTrainedGroups[] = {"/state_dict", "/model", "/model_state_dict", "/network", "/params"};
-constexpr std::string_view kCounter = "n_averaged";  // of torch.optim.swa_utils.AveragedModel
-constexpr std::string_view kWrappers[] = {"module.", "_orig_mod."};
+/// Parts of names that wrappers of modules add: FSDP, FairScale, activation checkpointing, torch.compile, Fabric,
+/// Opacus.
+constexpr std::string_view kWrapperParts[] = {
+    "_fsdp_wrapped_module", "_fpw_module", "_checkpoint_wrapped_module", "_orig_mod", "_forward_module", "_module"};
+constexpr std::string_view kModulePart = "module";  // DistributedDataParallel, but also a usual name in models
+constexpr std::string_view kModulePrefix = "module.";
 constexpr std::string_view kModelPrefix = "model.";
 
-bool is_average(const std::string& group) {
-  return std::find(std::begin(kAverageGroups), std::end(kAverageGroups), group) != std::end(kAverageGroups);
-}
-
-Groups groups_of(const Archive& archive, const Renames& renames) {
+Groups groups_of(const Archive& archive, const WeightLayout& layout, const Renames& renames) {
   Groups groups;
   for (const std::string& path : archive.array_paths()) {
     const auto slash = path.rfind('/');
     std::string group = path.substr(0, slash);
+    const std::string stored = checkpoints::decode_name(path.substr(slash + 1));
+    if (layout.is_counter(group, stored)) continue;
     if (group == kBuffers) group = kParameters;  // of a checkpoint of ours both are wanted
-    const std::string name = new_name(checkpoints::decode_name(path.substr(slash + 1)), renames);
     const checkpoints::Array& array = archive.array(path);
-    if (name != kCounter) groups[group].emplace(name, StoredTensor{&array, array.shape});
+    groups[group].emplace(new_name(stored, renames), StoredTensor{&array, array.shape});
   }
   return groups;
 }
@@ -53,15 +53,33 @@ StoredTensors without(const StoredTensors& tensors, std::string_view prefix) {
   return shorter;
 }
 
-StoredTensors without_wrappers(StoredTensors tensors) {
-  for (bool is_wrapped = true; is_wrapped;) {
-    is_wrapped = false;
-    for (const std::string_view prefix : kWrappers) {
-      if (!all_have(tensors, prefix)) continue;
-      tensors = without(tensors, prefix);
-      is_wrapped = true;
-    }
+bool is_wrapper(std::string_view part) {
+  return std::find(std::begin(kWrapperParts), std::end(kWrapperParts), part) != std::end(kWrapperParts);
+}
+
+/// The name without these parts, anywhere but at its end.
+template <class IsRemoved>
+std::string without_parts(const std::string& name, const IsRemoved& is_removed) {
+  std::string shorter;
+  std::size_t begin = 0;
+  for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', begin)) {
+    const std::string part = name.substr(begin, dot - begin);
+    if (!is_removed(part)) shorter += part + ".";
+    begin = dot + 1;
   }
+  return shorter + name.substr(begin);
+}
+
+/// The same tensors if two of them would have one name.
+template <class IsRemoved>
+StoredTensors without_parts(const StoredTensors& tensors, const IsRemoved& is_removed) {
+  StoredTensors shorter;
+  for (const auto& [name, tensor] : tensors) shorter.emplace(without_parts(name, is_removed), tensor);
+  return shorter.size() == tensors.size() ? shorter : tensors;
+}
+
+StoredTensors without_modules(StoredTensors tensors) {
+  while (all_have(tensors, kModulePrefix)) tensors = without(tensors, kModulePrefix);
   return tensors;
 }
 
@@ -82,8 +100,9 @@ std::ptrdiff_t known_in(const StoredTensors& tensors, const IsKnown& is_known) {
 
 /// The names of a group as they are, without prefixes, and mapped.
 std::vector<StoredTensors> forms_of(const StoredTensors& tensors, const NameRules& rules) {
-  std::vector<StoredTensors> forms = {tensors, without_wrappers(tensors)};
-  if (all_have(forms.back(), kModelPrefix)) forms.push_back(without_wrappers(without(forms.back(), kModelPrefix)));
+  std::vector<StoredTensors> forms = {tensors, without_modules(without_parts(tensors, is_wrapper))};
+  if (all_have(forms.back(), kModelPrefix)) forms.push_back(without_modules(without(forms.back(), kModelPrefix)));
+  forms.push_back(without_parts(forms.back(), [](std::string_view part) { return part == kModulePart; }));
   const checkpoints::NameMap* const map =
       rules.family == "timm" ? nullptr : checkpoints::find_name_map("torchvision", rules.model);
   const std::size_t count = map == nullptr ? 0 : forms.size();
@@ -104,8 +123,8 @@ StoredTensors best_form(const StoredTensors& tensors, const NameRules& rules, co
 }
 
 /// A group with a lower number comes first among those with as many known names.
-std::size_t order_of(const std::string& group) {
-  if (is_average(group)) return 0;
+std::size_t order_of(const std::string& group, const WeightLayout& layout) {
+  if (layout.is_average(group)) return 0;
   const auto found = std::find(std::begin(kTrainedGroups), std::end(kTrainedGroups), group);
   return static_cast<std::size_t>(1 + (found - std::begin(kTrainedGroups)));
 }
@@ -113,9 +132,10 @@ std::size_t order_of(const std::string& group) {
 }  // namespace
 
 std::vector<StoredTensors> tensor_forms(const Archive& archive, const NameRules& rules) {
-  const Groups groups = groups_of(archive, rules.renames);
+  const WeightLayout layout(archive);
+  const Groups groups = groups_of(archive, layout, rules.renames);
   std::vector<std::pair<std::size_t, const StoredTensors*>> ordered;
-  for (const auto& [group, tensors] : groups) ordered.emplace_back(order_of(group), &tensors);
+  for (const auto& [group, tensors] : groups) ordered.emplace_back(order_of(group, layout), &tensors);
   std::stable_sort(ordered.begin(), ordered.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
   std::vector<StoredTensors> forms;
   for (const auto& [order, tensors] : ordered) {
@@ -124,22 +144,27 @@ std::vector<StoredTensors> tensor_forms(const Archive& archive, const NameRules&
   return forms;
 }
 
-StoredTensors find_tensors(const Archive& archive, const NameRules& rules, const IsKnown& is_known) {
-  StoredTensors best;
+FoundTensors find_tensors(const Archive& archive, const NameRules& rules, const IsKnown& is_known) {
+  const WeightLayout layout(archive);
+  FoundTensors best;
   std::ptrdiff_t max = -1;
+  std::ptrdiff_t max_of_others = 0;  // in the weights that are not wanted
   std::size_t best_order = 0;
-  for (const auto& [group, tensors] : groups_of(archive, rules.renames)) {
-    if (rules.weights == "trained" && is_average(group)) continue;
-    if (rules.weights == "average" && !is_average(group)) continue;
+  for (const auto& [group, tensors] : groups_of(archive, layout, rules.renames)) {
+    const bool is_average = layout.is_average(group);
     StoredTensors form = best_form(tensors, rules, is_known);
     const std::ptrdiff_t known = known_in(form, is_known);
-    const std::size_t order = order_of(group);
+    if (rules.weights != "auto" && is_average != (rules.weights == "average")) {
+      max_of_others = std::max(max_of_others, known);
+      continue;
+    }
+    const std::size_t order = order_of(group, layout);
     if (known < max || (known == max && order >= best_order)) continue;
-    best = std::move(form);
+    best = {.tensors = std::move(form), .group = group, .is_average = is_average};
     max = known;
     best_order = order;
   }
-  return best;
+  return max <= 0 && max_of_others > 0 ? FoundTensors() : best;
 }
 
 }  // namespace lockstep::engine

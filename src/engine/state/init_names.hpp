@@ -33,12 +33,19 @@ struct NameRules {
 /// wrappers, and by the map of `rules.model`. Groups are in the order in which they are looked for.
 std::vector<StoredTensors> tensor_forms(const checkpoints::Archive& archive, const NameRules& rules);
 
+/// What a file contains for a model.
+struct FoundTensors {
+  StoredTensors tensors = {};
+  std::string group = "";   ///< path of their group in the file
+  bool is_average = false;  ///< see WeightLayout
+};
+
 /// The tensors of the group of a file that has most of the model's names. Of several such groups, the averaged weights
-/// or those under the usual keys of training scripts come first. Prefixes that wrappers of Python add to every name are
+/// or those under the usual keys of training scripts come first. Parts that wrappers of Python add to names are
 /// removed, and the names of another library are mapped, if the result fits better.
 /// @param is_known  whether the model has a parameter or buffer of that name
-/// @return  empty if the average is requested but the file has none
-StoredTensors find_tensors(const checkpoints::Archive& archive, const NameRules& rules,
-                           const std::function<bool(const std::string&)>& is_known);
+/// @return  no tensors if `rules.weights` are requested but the file has none
+FoundTensors find_tensors(const checkpoints::Archive& archive, const NameRules& rules,
+                          const std::function<bool(const std::string&)>& is_known);
 
 }  // namespace lockstep::engine

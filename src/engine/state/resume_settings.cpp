@@ -75,7 +75,8 @@ KeySpecs ResumeSettings::keys() {
       keys::texts("resume.reset", "", "Parts of the state that are not restored: optim, sched, sampler, rng, ema"),
       keys::texts("resume.rename", "",
                   "FROM=TO: replace the prefix FROM by TO in the parameter names of the checkpoint. re:FROM=TO "
-                  "replaces the first match of a regular expression; $1 in TO is a group"),
+                  "replaces every match of a regular expression; $1 in TO is a group. Rules apply one after "
+                  "another"),
   };
 }
 

@@ -10,9 +10,11 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <functional>
 #include <sstream>
 
 #include "checkpoints/interop/foreign.hpp"
+#include "checkpoints/interop/python_value.hpp"
 #include "checkpoints/store/store.hpp"
 #include "engine/state/host_weights.hpp"
 #include "engine/state/run_state.hpp"
@@ -20,9 +22,12 @@
 #include "small_run.hpp"
 #include "support/folders.hpp"
 #include "support/program.hpp"
+#include "support/sentence.hpp"
 
 namespace lockstep::engine {
 namespace init_from_test {
+
+using checkpoints::PythonValue;
 
 const Settings kBase = {{"model.name", "mlp"}, {"model.hidden", "16"}, {"data.train_size", "100"}};
 
@@ -69,19 +74,56 @@ class InitFromTest : public ::testing::Test {
     checkpoints::write_foreign(path, *checkpoints::export_kind_of(path), arrays, {});
   }
 
-  /// Whether a run of seed 1 that begins from the file has the other model's parameters.
-  bool takes(const Settings& init) {
-    SmallRun run(world_, with(kBase, init));
-    EXPECT_FALSE(equals_other(run));
-    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
-    return equals_other(run);
+  /// A group of a file, with the parameters of the other model.
+  struct NestedGroup {
+    std::string path;                                              ///< keys with slashes; "" for the root
+    std::function<std::string(const std::string&)> new_name = {};  ///< none: only the version of mmengine
+    double added = 0;                                              ///< to each value
+    std::string counter = "";                                      ///< name of a further scalar
+  };
+
+  /// A file of PyTorch with nested maps. Collective.
+  void write_nested(const std::string& name, const std::vector<NestedGroup>& groups) {
+    world_.barrier();  // the file is no longer used
+    if (world_.is_root()) {
+      PythonValue::Map root;
+      for (const NestedGroup& group : groups) {
+        PythonValue::Map map = map_of(group);
+        const auto slash = group.path.find('/');
+        if (group.path.empty()) root = map;
+        if (slash != std::string::npos) map = {{{group.path.substr(slash + 1), {map}}}};
+        if (!group.path.empty()) root.items.push_back({group.path.substr(0, slash), {map}});
+      }
+      std::filesystem::remove(shared_ + "/" + name);
+      checkpoints::write_pytorch_value(shared_ + "/" + name, {root});
+    }
+    world_.barrier();
   }
 
-  bool equals_other(SmallRun& run) {
+  PythonValue::Map map_of(const NestedGroup& group) {
+    PythonValue::Map map;
+    if (!group.new_name) return {{{"mmengine_version", {std::string("0.10.4")}}}};
+    if (!group.counter.empty()) map.items.push_back({group.counter, {array_of(torch::tensor(9), "counter")}});
+    for (const auto& item : other_.strategy.model().model().named_parameters()) {
+      const at::Tensor changed = item.value().detach() + group.added;
+      map.items.push_back({group.new_name(item.key()), {array_of(changed, item.key())}});
+    }
+    return map;
+  }
+
+  /// Whether a run of seed 1 that begins from the file has the other model's parameters, plus a number.
+  bool takes(const Settings& init, double added = 0) {
+    SmallRun run(world_, with(kBase, init));
+    EXPECT_FALSE(equals_other(run, added));
+    EXPECT_TRUE(init_from(run.strategy, run.sections).empty());
+    return equals_other(run, added);
+  }
+
+  bool equals_other(SmallRun& run, double added = 0) {
     const auto mine = run.strategy.model().model().parameters();
     const auto others = other_.strategy.model().model().parameters();
     for (std::size_t i = 0; i < mine.size(); ++i) {
-      if (!at::equal(mine[i], others[i])) return false;
+      if (!at::equal(mine[i], others[i] + added)) return false;
     }
     return true;
   }
@@ -134,6 +176,72 @@ TEST_F(InitFromTest, PrefixesOfWrappersAreRemoved) {
   EXPECT_TRUE(takes({{"init.from", shared_ + "/wrapped.pt"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/lightning.safetensors"}}));
   EXPECT_TRUE(takes({{"init.from", shared_ + "/wrapped.pt," + shared_ + "/flat.pt"}}));
+}
+
+// Each kind of wrapper names its part of a model, wherever in the model it is.
+TEST_F(InitFromTest, PartsOfWrappersAreRemovedAnywhere) {
+  for (const char* const wrappers :
+       {"_fsdp_wrapped_module.", "hidden0._fsdp_wrapped_module._checkpoint_wrapped_module.", "hidden0._orig_mod.",
+        "module.hidden0.module.", "_orig_mod.module.", "module._orig_mod.",
+        "model._forward_module.hidden0._fpw_module."}) {
+    SCOPED_TRACE(wrappers);
+    const std::string text = wrappers;
+    const auto layer = text.find("hidden0.");
+    write_nested("anywhere.pt", {{"", [&](const std::string& name) {
+                                    if (layer == std::string::npos) return text + name;
+                                    const bool is_inside = name.starts_with("hidden0.");
+                                    return is_inside ? text + name.substr(8) : text.substr(0, layer) + name;
+                                  }}});
+    EXPECT_TRUE(takes({{"init.from", shared_ + "/anywhere.pt"}}));
+  }
+  write_nested("unknown.pt", {{"", [](const std::string& name) { return "_wrap._wrap._other." + name; }}});
+  EXPECT_NE(error_of({{"init.from", shared_ + "/unknown.pt"}}), "");
+  EXPECT_TRUE(
+      takes({{"init.from", shared_ + "/unknown.pt"}, {"init.rename", "re:_wrap\\.="}, {"init.rename", "_other.="}}));
+}
+
+// Every layout states the average (the values of the other model) and the trained weights (the same, plus 1).
+TEST_F(InitFromTest, AveragedAndTrainedWeightsOfEveryLayout) {
+  const auto plain = [](const std::string& name) { return name; };
+  const auto module = [](const std::string& name) { return "module." + name; };
+  using Groups = std::vector<NestedGroup>;
+  const std::pair<std::string, Groups> layouts[] = {
+      {"timm", {{"state_dict_ema", plain}, {"state_dict", plain, 1}}},
+      {"DeiT, MAE", {{"model_ema", plain}, {"model", plain, 1}}},
+      {"torchvision", {{"model_ema", module, 0, "n_averaged"}, {"model", plain, 1}}},
+      {"torch.optim.swa_utils", {{"swa", module, 0, "n_averaged"}, {"network", plain, 1}}},
+      {"AveragedModel under another key", {{"other", module, 0, "n_averaged"}, {"model", plain, 1}}},
+      {"RT-DETR", {{"ema/module", plain}, {"model", plain, 1}}},
+      {"BasicSR", {{"params_ema", plain}, {"params", plain, 1}}},
+      {"ema_state_dict of other programs", {{"ema_state_dict", plain}, {"state_dict", plain, 1}}},
+      {"mmengine", {{"state_dict", plain}, {"ema_state_dict", module, 1, "steps"}}},
+      {"mmengine's version", {{"state_dict", plain}, {"ema_state_dict", module, 1}, {"meta", {}}}},
+      {"Lightning", {{"state_dict", plain}, {"current_model_state", plain, 1}}},
+  };
+  for (const auto& [name, groups] : layouts) {
+    SCOPED_TRACE(name);
+    write_nested("layout.pt", groups);
+    const std::string file = shared_ + "/layout.pt";
+    EXPECT_TRUE(takes({{"init.from", file}}));
+    EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "average"}}));
+    EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "trained"}}, 1));
+  }
+}
+
+TEST_F(InitFromTest, WeightsThatAFileLacksAreRefused) {
+  const auto module = [](const std::string& name) { return "module." + name; };
+  const std::string file = shared_ + "/one.pt";
+  const auto sentence_of = [&](const std::string& weights) {
+    SmallRun run(world_, with(kBase, {{"init.from", file}, {"init.weights", weights}}));
+    return testing::sentence_of<ConfigError>([&] { init_from(run.strategy, run.sections); });
+  };
+  write_nested("one.pt", {{"", module, 0, "n_averaged"}});  // AveragedModel.state_dict() by itself
+  EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "average"}}));
+  EXPECT_NE(sentence_of("trained").find(file + " contains only an average of the weights"), std::string::npos);
+  write_nested("one.pt",
+               {{"state_dict", module}, {"ema_of_losses", [](const std::string& name) { return "x" + name; }}});
+  EXPECT_TRUE(takes({{"init.from", file}, {"init.weights", "trained"}}));
+  EXPECT_NE(sentence_of("average").find(file + " contains no average of the weights"), std::string::npos);
 }
 
 TEST_F(InitFromTest, OtherNamesAreListed) {

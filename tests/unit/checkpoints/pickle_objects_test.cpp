@@ -121,7 +121,7 @@ TEST_F(PickleObjectsTest, ANumberBesideTheSameTextIsLeftOut) {
   for (const std::string& entries : {"K\x19K\x01" + key("25") + "K\x02", key("25") + "K\x02K\x19K\x01"}) {
     const Archive archive = read(key("extra") + "}(" + entries + "u");
     EXPECT_EQ(archive.integer("/extra", "25"), 2);
-    EXPECT_EQ(left_out_, Strings({"an entry with the number 25 as its key, beside the same text (in 'extra')"}));
+    EXPECT_EQ(left_out_, Strings({"an entry with the number 25 as its key, which is also a text (in 'extra')"}));
   }
   EXPECT_EQ(read(key("extra") + "}K\x19K\x01s").integer("/extra", "25"), 1);
   EXPECT_NE(error_of_file(key("w") + "K\x01" + key("w") + "K\x02").find("the name is used twice"), std::string::npos);

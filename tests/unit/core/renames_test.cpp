@@ -21,12 +21,21 @@ TEST(RenamesTest, ReplacePrefixes) {
   EXPECT_EQ(new_name("a.module.b", renames), "a.module.b");
 }
 
-TEST(RenamesTest, ReplaceTheFirstMatchOfAPattern) {
+TEST(RenamesTest, ReplaceEveryMatchOfAPattern) {
   const Renames renames = parse_renames({R"(re:^layers\.([0-9]+)\.=blocks.$1.)", "re:norm=ln", "layers=x"}, "");
   EXPECT_EQ(new_name("layers.12.attention.weight", renames), "blocks.12.attention.weight");
-  EXPECT_EQ(new_name("norm1.norm", renames), "ln1.norm");
+  EXPECT_EQ(new_name("norm1.norm", renames), "ln1.ln");
   EXPECT_EQ(new_name("layers.a.bias", renames), "x.a.bias");  // only the last rule matches
   EXPECT_EQ(new_name("head.bias", renames), "head.bias");
+}
+
+TEST(RenamesTest, ApplyOneAfterAnother) {
+  const Renames wrappers = parse_renames({R"(re:_fsdp_wrapped_module\.=)", R"(re:_checkpoint_wrapped_module\.=)"}, "");
+  EXPECT_EQ(
+      new_name("_fsdp_wrapped_module.layer1._fsdp_wrapped_module.0._checkpoint_wrapped_module.conv1.weight", wrappers),
+      "layer1.0.conv1.weight");
+  EXPECT_EQ(new_name("module.fc.bias", parse_renames({"module.=", "fc=head", "head=classifier"}, "")),
+            "classifier.bias");
 }
 
 TEST(RenamesTest, WrongRulesAreRejected) {
