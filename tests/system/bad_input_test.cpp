@@ -241,7 +241,8 @@ TEST_P(BadInputTest, BackendThatCannotServe) {
 TEST_P(BadInputTest, TasksThatMpiDoesNotSee) {
   if (GetParam() > 1) GTEST_SKIP() << "mpirun joins them";
   const Outcome outcome = testing::run_shell(
-      "env -u OMPI_COMM_WORLD_LOCAL_SIZE SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_ID=0 SLURM_JOB_ID=1 " +
+      "env -u OMPI_COMM_WORLD_LOCAL_SIZE SLURM_NTASKS=2 SLURM_PROCID=0 SLURM_LOCALID=0 SLURM_STEP_ID=0 "
+      "SLURM_JOB_ID=1 " +
       testing::trainer_program() + " " + run_dir());
   EXPECT_EQ(outcome.exit_code, kConfiguration) << outcome.output;
   EXPECT_NE(outcome.output.find("srun --mpi=pmix"), std::string::npos) << outcome.output;

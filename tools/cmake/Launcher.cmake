@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# LOCKSTEP_MPIRUN and LOCKSTEP_MPIRUN_FLAGS: where Makefile.inc says auto, the launcher of the MPI that was found, and the
-# flags with which it starts more ranks than there are processors.
+# LOCKSTEP_MPIRUN and LOCKSTEP_MPIRUN_FLAGS: where Makefile.inc says auto, the launcher of the MPI that was found, and
+# the flags with which it starts more ranks than there are processors.
 if(LOCKSTEP_MPIRUN STREQUAL "auto")
   string(REPLACE mpiexec mpirun LOCKSTEP_MPIRUN ${MPIEXEC_EXECUTABLE})
   if(NOT EXISTS ${LOCKSTEP_MPIRUN})
