@@ -116,7 +116,10 @@ Splits open(const Section& data, const std::vector<Source>& sources, const OpenO
   Splits splits = has_pipeline(data, source)
                       ? with_pipelines(open_images(data, sources), data, options, source.normalise, statistics)
                       : source.open(data);
-  if (!options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train);
+  if (!splits.train && !splits.val && !splits.test) {
+    throw ConfigError(data.cite("name") + ": the source '" + source.name + "' returned no data set; set a split");
+  }
+  if (splits.train && !options.is_evaluation && !is_unlabelled(data)) require_two_classes(*splits.train);
   for (auto* dataset : {&splits.train, &splits.val, &splits.test}) *dataset = with_roles(*dataset, roles);
   return splits;
 }

@@ -56,6 +56,8 @@ Meter make_meter(const std::string& text, std::int64_t classes, const std::strin
   try {
     const std::int64_t own = options.integer("classes");
     Meter meter = row.make(options, own > 0 ? own : classes);
+    const bool is_complete = meter.words > 0 ? meter.add && meter.read : bool(meter.read_all);
+    if (!is_complete) throw ConfigError("the meter has no functions; set add and read, or read_all");
     meter.reads.output = options.text("output");
     meter.reads.target = options.text("target");
     const std::string& prefix = options.text("prefix");

@@ -189,13 +189,12 @@ class ConvNext : public Model {
   std::shared_ptr<ConvNextHead> head_;
 };
 
-/// The sizes of `model.name`, unless keys replace them.
-ConvNextOptions convnext_options(const Section& model) {
+/// The sizes of the model `name`, unless keys replace them.
+ConvNextOptions convnext_options(const std::string& name, const Section& model) {
   ConvNextOptions options{.depths = model.integers("depths"),
                           .widths = model.integers("widths"),
                           .drop_path = std::max(0.0, model.real("drop_path"))};
   for (const ConvNextPreset& preset : convnext_presets()) {
-    const std::string& name = model.text("name");
     if (name != preset.name && !(name == "convnext" && &preset == &convnext_presets().front())) continue;
     if (options.depths.empty()) options.depths = preset.depths;
     if (options.widths.empty()) options.widths = preset.widths;
@@ -210,10 +209,9 @@ ConvNextOptions convnext_options(const Section& model) {
 
 }  // namespace
 
-std::shared_ptr<Model> make_convnext(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
+std::shared_ptr<Model> make_convnext(const std::string& name, const Section& model, const Task& task) {
   require_images(name.c_str(), task, 3);
-  const ConvNextOptions options = convnext_options(model);
+  const ConvNextOptions options = convnext_options(name, model);
   const std::int64_t smallest = kConvNextPatch << (options.depths.size() - 1);
   if (std::min(task.sample_shape[1], task.sample_shape[2]) < smallest) {
     throw ConfigError("model.name: " + name + " needs images of at least " + std::to_string(smallest) + " x " +

@@ -137,8 +137,7 @@ FeatureNetParts mobilenet_v3(const Section& model, const Task& task, std::span<c
 
 }  // namespace
 
-std::shared_ptr<Model> make_mobilenet(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
+std::shared_ptr<Model> make_mobilenet(const std::string& name, const Section& model, const Task& task) {
   require_feature_net_images(name, task);
   if (name == "mobilenet_v2") return std::make_shared<FeatureNet>(mobilenet_v2(model, task));
   const bool is_small = name == "mobilenet_v3_small";

@@ -278,8 +278,7 @@ ResNetOptions resnet_options(const Section& model, std::string_view name, std::i
   return options;
 }
 
-std::shared_ptr<Model> make_resnet(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
+std::shared_ptr<Model> make_resnet(const std::string& name, const Section& model, const Task& task) {
   require_images(name.c_str(), task, 3);
   const ResNetOptions options = resnet_options(model, name, task.sample_shape[0]);
   const std::int64_t side = std::min(task.sample_shape[1], task.sample_shape[2]);

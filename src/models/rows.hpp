@@ -12,14 +12,16 @@ namespace lockstep::models {
 std::shared_ptr<Model> make_mlp(const Section& model, const Task& task);
 std::shared_ptr<Model> make_cnn(const Section& model, const Task& task);
 std::shared_ptr<Model> make_gpt(const Section& model, const Task& task);
-std::shared_ptr<Model> make_convnext(const Section& model, const Task& task);
-std::shared_ptr<Model> make_mobilenet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_efficientnet(const Section& model, const Task& task);
-std::shared_ptr<Model> make_unet_resnet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_unet(const Section& model, const Task& task);
 std::shared_ptr<Model> make_torchscript(const Section& model, const Task& task);
-std::shared_ptr<Model> make_resnet(const Section& model, const Task& task);
-std::shared_ptr<Model> make_vit(const Section& model, const Task& task);
+
+// Each creates the model of published sizes that `preset` names, such as "resnet50", whatever `model.name` is.
+std::shared_ptr<Model> make_convnext(const std::string& preset, const Section& model, const Task& task);
+std::shared_ptr<Model> make_mobilenet(const std::string& preset, const Section& model, const Task& task);
+std::shared_ptr<Model> make_unet_resnet(const std::string& preset, const Section& model, const Task& task);
+std::shared_ptr<Model> make_resnet(const std::string& preset, const Section& model, const Task& task);
+std::shared_ptr<Model> make_vit(const std::string& preset, const Section& model, const Task& task);
 
 /// "vit", then the names of models with sizes of their own.
 std::vector<std::string> vit_names();

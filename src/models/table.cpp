@@ -176,23 +176,31 @@ KeySpecs vit_keys() {
       keys::boolean("model.pre_norm", "false", "Normalize the tokens before the first block (vit)")};
 }
 
+using PresetMake = std::shared_ptr<Model> (*)(const std::string& preset, const Section& model, const Task& task);
+
+/// The function of a row for one preset. The row works under any name.
+auto preset(const std::string& name, PresetMake make) {
+  return [name, make](const Section& model, const Task& task) { return make(name, model, task); };
+}
+
 /// The rows, followed by one for each name of a ResNet and of a ViT.
 std::vector<ModelRow> with_presets(std::vector<ModelRow> rows) {
   for (const char* name : {"resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "resnext50_32x4d",
                            "resnext101_32x8d", "resnext101_64x4d", "wide_resnet50_2", "wide_resnet101_2"}) {
-    rows.push_back({name, "Residual network, named as in torchvision", resnet_keys(), make_resnet});
+    rows.push_back({name, "Residual network, named as in torchvision", resnet_keys(), preset(name, make_resnet)});
   }
   for (const char* name : {"unet_resnet18", "unet_resnet34", "unet_resnet50"}) {
     rows.push_back({name, "U-Net with a ResNet as its encoder, named as in segmentation_models_pytorch",
-                    unet_resnet_keys(), make_unet_resnet});
+                    unet_resnet_keys(), preset(name, make_unet_resnet)});
   }
   for (const char* name : {"mobilenet_v2", "mobilenet_v3_small", "mobilenet_v3_large"}) {
-    rows.push_back({name, "Small network for mobile devices, named as in torchvision", mobile_keys(), make_mobilenet});
+    rows.push_back({name, "Small network for mobile devices, named as in torchvision", mobile_keys(),
+                    preset(name, make_mobilenet)});
   }
   rows.push_back(
       {"efficientnet_b0", "EfficientNet-B0, named as in torchvision", efficientnet_keys(), make_efficientnet});
   for (const std::string& name : vit_names()) {
-    rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), make_vit});
+    rows.push_back({name, "Vision transformer, named as in timm and torchvision", vit_keys(), preset(name, make_vit)});
   }
   return rows;
 }
@@ -224,11 +232,15 @@ const std::vector<ModelRow>& builtin_models() {
         size_key("model.features", "128", "Embedding dimension (gpt)"),
         keys::boolean("model.bias", "false", "Use biases in linear and norm layers (gpt)"), dropout_key()},
        make_gpt},
-      {"convnext", "ConvNeXt of any size", convnext_keys(), make_convnext},
-      {"convnext_tiny", "ConvNeXt with 28.6 million parameters", convnext_keys(), make_convnext},
-      {"convnext_small", "ConvNeXt with 50.2 million parameters", convnext_keys(), make_convnext},
-      {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(), make_convnext},
-      {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(), make_convnext},
+      {"convnext", "ConvNeXt of any size", convnext_keys(), preset("convnext", make_convnext)},
+      {"convnext_tiny", "ConvNeXt with 28.6 million parameters", convnext_keys(),
+       preset("convnext_tiny", make_convnext)},
+      {"convnext_small", "ConvNeXt with 50.2 million parameters", convnext_keys(),
+       preset("convnext_small", make_convnext)},
+      {"convnext_base", "ConvNeXt with 88.6 million parameters", convnext_keys(),
+       preset("convnext_base", make_convnext)},
+      {"convnext_large", "ConvNeXt with 197.8 million parameters", convnext_keys(),
+       preset("convnext_large", make_convnext)},
       {"unet", "U-Net for masks of classes and for fields of real numbers", unet_keys(), make_unet},
       {"torchscript",
        "Module that torch.jit.script saved in Python. The archive contains code, which is executed",
@@ -248,6 +260,7 @@ std::shared_ptr<Model> build(const Section& model, const Task& task, std::uint64
   const ModelRow& row = find_row(rows, settings.name, model.cite("name"));
   seed_generators(seed, random::Stream::initialization, 0);
   std::shared_ptr<Model> built = row.make(model, task);
+  if (built == nullptr) throw ConfigError(model.cite("name") + ": the function `make` of the model returned nothing");
   convert(*built, dtype);
   built->set_task_kind(task.kind);
   if (settings.preprocess == "image") built->set_input_change(image_preprocessor(model));

@@ -167,8 +167,7 @@ class UnetResNet : public Model {
 
 }  // namespace
 
-std::shared_ptr<Model> make_unet_resnet(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
+std::shared_ptr<Model> make_unet_resnet(const std::string& name, const Section& model, const Task& task) {
   require_images(name.c_str(), task, 3);
   require_head(model, task);
   require_fields(name, task);

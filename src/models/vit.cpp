@@ -371,8 +371,7 @@ std::vector<std::string> vit_names() {
   return names;
 }
 
-std::shared_ptr<Model> make_vit(const Section& model, const Task& task) {
-  const std::string& name = model.text("name");
+std::shared_ptr<Model> make_vit(const std::string& name, const Section& model, const Task& task) {
   require_images(name.c_str(), task, 3);
   const auto* const preset =
       std::find_if(std::begin(kVits), std::end(kVits), [&name](const VitPreset& row) { return row.name == name; });

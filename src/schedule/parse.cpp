@@ -94,6 +94,7 @@ Window window_of(const InnerSettings& settings, const Window& whole) {
 Shape shape_of(const Written& written, const InnerSettings& settings, const Window& window) {
   if (written.curve.make == nullptr) throw ConfigError(written.curve.name + " cannot be a part of another curve");
   Shape shape = written.curve.make(written.options, window);
+  if (!shape) throw ConfigError(written.curve.name + ": its function `make` returned nothing");
   if (!settings.base) return shape;
   return [shape = std::move(shape), base = *settings.base, begin = window.begin](double at, double value) {
     return at < begin ? value : shape(at, base);
@@ -180,6 +181,7 @@ Schedule::Rule parse_rule(const std::string& text, const RunLength& length, cons
     }
     if (written.curve.make_feedback != nullptr) {
       rule.feedback = written.curve.make_feedback(written.options, window);
+      if (!rule.feedback) throw ConfigError("its function `make_feedback` returned nothing");
     } else {
       rule.shape = shape_of(written, settings.inner, window);
     }
@@ -200,6 +202,11 @@ Shape parse_inner(const std::string& rule, const Window& window) {
   } catch (const ConfigError& error) {
     throw ConfigError(place + ": " + error.what());
   }
+}
+
+const KeySpecs& common_curve_keys() {
+  static const KeySpecs keys = RuleSettings::keys();
+  return keys;
 }
 
 const std::vector<Curve>& builtin_curves() {

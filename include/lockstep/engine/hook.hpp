@@ -193,6 +193,9 @@ struct HookRow {
 /// empty_cache, run_time.
 const std::vector<HookRow>& builtin_hooks();
 
+/// The option that every hook has, without its default, which is the priority of the row.
+KeySpec common_hook_key();
+
 /// Creates the hooks of `train.hooks` ("early_stopping,metric=val/accuracy,patience=3"), in order, with the priority of
 /// their rows or of the option `priority` ("low", or 0 to 100).
 /// @throws ConfigError  a name or option is unknown (the message states similar names), or a row rejects a value

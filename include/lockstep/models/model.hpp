@@ -196,7 +196,7 @@ struct ModelRow {
   std::string help;
   KeySpecs keys;  ///< keys of section `model`
   /// @throws ConfigError  the options contradict each other or the task
-  std::shared_ptr<Model> (*make)(const Section& model, const Task& task);
+  std::function<std::shared_ptr<Model>(const Section& model, const Task& task)> make;
 };
 
 /// mlp, cnn, gpt, resnet18.

@@ -59,6 +59,9 @@ struct Curve {
 /// cosine_restart, composite, plateau.
 const std::vector<Curve>& builtin_curves();
 
+/// The options that every rule has.
+const KeySpecs& common_curve_keys();
+
 /// The length of a run. 0 = unknown; rules that need the value are then rejected.
 struct RunLength {
   std::int64_t total_steps = 0;       ///< optimizer steps of the whole run

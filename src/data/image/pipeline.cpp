@@ -173,7 +173,9 @@ Pipeline::Pipeline(const PipelineOptions& options, const std::vector<TransformRo
   for (const ParsedLine& line : parsed) {
     try {
       const TransformContext context = context_of(parsed, line, options);
-      lines_.push_back({line.row->name, line.row->is_random, line.row->make(line.options, context)});
+      std::unique_ptr<Transform> transform = line.row->make(line.options, context);
+      if (transform == nullptr) throw ConfigError("its function `make` returned nothing");
+      lines_.push_back({line.row->name, line.row->is_random, std::move(transform)});
     } catch (const ConfigError& error) {
       throw ConfigError(line.place + ": " + error.what());
     }

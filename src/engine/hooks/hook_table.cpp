@@ -36,9 +36,7 @@ constexpr double kMaxReal = 1e300;
 KeySpec priority_key(const HookRow& row) {
   const auto band =
       std::find_if(bands().begin(), bands().end(), [&row](const Band& of) { return of.priority == row.priority; });
-  KeySpec key = keys::text("priority", "",
-                           "Priority of the hook: highest, very_high, high, above_normal, normal, below_normal, low, "
-                           "very_low, lowest, or 0 to 100");
+  KeySpec key = common_hook_key();
   key.default_value = band == bands().end() ? std::to_string(static_cast<int>(row.priority)) : band->name;
   return key;
 }
@@ -52,13 +50,21 @@ std::pair<Priority, std::unique_ptr<Hook>> make_hook(const std::vector<std::stri
   const std::string in_row = place + ": " + row.name;
   const Priority priority = priority_of(options.text("priority"), in_row);
   try {
-    return {priority, row.make(options, context)};
+    std::unique_ptr<Hook> hook = row.make(options, context);
+    if (hook == nullptr) throw ConfigError("its function `make` returned nothing");
+    return {priority, std::move(hook)};
   } catch (const ConfigError& error) {
     throw ConfigError(in_row + ": " + error.what());
   }
 }
 
 }  // namespace
+
+KeySpec common_hook_key() {
+  return keys::text("priority", "",
+                    "Priority of the hook: highest, very_high, high, above_normal, normal, below_normal, low, "
+                    "very_low, lowest, or 0 to 100");
+}
 
 const std::vector<HookRow>& builtin_hooks() {
   static const std::vector<HookRow> rows = {

@@ -12,6 +12,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -272,6 +273,15 @@ metrics::Meters make_meters(const MeterNames& names, const Task& task, const std
   for (const std::string& text : names.value) {
     meters.push_back(metrics::make_meter(text, task.classes, names.cite, rows));
     require_fit(text, task, names.cite);
+  }
+  // Lockstep's own values in the records "eval" and "epoch".
+  static const std::set<std::string> reserved = {"loss", "accuracy", "count", "samples"};
+  for (const metrics::Meter& meter : meters) {
+    for (const metrics::Result& result : meter.results) {
+      if (!reserved.contains(result.name)) continue;
+      throw ConfigError(names.cite + ": a meter computes a value named '" + result.name +
+                        "', which is the name of a value of Lockstep; rename it, or set the option prefix");
+    }
   }
   try {
     return metrics::Meters(std::move(meters));

@@ -36,7 +36,11 @@ DdpOptions DdpOptions::from(const Section& ddp, const mpi::Collectives& collecti
   options.reports_times = ddp.boolean("report");
   if (ddp.text("comm_hook") != "none") {
     const CommHookRow& row = find_row(comm_hooks, ddp.text("comm_hook"), ddp.cite("comm_hook"));
-    options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) { return make(ddp, all); };
+    options.comm_hook = [make = row.make, ddp](mpi::Collectives& all) {
+      ChosenHook chosen = make(ddp, all);
+      if (!chosen.hook) throw ConfigError(ddp.cite("comm_hook") + ": its function `make` returned no hook");
+      return chosen;
+    };
   }
   const std::string& choice = ddp.text("shared_parameters");
   // The same on every rank, though some may be alone on their hosts.
