@@ -11,6 +11,7 @@
 
 #include "core/message.hpp"
 #include "core/out_of_memory.hpp"
+#include "engine/setup/check_registry.hpp"
 #include "mpi/process_memory.hpp"
 #include "trainer/commands.hpp"
 #include "trainer/model_from.hpp"
@@ -33,9 +34,12 @@ void tune_allocator() {
   mallopt(M_ARENA_MAX, 2);
 }
 
-KeySpecs trainer_keys(const engine::Registry& registry) {
-  KeySpecs keys = engine::all_keys(registry);
+KeySpecs trainer_keys(const mpi::Communicator& world, const engine::Registry& registry) {
   const KeySpecs predict = PredictSettings::keys();
+  if (&registry != &engine::builtin_registry()) {
+    world.all_or_throw([&] { engine::check_registry(registry, predict); });
+  }
+  KeySpecs keys = engine::all_keys(registry);
   keys.insert(keys.end(), predict.begin(), predict.end());
   return keys;
 }
@@ -107,7 +111,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
       log::warning(remark);
     }
     try {
-      code = dispatch({world, arguments, registry, trainer_keys(registry)});
+      code = dispatch({world, arguments, registry, trainer_keys(world, registry)});
     } catch (const Error& failure) {
       code = report_failure(failure, world);
     } catch (const std::exception& failure) {

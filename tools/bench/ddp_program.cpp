@@ -69,18 +69,20 @@ class Noise : public data::Dataset {
 
 data::Source noise_source() {
   const auto count = [](const char* name, const char* help) { return keys::integer(name, "1", help, 1, 1 << 20); };
-  return {
-      .name = "noise",
-      .help = "normally distributed samples with random classes",
-      .keys = {keys::integers("data.shape", std::to_string(bench::kMlpWidth), "noise: shape of a sample", 1, 1 << 20),
-               count("data.share", "noise: samples per rank and step"), count("data.ranks", "noise: ranks")},
-      .open = [](const Section& data) {
-        const auto samples = [&data](std::int64_t steps) {
-          return std::make_shared<Noise>(data.integers("shape"), data.integer("share"), data.integer("ranks"), steps);
-        };
-        // The trainer evaluates after an epoch: none ends among the timed steps.
-        return data::Splits{.train = samples(kStepsOfEpoch), .val = samples(1)};
-      }};
+  return {.name = "noise",
+          .help = "normally distributed samples with random classes",
+          .keys = {keys::integers("data.noise_shape", std::to_string(bench::kMlpWidth), "noise: shape of a sample", 1,
+                                  1 << 20),
+                   count("data.noise_share", "noise: samples per rank and step"),
+                   count("data.noise_ranks", "noise: ranks")},
+          .open = [](const Section& data) {
+            const auto samples = [&data](std::int64_t steps) {
+              return std::make_shared<Noise>(data.integers("noise_shape"), data.integer("noise_share"),
+                                             data.integer("noise_ranks"), steps);
+            };
+            // The trainer evaluates after an epoch: none ends among the timed steps.
+            return data::Splits{.train = samples(kStepsOfEpoch), .val = samples(1)};
+          }};
 }
 
 /// How many steps are timed. The same number follows untimed, since the peers do so before they tell their loss.

@@ -19,7 +19,7 @@ field() { sed -nE "s/.*\"$1\": \[?(-?[0-9][0-9.e+-]*).*/\1/p" <<<"$line"; }
 
 # timed_steps RANKS SHARE WARMUP TIMED ARGUMENT...: of bench_ddp, with SHARE samples a rank
 timed_steps() {
-  printf '%s\n' --data.name=noise --data.ranks="$1" --data.share="$2" --data.shuffle=false \
+  printf '%s\n' --data.name=noise --data.noise_ranks="$1" --data.noise_share="$2" --data.shuffle=false \
     --train.global_batch_size=$(($1 * $2)) --train.max_epochs=0 --train.max_steps=$(($3 + 2 * $4 + 1)) \
     --model.name=timed --model.warmup_steps="$3" --model.timed_steps="$4" "${@:5}"
 }

@@ -81,7 +81,6 @@ class EventStorage {
   void set_step(std::int64_t step) noexcept { step_ = step; }
   std::int64_t step() const noexcept { return step_; }
 
-  /// @throws ConfigError            the log of a run has a value of its own with this name, such as "step"
   /// @throws std::logic_error       the series has another value of is_smoothed; nothing is stored then
   /// @throws std::invalid_argument  count < 1
   void put(const std::string& name, double value, const ScalarOptions& options = {});

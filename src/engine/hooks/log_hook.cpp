@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
+#include <lockstep/core/error.hpp>
 #include <lockstep/engine/run_view.hpp>
 #include <lockstep/optim/optim_wrapper_dict.hpp>
 
@@ -41,6 +42,10 @@ class LogHook : public Hook {
     }
     if (report.evaluations) record.values.emplace_back("evaluations", *report.evaluations);
     for (const Scalar& scalar : run.events.updates_since(seen_, interval_)) {
+      if (record.number(scalar.name)) {
+        throw ConfigError("a hook or step of this program puts a value named '" + scalar.name +
+                          "', which is the name of a value of Lockstep's log; choose another name");
+      }
       record.values.emplace_back(scalar.name, scalar.value);
     }
     run.report(record);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include <lockstep/core/error.hpp>
 #include <lockstep/engine/event_storage.hpp>
 
 #include <algorithm>
-#include <set>
 #include <stdexcept>
 
 namespace lockstep::engine {
@@ -17,15 +15,6 @@ void keep(std::vector<Picture>& kept, Picture picture, std::size_t max) {
   kept.push_back(std::move(picture));
 }
 
-/// The values of a line of the log that Lockstep itself writes.
-void refuse_reserved(const std::string& name) {
-  static const std::set<std::string> reserved = {"step",      "epoch",      "samples",       "loss",       "lr",
-                                                 "grad_norm", "loss_scale", "skipped_steps", "evaluations"};
-  if (!reserved.contains(name)) return;
-  throw ConfigError("a hook or step of this program puts a value named '" + name +
-                    "', which is the name of a value of Lockstep's log; choose another name");
-}
-
 }  // namespace
 
 EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
@@ -36,7 +25,6 @@ EventStorage::Scope::Scope(EventStorage& storage, const std::string& name)
 
 void EventStorage::put(const std::string& name, double value, const ScalarOptions& options) {
   const std::string full = prefix_ + name;
-  refuse_reserved(full);
   const auto found = index_.find(full);
   const History::Entry entry{.value = value, .step = options.step.value_or(step_), .count = options.count};
   if (found == index_.end()) {

@@ -115,8 +115,9 @@ void check_key(const TableFacts& table, const Declaration& declared) {
                       (is_option ? " is an option, and its name must not contain a dot"
                                  : " must begin with '" + table.section + ".'"));
   }
-  const bool is_empty_list = key.type == KeyType::texts && key.default_value.empty();
-  const std::string fault = is_empty_list ? "" : fault_in(key, key.default_value);
+  const bool is_not_given =  // an option without a value, or an empty list
+      key.type == KeyType::texts ? key.default_value.empty() : is_option && key.default_value == "nan";
+  const std::string fault = is_not_given ? "" : fault_in(key, key.default_value);
   if (!fault.empty()) throw ConfigError("key '" + key.name + "' of " + declared.owner + ": the default " + fault);
 }
 

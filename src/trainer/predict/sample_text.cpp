@@ -8,6 +8,8 @@
 #include <torch/types.h>
 
 #include <limits>
+#include <set>
+#include <string>
 #include <utility>
 
 #include "batch/sample_values.hpp"
@@ -82,6 +84,16 @@ std::vector<std::pair<std::string, Json>> values_of(const batch::Batch& given, s
     if (values != nullptr) result.emplace_back(name, json_of((*values)[static_cast<std::size_t>(i)]));
   }
   return result;
+}
+
+/// The name of a value of the model or of the samples, which must not be that of a prediction.
+const std::string& unused(const std::string& name) {
+  static const std::set<std::string> reserved = {
+      "index",           "id",     "top",    "labels", "probabilities", "values", "mask", "counts",
+      "log_probability", "tokens", "target", "class",  "probability",   "value"};
+  if (!reserved.contains(name)) return name;
+  throw ConfigError("predict.out: the samples or the model have a value named '" + name +
+                    "', which is the name of a prediction of Lockstep; choose another name");
 }
 
 std::vector<std::int64_t> labels_over(std::span<const double> probabilities, double threshold) {
@@ -166,10 +178,10 @@ std::string SampleText::json_line(const BatchPredictions& predictions, const bat
     line["log_probability"] = rounded(predictions.log_probabilities[i].item<double>());
     line["tokens"] = predictions.token_counts[i].item<std::int64_t>();
   }
-  for (const auto& [name, tensor] : predictions.others.entries()) line[name] = json_of(tensor[i]);
-  for (auto& [name, value] : values_of(given, i)) line[name] = std::move(value);
-  const bool has_small_target = predictions.target.defined() && !predictions.masks.defined() &&
-                                !predictions.log_probabilities.defined() && !line.contains("target");
+  for (const auto& [name, tensor] : predictions.others.entries()) line[unused(name)] = json_of(tensor[i]);
+  for (auto& [name, value] : values_of(given, i)) line[unused(name)] = std::move(value);
+  const bool has_small_target =
+      predictions.target.defined() && !predictions.masks.defined() && !predictions.log_probabilities.defined();
   if (has_small_target) {
     const at::Tensor target = predictions.target[i];
     const bool is_missing = has_scores && target.dim() == 0 && target.item<double>() < 0;
@@ -236,9 +248,9 @@ std::vector<SampleText::Cell> SampleText::cells(const BatchPredictions& predicti
     cells.push_back({"log_probability", probability_text(predictions.log_probabilities[i].item<double>())});
     cells.push_back({"tokens", std::to_string(predictions.token_counts[i].item<std::int64_t>())});
   }
-  for (const auto& [name, tensor] : predictions.others.entries()) add_tensor(name, tensor[i]);
+  for (const auto& [name, tensor] : predictions.others.entries()) add_tensor(unused(name), tensor[i]);
   for (const auto& [name, value] : values_of(given, i)) {
-    cells.push_back({name, value.is_string() ? value.get<std::string>() : json_text(value)});
+    cells.push_back({unused(name), value.is_string() ? value.get<std::string>() : json_text(value)});
   }
   return cells;
 }
