@@ -11,11 +11,10 @@
 #include <type_traits>
 #include <vector>
 
+#include "core/at_level.hpp"
+#include "core/half_format.hpp"
 #include "mpi/call.hpp"
 #include "mpi/chunks.hpp"
-
-// Everything below `run` must be inlined into the function that names the processor.
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
 
 namespace lockstep::mpi {
 
@@ -162,7 +161,7 @@ LOCKSTEP_INLINE void reduce_type(const Work& work) {
 }
 
 template <std::size_t kWidth>
-LOCKSTEP_INLINE void run(const Work& work) {
+LOCKSTEP_INLINE void run_type(const Work& work) {
   switch (work.reduction.dtype) {
     case DType::float32:
       return reduce_type<kWidth, float>(work);
@@ -180,25 +179,7 @@ LOCKSTEP_INLINE void run(const Work& work) {
   }
 }
 
-#if defined(__x86_64__)
-[[gnu::target("avx512f")]] void run_avx512(const Work& work) { run<64>(work); }
-[[gnu::target("avx2")]] void run_avx2(const Work& work) { run<32>(work); }
-#else
-void run_avx512(const Work& work) { run<16>(work); }
-void run_avx2(const Work& work) { run<16>(work); }
-#endif
-void run_sse(const Work& work) { run<16>(work); }
-
-void run(const Work& work, VectorWidth width) {
-  switch (width) {
-    case VectorWidth::avx512:
-      return run_avx512(work);
-    case VectorWidth::avx2:
-      return run_avx2(work);
-    case VectorWidth::sse:
-      return run_sse(work);
-  }
-}
+void run(const Work& work) { at_level<run_type<16>, run_type<32>, run_type<64>>(work); }
 
 struct alignas(64) Line {
   std::array<float, 16> values;
@@ -206,11 +187,11 @@ struct alignas(64) Line {
 
 /// Combines 16-bit floats as float32: a block of every source is widened, the blocks are combined, and the result is
 /// rounded, all in the first-level cache.
-void run_widened(const Work& work, VectorWidth width) {
+void run_widened(const Work& work) {
   constexpr std::size_t kCacheElements = 4096;
   constexpr std::size_t kMinBlock = 64;
   const Reduction& reduction = work.reduction;
-  const HalfFormat format = half_format(reduction.dtype, width);
+  const HalfFormat format = half_format(reduction.dtype);
   const std::size_t rows = work.sources.size() + 1;
   const std::size_t block = std::max(kCacheElements / rows / kMinBlock * kMinBlock, kMinBlock);
   thread_local std::vector<Line> lines;
@@ -232,7 +213,7 @@ void run_widened(const Work& work, VectorWidth width) {
       widened_sources[i] = reinterpret_cast<const std::byte*>(row);
     }
     widened.count = count;
-    run(widened, width);
+    run(widened);
     for (std::byte* const place : work.targets) {
       if (reduction.is_partial) {
         std::memcpy(place + begin * sizeof(float), result, count * sizeof(float));
@@ -268,13 +249,13 @@ void require_lane_reducible(DType dtype, ReduceOp op) {
 DType partial_dtype(DType dtype) { return is_half(dtype) ? DType::float32 : dtype; }
 
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
-            const Reduction& reduction, VectorWidth width) {
+            const Reduction& reduction) {
   require_reducible(reduction.dtype, reduction.op);
   Work work{.sources = sources, .targets = targets, .count = count, .reduction = reduction};
   if (reduction.parts == 0) work.reduction.parts = sources.size();
   if (reduction.is_partial && reduction.op == ReduceOp::average) work.reduction.op = ReduceOp::sum;
-  if (is_half(reduction.dtype)) return run_widened(work, width);
-  run(work, width);
+  if (is_half(reduction.dtype)) return run_widened(work);
+  run(work);
 }
 
 }  // namespace lockstep::mpi

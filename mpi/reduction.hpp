@@ -7,8 +7,6 @@
 #include <cstdint>
 #include <span>
 
-#include "core/half_format.hpp"
-
 namespace lockstep::mpi {
 
 /// Whether values of `dtype` can be reduced by `op`, as start_all_reduce says.
@@ -38,8 +36,9 @@ DType partial_dtype(DType dtype);
 
 /// Combines `count` elements of all sources in the element type, multiplies by 1/parts for an average, and writes the
 /// result to every target. float16 and bfloat16 are combined as float32 and rounded once, ties to even. Each element
-/// has the same bits whatever the count, the place and the width. Targets may be sources; nothing needs to be aligned.
+/// has the same bits whatever the count, the place and the level of the processor. Targets may be sources; nothing
+/// needs to be aligned.
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> targets, std::size_t count,
-            const Reduction& reduction, VectorWidth width = widest_vectors());
+            const Reduction& reduction);
 
 }  // namespace lockstep::mpi

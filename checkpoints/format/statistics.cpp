@@ -8,7 +8,7 @@
 #include <cstring>
 #include <limits>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::checkpoints {
 
@@ -94,11 +94,7 @@ LOCKSTEP_INLINE Part sum_plain(const std::byte* bytes, std::size_t count) {
       });
 }
 
-LOCKSTEP_CLONES Part sum_float32(const std::byte* bytes, std::size_t count) { return sum_plain<float>(bytes, count); }
-
-LOCKSTEP_CLONES Part sum_float64(const std::byte* bytes, std::size_t count) { return sum_plain<double>(bytes, count); }
-
-LOCKSTEP_CLONES Part sum_bfloat16(const std::byte* bytes, std::size_t count) {
+LOCKSTEP_INLINE Part sum_bfloat16(const std::byte* bytes, std::size_t count) {
   using Halves [[gnu::vector_size(kLanes * sizeof(std::uint16_t))]] = std::uint16_t;
   using Words [[gnu::vector_size(kLanes * sizeof(std::uint32_t))]] = std::uint32_t;
   using Floats [[gnu::vector_size(kLanes * sizeof(float))]] = float;
@@ -134,14 +130,14 @@ Summation summation_of(DType dtype) {
   switch (dtype) {
     case DType::float32:
     case DType::complex64:
-      return {4, sum_float32};
+      return {4, at_level<sum_plain<float>>};
     case DType::float64:
     case DType::complex128:
-      return {8, sum_float64};
+      return {8, at_level<sum_plain<double>>};
     case DType::float16:
       return {2, sum_float16};
     case DType::bfloat16:
-      return {2, sum_bfloat16};
+      return {2, at_level<sum_bfloat16>};
     case DType::int8:
       return {1, sum_integers<std::int8_t>};
     case DType::int16:

@@ -5,7 +5,6 @@
 #include <cstring>
 
 #if defined(__x86_64__)
-#include <cpuid.h>
 #include <immintrin.h>
 #endif
 
@@ -59,20 +58,20 @@ template <std::size_t kLanes>
 
 #if defined(__x86_64__)
 
-[[gnu::target("avx512f")]] void widen_bfloat16_avx512(const std::byte* from, float* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v4")]] void widen_bfloat16_avx512(const std::byte* from, float* to, std::size_t count) {
   widen_bfloat16<16>(from, to, count);
 }
-[[gnu::target("avx512f")]] void narrow_bfloat16_avx512(const float* from, std::byte* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v4")]] void narrow_bfloat16_avx512(const float* from, std::byte* to, std::size_t count) {
   narrow_bfloat16<16>(from, to, count);
 }
-[[gnu::target("avx2")]] void widen_bfloat16_avx2(const std::byte* from, float* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void widen_bfloat16_avx2(const std::byte* from, float* to, std::size_t count) {
   widen_bfloat16<8>(from, to, count);
 }
-[[gnu::target("avx2")]] void narrow_bfloat16_avx2(const float* from, std::byte* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void narrow_bfloat16_avx2(const float* from, std::byte* to, std::size_t count) {
   narrow_bfloat16<8>(from, to, count);
 }
 
-[[gnu::target("avx2,f16c")]] void widen_float16(const std::byte* from, float* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void widen_float16(const std::byte* from, float* to, std::size_t count) {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i halves = _mm_loadu_si128(reinterpret_cast<const __m128i_u*>(from + i * kHalfBytes));
@@ -81,7 +80,7 @@ template <std::size_t kLanes>
   widen_one_by_one<half_to_float>(from + i * kHalfBytes, to + i, count - i);
 }
 
-[[gnu::target("avx2,f16c")]] void narrow_float16(const float* from, std::byte* to, std::size_t count) {
+[[gnu::target("arch=x86-64-v3")]] void narrow_float16(const float* from, std::byte* to, std::size_t count) {
   std::size_t i = 0;
   for (; i + 8 <= count; i += 8) {
     const __m128i halves = _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT);
@@ -92,32 +91,13 @@ template <std::size_t kLanes>
 
 #endif
 
-#if defined(__x86_64__)
-/// Not every compiler's __builtin_cpu_supports knows its name.
-bool has_f16c() {
-  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
-  return __get_cpuid(1, &eax, &ebx, &ecx, &edx) != 0 && (ecx & bit_F16C) != 0;
-}
-#endif
-
 }  // namespace
 
-VectorWidth widest_vectors() {
-#if defined(__x86_64__)
-  static const VectorWidth width = __builtin_cpu_supports("avx512f")              ? VectorWidth::avx512
-                                   : __builtin_cpu_supports("avx2") && has_f16c() ? VectorWidth::avx2
-                                                                                  : VectorWidth::sse;
-  return width;
-#else
-  return VectorWidth::sse;
-#endif
-}
-
-HalfFormat half_format(DType dtype, [[maybe_unused]] VectorWidth width) {
+HalfFormat half_format(DType dtype, [[maybe_unused]] ProcessorLevel level) {
   const bool is_bfloat16 = dtype == DType::bfloat16;
 #if defined(__x86_64__)
-  if (width != VectorWidth::sse) {
-    if (is_bfloat16 && width == VectorWidth::avx512) return {widen_bfloat16_avx512, narrow_bfloat16_avx512};
+  if (level != ProcessorLevel::generic) {
+    if (is_bfloat16 && level >= ProcessorLevel::avx512) return {widen_bfloat16_avx512, narrow_bfloat16_avx512};
     if (is_bfloat16) return {widen_bfloat16_avx2, narrow_bfloat16_avx2};
     return {.widen = widen_float16, .narrow = narrow_float16};
   }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::models {
 
@@ -172,24 +172,22 @@ LOCKSTEP_INLINE void gradient_of(const NormRange& range, const NormTail& tail, c
 
 }  // namespace
 
-// A clone cannot be a template.
-#define LOCKSTEP_NORM_KERNELS(T)                                                                                       \
-  LOCKSTEP_CLONES void norm_statistics(const NormRange& range, const T* input, float* mean, float* variance) {         \
-    statistics(range, input, mean, variance);                                                                          \
-  }                                                                                                                    \
-  LOCKSTEP_CLONES void norm_output(const NormRange& range, const NormTail& tail, const NormFactors& factors,           \
-                                   const T* input, const T* residual, T* output) {                                     \
-    output_of(range, tail, factors, input, residual, output);                                                          \
-  }                                                                                                                    \
-  LOCKSTEP_CLONES void norm_sums(const NormRange& range, const NormTail& tail, const NormFactors& factors,             \
-                                 const T* gradient, const T* input, const T* output, T* inner, float* sums,            \
-                                 float* dot_sums) {                                                                    \
-    sums_of(range, tail, factors, gradient, input, output, inner, sums, dot_sums);                                     \
-  }                                                                                                                    \
-  LOCKSTEP_CLONES void norm_input_gradient(const NormRange& range, const NormTail& tail, const NormFactors& factors,   \
-                                           const float* offset, const float* slope, const T* gradient, const T* input, \
-                                           T* input_gradient) {                                                        \
-    gradient_of(range, tail, factors, offset, slope, gradient, input, input_gradient);                                 \
+#define LOCKSTEP_NORM_KERNELS(T)                                                                              \
+  void norm_statistics(const NormRange& range, const T* input, float* mean, float* variance) {                \
+    at_level<statistics<T>>(range, input, mean, variance);                                                    \
+  }                                                                                                           \
+  void norm_output(const NormRange& range, const NormTail& tail, const NormFactors& factors, const T* input,  \
+                   const T* residual, T* output) {                                                            \
+    at_level<output_of<T>>(range, tail, factors, input, residual, output);                                    \
+  }                                                                                                           \
+  void norm_sums(const NormRange& range, const NormTail& tail, const NormFactors& factors, const T* gradient, \
+                 const T* input, const T* output, T* inner, float* sums, float* dot_sums) {                   \
+    at_level<sums_of<T>>(range, tail, factors, gradient, input, output, inner, sums, dot_sums);               \
+  }                                                                                                           \
+  void norm_input_gradient(const NormRange& range, const NormTail& tail, const NormFactors& factors,          \
+                           const float* offset, const float* slope, const T* gradient, const T* input,        \
+                           T* input_gradient) {                                                               \
+    at_level<gradient_of<T>>(range, tail, factors, offset, slope, gradient, input, input_gradient);           \
   }
 
 LOCKSTEP_NORM_KERNELS(float)

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::models {
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include "models/gelu_kernels.hpp"
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 #include "models/exponential.hpp"
 
 namespace lockstep::models {
@@ -55,21 +55,21 @@ LOCKSTEP_INLINE void gradient_of(std::int64_t count, const T* input, const T* gr
   }
 }
 
-}  // namespace
-
-LOCKSTEP_CLONES void gelu_output(std::int64_t count, const float* input, float* output) {
+LOCKSTEP_INLINE void output_of(std::int64_t count, const float* input, float* output) {
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * distribution(input[i], power_of(input[i]));
 }
 
-LOCKSTEP_CLONES void gelu_gradient(std::int64_t count, const float* input, const float* gradient,
-                                   float* input_gradient) {
-  gradient_of(count, input, gradient, input_gradient);
+}  // namespace
+
+void gelu_output(std::int64_t count, const float* input, float* output) { at_level<output_of>(count, input, output); }
+
+void gelu_gradient(std::int64_t count, const float* input, const float* gradient, float* input_gradient) {
+  at_level<gradient_of<float>>(count, input, gradient, input_gradient);
 }
 
-LOCKSTEP_CLONES void gelu_gradient(std::int64_t count, const BFloat16* input, const BFloat16* gradient,
-                                   BFloat16* input_gradient) {
-  gradient_of(count, input, gradient, input_gradient);
+void gelu_gradient(std::int64_t count, const BFloat16* input, const BFloat16* gradient, BFloat16* input_gradient) {
+  at_level<gradient_of<BFloat16>>(count, input, gradient, input_gradient);
 }
 
 }  // namespace lockstep::models

@@ -8,8 +8,7 @@
 #include <stdexcept>
 #include <vector>
 
-// Everything below `run` must be inlined into the function that names the processor.
-#define LOCKSTEP_INLINE [[gnu::always_inline]] inline
+#include "core/at_level.hpp"
 
 namespace lockstep::models {
 
@@ -120,21 +119,10 @@ LOCKSTEP_INLINE void run(const Part& part) {
   }
 }
 
-#if defined(__x86_64__)
-[[gnu::target("avx512f")]] void run_avx512(const Part& part) { run<64>(part); }
-[[gnu::target("avx2")]] void run_avx2(const Part& part) { run<32>(part); }
-#endif
-void run_any(const Part& part) { run<16>(part); }
-
 void run_widest(const Part& part) {
+  at_level<run<16>, run<32>, run<64>>(part);
 #if defined(__x86_64__)
-  static const auto widest = __builtin_cpu_supports("avx512f") ? run_avx512
-                             : __builtin_cpu_supports("avx2")  ? run_avx2
-                                                               : run_any;
-  widest(part);
   __builtin_ia32_sfence();  // what was written past the caches is ordered like everything else
-#else
-  run_any(part);
 #endif
 }
 

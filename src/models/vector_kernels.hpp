@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 /// Before a function of a kernel, and before those that it calls; those that pass vectors have the second one.
 #if defined(__x86_64__)

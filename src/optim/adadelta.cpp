@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -13,7 +13,7 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const AdadeltaCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update(const AdadeltaCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto lr = static_cast<T>(c.lr);
@@ -64,8 +64,8 @@ Rule adadelta_rule() {
           .read = read,
           .state_names = state_names,
           .kind = ElementRule{.coefficients = erased<adadelta_coefficients>,
-                              .update32 = erased<update<float>>,
-                              .update64 = erased<update<double>>,
+                              .update32 = erased<at_level<update<float>>>,
+                              .update64 = erased<at_level<update<double>>>,
                               .update_tensors = update_adadelta_tensors}};
 }
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <vector>
 
-#include "optim/kernel.hpp"
+#include "core/at_level.hpp"
 #include "optim/piece_sums.hpp"
 
 namespace lockstep::optim {
@@ -24,7 +24,7 @@ double sum_of(const Lanes& lanes) {
 
 /// Of one row. Adds each square to its column's sum, too.
 template <class T>
-LOCKSTEP_VECTORISED double add_squares(const T* __restrict row, std::int64_t columns, double* __restrict of_columns) {
+LOCKSTEP_INLINE double add_squares(const T* __restrict row, std::int64_t columns, double* __restrict of_columns) {
   Lanes sums{};
   const std::int64_t whole = columns - columns % kLanes;
   for (std::int64_t c = 0; c < whole; c += kLanes) {
@@ -45,15 +45,15 @@ LOCKSTEP_VECTORISED double add_squares(const T* __restrict row, std::int64_t col
 
 /// 1 / max(eps1, root of the estimated mean square), for an element of a row and a column. A NaN stays.
 template <class T>
-T slowing(T of_row, T of_column, T max) {
+LOCKSTEP_INLINE T slowing(T of_row, T of_column, T max) {
   const T product = of_row * of_column;
   return product > max ? max : product;
 }
 
 /// The sum of squares of one row of the direction.
 template <class T>
-LOCKSTEP_VECTORISED double square_direction(const T* __restrict row, std::int64_t columns, T of_row,
-                                            const T* __restrict of_columns, T max) {
+LOCKSTEP_INLINE double square_direction(const T* __restrict row, std::int64_t columns, T of_row,
+                                        const T* __restrict of_columns, T max) {
   Lanes sums{};
   const std::int64_t whole = columns - columns % kLanes;
   for (std::int64_t c = 0; c < whole; c += kLanes) {
@@ -71,8 +71,8 @@ LOCKSTEP_VECTORISED double square_direction(const T* __restrict row, std::int64_
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void move_row(T* __restrict parameter, const T* __restrict gradient, std::int64_t columns, T of_row,
-                                  const T* __restrict of_columns, T max, T decay_factor, T step) {
+LOCKSTEP_INLINE void move_row(T* __restrict parameter, const T* __restrict gradient, std::int64_t columns, T of_row,
+                              const T* __restrict of_columns, T max, T decay_factor, T step) {
   for (std::int64_t c = 0; c < columns; ++c) {
     parameter[c] = decay_factor * parameter[c] - step * (gradient[c] * slowing(of_row, of_columns[c], max));
   }
@@ -98,7 +98,7 @@ void learn(const AdafactorMatrices<T>& of, std::int64_t matrix, double take, std
   };
   std::fill(sums.begin(), sums.end(), 0);
   for (std::int64_t r = matrix * of.rows; r < (matrix + 1) * of.rows; ++r) {
-    const double sum = add_squares(of.gradients + r * of.columns, of.columns, sums.data());
+    const double sum = at_level<add_squares<T>>(of.gradients + r * of.columns, of.columns, sums.data());
     of.of_rows[r] = toward(of.of_rows[r], sum, of.columns);
   }
   T* const columns = of.of_columns + matrix * of.columns;
@@ -138,14 +138,14 @@ void update(const AdafactorMatrices<T>& of, const AdafactorNumbers& numbers) {
   };
   double squares = 0;
   for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    squares += square_direction(of.gradients + at, of.columns, of_row, of_columns, max);
+    squares += at_level<square_direction<T>>(of.gradients + at, of.columns, of_row, of_columns, max);
   });
   const double shorten = std::sqrt(squares / count) / numbers.d;
   const double lr = (size < numbers.eps2 ? numbers.eps2 : size) * numbers.relative_lr;
   const auto step = static_cast<T>(numbers.sign * lr / (shorten < 1 ? 1 : shorten));
   for_each_row([&](std::int64_t at, T of_row, const T* of_columns) {
-    move_row(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, max,
-             static_cast<T>(numbers.decay_factor), step);
+    at_level<move_row<T>>(of.parameters + at, of.gradients + at, of.columns, of_row, of_columns, max,
+                          static_cast<T>(numbers.decay_factor), step);
   });
 }
 

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -13,7 +13,7 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const AdagradCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update(const AdagradCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto step_size = static_cast<T>(c.step_size);
@@ -71,8 +71,8 @@ Rule adagrad_rule() {
       .read = read,
       .state_names = state_names,
       .kind = ElementRule{.coefficients = erased<adagrad_coefficients>,
-                          .update32 = erased<update<float>>,
-                          .update64 = erased<update<double>>,
+                          .update32 = erased<at_level<update<float>>>,
+                          .update64 = erased<at_level<update<double>>>,
                           .update_tensors = update_adagrad_tensors},
       .initial_state = initial_state};
 }

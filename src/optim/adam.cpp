@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
-#include "optim/kernel.hpp"
+#include "core/at_level.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -39,9 +39,9 @@ AdamCoefficients<T> rounded(const AdamCoefficients<double>& c) {
 
 /// @tparam kHasL2  Adam with weight decay; else the gradient is taken as it is
 template <bool kHasL2, bool kIsAmsgrad, class T>
-LOCKSTEP_VECTORISED void update_elements(T* __restrict parameter, const T* __restrict gradient, T* __restrict mean,
-                                         T* __restrict square, T* __restrict max_square, std::int64_t count,
-                                         AdamCoefficients<T> c) {
+LOCKSTEP_INLINE void update_elements(T* __restrict parameter, const T* __restrict gradient, T* __restrict mean,
+                                     T* __restrict square, T* __restrict max_square, std::int64_t count,
+                                     AdamCoefficients<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     T g = c.sign * gradient[i];
     if constexpr (kHasL2) g += c.l2_coefficient * parameter[i];
@@ -80,9 +80,9 @@ void update(const AdamCoefficients<double>& c, const ElementRange<T>& range) {
              rounded<T>(c));
   };
   if (c.l2_coefficient != 0) {
-    run(c.is_amsgrad ? update_elements<true, true, T> : update_elements<true, false, T>);
+    run(c.is_amsgrad ? at_level<update_elements<true, true, T>> : at_level<update_elements<true, false, T>>);
   } else {
-    run(c.is_amsgrad ? update_elements<false, true, T> : update_elements<false, false, T>);
+    run(c.is_amsgrad ? at_level<update_elements<false, true, T>> : at_level<update_elements<false, false, T>>);
   }
 }
 

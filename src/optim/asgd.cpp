@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -15,7 +15,7 @@ namespace {
 
 /// @tparam kAverages  the average moves by a share; before, it is the parameter itself
 template <bool kAverages, class T>
-LOCKSTEP_VECTORISED void update_elements(const AsgdCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update_elements(const AsgdCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto decay_factor = static_cast<T>(c.decay_factor);
@@ -38,7 +38,7 @@ LOCKSTEP_VECTORISED void update_elements(const AsgdCoefficients& c, const Elemen
 
 template <class T>
 void update(const AsgdCoefficients& c, const ElementRange<T>& range) {
-  c.average_share != 1 ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
+  c.average_share != 1 ? at_level<update_elements<true, T>>(c, range) : at_level<update_elements<false, T>>(c, range);
 }
 
 }  // namespace

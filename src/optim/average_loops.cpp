@@ -4,21 +4,20 @@
 #include <algorithm>
 #include <array>
 
+#include "core/at_level.hpp"
 #include "core/half_format.hpp"
-#include "optim/kernel.hpp"
 
 namespace lockstep::optim {
 
 namespace {
 
 template <class T>
-LOCKSTEP_VECTORISED void blend_elements(T* __restrict average, const T* __restrict values, std::int64_t count,
-                                        T weight) {
+LOCKSTEP_INLINE void blend_elements(T* __restrict average, const T* __restrict values, std::int64_t count, T weight) {
   for (std::int64_t i = 0; i < count; ++i) average[i] += weight * (values[i] - average[i]);
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void exchange_elements(T* __restrict a, T* __restrict b, std::int64_t count) {
+LOCKSTEP_INLINE void exchange_elements(T* __restrict a, T* __restrict b, std::int64_t count) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T kept = a[i];
     a[i] = b[i];
@@ -33,7 +32,7 @@ void blend_as(std::byte* average, const std::byte* values, std::int64_t count, d
   if (weight == 1) {
     std::copy_n(from, count, to);
   } else {
-    blend_elements(to, from, count, static_cast<T>(weight));
+    at_level<blend_elements<T>>(to, from, count, static_cast<T>(weight));
   }
 }
 
@@ -62,9 +61,9 @@ void blend(DType dtype, std::byte* average, const std::byte* values, std::int64_
 
 void exchange(DType dtype, std::byte* a, std::byte* b, std::int64_t count) {
   if (dtype == DType::float32) {
-    exchange_elements(reinterpret_cast<float*>(a), reinterpret_cast<float*>(b), count);
+    at_level<exchange_elements<float>>(reinterpret_cast<float*>(a), reinterpret_cast<float*>(b), count);
   } else {
-    exchange_elements(reinterpret_cast<double*>(a), reinterpret_cast<double*>(b), count);
+    at_level<exchange_elements<double>>(reinterpret_cast<double*>(a), reinterpret_cast<double*>(b), count);
   }
 }
 

@@ -9,9 +9,10 @@
 #include <cmath>
 #include <limits>
 #include <stdexcept>
+#include <type_traits>
 
+#include "core/at_level.hpp"
 #include "core/half_format.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
 
@@ -40,7 +41,7 @@ double largest_magnitude(const T* values, std::int64_t count) {
 }
 
 template <class T>
-LOCKSTEP_VECTORISED std::int64_t count_finite(const T* values, std::int64_t count) {
+LOCKSTEP_INLINE std::int64_t count_finite(const T* values, std::int64_t count) {
   std::int64_t finite = 0;
   for (std::int64_t i = 0; i < count; ++i) finite += std::abs(values[i]) <= std::numeric_limits<T>::max() ? 1 : 0;
   return finite;
@@ -164,7 +165,8 @@ double norm_of_parts(std::span<const double> norms, double norm_type) {
 bool are_gradients_finite(FlatParameters& parameters) {
   double faults = 0;
   visit_values(parameters, [&faults](const GradientPiece& piece, const auto* values) {
-    faults += static_cast<double>(piece.count - count_finite(values, piece.count));
+    faults += static_cast<double>(piece.count -
+                                  at_level<count_finite<std::remove_cvref_t<decltype(*values)>>>(values, piece.count));
   });
   parameters.sum_over_owners({&faults, 1});
   return faults == 0;

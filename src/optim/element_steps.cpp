@@ -8,8 +8,8 @@
 #include <limits>
 #include <type_traits>
 
+#include "core/at_level.hpp"
 #include "core/half_format.hpp"
-#include "optim/kernel.hpp"
 #include "optim/piece_sums.hpp"
 #include "optim/stochastic_rounding.hpp"
 
@@ -30,13 +30,13 @@ void follow(const std::byte* parameters, float* masters, std::int64_t count, con
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void scale(T* to, const T* from, std::int64_t count, T factor) {
+LOCKSTEP_INLINE void scale(T* to, const T* from, std::int64_t count, T factor) {
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] * factor;
 }
 
 /// A NaN stays.
 template <class T>
-LOCKSTEP_VECTORISED void clamp(T* values, std::int64_t count, T limit) {
+LOCKSTEP_INLINE void clamp(T* values, std::int64_t count, T limit) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T value = values[i];
     values[i] = value > limit ? limit : value < -limit ? -limit : value;
@@ -48,8 +48,9 @@ LOCKSTEP_VECTORISED void clamp(T* values, std::int64_t count, T limit) {
 template <class T>
 const T* changed_gradient(const T* gradient, const GradientChange& change, std::int64_t count, T* changed) {
   if (change.is_none()) return gradient;
-  scale(changed, gradient, count, static_cast<T>(change.factor));
-  if (change.limit < std::numeric_limits<double>::infinity()) clamp(changed, count, static_cast<T>(change.limit));
+  at_level<scale<T>>(changed, gradient, count, static_cast<T>(change.factor));
+  if (change.limit < std::numeric_limits<double>::infinity())
+    at_level<clamp<T>>(changed, count, static_cast<T>(change.limit));
   return changed;
 }
 

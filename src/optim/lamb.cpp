@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
 #include "optim/rules.hpp"
@@ -16,8 +16,8 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-LOCKSTEP_VECTORISED void update_moments(T* __restrict mean, T* __restrict square, const T* __restrict gradient,
-                                        std::int64_t count, const LambCoefficients& c) {
+LOCKSTEP_INLINE void update_moments(T* __restrict mean, T* __restrict square, const T* __restrict gradient,
+                                    std::int64_t count, const LambCoefficients& c) {
   const auto scale = static_cast<T>(c.gradient_scale);
   const auto beta1 = static_cast<T>(c.beta1);
   const auto take1 = static_cast<T>(c.gradient_share);
@@ -32,8 +32,8 @@ LOCKSTEP_VECTORISED void update_moments(T* __restrict mean, T* __restrict square
 
 /// What would be subtracted if lr were 1 and nothing adapted.
 template <class T>
-LOCKSTEP_VECTORISED void direction(T* __restrict to, const T* __restrict parameter, const T* __restrict mean,
-                                   const T* __restrict square, std::int64_t count, const LambCoefficients& c) {
+LOCKSTEP_INLINE void direction(T* __restrict to, const T* __restrict parameter, const T* __restrict mean,
+                               const T* __restrict square, std::int64_t count, const LambCoefficients& c) {
   const auto correction1 = static_cast<T>(c.correction1);
   const auto root_correction2 = static_cast<T>(c.root_correction2);
   const auto eps = static_cast<T>(c.eps);
@@ -45,8 +45,8 @@ LOCKSTEP_VECTORISED void direction(T* __restrict to, const T* __restrict paramet
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void apply(T* __restrict parameter, const T* __restrict direction, std::int64_t count,
-                               T decay_factor, T step_size) {
+LOCKSTEP_INLINE void apply(T* __restrict parameter, const T* __restrict direction, std::int64_t count, T decay_factor,
+                           T step_size) {
   for (std::int64_t i = 0; i < count; ++i) parameter[i] = decay_factor * parameter[i] - step_size * direction[i];
 }
 
@@ -54,19 +54,20 @@ LOCKSTEP_VECTORISED void apply(T* __restrict parameter, const T* __restrict dire
 template <class T>
 Sums measure(const LambCoefficients& c, const ElementRange<T>& range) {
   T* const* state = range.state;
-  update_moments(state[0], state[1], range.gradient, range.count, c);
+  at_level<update_moments<T>>(state[0], state[1], range.gradient, range.count, c);
   std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
-  direction(step.data(), range.parameter, state[0], state[1], range.count, c);
+  at_level<direction<T>>(step.data(), range.parameter, state[0], state[1], range.count, c);
   return {sum_of_squares(range.parameter, range.count), sum_of_squares(step.data(), range.count)};
 }
 
 template <class T>
 void update(const LambCoefficients& c, const ElementRange<T>& range) {
   T* const* state = range.state;
-  if (!c.was_measured) update_moments(state[0], state[1], range.gradient, range.count, c);
+  if (!c.was_measured) at_level<update_moments<T>>(state[0], state[1], range.gradient, range.count, c);
   std::array<T, kPieceElements> step;  // uninitialized: filled as far as it is used
-  direction(step.data(), range.parameter, state[0], state[1], range.count, c);
-  apply(range.parameter, step.data(), range.count, static_cast<T>(c.decay_factor), static_cast<T>(c.step_size));
+  at_level<direction<T>>(step.data(), range.parameter, state[0], state[1], range.count, c);
+  at_level<apply<T>>(range.parameter, step.data(), range.count, static_cast<T>(c.decay_factor),
+                     static_cast<T>(c.step_size));
 }
 
 void adapt_to_norm(LambCoefficients& c, const Options& options, double gradient_norm) {

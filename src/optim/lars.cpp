@@ -6,8 +6,8 @@
 #include <array>
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/piece_sums.hpp"
 #include "optim/rules.hpp"
@@ -18,8 +18,8 @@ namespace {
 
 /// The gradient with weight decay, scaled by the ratio of the parameter.
 template <class T>
-LOCKSTEP_VECTORISED void scaled_gradient(T* __restrict scaled, const T* __restrict gradient,
-                                         const T* __restrict parameter, std::int64_t count, const LarsCoefficients& c) {
+LOCKSTEP_INLINE void scaled_gradient(T* __restrict scaled, const T* __restrict gradient, const T* __restrict parameter,
+                                     std::int64_t count, const LarsCoefficients& c) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto ratio = static_cast<T>(c.ratio);
@@ -27,8 +27,8 @@ LOCKSTEP_VECTORISED void scaled_gradient(T* __restrict scaled, const T* __restri
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gradient, T* __restrict buffer,
-                                 std::int64_t count, const LarsCoefficients& c) {
+LOCKSTEP_INLINE void descend_with_momentum(T* __restrict parameter, const T* __restrict gradient, T* __restrict buffer,
+                                           std::int64_t count, const LarsCoefficients& c) {
   const auto lr = static_cast<T>(c.lr);
   const auto momentum = static_cast<T>(c.momentum);
   const auto gradient_share = static_cast<T>(c.gradient_share);
@@ -42,18 +42,18 @@ LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gr
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void descend(T* __restrict parameter, const T* __restrict gradient, std::int64_t count, T lr) {
+LOCKSTEP_INLINE void descend(T* __restrict parameter, const T* __restrict gradient, std::int64_t count, T lr) {
   for (std::int64_t i = 0; i < count; ++i) parameter[i] -= lr * gradient[i];
 }
 
 template <class T>
 void update(const LarsCoefficients& c, const ElementRange<T>& range) {
   std::array<T, kPieceElements> scaled;  // uninitialized: filled as far as it is used
-  scaled_gradient(scaled.data(), range.gradient, range.parameter, range.count, c);
+  at_level<scaled_gradient<T>>(scaled.data(), range.gradient, range.parameter, range.count, c);
   if (c.momentum == 0) {
-    descend(range.parameter, scaled.data(), range.count, static_cast<T>(c.lr));
+    at_level<descend<T>>(range.parameter, scaled.data(), range.count, static_cast<T>(c.lr));
   } else {
-    descend(range.parameter, scaled.data(), range.state[0], range.count, c);
+    at_level<descend_with_momentum<T>>(range.parameter, scaled.data(), range.state[0], range.count, c);
   }
 }
 
@@ -63,7 +63,7 @@ Sums measure(const LarsCoefficients& c, const ElementRange<T>& range) {
   const double of_parameter = sum_of_squares(range.parameter, range.count);
   if (!c.has_joint_norm) return {of_parameter, sum_of_squares(range.gradient, range.count)};
   std::array<T, kPieceElements> decayed;  // uninitialized: filled as far as it is used
-  scaled_gradient(decayed.data(), range.gradient, range.parameter, range.count, c);
+  at_level<scaled_gradient<T>>(decayed.data(), range.gradient, range.parameter, range.count, c);
   return {of_parameter, sum_of_squares(decayed.data(), range.count)};
 }
 

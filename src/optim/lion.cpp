@@ -3,8 +3,8 @@
 
 #include <algorithm>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -14,7 +14,7 @@ namespace {
 
 /// @tparam kIsCautious  elements whose update opposes the gradient stay; the others move further in their place
 template <bool kIsCautious, class T>
-LOCKSTEP_VECTORISED void update_elements(const LionCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update_elements(const LionCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto decay_factor = static_cast<T>(c.decay_factor);
   const auto lr = static_cast<T>(c.lr);
@@ -38,12 +38,12 @@ LOCKSTEP_VECTORISED void update_elements(const LionCoefficients& c, const Elemen
 
 template <class T>
 void update(const LionCoefficients& c, const ElementRange<T>& range) {
-  c.caution != 0 ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
+  c.caution != 0 ? at_level<update_elements<true, T>>(c, range) : at_level<update_elements<false, T>>(c, range);
 }
 
 /// How many elements would move along with the gradient.
 template <class T>
-LOCKSTEP_VECTORISED Sums measure(const LionCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE Sums measure(const LionCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto beta1 = static_cast<T>(c.beta1);
   const auto take1 = static_cast<T>(1 - c.beta1);
@@ -102,8 +102,8 @@ Rule lion_rule() {
                                           .update64 = erased<update<double>>,
                                           .update_tensors = update_lion_tensors},
                              .needs = needs,
-                             .measure32 = erased<measure<float>>,
-                             .measure64 = erased<measure<double>>,
+                             .measure32 = erased<at_level<measure<float>>>,
+                             .measure64 = erased<at_level<measure<double>>>,
                              .adapt = erased<adapt>}};
 }
 

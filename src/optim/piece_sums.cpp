@@ -3,7 +3,7 @@
 
 #include <array>
 
-#include "optim/kernel.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::optim {
 
@@ -11,7 +11,7 @@ namespace {
 
 /// Sixteen running sums, so that every vector width adds in the same order.
 template <class T>
-LOCKSTEP_VECTORISED double products(const T* a, const T* b, std::int64_t count) {
+LOCKSTEP_INLINE double products(const T* a, const T* b, std::int64_t count) {
   constexpr std::int64_t kLanes = 16;
   std::array<double, kLanes> sums{};
   const std::int64_t whole = count - count % kLanes;
@@ -28,10 +28,18 @@ LOCKSTEP_VECTORISED double products(const T* a, const T* b, std::int64_t count) 
 
 }  // namespace
 
-double sum_of_products(const float* a, const float* b, std::int64_t count) { return products(a, b, count); }
-double sum_of_products(const double* a, const double* b, std::int64_t count) { return products(a, b, count); }
-double sum_of_squares(const float* values, std::int64_t count) { return products(values, values, count); }
-double sum_of_squares(const double* values, std::int64_t count) { return products(values, values, count); }
+double sum_of_products(const float* a, const float* b, std::int64_t count) {
+  return at_level<products<float>>(a, b, count);
+}
+double sum_of_products(const double* a, const double* b, std::int64_t count) {
+  return at_level<products<double>>(a, b, count);
+}
+double sum_of_squares(const float* values, std::int64_t count) {
+  return at_level<products<float>>(values, values, count);
+}
+double sum_of_squares(const double* values, std::int64_t count) {
+  return at_level<products<double>>(values, values, count);
+}
 
 double sum_by_tree(std::span<double> values) {
   for (std::size_t width = 1; width < values.size(); width *= 2) {

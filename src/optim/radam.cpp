@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -12,7 +12,7 @@ namespace {
 
 /// @tparam kDivides  by the root of the mean square, once that is known well enough
 template <bool kDivides, class T>
-LOCKSTEP_VECTORISED void update_elements(const RAdamCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update_elements(const RAdamCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto decay_factor = static_cast<T>(c.decay_factor);
@@ -38,7 +38,7 @@ LOCKSTEP_VECTORISED void update_elements(const RAdamCoefficients& c, const Eleme
 
 template <class T>
 void update(const RAdamCoefficients& c, const ElementRange<T>& range) {
-  c.is_rectified ? update_elements<true, T>(c, range) : update_elements<false, T>(c, range);
+  c.is_rectified ? at_level<update_elements<true, T>>(c, range) : at_level<update_elements<false, T>>(c, range);
 }
 
 /// What the variance of the mean square allows of a step (equations 4 to 6 and algorithm 2 of the paper).

@@ -3,8 +3,8 @@
 
 #include <cmath>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -15,8 +15,8 @@ namespace {
 /// @param mean    of the gradient, where kIsCentered
 /// @param buffer  the velocity, where kHasMomentum
 template <bool kIsCentered, bool kHasMomentum, class T>
-LOCKSTEP_VECTORISED void update_elements(const RmsPropCoefficients& c, const ElementRange<T>& range, T* __restrict mean,
-                                         T* __restrict buffer) {
+LOCKSTEP_INLINE void update_elements(const RmsPropCoefficients& c, const ElementRange<T>& range, T* __restrict mean,
+                                     T* __restrict buffer) {
   const auto sign = static_cast<T>(c.sign);
   const auto l2_coefficient = static_cast<T>(c.l2_coefficient);
   const auto lr = static_cast<T>(c.lr);
@@ -50,10 +50,10 @@ LOCKSTEP_VECTORISED void update_elements(const RmsPropCoefficients& c, const Ele
 template <class T>
 void update(const RmsPropCoefficients& c, const ElementRange<T>& range) {
   T* const* state = range.state;
-  if (!c.is_centered && c.momentum == 0) return update_elements<false, false, T>(c, range, nullptr, nullptr);
-  if (!c.is_centered) return update_elements<false, true, T>(c, range, nullptr, state[1]);
-  if (c.momentum == 0) return update_elements<true, false, T>(c, range, state[1], nullptr);
-  update_elements<true, true, T>(c, range, state[1], state[2]);
+  if (!c.is_centered && c.momentum == 0) return at_level<update_elements<false, false, T>>(c, range, nullptr, nullptr);
+  if (!c.is_centered) return at_level<update_elements<false, true, T>>(c, range, nullptr, state[1]);
+  if (c.momentum == 0) return at_level<update_elements<true, false, T>>(c, range, state[1], nullptr);
+  at_level<update_elements<true, true, T>>(c, range, state[1], state[2]);
 }
 
 }  // namespace

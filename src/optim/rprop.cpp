@@ -2,8 +2,8 @@
 #include <lockstep/core/error.hpp>
 #include <lockstep/core/keys.hpp>
 
+#include "core/at_level.hpp"
 #include "optim/coefficients.hpp"
-#include "optim/kernel.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -12,7 +12,7 @@ namespace lockstep::optim {
 namespace {
 
 template <class T>
-LOCKSTEP_VECTORISED void update(const RpropCoefficients& c, const ElementRange<T>& range) {
+LOCKSTEP_INLINE void update(const RpropCoefficients& c, const ElementRange<T>& range) {
   const auto sign = static_cast<T>(c.sign);
   const auto first_size = static_cast<T>(c.first_size);
   const auto shrink = static_cast<T>(c.shrink);
@@ -82,8 +82,8 @@ Rule rprop_rule() {
           .read = read,
           .state_names = state_names,
           .kind = ElementRule{.coefficients = erased<rprop_coefficients>,
-                              .update32 = erased<update<float>>,
-                              .update64 = erased<update<double>>,
+                              .update32 = erased<at_level<update<float>>>,
+                              .update64 = erased<at_level<update<double>>>,
                               .update_tensors = update_rprop_tensors}};
 }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: BSD-3-Clause
-#include "optim/kernel.hpp"
+#include "core/at_level.hpp"
 #include "optim/options.hpp"
 #include "optim/rules.hpp"
 
@@ -28,8 +28,8 @@ SgdCoefficients<T> rounded(const SgdCoefficients<double>& c) {
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restrict gradient, std::int64_t count,
-                                      SgdCoefficients<T> c) {
+LOCKSTEP_INLINE void update_plain(T* __restrict parameter, const T* __restrict gradient, std::int64_t count,
+                                  SgdCoefficients<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T decayed = c.sign * gradient[i] + c.l2_coefficient * parameter[i];
     parameter[i] -= c.lr * decayed;
@@ -37,8 +37,8 @@ LOCKSTEP_VECTORISED void update_plain(T* __restrict parameter, const T* __restri
 }
 
 template <class T>
-LOCKSTEP_VECTORISED void update_with_momentum(T* __restrict parameter, const T* __restrict gradient,
-                                              T* __restrict buffer, std::int64_t count, SgdCoefficients<T> c) {
+LOCKSTEP_INLINE void update_with_momentum(T* __restrict parameter, const T* __restrict gradient, T* __restrict buffer,
+                                          std::int64_t count, SgdCoefficients<T> c) {
   for (std::int64_t i = 0; i < count; ++i) {
     const T decayed = c.sign * gradient[i] + c.l2_coefficient * parameter[i];
     const T velocity = c.momentum * buffer[i] + c.gradient_share * decayed;
@@ -61,9 +61,9 @@ SgdCoefficients<double> coefficients(const Options& options, std::int64_t step) 
 template <class T>
 void update(const SgdCoefficients<double>& c, const ElementRange<T>& range) {
   if (c.momentum == 0) {
-    update_plain(range.parameter, range.gradient, range.count, rounded<T>(c));
+    at_level<update_plain<T>>(range.parameter, range.gradient, range.count, rounded<T>(c));
   } else {
-    update_with_momentum(range.parameter, range.gradient, range.state[0], range.count, rounded<T>(c));
+    at_level<update_with_momentum<T>>(range.parameter, range.gradient, range.state[0], range.count, rounded<T>(c));
   }
 }
 

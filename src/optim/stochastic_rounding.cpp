@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "optim/kernel.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::optim {
 
@@ -28,8 +28,8 @@ std::uint64_t hash_of(std::string_view text) {
   return hash;
 }
 
-LOCKSTEP_VECTORISED void round_elements(const float* from, std::byte* to, std::int64_t count, std::uint32_t begin,
-                                        RoundingKey key) {
+LOCKSTEP_INLINE void round_elements(const float* from, std::byte* to, std::int64_t count, std::uint32_t begin,
+                                    RoundingKey key) {
   for (std::int64_t i = 0; i < count; ++i) {
     const std::uint32_t position = begin + static_cast<std::uint32_t>(i);
     const std::uint32_t random = mixed(mixed(position ^ key.first) + key.second) >> 16;
@@ -50,7 +50,7 @@ RoundingKey rounding_key(std::uint64_t seed, std::string_view parameter, std::in
 }
 
 void round_stochastically(const float* from, std::byte* to, std::int64_t count, std::int64_t begin, RoundingKey key) {
-  round_elements(from, to, count, static_cast<std::uint32_t>(begin), key);
+  at_level<round_elements>(from, to, count, static_cast<std::uint32_t>(begin), key);
 }
 
 }  // namespace lockstep::optim

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::data {
 
@@ -31,7 +31,7 @@ void write_kernel(int size, double sigma, float* kernel) {
 }
 
 /// out[i] = sum over k of kernel[k] * in[i + k * step].
-LOCKSTEP_CLONES void weighted_sums(const float* in, std::size_t count, std::size_t step, const float* kernel, int size,
+LOCKSTEP_INLINE void weighted_sums(const float* in, std::size_t count, std::size_t step, const float* kernel, int size,
                                    float* __restrict out) {
   for (std::size_t i = 0; i < count; ++i) out[i] = kernel[0] * in[i];
   for (int k = 1; k < size; ++k) {
@@ -42,7 +42,7 @@ LOCKSTEP_CLONES void weighted_sums(const float* in, std::size_t count, std::size
 }
 
 /// round(value), half to even, of numbers in [0, 255].
-LOCKSTEP_CLONES void round_to_bytes(const float* in, std::size_t count, std::uint8_t* out) {
+LOCKSTEP_INLINE void round_to_bytes(const float* in, std::size_t count, std::uint8_t* out) {
   constexpr float kShift = 8388608.0F;  // 2^23: numbers above it have no fraction
   for (std::size_t i = 0; i < count; ++i)
     out[i] = static_cast<std::uint8_t>(static_cast<int>((in[i] + kShift) - kShift));
@@ -120,8 +120,8 @@ void gaussian_blur(Image& image, int size, double sigma, Workspace& workspace) {
       const int from = reflected(x, image.width) * channels;
       for (int c = 0; c < channels; ++c) line[(x + half) * channels + c] = row[from + c];
     }
-    weighted_sums(line, stride, static_cast<std::size_t>(channels), kernel.data(), size,
-                  rows + static_cast<std::size_t>(y + half) * stride);
+    at_level<weighted_sums>(line, stride, static_cast<std::size_t>(channels), kernel.data(), size,
+                            rows + static_cast<std::size_t>(y + half) * stride);
   }
   for (int y = -half; y < image.height + half; ++y) {
     if (y >= 0 && y < image.height) continue;
@@ -129,8 +129,8 @@ void gaussian_blur(Image& image, int size, double sigma, Workspace& workspace) {
     std::copy_n(from, stride, rows + static_cast<std::size_t>(y + half) * stride);
   }
   for (int y = 0; y < image.height; ++y) {
-    weighted_sums(rows + static_cast<std::size_t>(y) * stride, stride, stride, kernel.data(), size, sums);
-    round_to_bytes(sums, stride, image.row(y));
+    at_level<weighted_sums>(rows + static_cast<std::size_t>(y) * stride, stride, stride, kernel.data(), size, sums);
+    at_level<round_to_bytes>(sums, stride, image.row(y));
   }
 }
 

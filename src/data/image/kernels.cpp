@@ -9,11 +9,13 @@
 
 namespace lockstep::data {
 
-LOCKSTEP_CLONES void luminance(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* out) {
+namespace {
+
+LOCKSTEP_INLINE void write_luminance(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* out) {
   for (std::size_t i = 0; i < pixels; ++i) out[i] = luminance(rgb + 3 * i);
 }
 
-LOCKSTEP_CLONES std::int64_t sum_of_luminance(const std::uint8_t* pixels, std::size_t count, int channels) {
+LOCKSTEP_INLINE std::int64_t add_luminance(const std::uint8_t* pixels, std::size_t count, int channels) {
   std::int64_t sum = 0;
   if (channels == 1) {
     for (std::size_t i = 0; i < count; ++i) sum += pixels[i];
@@ -23,7 +25,7 @@ LOCKSTEP_CLONES std::int64_t sum_of_luminance(const std::uint8_t* pixels, std::s
   return sum;
 }
 
-LOCKSTEP_CLONES void saturate(std::uint8_t* rgb, std::size_t pixels, float factor) {
+LOCKSTEP_INLINE void saturate_pixels(std::uint8_t* rgb, std::size_t pixels, float factor) {
   for (std::size_t i = 0; i < pixels; ++i) {
     std::uint8_t* const pixel = rgb + 3 * i;
     const int grey = luminance(pixel);
@@ -31,8 +33,8 @@ LOCKSTEP_CLONES void saturate(std::uint8_t* rgb, std::size_t pixels, float facto
   }
 }
 
-LOCKSTEP_CLONES void sharpen(const std::uint8_t* above, const std::uint8_t* row, const std::uint8_t* below,
-                             std::size_t channels, std::size_t count, float factor, std::uint8_t* __restrict out) {
+LOCKSTEP_INLINE void sharpen_row(const std::uint8_t* above, const std::uint8_t* row, const std::uint8_t* below,
+                                 std::size_t channels, std::size_t count, float factor, std::uint8_t* __restrict out) {
   const std::size_t right = 2 * channels;
   for (std::size_t i = 0; i < count; ++i) {
     const int sum = above[i] + above[i + channels] + above[i + right] + row[i] + 5 * row[i + channels] +
@@ -40,6 +42,23 @@ LOCKSTEP_CLONES void sharpen(const std::uint8_t* above, const std::uint8_t* row,
     // floor(sum / 13 + 1 / 2): never a tie, so that Pillow's float32 sum gives the same.
     out[i] = blend((2 * sum + 13) / 26, row[i + channels], factor);
   }
+}
+
+}  // namespace
+
+void luminance(const std::uint8_t* rgb, std::size_t pixels, std::uint8_t* out) {
+  at_level<write_luminance>(rgb, pixels, out);
+}
+
+std::int64_t sum_of_luminance(const std::uint8_t* pixels, std::size_t count, int channels) {
+  return at_level<add_luminance>(pixels, count, channels);
+}
+
+void saturate(std::uint8_t* rgb, std::size_t pixels, float factor) { at_level<saturate_pixels>(rgb, pixels, factor); }
+
+void sharpen(const std::uint8_t* above, const std::uint8_t* row, const std::uint8_t* below, std::size_t channels,
+             std::size_t count, float factor, std::uint8_t* out) {
+  at_level<sharpen_row>(above, row, below, channels, count, factor, out);
 }
 
 void reverse_pixels(std::uint8_t* row, std::size_t pixels, int channels) {

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::data {
 

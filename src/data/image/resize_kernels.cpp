@@ -3,7 +3,7 @@
 
 #include <algorithm>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -17,6 +17,27 @@ constexpr std::int32_t kHalf = 1 << (kWeightBits - 1);
 
 LOCKSTEP_INLINE std::uint8_t to_byte(std::int32_t sum) {
   return static_cast<std::uint8_t>(std::clamp(sum >> kWeightBits, 0, 255));
+}
+
+LOCKSTEP_INLINE void filter_columns(const std::uint8_t* in, int in_rows, std::size_t row_bytes, const AxisTaps& taps,
+                                    std::uint8_t* out) {
+  constexpr std::size_t kBlock = 64;
+  const std::int32_t* weights = taps.weights;
+  for (int y = 0; y < taps.count; ++y, weights += taps.taps, out += row_bytes) {
+    const int start = taps.starts[y];
+    const int used = std::min(taps.taps, in_rows - start);
+    for (std::size_t first = 0; first < row_bytes; first += kBlock) {
+      const std::size_t size = std::min(kBlock, row_bytes - first);
+      std::int32_t sums[kBlock];
+      for (std::size_t i = 0; i < size; ++i) sums[i] = kHalf;
+      for (int tap = 0; tap < used; ++tap) {
+        const std::uint8_t* const row = in + static_cast<std::size_t>(start + tap) * row_bytes + first;
+        const std::int32_t weight = weights[tap];
+        for (std::size_t i = 0; i < size; ++i) sums[i] += weight * row[i];
+      }
+      for (std::size_t i = 0; i < size; ++i) out[first + i] = to_byte(sums[i]);
+    }
+  }
 }
 
 }  // namespace
@@ -38,38 +59,22 @@ void resize_rows_plain(const std::uint8_t* in, std::size_t in_stride, int rows, 
   }
 }
 
-LOCKSTEP_CLONES void resize_columns_plain(const std::uint8_t* in, int in_rows, std::size_t row_bytes,
-                                          const AxisTaps& taps, std::uint8_t* out) {
-  constexpr std::size_t kBlock = 64;
-  const std::int32_t* weights = taps.weights;
-  for (int y = 0; y < taps.count; ++y, weights += taps.taps, out += row_bytes) {
-    const int start = taps.starts[y];
-    const int used = std::min(taps.taps, in_rows - start);
-    for (std::size_t first = 0; first < row_bytes; first += kBlock) {
-      const std::size_t size = std::min(kBlock, row_bytes - first);
-      std::int32_t sums[kBlock];
-      for (std::size_t i = 0; i < size; ++i) sums[i] = kHalf;
-      for (int tap = 0; tap < used; ++tap) {
-        const std::uint8_t* const row = in + static_cast<std::size_t>(start + tap) * row_bytes + first;
-        const std::int32_t weight = weights[tap];
-        for (std::size_t i = 0; i < size; ++i) sums[i] += weight * row[i];
-      }
-      for (std::size_t i = 0; i < size; ++i) out[first + i] = to_byte(sums[i]);
-    }
-  }
+void resize_columns_plain(const std::uint8_t* in, int in_rows, std::size_t row_bytes, const AxisTaps& taps,
+                          std::uint8_t* out) {
+  at_level<filter_columns>(in, in_rows, row_bytes, taps, out);
 }
 
 #if defined(__x86_64__)
 
 namespace {
 
-#define LOCKSTEP_AVX2 __attribute__((target("avx2")))
+#define LOCKSTEP_AVX2_INLINE [[gnu::target("arch=x86-64-v3")]] inline
 
 // A weight w is split: w = upper * 2^15 + lower, with 0 <= lower < 2^15. Both parts have 16 bits, so that one
 // instruction multiplies two taps of eight values. The sums modulo 2^32 are those of the plain implementation.
 
 /// Sums of 4 pixels (12 bytes) of three channels, as [R, G, B, 0] in both halves.
-LOCKSTEP_AVX2 inline __m256i pairs_of_four_pixels(const std::uint8_t* pixels) {
+LOCKSTEP_AVX2_INLINE __m256i pairs_of_four_pixels(const std::uint8_t* pixels) {
   const __m256i order = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
                                          6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
   const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(pixels));
@@ -125,12 +130,12 @@ LOCKSTEP_AVX2 void resize_rows_of_three_channels(const std::uint8_t* in, std::si
   for (; y < rows; ++y, in += in_stride, out += out_stride) resize_rows_avx2<1>(in, in_stride, taps, out, out_stride);
 }
 
-LOCKSTEP_AVX2 inline __m256i sixteen_bytes(const std::uint8_t* bytes) {
+LOCKSTEP_AVX2_INLINE __m256i sixteen_bytes(const std::uint8_t* bytes) {
   return _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(bytes)));
 }
 
 /// One block of 16 bytes of one output row.
-LOCKSTEP_AVX2 inline void resize_column_block(const std::uint8_t* in, std::size_t row_bytes, int used,
+LOCKSTEP_AVX2_INLINE void resize_column_block(const std::uint8_t* in, std::size_t row_bytes, int used,
                                               const std::int32_t* pairs, std::uint8_t* out) {
   __m256i lower_a = _mm256_setzero_si256();
   __m256i lower_b = lower_a;
@@ -170,10 +175,7 @@ LOCKSTEP_AVX2 void resize_columns_avx2(const std::uint8_t* in, int in_rows, std:
   }
 }
 
-bool has_avx2() {
-  static const bool has = __builtin_cpu_supports("avx2") != 0;
-  return has;
-}
+bool has_avx2() { return processor_level() >= ProcessorLevel::avx2; }
 
 }  // namespace
 

@@ -5,7 +5,7 @@
 #include <array>
 #include <numeric>
 
-#include "core/clones.hpp"
+#include "core/at_level.hpp"
 
 namespace lockstep::parallel {
 
@@ -105,15 +105,14 @@ LOCKSTEP_INLINE void gradient_of(const NormShape& shape, std::int64_t begin, std
 
 }  // namespace
 
-// A clone cannot be a template.
-#define LOCKSTEP_SYNC_NORM_KERNELS(T)                                                                                 \
-  LOCKSTEP_CLONES void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy,           \
-                                 const T* x, const double* mean, double* sums, double* dot_sums) {                    \
-    sums_of(shape, begin, end, dy, x, mean, sums, dot_sums);                                                          \
-  }                                                                                                                   \
-  LOCKSTEP_CLONES void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, \
-                                           const T* x, const NormGradientTerms& terms, T* dx) {                       \
-    gradient_of(shape, begin, end, dy, x, terms, dx);                                                                 \
+#define LOCKSTEP_SYNC_NORM_KERNELS(T)                                                                             \
+  void norm_sums(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x,           \
+                 const double* mean, double* sums, double* dot_sums) {                                            \
+    at_level<sums_of<T>>(shape, begin, end, dy, x, mean, sums, dot_sums);                                         \
+  }                                                                                                               \
+  void norm_input_gradient(const NormShape& shape, std::int64_t begin, std::int64_t end, const T* dy, const T* x, \
+                           const NormGradientTerms& terms, T* dx) {                                               \
+    at_level<gradient_of<T>>(shape, begin, end, dy, x, terms, dx);                                                \
   }
 
 LOCKSTEP_SYNC_NORM_KERNELS(float)

@@ -11,24 +11,18 @@
 #include <stdexcept>
 #include <vector>
 
+#include "support/levels.hpp"
+
 namespace lockstep::mpi {
 namespace reduction_test {
 
-/// The widths that this processor has.
-std::vector<VectorWidth> widths() {
-  std::vector<VectorWidth> all = {VectorWidth::sse, VectorWidth::avx2, VectorWidth::avx512};
-  std::erase_if(all, [](VectorWidth width) { return width > widest_vectors(); });
-  return all;
-}
-
 template <class T>
-std::vector<T> reduced(const std::vector<std::vector<T>>& ranks, DType dtype, ReduceOp op,
-                       VectorWidth width = widest_vectors()) {
+std::vector<T> reduced(const std::vector<std::vector<T>>& ranks, DType dtype, ReduceOp op) {
   std::vector<T> result(ranks[0].size());
   std::vector<const std::byte*> sources;
   for (const auto& values : ranks) sources.push_back(reinterpret_cast<const std::byte*>(values.data()));
   auto* target = reinterpret_cast<std::byte*>(result.data());
-  reduce(sources, std::span(&target, 1), result.size(), {.dtype = dtype, .op = op}, width);
+  reduce(sources, std::span(&target, 1), result.size(), {.dtype = dtype, .op = op});
   return result;
 }
 
@@ -62,11 +56,11 @@ void expect_min_max_sum(DType dtype) {
     high[i] = static_cast<T>(static_cast<int>(i) + 2);
     sums[i] = static_cast<T>(2 * static_cast<int>(i) - 38);
   }
-  for (const VectorWidth width : widths()) {
-    EXPECT_EQ(reduced<T>({high, low, high}, dtype, ReduceOp::min, width), low);
-    EXPECT_EQ(reduced<T>({low, high, low}, dtype, ReduceOp::max, width), high);
-    EXPECT_EQ(reduced<T>({low, high}, dtype, ReduceOp::sum, width), sums);
-  }
+  testing::at_each_level([&] {
+    EXPECT_EQ(reduced<T>({high, low, high}, dtype, ReduceOp::min), low);
+    EXPECT_EQ(reduced<T>({low, high, low}, dtype, ReduceOp::max), high);
+    EXPECT_EQ(reduced<T>({low, high}, dtype, ReduceOp::sum), sums);
+  });
 }
 
 TEST(ReductionTest, EveryTypeAndOperation) {
@@ -87,12 +81,12 @@ TEST(ReductionTest, BytesWrapAroundAndCompareWithoutSign) {
     sums[i] = static_cast<std::uint8_t>(2 * i + 50);
     products[i] = static_cast<std::uint8_t>(i * (i + 50));
   }
-  for (const VectorWidth width : widths()) {
-    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::min, width), low);
-    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::max, width), high);
-    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::sum, width), sums);
-    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::product, width), products);
-  }
+  testing::at_each_level([&] {
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::min), low);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::max), high);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::sum), sums);
+    EXPECT_EQ(reduced<std::uint8_t>({high, low}, DType::uint8, ReduceOp::product), products);
+  });
 }
 
 template <class T>
@@ -104,9 +98,7 @@ void expect_products(DType dtype) {
     values[i] = static_cast<T>(value);
     cubes[i] = static_cast<T>(value * value * value);
   }
-  for (const VectorWidth width : widths()) {
-    EXPECT_EQ(reduced<T>({values, values, values}, dtype, ReduceOp::product, width), cubes);
-  }
+  testing::at_each_level([&] { EXPECT_EQ(reduced<T>({values, values, values}, dtype, ReduceOp::product), cubes); });
 }
 
 TEST(ReductionTest, Products) {
@@ -122,14 +114,14 @@ TEST(ReductionTest, MinAndMaxOfANanAreNan) {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const std::vector<float> numbers(77, 1);
   const std::vector<float> nans(77, nan);
-  for (const VectorWidth width : widths()) {
+  testing::at_each_level([&] {
     for (const ReduceOp op : {ReduceOp::min, ReduceOp::max}) {
       for (const auto& ranks : {std::vector{numbers, nans, numbers}, {nans, numbers}, {numbers, nans}}) {
-        const std::vector<float> result = reduced<float>(ranks, DType::float32, op, width);
+        const std::vector<float> result = reduced<float>(ranks, DType::float32, op);
         EXPECT_TRUE(std::all_of(result.begin(), result.end(), [](float value) { return std::isnan(value); }));
       }
     }
-  }
+  });
 }
 
 TEST(ReductionTest, MinOfFlagsIsAllAndMaxIsAny) {
@@ -160,13 +152,13 @@ std::vector<float> averages_by_plain_loop(const std::vector<std::vector<float>>&
   return result;
 }
 
-TEST(ReductionTest, EveryWidthHasTheBitsOfAPlainLoop) {
+TEST(ReductionTest, EveryLevelHasTheBitsOfAPlainLoop) {
   for (const std::size_t world_size : {1U, 2U, 5U}) {
     const auto ranks = random_ranks(world_size, 1003);
-    for (const VectorWidth width : widths()) {
-      EXPECT_EQ(reduced(ranks, DType::float32, ReduceOp::average, width), averages_by_plain_loop(ranks))
-          << static_cast<int>(width) << " bytes, " << world_size << " ranks";
-    }
+    testing::at_each_level([&] {
+      EXPECT_EQ(reduced(ranks, DType::float32, ReduceOp::average), averages_by_plain_loop(ranks))
+          << world_size << " ranks";
+    });
   }
 }
 
@@ -175,7 +167,7 @@ TEST(ReductionTest, PiecesAtOddAddressesInPlaceHaveTheBitsOfTheWhole) {
   constexpr std::size_t kPiece = 777;
   const auto ranks = random_ranks(5, kCount);
   const std::vector<float> whole = averages_by_plain_loop(ranks);
-  for (const VectorWidth width : widths()) {
+  testing::at_each_level([&] {
     std::vector<std::vector<std::byte>> shifted(ranks.size(), std::vector<std::byte>(kCount * sizeof(float) + 1));
     for (std::size_t begin = 0; begin < kCount; begin += kPiece) {
       const std::size_t count = std::min(kPiece, kCount - begin);
@@ -185,12 +177,12 @@ TEST(ReductionTest, PiecesAtOddAddressesInPlaceHaveTheBitsOfTheWhole) {
         std::memcpy(places.back(), &ranks[rank][begin], count * sizeof(float));
       }
       const std::vector<const std::byte*> sources(places.begin(), places.end());
-      reduce(sources, places, count, {.dtype = DType::float32, .op = ReduceOp::average}, width);
+      reduce(sources, places, count, {.dtype = DType::float32, .op = ReduceOp::average});
     }
     for (const auto& bytes : shifted) {
-      EXPECT_EQ(std::memcmp(bytes.data() + 1, whole.data(), kCount * sizeof(float)), 0) << static_cast<int>(width);
+      EXPECT_EQ(std::memcmp(bytes.data() + 1, whole.data(), kCount * sizeof(float)), 0);
     }
-  }
+  });
 }
 
 /// The bits of a 16-bit type and how they become numbers.
@@ -237,20 +229,20 @@ TEST(ReductionTest, SixteenBitFloatsAreCombinedAsFloat32AndRoundedOnce) {
   for (const HalfType& type : kHalfTypes) {
     const auto sums = rounded_once(type, ranks, [](float a, float b) { return a + b; });
     const auto products = rounded_once(type, ranks, [](float a, float b) { return a * b; });
-    for (const VectorWidth width : widths()) {
-      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::sum, width), sums);
-      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::product, width), products);
-    }
+    testing::at_each_level([&] {
+      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::sum), sums);
+      expect_same_halves(type, reduced(ranks, type.dtype, ReduceOp::product), products);
+    });
   }
 }
 
 TEST(ReductionTest, SixteenBitRoundingKeepsEveryNumberAndEveryNan) {
   for (const HalfType& type : kHalfTypes) {
-    for (const VectorWidth width : widths()) {
+    testing::at_each_level([&] {
       const auto values = every_pattern(3);
-      const auto kept = reduced<std::uint16_t>({values}, type.dtype, ReduceOp::sum, width);
+      const auto kept = reduced<std::uint16_t>({values}, type.dtype, ReduceOp::sum);
       expect_same_halves(type, kept, values);
-    }
+    });
   }
 }
 
