@@ -255,7 +255,7 @@ TEST(StopTest, SlurmsTimeLimitCountsWhereNoneIsGiven) {
   EXPECT_NE(told.output.find("Slurm's time limit ends this run in 89"), std::string::npos) << told.output;
   EXPECT_EQ(told.output.find("the ranks were not started by srun"), std::string::npos) << told.output;
   const Outcome given = testing::run_shell("env " + end + " " + testing::trainer_program() + other + few +
-                                           " --train.time_limit=500 --resume=auto");
+                                           " --train.time_limit=500 --train.max_steps=30 --resume=auto");
   EXPECT_NE(given.output.find("train.time_limit ends this run in"), std::string::npos) << given.output;
 }
 
