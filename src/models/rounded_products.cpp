@@ -4,15 +4,15 @@
 #include <ATen/autocast_mode.h>
 #include <torch/types.h>
 
+#include "core/processor_level.hpp"
+
 namespace lockstep::models {
 
 namespace {
 
 bool has_products_of_16_bits() {
 #if defined(__x86_64__)
-  static const bool has =
-      __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq");
-  return has;
+  return processor_level() >= ProcessorLevel::avx512;
 #else
   return true;  // not measured
 #endif

@@ -67,24 +67,16 @@ LOCKSTEP_VECTOR_INLINE void add_product(const float* left, std::int64_t row_step
   }
 }
 
-/// Whether this processor can run the kernels.
+/// Whether the level in use has what the kernels need.
 inline bool has_vector_kernels() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return has;
+  return processor_level() >= ProcessorLevel::avx2;
 #else
   return true;
 #endif
 }
 
-/// Whether they are faster on this processor than oneDNN and LibTorch, which have kernels for longer vectors.
-inline bool has_fast_vector_kernels() {
-#if defined(__x86_64__)
-  static const bool are_fast = has_vector_kernels() && !__builtin_cpu_supports("avx512f");
-  return are_fast;
-#else
-  return false;  // not measured
-#endif
-}
+/// Whether they are faster than oneDNN and LibTorch, which have kernels for longer vectors: at level avx2 only.
+inline bool has_fast_vector_kernels() { return processor_level() == ProcessorLevel::avx2; }
 
 }  // namespace lockstep::models

@@ -11,6 +11,7 @@
 
 #include "core/message.hpp"
 #include "core/out_of_memory.hpp"
+#include "core/processor_level.hpp"
 #include "engine/setup/check_registry.hpp"
 #include "mpi/process_memory.hpp"
 #include "trainer/commands.hpp"
@@ -18,6 +19,7 @@
 #include "trainer/predict/settings.hpp"
 #include "trainer/preset.hpp"
 #include "trainer/print_result.hpp"
+#include "trainer/run_environment.hpp"
 #include "trainer/signals.hpp"
 
 namespace lockstep::trainer {
@@ -54,7 +56,7 @@ ExitCode dispatch(const Job& job) {
   }();
   if (invocation.command != "train") leave_on_signals();
   if (invocation.wants_version) {
-    print_result(job.world, std::string("lockstep ") + kVersion);
+    print_result(job.world, std::string("lockstep ") + kVersion + "\n" + version_lines());
     return ExitCode::done;
   }
   if (invocation.wants_help) {
@@ -103,6 +105,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
   install_signal_handlers();
   ExitCode code = ExitCode::done;
   try {
+    require_usable_level();
     mpi::Environment environment(&argc, &argv);
     const mpi::Communicator world = mpi::Communicator::world();
     const std::vector<std::string> arguments(argv, argv + argc);
@@ -120,7 +123,7 @@ void run(int argc, char** argv, const engine::Registry& registry) {
     }
     environment.finish();
     leave(code);
-  } catch (const Error& error) {  // MPI itself did not come up
+  } catch (const Error& error) {  // before MPI came up
     log::error(error.what());
     leave(error.exit_code());
   }

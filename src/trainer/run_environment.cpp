@@ -42,6 +42,14 @@ std::string environment_json(int world_size, const std::vector<std::string>& hos
   return report::to_json(facts, 2) + "\n";
 }
 
+std::string version_lines() {
+  std::string lines = mpi::library_version();
+  for (const auto& [name, value] : engine::platform_facts()) {
+    if (name == "libtorch" || name == "hdf5" || name == "processor_level") lines += "\n" + name + " " + value;
+  }
+  return lines;
+}
+
 std::string environment_line() {
   std::string line = "environment: " + mpi::library_version() + ", launcher " + mpi::launcher();
   for (const auto& [name, value] : engine::platform_facts()) line += ", " + name + " " + value;

@@ -13,4 +13,7 @@ std::string environment_json(int world_size, const std::vector<std::string>& hos
 /// The most important of it in one line, for the log.
 std::string environment_line();
 
+/// The versions of the libraries and the level of processors in use, one per line.
+std::string version_lines();
+
 }  // namespace lockstep::trainer

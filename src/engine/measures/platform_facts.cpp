@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoints/store/store.hpp"
+#include "core/processor_level.hpp"
 #include "engine/setup/session.hpp"
 
 namespace lockstep::engine {
@@ -32,6 +33,7 @@ std::string system_name() {
 
 std::vector<std::pair<std::string, std::string>> platform_facts() {
   return {{"libtorch", TORCH_VERSION},
+          {"processor_level", std::string(name_of(processor_level()))},
           {"libtorch_kernels", at::get_cpu_capability()},
           {"hdf5", checkpoints::hdf5_version()},
           {"compiler", "g++ " __VERSION__},
