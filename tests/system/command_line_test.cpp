@@ -35,7 +35,15 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   const Outcome section = run_ranks(1, "--help=optim");
   EXPECT_NE(section.output.find("optim.momentum"), std::string::npos) << section.output;
   EXPECT_EQ(run_ranks(1, "--help=optin").exit_code, 2);
-  EXPECT_EQ(run_ranks(1, "--version").output, "lockstep 0.1.0\n");
+  const std::string versions = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=generic").output;
+  EXPECT_TRUE(versions.starts_with("lockstep 0.1.0\n")) << versions;
+  for (const char* part : {"MPI", "\nlibtorch ", "\nhdf5 ", "\nprocessor_level generic\n"}) {
+    EXPECT_NE(versions.find(part), std::string::npos) << part << " is missing in: " << versions;
+  }
+  const auto refused = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=fast");
+  EXPECT_EQ(refused.exit_code, 2);
+  EXPECT_NE(refused.output.find("LOCKSTEP_CPU=fast is unknown. Choose one of: generic"), std::string::npos)
+      << refused.output;
 }
 
 TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {
