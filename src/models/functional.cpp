@@ -14,6 +14,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/attention.hpp"
 #include "models/attention_kernels.hpp"
 #include "models/gelu_kernels.hpp"
 #include "models/gradient_sink.hpp"
@@ -252,16 +253,10 @@ at::Tensor plain_self_attention(const at::Tensor& qkv, std::int64_t queries) {
 /// Its gradient, recorded by autograd.
 at::Tensor self_attention_gradient(const at::Tensor& qkv, std::int64_t queries, const at::Tensor& gradient) {
   const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
-  const at::Tensor query = parts[0].slice(2, 0, queries) / std::sqrt(static_cast<double>(qkv.size(4)));
-  const at::Tensor rows = gradient.transpose(1, 2);  // [N, K, queries, E]
-  const at::Tensor weights = at::softmax(query.matmul(parts[1].transpose(2, 3)), -1);
-  const at::Tensor of_weights = rows.matmul(parts[2].transpose(2, 3));
-  const at::Tensor of_products = weights * (of_weights - (weights * of_weights).sum(-1, /*keepdim=*/true));
-  const at::Tensor of_query = of_products.matmul(parts[1]) / std::sqrt(static_cast<double>(qkv.size(4)));
-  const at::Tensor all_queries = at::constant_pad_nd(of_query, {0, 0, 0, qkv.size(1) - queries});
-  const at::Tensor of_key = of_products.transpose(2, 3).matmul(query);
-  const at::Tensor of_value = weights.transpose(2, 3).matmul(rows);
-  return at::stack({all_queries, of_key, of_value}).permute({1, 3, 0, 2, 4}).contiguous();
+  const AttentionGradients of = attention_gradients(parts[0].slice(2, 0, queries), parts[1], parts[2],
+                                                    /*is_causal=*/false, gradient.transpose(1, 2));
+  const at::Tensor all_queries = at::constant_pad_nd(of.query, {0, 0, 0, qkv.size(1) - queries});
+  return at::stack({all_queries, of.key, of.value}).permute({1, 3, 0, 2, 4}).contiguous();
 }
 
 SelfAttention kernel_arguments(const at::Tensor& qkv, std::int64_t queries) {
@@ -382,10 +377,10 @@ at::Tensor gelu(const at::Tensor& input) {
 at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::Tensor& value, double dropout,
                      bool is_causal) {
   const auto type = rounding_of_products(query);
-  if (!type) return at::scaled_dot_product_attention(query, key, value, {}, dropout, is_causal);
+  if (!type) return differentiable_attention(query, key, value, dropout, is_causal);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::DispatchKey::AutocastCPU);
-  return at::scaled_dot_product_attention(rounded_factor(query, *type), rounded_factor(key, *type),
-                                          rounded_factor(value, *type), {}, dropout, is_causal)
+  return differentiable_attention(rounded_factor(query, *type), rounded_factor(key, *type),
+                                  rounded_factor(value, *type), dropout, is_causal)
       .to(*type);
 }
 

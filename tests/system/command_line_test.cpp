@@ -3,6 +3,7 @@
 
 #include <cstdlib>
 
+#include "core/processor_level.hpp"
 #include "support/program.hpp"
 
 namespace lockstep {
@@ -44,6 +45,27 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.output.find("LOCKSTEP_CPU=fast is unknown. Choose one of: generic"), std::string::npos)
       << refused.output;
+}
+
+TEST(CommandLineTest, RanksWithDifferentProcessorLevels) {
+  if (machine_level() == ProcessorLevel::generic) GTEST_SKIP() << "this machine has the level generic only";
+  const testing::TemporaryFolder folder;
+  const auto train = [&](const std::string& arguments) {
+    return testing::run_shell(
+        testing::mpirun_command(2) +
+        " sh -c '[ ${OMPI_COMM_WORLD_RANK:-$PMI_RANK} = 0 ] || export LOCKSTEP_CPU=generic; exec " + "\"$@\"' sh " +
+        testing::trainer_program() + " --train.max_steps=1 --data.train_size=96 " + "--run.dir=" + folder.path("run") +
+        " " + arguments);
+  };
+  const std::string fact = "rank 0 uses the processor level " + std::string(name_of(machine_level())) +
+                           ", but rank 1 uses generic. Set LOCKSTEP_CPU to the lower level on all ranks";
+  const Outcome refused = train("--train.lanes=2");
+  EXPECT_EQ(refused.exit_code, 2) << refused.output;
+  EXPECT_NE(refused.output.find("train.lanes requires one processor level"), std::string::npos) << refused.output;
+  EXPECT_NE(refused.output.find(fact), std::string::npos) << refused.output;
+  const Outcome warned = train("");
+  EXPECT_EQ(warned.exit_code, 0) << warned.output;
+  EXPECT_NE(warned.output.find(fact), std::string::npos) << warned.output;
 }
 
 TEST(CommandLineTest, ConfigSaysWhereAValueCameFrom) {

@@ -10,10 +10,11 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <sstream>
 #include <sys/resource.h>
 
 #include "core/parse_value.hpp"
+#include "core/processor_level.hpp"
+#include "core/text.hpp"
 #include "data/settings.hpp"
 
 namespace lockstep::engine {
@@ -48,6 +49,19 @@ std::map<std::string, std::string> extra_in(const Section& run) {
     }
   }
   return extra;
+}
+
+/// Ranks with different processor levels round sums in different ways. Collective.
+void compare_processor_levels(const mpi::Communicator& world, bool has_lanes) {
+  const std::vector<std::string> levels = world.all_gather(std::string(name_of(processor_level())));
+  const auto other = std::find_if(levels.begin(), levels.end(), [&](const auto& level) { return level != levels[0]; });
+  if (other == levels.end()) return;
+  const std::string fact = "rank 0 uses the processor level " + levels[0] + ", but rank " +
+                           std::to_string(other - levels.begin()) + " uses " + *other +
+                           ". Set LOCKSTEP_CPU to the lower level on all ranks";
+  if (has_lanes)
+    throw ConfigError("train.lanes requires one processor level, because results must not differ: " + fact);
+  if (world.is_root()) log::warning("results differ in their last bits from those of equal ranks: " + fact);
 }
 
 }  // namespace
@@ -110,6 +124,7 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
   if (!chosen.remark.empty() && world.is_root()) log::warning(chosen.remark);
   log::debug("device: " + (chosen.gpu ? "cuda:" + std::to_string(chosen.gpu->index()) + " (" + chosen.gpu->name() + ")"
                                       : std::string("cpu")));
+  compare_processor_levels(world, has_lanes);
   const int threads = set_threads(run, topology, has_lanes);
   // Loader threads mostly sleep: only compute threads are held against the processors.
   const std::string oversubscribed = topology.oversubscription(threads);
@@ -122,9 +137,8 @@ Processor choose_processor(const RunSettings& run, const mpi::Communicator& worl
                  "--map-by slot:PE=N)");
   }
   if (topology.cpu_quota > 0 && topology.local_rank == 0) {
-    std::ostringstream quota;
-    quota << topology.cpu_quota;
-    log::info("a control group limits a rank on " + topology.host_name + " to " + quota.str() + " processors");
+    log::info("a control group limits a rank on " + topology.host_name + " to " + number_text(topology.cpu_quota) +
+              " processors");
   }
   log::debug("threads: " + std::to_string(threads) + " for computing, " + std::to_string(loading) + " for loading");
   return {.gpu = std::move(chosen.gpu), .threads = threads, .loader_threads = loading, .processors = processors};

@@ -178,5 +178,24 @@ TEST(SelfAttentionTest, IsDifferentiableTwice) {
   EXPECT_LT(largest_difference(results[0], results[1].to(at::kDouble)), 1e-5);
 }
 
+TEST(AttentionTest, OfCausalModelsIsDifferentiableTwice) {
+  std::vector<at::Tensor> results;
+  for (const bool is_ours : {true, false}) {
+    const at::Tensor qkv = projection({2, 9, 2, 16, 9}).to(is_ours ? at::kFloat : at::kDouble).requires_grad_();
+    const std::vector<at::Tensor> parts = qkv.permute({2, 0, 3, 1, 4}).unbind(0);
+    const at::Tensor later = at::ones({9, 9}, at::kBool).triu(1);
+    const at::Tensor products = parts[0].matmul(parts[1].transpose(2, 3)) / 4;  // sqrt(16)
+    const at::Tensor output =
+        is_ours
+            ? attention(parts[0], parts[1], parts[2], /*dropout=*/0, /*is_causal=*/true)
+            : at::softmax(products.masked_fill(later, -std::numeric_limits<double>::infinity()), -1).matmul(parts[2]);
+    const at::Tensor gradient =
+        torch::autograd::grad({output.square().sum()}, {qkv}, {}, true, /*create_graph=*/true)[0];
+    gradient.square().sum().backward();
+    results.push_back(qkv.grad());
+  }
+  EXPECT_LT(largest_difference(results[0], results[1]), 1e-5);
+}
+
 }  // namespace attention_test
 }  // namespace lockstep::models
