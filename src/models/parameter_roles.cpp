@@ -88,12 +88,14 @@ std::vector<ParameterRole> parameter_roles(const Model& model) {
   std::map<std::string, LayerKind> kinds = {{"", model.kind()}};
   for (const auto& item : model.named_modules({}, /*include_self=*/false)) kinds[item.key()] = kind_of(*item.value());
   const std::vector<std::vector<std::string>> layers = model.layers();
+  const std::vector<std::string> undecayed = model.undecayed();
   std::vector<ParameterRole> roles;
   for (const auto& item : model.named_parameters()) {
     const std::string layer = parent_of(item.key());
     ParameterRole role{.name = item.key(), .tensor = item.value(), .kind = kinds[layer]};
     role.is_offset = !layer.empty() && kinds[parent_of(layer)] == LayerKind::deformable;
     role.layers_after = layers_after(layers, role.name);
+    role.is_undecayed = std::find(undecayed.begin(), undecayed.end(), role.name) != undecayed.end();
     const auto first = std::find_if(roles.begin(), roles.end(),
                                     [&role](const ParameterRole& other) { return other.tensor.is_same(role.tensor); });
     if (first != roles.end()) role.same_as = first->same_as.empty() ? first->name : first->same_as;

@@ -19,6 +19,7 @@ struct ParameterRole {
   bool is_offset = false;             ///< of a layer inside a deformable convolution
   std::string same_as = {};           ///< earlier name of the same tensor; empty = none
   std::int64_t layers_after = 0;      ///< of Model::layers, behind its own; 0 where it is in none
+  bool is_undecayed = false;          ///< in Model::undecayed
 };
 
 /// Every parameter under every name, in the order of registration. Layers of torch::nn are known as those of models.

@@ -280,6 +280,9 @@ class VisionTransformer : public Model {
     return head_ ? run(*head_, x) : x;
   }
 
+  /// Source: no_weight_decay of timm, vision_transformer.py; register tokens are treated as the class token.
+  std::vector<std::string> undecayed() const override { return {"cls_token", "reg_token", "pos_embed"}; }
+
   Anatomy anatomy() const override {
     return {.head = head_ ? "head" : "",
             .stem = "patch_embed.proj",

@@ -44,7 +44,7 @@ double ParamGroupBuilder::decay_factor(const ParameterInfo& parameter) const {
   for (const auto& [applies, multiplier] : multipliers) {
     if (applies && multiplier) return *multiplier;
   }
-  return settings_.spares_flat && parameter.dims < 2 ? 0 : 1;
+  return settings_.has_spared && (parameter.dims < 2 || parameter.is_undecayed) ? 0 : 1;
 }
 
 ParamGroupBuilder::Resolved ParamGroupBuilder::resolve(const ParameterInfo& parameter,

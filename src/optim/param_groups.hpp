@@ -15,7 +15,7 @@ namespace lockstep::optim {
 
 /// Keys of section `optim` that divide parameters into groups.
 struct GroupSettings {
-  bool spares_flat = false;            ///< optim.no_decay: no weight decay on parameters of fewer than two dimensions
+  bool has_spared = false;             ///< optim.no_decay: no weight decay on flat and undecayed parameters
   std::vector<std::string> paramwise;  ///< see ParamGroupBuilder
   std::string place;                   ///< how messages cite optim.paramwise
 

@@ -114,9 +114,11 @@ KindSettings KindSettings::from(const Section& options) {
 }
 
 KeySpecs GroupSettings::keys() {
-  return {keys::choice("optim.no_decay", "none",
-                       "Parameters without weight decay. norms_biases = all parameters with fewer than two dimensions",
-                       {"none", "norms_biases"}),
+  return {keys::choice(
+              "optim.no_decay", "none",
+              "Parameters without weight decay. norms_biases = all parameters with fewer than two dimensions, and the "
+              "tokens and positions of vit",
+              {"none", "norms_biases"}),
           {.name = "optim.paramwise",
            .type = KeyType::texts,
            .default_value = "",
@@ -125,7 +127,7 @@ KeySpecs GroupSettings::keys() {
 }
 
 GroupSettings GroupSettings::from(const Section& optim) {
-  return {.spares_flat = optim.text("no_decay") == "norms_biases",
+  return {.has_spared = optim.text("no_decay") == "norms_biases",
           .paramwise = optim.texts("paramwise"),
           .place = optim.cite("paramwise")};
 }
@@ -142,7 +144,7 @@ ParamGroupBuilder::ParamGroupBuilder(const Section& optim, const Rule& rule)
   for (const std::string& text : settings_.paramwise) read(text, optim, rule, kinds);
   kinds_ = KindSettings::from(kinds);
   sort_selections();
-  if (settings_.spares_flat && kinds_.flat_decay_mult) {
+  if (settings_.has_spared && kinds_.flat_decay_mult) {
     throw ConfigError(
         settings_.place +
         ": flat_decay_mult cannot be combined with optim.no_decay=norms_biases, which sets the same multiplier");

@@ -142,6 +142,10 @@ class Model : public Block {
   /// belong to the first layer if they precede them, otherwise to the last one.
   virtual std::vector<std::vector<std::string>> layers() const;
 
+  /// Names of parameters without weight decay under optim.no_decay=norms_biases, in addition to those with fewer than
+  /// two dimensions. The default is empty.
+  virtual std::vector<std::string> undecayed() const { return {}; }
+
   /// Where public weights may be adapted to this model. The default names no place.
   virtual Anatomy anatomy() const { return {}; }
 

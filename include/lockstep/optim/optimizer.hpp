@@ -38,6 +38,7 @@ struct ParameterInfo {
   bool is_frozen = false;         ///< not trained; belongs to no group
   std::string same_as = {};       ///< earlier name of the same tensor; empty = none
   std::int64_t layers_after = 0;  ///< number of layers between its layer and the output
+  bool is_undecayed = false;      ///< without weight decay under optim.no_decay=norms_biases, whatever its shape
 };
 
 /// The groups of a ParamGroupBuilder, without its messages.

@@ -32,7 +32,8 @@ std::vector<optim::ParameterInfo> describe_parameters(const models::Model& model
                           .is_offset = role.is_offset,
                           .is_frozen = !role.tensor.requires_grad(),
                           .same_as = role.same_as,
-                          .layers_after = role.layers_after});
+                          .layers_after = role.layers_after,
+                          .is_undecayed = role.is_undecayed});
   }
   return parameters;
 }

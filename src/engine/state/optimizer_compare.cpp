@@ -2,7 +2,9 @@
 #include <torch/types.h>
 
 #include <algorithm>
+#include <set>
 
+#include "core/text.hpp"
 #include "engine/state/optimizer_arrays.hpp"
 
 namespace lockstep::engine {
@@ -11,6 +13,20 @@ namespace {
 
 using checkpoints::Archive;
 using checkpoints::Array;
+
+/// The differences between groups other than weight decay, which is configuration and may change.
+std::set<std::string> without_decays(const std::vector<std::string>& names) {
+  std::set<std::string> others;
+  for (const std::string& name : names) {
+    std::vector<std::string> parts = split_list(name, '+');
+    std::erase_if(parts, [](const std::string& part) {
+      return part == "all" || part == "rest" || part == "decay" || part == "no_decay" || part.starts_with("decay*") ||
+             part.starts_with("weight_decay=");
+    });
+    others.insert(joined(parts, "+"));
+  }
+  return others;
+}
 
 class OptimizerComparison {
  public:
@@ -59,15 +75,15 @@ class OptimizerComparison {
   }
 
   void compare_groups() {
-    std::string saved;
+    std::vector<std::string> saved;
     for (const std::string& group : archive_.groups_in(place_.group + "/groups")) {
-      saved += (saved.empty() ? "" : ", ") + archive_.text(place_.group + "/groups/" + group, "name");
+      saved.push_back(archive_.text(place_.group + "/groups/" + group, "name"));
     }
-    std::string live;
-    for (const optim::ParamGroup& group : place_.optimizer->groups()) live += (live.empty() ? "" : ", ") + group.name;
-    if (saved == live) return;
+    std::vector<std::string> live;
+    for (const optim::ParamGroup& group : place_.optimizer->groups()) live.push_back(group.name);
+    if (without_decays(saved) == without_decays(live)) return;
     const std::string owner = place_.name.empty() ? "its" : title() + "'s";
-    add(owner + " parameter groups are [" + saved + "], the run's are [" + live + "]");
+    add(owner + " parameter groups are [" + joined(saved) + "], the run's are [" + joined(live) + "]");
   }
 
   void compare_numbers() {

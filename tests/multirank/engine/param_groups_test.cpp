@@ -84,6 +84,48 @@ TEST_F(ParamGroupsRunTest, ACheckpointDoesNotDependOnHowGroupsAreWritten) {
   EXPECT_THROW(restore(third.trainer, archive), CheckpointError);
 }
 
+// Weight decay is configuration: other values of it, and other parameters without it, are no other state.
+TEST_F(ParamGroupsRunTest, AChangedWeightDecayResumes) {
+  const Settings base = with(kTwelveSteps, {{"optim.weight_decay", "0.1"}, {"optim.no_decay", "norms_biases"}});
+  SmallRun first(world_, with(base, {{"train.max_steps", "5"}}));
+  first.trainer.train();
+  const checkpoints::Archive archive = capture(first.trainer, "", true);
+  for (const Settings& other : {Settings{{"optim.no_decay", "none"}}, Settings{{"optim.weight_decay", "0"}},
+                                Settings{{"optim.paramwise", "custom:hidden0,decay_mult=0.5"}}}) {
+    SmallRun second(world_, with(base, other));
+    EXPECT_NO_THROW(restore(second.trainer, archive)) << other.front().first;
+    second.trainer.train();
+    EXPECT_EQ(second.losses.size(), 7U) << other.front().first;
+  }
+}
+
+// Older versions decayed the tokens and positions of a vit. The groups of their checkpoints contain other parameters,
+// and can have another order.
+TEST_F(ParamGroupsRunTest, AVisionTransformerOfAnOlderVersionResumes) {
+  const Settings vit = {{"model.name", "vit"},
+                        {"model.patch_size", "14"},
+                        {"model.embed_dim", "8"},
+                        {"model.depth", "1"},
+                        {"model.num_heads", "2"},
+                        {"optim.weight_decay", "0.1"},
+                        {"optim.no_decay", "norms_biases"},
+                        {"optim.paramwise", "layer_decay=0.5"}};
+  Settings base = kTwelveSteps;
+  std::erase_if(base, [](const auto& setting) { return setting.first == "model.hidden"; });
+  SmallRun first(world_, with(with(base, vit), {{"train.max_steps", "5"}}));
+  EXPECT_EQ(group_of(first, "lr*0.25+no_decay").parameters, (Names{"cls_token", "pos_embed", "patch_embed.proj.bias"}));
+  first.trainer.train();
+  checkpoints::Archive archive = capture(first.trainer, "", true);
+  const Names names = names_of(first);
+  ASSERT_GE(names.size(), 3U);
+  archive.set("/optim/0/groups/1", "name", names[2]);
+  archive.set("/optim/0/groups/2", "name", names[1]);
+  SmallRun second(world_, with(base, vit));
+  EXPECT_NO_THROW(restore(second.trainer, archive));
+  second.trainer.train();
+  EXPECT_EQ(second.losses.size(), 7U);
+}
+
 struct Scaling {
   Settings settings;
   double lr;

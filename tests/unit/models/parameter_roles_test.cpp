@@ -114,5 +114,29 @@ TEST(ParameterRolesTest, AModelMayNameItsLayers) {
   EXPECT_EQ(resnet.at("fc.weight"), 0);
 }
 
+std::vector<std::string> undecayed_of(const std::map<std::string, std::string>& settings, const Task& task) {
+  Section options = Section::with_defaults("model", model_keys());
+  for (const auto& [key, value] : settings) options.set(key, value, "test");
+  std::vector<std::string> names;
+  for (const ParameterRole& role : parameter_roles(*build(options, task, 1, at::kFloat))) {
+    if (role.is_undecayed) names.push_back(role.name);
+  }
+  return names;
+}
+
+// Those of no_weight_decay() of timm, and the register tokens.
+TEST(ParameterRolesTest, TokensAndPositionsOfAVisionTransformerAreNotDecayed) {
+  using Names = std::vector<std::string>;
+  const Task images{.sample_shape = {3, 32, 32}, .classes = 10};
+  const std::map<std::string, std::string> vit = {
+      {"name", "vit"}, {"patch_size", "8"}, {"embed_dim", "8"}, {"depth", "1"}, {"num_heads", "2"}};
+  EXPECT_EQ(undecayed_of(vit, images), (Names{"cls_token", "pos_embed"}));
+  auto with_registers = vit;
+  with_registers["reg_tokens"] = "2";
+  EXPECT_EQ(undecayed_of(with_registers, images), (Names{"cls_token", "reg_token", "pos_embed"}));
+  EXPECT_EQ(undecayed_of({{"name", "resnet18"}, {"width", "1"}}, images), Names{});
+  EXPECT_EQ(undecayed_of({{"name", "gpt"}}, Task{.sample_shape = {8}, .classes = 16, .is_text = true}), Names{});
+}
+
 }  // namespace parameter_roles_test
 }  // namespace lockstep::models

@@ -79,6 +79,21 @@ TEST(ParamGroupsTest, GroupsDoNotDependOnHowTheyWereWritten) {
   }
 }
 
+// A model says so of parameters of any shape. Without optim.no_decay they are decayed, as flat ones are.
+TEST(ParamGroupsTest, NoDecaySparesWhatTheModelNames) {
+  const std::vector<ParameterInfo> model = {{.name = "positions", .dims = 3, .is_undecayed = true},
+                                            {.name = "head.weight", .dims = 2},
+                                            {.name = "head.bias", .dims = 1}};
+  const ParameterGroups built = build({}, {{"no_decay", "norms_biases"}}, model);
+  EXPECT_EQ(names_of(built), (Names{"decay", "no_decay"}));
+  EXPECT_EQ(built.groups[0].parameters, Names{"head.weight"});
+  EXPECT_EQ(built.groups[1].parameters, (Names{"positions", "head.bias"}));
+  EXPECT_EQ(options_of(built, "positions").at("weight_decay"), 0);
+  EXPECT_EQ(names_of(build({}, {}, model)), Names{"all"});
+  const ParameterGroups named = build({"custom:positions,decay_mult=2"}, {{"no_decay", "norms_biases"}}, model);
+  EXPECT_EQ(options_of(named, "positions").at("weight_decay"), 0.5);
+}
+
 // What all have in common comes first, and is called by what the others are.
 TEST(ParamGroupsTest, NamesDistinguish) {
   EXPECT_EQ(names_of(build({})), Names{"all"});
