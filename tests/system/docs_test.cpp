@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Runs the commands and compiles the programs of README.md and docs/, page by page. The words behind "sh" of a block
 // say how: `exit=N` expects this exit code, and the lines of the block "text" that follows in its output;
-// `program=NAME` needs the program of this name, which the page shows; `long` runs only in long tests; `gpu`, `hosts`,
-// `slurm` and `data` need what a test machine may lack and are not run.
+// `program=NAME` needs the program of this name and is not run unless the page shows it; `long` runs only in long
+// tests; `gpu`, `hosts`, `slurm` and `data` need what a test machine may lack and are not run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -110,8 +110,21 @@ class DocsTest : public ::testing::TestWithParam<std::string> {
   DocsTest() {
     fs::create_directory_symlink(variable("LOCKSTEP_BINARY_DIR"), folder_ / "build");
     fs::create_directory_symlink(source() + "/tools", folder_ / "tools");
+    write_images("photos/circles", 32);
+    write_images("photos/squares", 32);
+    write_images("new", 4);
     setenv("CCACHE_BASEDIR", folder_.path().c_str(), 1);
     setenv("CCACHE_NOHASHDIR", "true", 1);
+  }
+
+  /// Images of 32 x 32 pixels for the pages that read photos/ or new/.
+  void write_images(const std::string& name, int count) const {
+    fs::create_directories(folder_.path(name));
+    for (int i = 0; i < count; ++i) {
+      std::string pixels;
+      for (int byte = 0; byte < 32 * 32 * 3; ++byte) pixels += static_cast<char>((byte * (i + 3)) % 251);
+      testing::write_file(folder_.path(name) + "/" + std::to_string(i) + ".ppm", "P6\n32 32\n255\n" + pixels);
+    }
   }
 
   std::string place(const Block& block) const { return GetParam() + ":" + std::to_string(block.line); }
@@ -172,6 +185,20 @@ TEST_P(DocsTest, CommandsWork) {
       run(block, i + 1 < blocks.size() ? &blocks[i + 1] : nullptr);
     }
     if (HasFatalFailure()) return;
+  }
+}
+
+// A block "text" is output or a file: commands are in blocks "sh", which run or say why they do not.
+TEST_P(DocsTest, TextsAreNotCommands) {
+  const std::set<std::string> programs = {"build/trainer", "build/ckpt",  "trainer",    "ckpt",       "mpirun",
+                                          "mpiexec",       "srun",        "sbatch",     "cmake",      "ctest",
+                                          "make",          "tools/setup", "tools/test", "tools/train"};
+  for (const Block& block : blocks_of(testing::read_file(source() + "/" + GetParam()))) {
+    if (block.language != "text" && !block.language.empty()) continue;
+    std::istringstream lines(block.text);
+    for (std::string line; std::getline(lines, line);) {
+      EXPECT_FALSE(programs.contains(line.substr(0, line.find(' ')))) << place(block) << ": " << line;
+    }
   }
 }
 
