@@ -107,10 +107,11 @@ TEST_P(BadInputTest, StrategiesOptimizersAndSchedules) {
       {"--sched.rule=constant,base=-1", {"sched.rule", "lr would be -1"}},
       {"--optim.lr=1e10 --sched.rule=exponential,gamma=1e300", {"sched.rule", "lr would be inf"}},
       {"--sched.rule=cosine_restart,periods=1e-300,grow=1,floor=0", {"sched.rule", "too many waves"}},
-      {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},  // known with an evaluation
       {"--train.precision=fp16 --train.loss_scale=1e39", {"train.loss_scale", "positive float32 number"}},
       {"--train.clip_grad=norm:nan", {"train.clip_grad", "'nan' is not a number > 0"}},
       {"--ema.kind=swa --ema.begin=1000", {"ema.begin", "start at step 1000, but the run ends at step 2"}},
+      // Last, because it is known with an evaluation, before which the run saves a checkpoint.
+      {"--sched.rule=plateau,monitor=val/los", {"plateau", "'val/los'", "val/loss"}},
   };
   const std::string small = run_dir() + "--data.train_size=96 --data.val_size=48 --model.name=mlp --model.hidden=4 " +
                             "--train.max_epochs=1 ";

@@ -247,7 +247,7 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
        [] { identity_order(kLabels, {.instances = 3, .global_batch_size = 8}, 0); }},
       {"the training data have 6 classes, but a batch of 28 with data.instances = 4 needs 7",
        [] { identity_order(kLabels, {.instances = 4, .global_batch_size = 28}, 0); }},
-      {"sample 1 has the repeat factor -1.000000; it must be at least 0",
+      {"sample 1 has the repeat factor -1; it must be at least 0",
        [] {
          repeat_factor_order({1, -1}, 0);
        }},
@@ -265,11 +265,11 @@ TEST(SamplerTest, AWrongSetUpIsNamed) {
        [] { block_order(10, sequential_order(5), {.blocks = 2, .global_batch_size = 5}); }},
       {"a block has 2 samples, fewer than its 3 of a global batch",
        [] { block_order(5, sequential_order(2), {.blocks = 2, .global_batch_size = 6}); }},
-      {"a subset needs a ratio in (0, 1], not 1.500000",
+      {"a subset needs a ratio in (0, 1], not 1.5",
        [] {
          subset_of({0, 1}, 1.5);
        }},
-      {"the ratio 0.100000 of 2 samples leaves none",
+      {"the ratio 0.1 of 2 samples leaves none",
        [] {
          subset_of({0, 1}, 0.1);
        }},
