@@ -136,7 +136,8 @@ std::string faults_in(const Values& settings) {
   Values tolerant = settings;
   tolerant["on_error"] = "replace";  // so that the size of the first image need not be known
   add_fault([&] {
-    const data::Splits splits = data::open(data_section(tolerant));
+    // An evaluation, because the folder of one file has one class.
+    const data::Splits splits = data::open(data_section(tolerant), data::builtin_sources(), {.is_evaluation = true});
     for (std::int64_t i = 0; i < splits.train->size(); ++i) {
       add_fault([&] { splits.train->get(batch::draws_in_order(i, 1)); });
     }
