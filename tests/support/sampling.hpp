@@ -16,6 +16,9 @@ inline bool is_long_run() {
   return value != nullptr && std::string(value) == "1";
 }
 
+/// Whether the short form of `tools/test` runs, without a name.
+inline bool is_sample() { return std::getenv("LOCKSTEP_TEST_SAMPLE") != nullptr; }
+
 /// The seed of the sample: that of the environment, else 1.
 inline std::uint64_t test_seed() {
   const char* const value = std::getenv("LOCKSTEP_TEST_SEED");
@@ -31,9 +34,8 @@ inline bool is_sampled(std::uint64_t number, std::uint64_t of) {
 /// sets, it runs one of `share` of its cases, where LOCKSTEP_TEST_DRAW is "number/share". Under mpirun, each number of
 /// ranks has another number, so that each case runs on one of them. A filter is not narrowed.
 inline void draw_cases(int cases) {
-  const char* const is_sample = std::getenv("LOCKSTEP_TEST_SAMPLE");
   const char* const draw = std::getenv("LOCKSTEP_TEST_DRAW");
-  if (is_sample == nullptr || draw == nullptr || std::getenv("GTEST_FILTER") != nullptr) return;
+  if (!is_sample() || draw == nullptr || std::getenv("GTEST_FILTER") != nullptr) return;
   char* rest = nullptr;
   const std::uint64_t number = std::strtoull(draw, &rest, 10);
   const std::uint64_t wanted = *rest == '/' ? std::strtoull(rest + 1, nullptr, 10) : 1;

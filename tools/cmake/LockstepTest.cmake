@@ -16,14 +16,16 @@ function(lockstep_quick_build)
 endfunction()
 
 # lockstep_test(<name> [TORCH] [TIMED] SOURCES <file>... LIBS <library>... [RANKS 1 2 3] [LABELS <label>...]
-#               [TIMEOUT <s>] [SHARE <n>])
+#               [TIMEOUT <s>] [SHARE <n>] [LOWER_LEVELS <filter>])
 # One binary. Up to eight files are compiled together, in the order in which they are listed; each keeps its names in a
 # namespace that has the name of the file. TIMED: it measures time, so it is optimized as programs are. Without RANKS it
 # runs alone as <name>; with RANKS it runs under mpirun as <name>.np1, <name>.np2, ... The short form of tools/test runs
 # one of <n> cases, and with RANKS each case on one of the numbers of ranks.
+# LOWER_LEVELS: the cases that a filter of GoogleTest names also run at lower processor levels, as <name>.generic and
+# <name>.avx2, with RANKS on the last number of ranks.
 # Exit code 77 means that every case was skipped; the test's output names the cases.
 function(lockstep_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT;SHARE" "SOURCES;LIBS;RANKS;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "TORCH" "TIMEOUT;SHARE;LOWER_LEVELS" "SOURCES;LIBS;RANKS;LABELS")
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 600)
   endif()
@@ -64,14 +66,24 @@ function(lockstep_test name)
     set(share 1) # the numbers are those of one number of ranks
   endif()
   set(number 0)
+  set(command ${name})
+  set(most 1)
   foreach(ranks IN LISTS arg_RANKS)
     if(ranks IN_LIST lockstep_test_ranks)
-      add_test(NAME ${name}.np${ranks} COMMAND ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} -np ${ranks}
-                                               $<TARGET_FILE:${name}>)
+      set(command ${LOCKSTEP_MPIRUN} ${lockstep_mpirun_flags} -np ${ranks} $<TARGET_FILE:${name}>)
+      set(most ${ranks})
+      add_test(NAME ${name}.np${ranks} COMMAND ${command})
       _lockstep_test_properties(${name}.np${ranks} ${ranks} ${arg_TIMEOUT} "${arg_LABELS}" "${number}/${share}")
     endif()
     math(EXPR number "${number} + 1")
   endforeach()
+  if(arg_LOWER_LEVELS)
+    foreach(level generic avx2)
+      add_test(NAME ${name}.${level} COMMAND ${command} "--gtest_filter=${arg_LOWER_LEVELS}")
+      _lockstep_test_properties(${name}.${level} ${most} ${arg_TIMEOUT} "level_${level}" "0/1")
+      set_property(TEST ${name}.${level} APPEND PROPERTY ENVIRONMENT LOCKSTEP_CPU=${level})
+    endforeach()
+  endif()
 endfunction()
 
 function(_lockstep_test_properties test ranks timeout labels draw)
