@@ -144,6 +144,17 @@ std::vector<ProcessorLevel> machine_levels() {
   return levels;
 }
 
+std::vector<std::pair<std::string, std::string>> library_limits() {
+  std::vector<std::pair<std::string, std::string>> limits;
+  const LevelRow* const row = wanted_row();
+  if (row == nullptr) return limits;
+  for (const LibraryLimit& limit : row->limits) {
+    const char* const value = limit.variable != nullptr ? std::getenv(limit.variable) : nullptr;
+    if (value != nullptr) limits.emplace_back(limit.variable, value);
+  }
+  return limits;
+}
+
 void require_usable_level() {
   const std::string name = wanted_name();
   if (name.empty() || kIsLimited) return;

@@ -3,6 +3,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 // The instructions that a process uses. Each level includes those before it. The environment variable LOCKSTEP_CPU
@@ -27,6 +28,9 @@ ProcessorLevel processor_level();
 
 /// The levels of this machine, from generic on.
 std::vector<ProcessorLevel> machine_levels();
+
+/// The variables that lower other libraries, and their values in this process. Empty if LOCKSTEP_CPU lowers nothing.
+std::vector<std::pair<std::string, std::string>> library_limits();
 
 /// @throws ConfigError  if LOCKSTEP_CPU names no level, or one that this machine does not have
 void require_usable_level();

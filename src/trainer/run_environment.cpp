@@ -9,6 +9,7 @@
 #include <string_view>
 #include <unistd.h>
 
+#include "core/processor_level.hpp"
 #include "core/text.hpp"
 #include "engine/setup/session.hpp"
 #include "report/metrics.hpp"
@@ -47,6 +48,7 @@ std::string version_lines() {
   for (const auto& [name, value] : engine::platform_facts()) {
     if (name == "libtorch" || name == "hdf5" || name == "processor_level") lines += "\n" + name + " " + value;
   }
+  for (const auto& [variable, value] : library_limits()) lines += "\n" + variable + "=" + value;
   return lines;
 }
 

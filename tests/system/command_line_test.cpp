@@ -38,9 +38,12 @@ TEST(CommandLineTest, HelpNamesCommandsSectionsAndExitCodesOnce) {
   EXPECT_EQ(run_ranks(1, "--help=optin").exit_code, 2);
   const std::string versions = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=generic").output;
   EXPECT_TRUE(versions.starts_with("lockstep 0.1.0\n")) << versions;
-  for (const char* part : {"MPI", "\nlibtorch ", "\nhdf5 ", "\nprocessor_level generic\n"}) {
+  for (const char* part : {"MPI", "\nlibtorch ", "\nhdf5 ", "\nprocessor_level generic\n",
+                           "\nATEN_CPU_CAPABILITY=default\n", "\nONEDNN_MAX_CPU_ISA="}) {
     EXPECT_NE(versions.find(part), std::string::npos) << part << " is missing in: " << versions;
   }
+  const std::string own = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=generic ATEN_CPU_CAPABILITY=avx2").output;
+  EXPECT_NE(own.find("\nATEN_CPU_CAPABILITY=avx2\n"), std::string::npos) << own;
   const auto refused = run_ranks(1, "--version", 60, "LOCKSTEP_CPU=fast");
   EXPECT_EQ(refused.exit_code, 2);
   EXPECT_NE(refused.output.find("LOCKSTEP_CPU=fast is unknown. Choose one of: generic"), std::string::npos)

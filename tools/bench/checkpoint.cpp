@@ -2,7 +2,7 @@
 // Saves and loads a run of about 390 MB (an mlp of 32 layers and its AdamW moments) with one rank, beside the floors:
 // the same bytes by plain write and fsync, by plain read, and in memory. Prints one JSON line for each.
 //
-// usage: bench_checkpoint FOLDER ROUNDS
+// usage: bench_checkpoint FOLDER ROUNDS [HIDDEN_LAYERS]
 #include <lockstep/engine/registry.hpp>
 
 #include <torch/types.h>
@@ -33,10 +33,10 @@ namespace fs = std::filesystem;
 constexpr int kQuietSteps = 10;
 constexpr std::int64_t kBatch = 32;
 
-config::Config settings(const engine::Registry& registry) {
+config::Config settings(const engine::Registry& registry, int hidden_layers) {
   config::Config config(engine::all_keys(registry));
   std::string hidden = "1024";
-  for (int i = 1; i < 31; ++i) hidden += ",1024";
+  for (int i = 1; i < hidden_layers; ++i) hidden += ",1024";
   for (const auto& [key, value] : {std::pair<std::string, std::string>{"model.name", "mlp"},
                                    {"model.hidden", hidden},
                                    {"optim.name", "adamw"},
@@ -73,9 +73,9 @@ void read_plainly(const std::string& path, std::span<std::byte> bytes) {
 
 class Bench {
  public:
-  Bench(const mpi::Communicator& world, std::string folder)
+  Bench(const mpi::Communicator& world, std::string folder, int hidden_layers)
       : folder_(std::move(folder)),
-        config_(settings(registry_)),
+        config_(settings(registry_, hidden_layers)),
         splits_(data::open(config_.section("data"))),
         strategy_(engine::make_strategy(config_.sections(), world, registry_)),
         trainer_(config_.sections(), strategy_->prepare(splits_.train->task()), splits_, registry_),
@@ -161,10 +161,10 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) {
-  if (argc != 3) return std::fprintf(stderr, "usage: bench_checkpoint FOLDER ROUNDS\n"), 2;
+  if (argc < 3 || argc > 4) return std::fprintf(stderr, "usage: bench_checkpoint FOLDER ROUNDS [HIDDEN_LAYERS]\n"), 2;
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
-  Bench bench(world, argv[1]);
+  Bench bench(world, argv[1], argc == 4 ? std::atoi(argv[3]) : 31);
   for (int i = 0; i <= std::atoi(argv[2]); ++i) bench.round(i);
   bench.print();
   environment.finish();

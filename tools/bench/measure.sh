@@ -1,6 +1,61 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: BSD-3-Clause
-# What the benches and tools/same_speed share; sourced after common.sh.
+# What the benchmarks and tools/same_speed share; sourced after common.sh.
+
+# build_programs TARGET...: builds the trainer and them, unless LOCKSTEP_BINARY_DIR names a build that has them, as it
+# does for tests. Sets mpirun, and lowers PyTorch to the level of LOCKSTEP_CPU.
+# shellcheck disable=SC2154 # root comes from common.sh
+build_programs() {
+  if [[ -n ${LOCKSTEP_BINARY_DIR:-} ]]; then
+    build=$LOCKSTEP_BINARY_DIR
+  else
+    "$root/tools/setup" --build
+    build_targets trainer "$@"
+  fi
+  use_open_mpi_anywhere
+  # shellcheck disable=SC2034 # for the benchmarks
+  read -ra mpirun <<<"$(setting LOCKSTEP_MPIRUN) $(setting LOCKSTEP_MPIRUN_FLAGS)"
+  if [[ -n ${LOCKSTEP_CPU:-} ]]; then use_level "$LOCKSTEP_CPU"; fi
+}
+
+# use_level LEVEL: lowers Lockstep, and PyTorch by the variables that the trainer sets for its own libraries.
+limits=()
+use_level() {
+  local versions line
+  ((${#limits[@]} == 0)) || unset "${limits[@]%%=*}"
+  export LOCKSTEP_CPU=$1
+  versions=$("$build/trainer" --version 2>&1) || die 2 "$versions"
+  mapfile -t limits < <(grep -E '^[A-Z_]+=' <<<"$versions")
+  for line in "${limits[@]}"; do export "${line?}"; done
+}
+
+# find_python MODULE...: sets python, and peer_missing unless it has these modules.
+find_python() {
+  local modules
+  modules=$(printf ', %s' "$@")
+  python=${PYTHON:-${LOCKSTEP_PEER_PYTHON:-python3}} peer_missing=
+  ! "$python" -c "import ${modules#, }" 2>/dev/null || return 0
+  # shellcheck disable=SC2034 # for the benchmarks
+  peer_missing="$python does not have ${modules#, }"
+  say "only Lockstep is measured, because $python does not have all of: ${modules#, }. To compare with PyTorch, run
+  python3 -m venv ~/peers && ~/peers/bin/pip install torch torchvision timm safetensors
+and set PYTHON=~/peers/bin/python"
+}
+
+# result NAME OURS [THEIRS]: appends a line of JSON to the file that LOCKSTEP_BENCH_RESULTS names. OURS and THEIRS are
+# times or sizes, of which the ratio counts, and medians of `repeats` values.
+# shellcheck disable=SC2154
+result() {
+  [[ -n ${LOCKSTEP_BENCH_RESULTS:-} ]] || return 0
+  awk -v name="$1" -v ours="$2" -v theirs="${3:-}" -v repeats="$repeats" 'BEGIN {
+    printf "{\"name\": \"%s\", \"ours\": %.6g", name, ours
+    if (theirs != "") printf ", \"theirs\": %.6g, \"ratio\": %.3f", theirs, ours / theirs
+    printf ", \"repeats\": %d}\n", repeats }' >>"$LOCKSTEP_BENCH_RESULTS"
+}
+
+# rate_result NAME OURS [THEIRS]: the same for numbers of images per second.
+rate_result() { result "$1" "$(inverse "$2")" "$(inverse "${3:-}")"; }
+inverse() { [[ -z $1 ]] || awk -v x="$1" 'BEGIN { print 1 / x }'; }
 
 now() { date +%s.%N; }
 load() { cut -d' ' -f1-3 /proc/loadavg; }

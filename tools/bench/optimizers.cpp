@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // Updates 125 million parameters in 150 tensors by one rule. Its arguments are settings of section optim, such as
 // name=adamw. Answers each line that it reads with the processor time of a step in ms and the mean square of the
-// parameters after it.
+// parameters after it. OPTIMIZERS_TENSORS in the environment is a number of tensors other than 150, divided by 3.
 #include <lockstep/mpi/communicator.hpp>
 #include <lockstep/optim/optimizer.hpp>
 
@@ -9,6 +9,7 @@
 #include <torch/types.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <exception>
 #include <iostream>
@@ -23,16 +24,19 @@ namespace {
 
 using namespace lockstep;
 
-constexpr std::uint64_t kSeed = 1337;  // the peer's: both draw the same numbers in the same order
-constexpr std::size_t kCount = 125'000'000;
+constexpr std::uint64_t kSeed = 1337;      // the peer's: both draw the same numbers in the same order
+constexpr std::size_t kCount = 2'500'000;  // parameters in a tensor of each shape
 
 /// With gradients in memory of a bucket, as in a training.
 std::vector<parallel::NamedParameter> make_parameters(mpi::Collectives& collectives) {
-  const mpi::BucketMemory bucket = collectives.allocate_bucket(kCount * sizeof(float));
+  const char* const given = std::getenv("OPTIMIZERS_TENSORS");
+  const int tensors = given != nullptr ? std::atoi(given) : 50;  // of each shape
+  const mpi::BucketMemory bucket =
+      collectives.allocate_bucket(static_cast<std::size_t>(tensors) * kCount * sizeof(float));
   std::byte* place = bucket.bytes.data();
   std::vector<parallel::NamedParameter> parameters;
   for (const std::int64_t rows : {2000, 490, 10}) {
-    for (int i = 0; i < 50; ++i) {
+    for (int i = 0; i < tensors; ++i) {
       const at::Tensor tensor = at::randn({rows, 1000}).requires_grad_();
       tensor.mutable_grad() = parallel::view_of(place, tensor, at::kFloat, bucket.owner);
       tensor.mutable_grad().normal_();

@@ -4,8 +4,10 @@
 usage: optimizers_peer.py CLASS [ARGUMENT=VALUE...]
 
 Reads lines with the name of a form (foreach, fused or single) and answers each with the processor time of a step in
-that form in ms and the mean square of the parameters after it. All forms share parameters and state.
+that form in ms and the mean square of the parameters after it. OPTIMIZERS_TENSORS is that of optimizers.cpp. All forms
+share parameters and state.
 """
+import os
 import sys
 import time
 
@@ -15,7 +17,7 @@ torch.set_num_threads(1)
 torch.manual_seed(1337)
 parameters = []
 for rows in (2000, 490, 10):
-    for _ in range(50):
+    for _ in range(int(os.environ.get("OPTIMIZERS_TENSORS", "50"))):
         parameter = torch.randn(rows, 1000, requires_grad=True)
         parameter.grad = torch.randn(rows, 1000)
         parameters.append(parameter)

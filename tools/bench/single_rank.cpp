@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: BSD-3-Clause
 // With one rank the wrapper should cost nothing: its step beside a plain LibTorch loop with the same model and SGD, in
 // alternating blocks of steps. Prints one JSON line with the ratio of the two and its 95 % confidence interval.
+//
+// usage: bench_single_rank [STEPS_OF_A_BLOCK]
 #include <lockstep/engine/registry.hpp>
 #include <lockstep/mpi/communicator.hpp>
 
@@ -8,6 +10,7 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <utility>
 #include <vector>
 
@@ -24,7 +27,6 @@ constexpr std::int64_t kBatch = 8;
 constexpr double kLr = 0.01;
 constexpr int kPairs = 40;
 constexpr int kWarmupPairs = 2;
-constexpr int kBlockSteps = 8;
 constexpr double kStudent = 2.023;  // 97.5 % point of Student's t for kPairs - 1 degrees of freedom
 
 /// The wrapper, as the trainer sets it up.
@@ -86,10 +88,10 @@ struct BlockResult {
 };
 
 template <class Loop>
-BlockResult run_block(Loop& loop, const batch::Batch& batch) {
+BlockResult run_block(Loop& loop, const batch::Batch& batch, int steps) {
   BlockResult result{};
   std::vector<double> times;
-  for (int i = 0; i < kBlockSteps; ++i) {
+  for (int i = 0; i < steps; ++i) {
     const bench::Clock::time_point begin = bench::Clock::now();
     result.loss = loop.step(batch);
     times.push_back(bench::milliseconds_since(begin));
@@ -103,6 +105,7 @@ BlockResult run_block(Loop& loop, const batch::Batch& batch) {
 int main(int argc, char** argv) {
   mpi::Environment environment(&argc, &argv);
   const mpi::Communicator world = mpi::Communicator::world();
+  const int block_steps = argc > 1 ? std::atoi(argv[1]) : 8;
   Wrapped wrapped(world);
   Plain plain(wrapped.model());
   at::manual_seed(bench::kPeerSeed);
@@ -116,9 +119,9 @@ int main(int argc, char** argv) {
   for (int pair = -kWarmupPairs; pair < kPairs; ++pair) {
     BlockResult ours{};
     BlockResult theirs{};
-    if (pair % 2 == 0) ours = run_block(wrapped, batch);
-    theirs = run_block(plain, batch);
-    if (pair % 2 != 0) ours = run_block(wrapped, batch);
+    if (pair % 2 == 0) ours = run_block(wrapped, batch, block_steps);
+    theirs = run_block(plain, batch, block_steps);
+    if (pair % 2 != 0) ours = run_block(wrapped, batch, block_steps);
     difference = std::abs(ours.loss / theirs.loss - 1);
     if (pair < 0) continue;
     wrapped_ms.push_back(ours.milliseconds);
