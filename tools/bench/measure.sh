@@ -66,6 +66,13 @@ median_of() {
     END { printf f "\n", NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
 }
 
+# read_rows FILE: the rows of rows.txt, each on a line without blanks around its columns
+read_rows() {
+  awk '/^#/ || !NF { next } /^ / { sub(/^ +/, " "); line = line $0; next } { print_line(); line = $0 }
+    END { print_line() }
+    function print_line() { if (line == "") return; gsub(/ *\| */, "|", line); print line }' "$1"
+}
+
 # field NAME: of the JSON line in the variable line
 # shellcheck disable=SC2154
 field() { sed -nE "s/.*\"$1\": \[?(-?[0-9][0-9.e+-]*).*/\1/p" <<<"$line"; }
