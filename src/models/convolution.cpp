@@ -34,6 +34,9 @@ using torch::autograd::variable_list;
 at::Tensor convolution_of_library(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                   const Convolution& of) {
   if (of.is_transposed) return at::conv_transpose2d(input, weight, bias, of.stride, of.padding, 0, of.groups);
+  if (input.dim() == 4 && skips_pixels(weight, of)) {
+    return at::conv2d(images_of(read_pixels_of(input, of.stride)), weight, bias);
+  }
   return at::conv2d(input, weight, bias, of.stride, of.padding, /*dilation=*/1, of.groups);
 }
 
@@ -149,14 +152,15 @@ class ConvolutionBackward : public torch::autograd::Node {
       by_library[2] = false;
     }
     if (!by_library[0] && !by_library[1] && !by_library[2]) return result;
-    // LibTorch 2.11 writes outside its memory in the gradients of some 1x1 convolutions with a stride.
-    const std::int64_t stride = is_by_pixels ? 1 : of_.stride;
-    const at::Tensor images =
-        is_by_pixels && of_.stride != 1 ? images_of(read_pixels_of(input, of_.stride).contiguous()) : input;
+    const bool skips = skips_pixels(weight, of_);
+    const std::int64_t stride = skips ? 1 : of_.stride;
+    const at::Tensor images = skips ? images_of(read_pixels_of(input, of_.stride).contiguous()) : input;
     auto [of_input, of_weight, of_bias] = at::convolution_backward(
         gradient, images, weight, bias_.defined() ? at::OptionalIntArrayRef(bias_.sizes()) : std::nullopt,
         {stride, stride}, {of_.padding, of_.padding}, {1, 1}, of_.is_transposed, {0, 0}, of_.groups, by_library);
-    if (by_library[0]) result[0] = of_input;
+    if (by_library[0]) {
+      result[0] = skips ? spread_pixels(pixels_of(of_input), input.sizes(), of_.stride) : of_input;
+    }
     if (by_library[1]) result[1] = of_weight;
     if (by_library[2]) result[2] = of_bias;
     return result;

@@ -4,6 +4,7 @@
 #include <lockstep/models/functional.hpp>
 
 #include <ATen/core/Tensor.h>
+#include <ATen/ops/slice_backward.h>
 
 // Convolutions with a kernel of one pixel, which are products of matrices.
 namespace lockstep::models {
@@ -20,6 +21,24 @@ inline at::Tensor images_of(const at::Tensor& pixels) { return pixels.permute({0
 /// The pixels that a pixelwise convolution reads: every stride-th of each direction, as a view of [N, H, W, C].
 inline at::Tensor read_pixels_of(const at::Tensor& images, std::int64_t stride) {
   return pixels_of(images).slice(1, 0, std::nullopt, stride).slice(2, 0, std::nullopt, stride);
+}
+
+/// Whether oneDNN would have to skip pixels. For the gradient of the weight of such convolutions with 2 to 7 input
+/// channels, that of LibTorch 2.11 writes past the end of a buffer at level avx2. The pixels are therefore selected
+/// before it is called.
+inline bool skips_pixels(const at::Tensor& weight, const Convolution& of) {
+  return of.stride != 1 && weight.dim() == 4 && is_pixelwise(weight, of) && weight.scalar_type() == at::kFloat &&
+         weight.is_cpu();
+}
+
+/// The gradient of images, from that of their pixels in the way of read_pixels_of. Differentiable.
+/// @param pixels  [N, H', W', C]
+/// @param sizes   of the images, [N, C, H, W]
+inline at::Tensor spread_pixels(const at::Tensor& pixels, at::IntArrayRef sizes, std::int64_t stride) {
+  const std::int64_t height = sizes[2];
+  const std::int64_t width = sizes[3];
+  const at::Tensor rows = at::slice_backward(pixels, {sizes[0], pixels.size(1), width, sizes[1]}, 2, 0, width, stride);
+  return images_of(at::slice_backward(rows, {sizes[0], height, width, sizes[1]}, 1, 0, height, stride));
 }
 
 /// [out, in, 1, 1] as [out, in].

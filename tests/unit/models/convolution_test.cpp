@@ -183,6 +183,41 @@ TEST(ConvolutionTest, WritesIntoTheSinkAndAddsToIt) {
   detach_sink(weight);
 }
 
+// By definition: in double, of the pixels that the convolution reads.
+TEST(ConvolutionTest, PixelwiseIsDifferentiableTwice) {
+  torch::manual_seed(6);
+  for (const at::MemoryFormat format : {at::MemoryFormat::ChannelsLast, at::MemoryFormat::Contiguous}) {
+    for (const std::int64_t stride : {1, 2, 3}) {
+      SCOPED_TRACE("stride " + std::to_string(stride));
+      const at::Tensor first = integers({2, 3, 5, 8}).contiguous(format);
+      const at::Tensor kernel = integers({4, 3, 1, 1});
+      const at::Tensor shift = torch::randint(-4, 5, {4}, at::kFloat);
+      std::vector<std::vector<at::Tensor>> results;
+      for (const bool is_ours : {true, false}) {
+        const auto leaf = [&](const at::Tensor& values) {
+          return values.to(is_ours ? at::kFloat : at::kDouble).clone().requires_grad_();
+        };
+        const std::vector<at::Tensor> leaves = {leaf(first), leaf(kernel), leaf(shift)};
+        const at::Tensor output =
+            is_ours ? models::convolution(leaves[0], leaves[1], leaves[2], {.stride = stride})
+                    : at::einsum("nchw,oc->nohw",
+                                 {leaves[0].slice(2, 0, std::nullopt, stride).slice(3, 0, std::nullopt, stride),
+                                  leaves[1].flatten(1)}) +
+                          leaves[2].view({1, 4, 1, 1});
+        const auto gradients = torch::autograd::grad({output.square().sum()}, leaves, {}, true, /*create_graph=*/true);
+        at::Tensor penalty = gradients[0].square().sum();
+        for (const std::size_t i : {1, 2}) penalty = penalty + gradients[i].square().sum();
+        std::vector<at::Tensor>& result = results.emplace_back(gradients);
+        for (const at::Tensor& gradient : torch::autograd::grad({penalty}, leaves)) result.push_back(gradient);
+      }
+      for (std::size_t i = 0; i < results[0].size(); ++i) {
+        EXPECT_GT(results[1][i].abs().max().item<double>(), 0) << i;
+        EXPECT_TRUE(at::allclose(results[0][i].to(at::kDouble), results[1][i], 1e-5)) << i;
+      }
+    }
+  }
+}
+
 TEST(ConvolutionTest, IsDifferentiableTwice) {
   torch::manual_seed(5);
   const at::Tensor first = integers({1, 8, 4, 4});

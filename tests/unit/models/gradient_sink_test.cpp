@@ -43,7 +43,7 @@ void for_both(const Use& use) {
   use([](const Twins& twins) { return twins.sunk; });
 }
 
-class GradientSinkTest : public testing::Test {
+class GradientSinkTest : public ::testing::Test {
  protected:
   void SetUp() override { torch::manual_seed(1); }
 };
