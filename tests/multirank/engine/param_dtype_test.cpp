@@ -107,14 +107,17 @@ class ParamDtypeTest : public ::testing::Test {
   std::string shared_;  // rank 0's folder
 };
 
+// Rounding takes other ways through so few steps, which differ in each division of a sum: they lead as far down, within
+// a fifth.
 TEST_F(ParamDtypeTest, TrainsLikeFloat32) {
   for (const Settings& base : {gpt("60"), kResnet}) {
     const std::vector<double> exact = losses_of(base);
-    EXPECT_LT(mean_of_end(exact), 0.95 * exact.front());  // it does train
+    const double gain = exact.front() - mean_of_end(exact);
+    EXPECT_GT(gain, 0.05 * exact.front());  // it does train
     for (const Settings& settings : {kMasters, kStochastic}) {
       const std::vector<double> losses = losses_of(with(base, settings));
       EXPECT_NE(losses, exact);
-      EXPECT_NEAR(mean_of_end(losses), mean_of_end(exact), 0.05 * mean_of_end(exact)) << settings.back().first;
+      EXPECT_NEAR(mean_of_end(losses), mean_of_end(exact), 0.2 * gain) << settings.back().first;
     }
   }
 }
